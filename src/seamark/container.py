@@ -1,0 +1,498 @@
+"""What a run and a project have in common.
+
+A tree of attributes that is written to a journal and read from a store.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import (
+    InactiveRunError,
+    MissingFieldError,
+    ReadOnlyError,
+    RunNotFoundError,
+    ValueKindError,
+)
+from seamark.handler import Handler
+from seamark.paths import check_path, check_writable, is_inside
+from seamark.values import Atom, Escaped, encode_atom, escape, flatten
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from seamark.content import ContentLane
+    from seamark.journal.folder import RunFolder
+    from seamark.journal.writer import JournalWriter
+    from seamark.store.index import Attribute, Index, RunView
+
+__all__ = ["Container", "Writes"]
+
+LONG_TEXT: Final = 4 << 20
+"""A string of more characters than this is kept as a blob."""
+_FRAME_CHARACTERS: Final = 2 << 20
+
+
+class Writes:
+    """The records of one assignment, gathered first: a mistake leaves nothing half-written."""
+
+    def __init__(self) -> None:
+        self.atoms: dict[str, Atom] = {}
+        self.sets: dict[str, set[str]] = {}
+        self.files: dict[str, Any] = {}
+
+    def families(self) -> Iterator[tuple[str, str]]:
+        """Yield (path, family) of everything gathered."""
+        for family, paths in (
+            ("atom", self.atoms),
+            ("string_set", self.sets),
+            ("file", self.files),
+        ):
+            for path in paths:
+                yield path, family
+
+
+class Container(ABC):
+    """A tree of attributes under slash-separated paths; `Run` and `Project` are the two kinds.
+
+    Item access gives a `Handler` that holds the verbs; ``container["a/b"] = value`` assigns.
+    """
+
+    def __init__(self, folder: RunFolder, mode: str) -> None:
+        self.folder = folder
+        self.mode = mode
+        self._writer: JournalWriter | None = None
+        self._stopped = False
+        self._learning: threading.Thread | None = None
+        self._content: ContentLane | None = None
+        self._index: Index | None = None
+        self._start_lock = threading.RLock()
+
+    # ---------------------------------------------------------------- what each kind decides
+
+    @abstractmethod
+    def _start(self) -> JournalWriter | None:
+        """Return the writer, started; None where this process records nothing."""
+
+    @property
+    @abstractmethod
+    def _silent(self) -> bool:
+        """Whether nothing is recorded by design (disabled, or a rank that does not record)."""
+
+    # ---------------------------------------------------------------- item access
+
+    def __getitem__(self, path: str) -> Handler:
+        """Return the handler of a path; nothing is read or written yet.
+
+        Raises:
+            PathError: If the path breaks the grammar.
+        """
+        return Handler(self, check_path(path))
+
+    def __setitem__(self, path: str, value: Any) -> None:
+        """Assign; see `Handler.assign`."""
+        self[path].assign(value)
+
+    def __delitem__(self, path: str) -> None:
+        """Delete a path and everything below it; see `Handler.pop`."""
+        self.pop(path)
+
+    # ---------------------------------------------------------------- writing
+
+    def assign(self, value: Mapping[str, Any] | Any, *, wait: bool = False) -> None:
+        """Assign every value of a nested mapping, dataclass or Namespace at the root.
+
+        Raises:
+            ValueKindError: If a value cannot be kept; nothing is written then.
+        """
+        self._assign("", value, wait=wait)
+
+    def pop(self, path: str, *, wait: bool = False) -> None:
+        """Delete a path and everything below it, which frees it for another family.
+
+        Raises:
+            MissingFieldError: If there is nothing.
+        """
+        del wait
+        self._delete(check_path(path))
+
+    def record_op(self, op: Mapping[str, Any]) -> None:
+        """Append one op (``docs/explanation/journal.md``, table C) as it is.
+
+        Raises:
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        if writer := self._to_write():
+            writer.append_op(op)
+
+    def record_atoms(self, atoms: Mapping[str, Atom]) -> None:
+        """Append values that are encoded already; those without a place are counted.
+
+        Raises:
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        if (writer := self._to_write()) is None:
+            return
+        kept: dict[str, Atom] = {}
+        for path, atom in atoms.items():
+            try:
+                writer.claim(check_writable(path), "atom")
+            except (ValueError, TypeError) as error:
+                writer.drop("atom", 1, f"a value is left out: {error}", once=("atom", path))
+            else:
+                kept[path] = self._short(atom)
+        self._append_atoms(writer, kept)
+
+    def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
+        """Count what could not be recorded, and warn once about it. Never raises.
+
+        Args:
+            reason: Short name under which the losses are counted.
+            count: How many values or records.
+            warn: What a person should read, once for each reason.
+        """
+        if (writer := self._writer) is not None:
+            writer.drop(reason, count, warn or f"something could not be recorded ({reason})")
+
+    def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
+        """Assign values that were captured without being asked.
+
+        Never raises, counts what cannot be kept.
+        """
+        try:
+            if (writer := self._writer) is None or writer.closed:
+                return
+            kept: dict[str, Atom] = {}
+            for path, value in atoms.items():
+                try:
+                    writer.claim(check_path(path), "atom")
+                    kept[path] = self._atom(value)
+                except Exception as error:  # noqa: BLE001 - captures never disturb
+                    writer.drop(
+                        "capture",
+                        1,
+                        f"{path!r} could not be captured: {error}",
+                        once=("capture", path),
+                    )
+            self._append_atoms(writer, kept)
+        except Exception as error:  # noqa: BLE001
+            self.drop("capture", 1, f"captured facts could not be recorded: {error!r:.300}")
+
+    def _to_write(self) -> JournalWriter | None:
+        """Return the started writer, or None where nothing is recorded by design.
+
+        Raises:
+            InactiveRunError: If `stop` was called.
+            ReadOnlyError: If the mode is read-only.
+        """
+        if self._silent:
+            return None
+        if self._stopped:
+            msg = f"{self._what} was stopped; open it again to write to it: init_run(with_id=...)"
+            raise InactiveRunError(msg)
+        if self.mode == "read-only":
+            msg = f"{self._what} was opened with mode='read-only' and cannot be written to"
+            raise ReadOnlyError(msg)
+        writer = self._writer
+        if writer is None:
+            with self._start_lock:
+                writer = self._writer or self._start()
+        return writer
+
+    @property
+    def _what(self) -> str:
+        return f"run {self.folder.run!r} of project {self.folder.project!r}"
+
+    def _numbered(self, writer: JournalWriter, step: float | None) -> JournalWriter:
+        """Wait for the last steps of an opened run where a step is to be numbered."""
+        if step is None and (thread := self._learning) is not None:
+            thread.join(10)
+        return writer
+
+    def _assign(self, path: str, value: Any, *, wait: bool = False) -> None:
+        writes = self._gather(path, value)
+        if (writer := self._to_write()) is None:
+            return
+        for at, family in writes.families():
+            held = writer.families.get(at, family)
+            if held != family:
+                writer.claim(at, family)  # raises, and says both
+        for at, family in writes.families():
+            writer.claim(at, family)
+        self._append_atoms(writer, writes.atoms)
+        for at, values in writes.sets.items():
+            writer.append_op(
+                {"op": "assign_set", "path": at, "values": sorted(map(escape, values))}
+            )
+        for at, file in writes.files.items():
+            self.content.upload(at, file, wait=wait)
+
+    def _gather(self, path: str, value: Any) -> Writes:
+        from seamark.types import File
+
+        writes = Writes()
+        for at, leaf in flatten(value, path).items():
+            check_writable(at)
+            if isinstance(leaf, File):
+                writes.files[at] = leaf
+            elif isinstance(leaf, (set, frozenset)) or at in ("sys/tags", "sys/group_tags"):
+                writes.sets[at] = set(strings(leaf, at))
+            else:
+                writes.atoms[at] = self._atom(leaf)
+        return writes
+
+    def _atom(self, value: Any) -> Atom:
+        """Encode a value; a very long string becomes a blob that the atom names.
+
+        Raises:
+            ValueKindError: If it cannot be kept.
+        """
+        return self._short(encode_atom(value))
+
+    def _short(self, atom: Atom) -> Atom:
+        if atom.type != "string" or len(atom.value) <= LONG_TEXT:
+            return atom
+        return Atom("text", self._blob_of(atom.value))
+
+    def _text(self, value: str) -> Any:
+        """Return a text as a point holds it: escaped, or as a blob if it is very long."""
+        text = escape(value)
+        return text if len(text) <= LONG_TEXT else self._blob_of(text)
+
+    def _blob_of(self, text: str) -> dict[str, Any]:
+        from seamark.types import File
+
+        record = self.content.put(File.from_content(text, extension="txt"))
+        return {"sha256": record["sha256"], "size": record["size"]}
+
+    @staticmethod
+    def _append_atoms(writer: JournalWriter, atoms: Mapping[str, Atom]) -> None:
+        """Append atoms, in as few frames as their size allows."""
+
+        def append(part: dict[str, Atom]) -> None:
+            op: dict[str, Any] = {"op": "assign", "atoms": part}
+            if escaped := [path for path, atom in part.items() if isinstance(atom.value, Escaped)]:
+                op["escaped"] = escaped
+            writer.append_op(op)
+
+        part: dict[str, Atom] = {}
+        size = 0
+        for path, atom in atoms.items():
+            weight = len(path) + (len(atom.value) if isinstance(atom.value, str) else 32)
+            if part and size + weight > _FRAME_CHARACTERS:
+                append(part)
+                part, size = {}, 0
+            part[path] = atom
+            size += weight
+        if part:
+            append(part)
+
+    def _delete(self, path: str) -> None:
+        check_writable(path)
+        if (writer := self._to_write()) is None:
+            return
+        if not any(is_inside(known, path) for known in writer.families) and not self.exists(path):
+            msg = f"path {path!r} cannot be deleted: nothing is recorded there in {self._what}"
+            raise MissingFieldError(msg)
+        writer.append_op({"op": "delete", "paths": [path]})
+        writer.forget(path)
+
+    @property
+    def content(self) -> ContentLane:
+        """The lane in which files travel."""
+        if self._content is None:
+            from seamark.content import ContentLane
+
+            self._content = ContentLane(self.folder, self._record_content, self._content_trouble)
+        return self._content
+
+    def _record_content(self, op: Mapping[str, Any]) -> None:
+        """Append an op of the lane, which goes on while the run is being stopped."""
+        if (writer := self._writer) is not None:
+            writer.append_op(op)
+
+    def _content_trouble(self, kind: str, error: BaseException | None) -> None:
+        self.drop(
+            "file",
+            1,
+            f"a file could not be kept ({kind}): {error}"
+            if error
+            else f"a file could not be kept: {kind}",
+        )
+
+    # ---------------------------------------------------------------- reading
+
+    def _view(self) -> RunView:
+        """Return what is recorded up to now, of every process.
+
+        Raises:
+            RunNotFoundError: If nothing was recorded yet.
+        """
+        if self._index is None:
+            from seamark.store.index import Index
+
+            self._index = Index.open(self.folder.root)
+        self._index.refresh(self.folder.project, self.folder.run)
+        return self._index.view(self.folder.project, self.folder.run)
+
+    def _attributes(self, namespace: str = "") -> list[Attribute]:
+        try:
+            return [
+                one for one in self._view().attributes(namespace) if is_inside(one.path, namespace)
+            ]
+        except RunNotFoundError:
+            return []
+
+    def _attribute(self, path: str) -> Attribute:
+        found = None if self._nothing_recorded() else self._view().attribute(path)
+        if found is None:
+            msg = f"path {path!r}: nothing is recorded there in {self._what}"
+            raise MissingFieldError(msg)
+        return found
+
+    def _nothing_recorded(self) -> bool:
+        return not self.folder.journal_dir.is_dir()
+
+    def exists(self, path: str) -> bool:
+        """Tell whether something is recorded at a path or below it.
+
+        Raises:
+            PathError: If the path breaks the grammar.
+        """
+        return bool(self._attributes(check_path(path)))
+
+    def fetch(self) -> dict[str, Any]:
+        """Return the values of all atoms as a nested dict."""
+        return self._nested("")
+
+    def _nested(self, namespace: str) -> dict[str, Any]:
+        atoms = {one.path: one.value for one in self._attributes(namespace) if one.family == "atom"}
+        return nest(atoms, namespace)
+
+    def get_structure(self) -> dict[str, Any]:
+        """Return everything recorded as a nested dict.
+
+        Where ``a`` and ``a/b`` both exist, ``a`` stands under ``""``.
+        """
+        return nest({one.path: one.value for one in self._attributes()}, "")
+
+    def print_structure(self) -> None:
+        """Print the tree of paths with their types."""
+        for line in structure_lines(nest({one.path: one.type for one in self._attributes()}, "")):
+            print(line)  # noqa: T201 - that is what was asked for
+
+    def get_attribute_type(self, path: str) -> str:
+        """Return the type at a path: ``"float"``, ``"string"``, ... for atoms, else the family.
+
+        Raises:
+            MissingFieldError: If nothing is recorded there.
+        """
+        return self._attribute(check_path(path)).type
+
+    def get_url(self) -> str:
+        """Return where this lies, as a ``file://`` URL."""
+        return self.folder.path.as_uri()
+
+    def get_root_object(self) -> Container:
+        """Return this object; handlers return the object that they belong to."""
+        return self
+
+    # ---------------------------------------------------------------- waiting
+
+    def wait(self, *, disk_only: bool = False) -> None:
+        """Wait until every file that was taken is stored.
+
+        Values need no waiting: they are on disk already.
+        """
+        del disk_only
+        if self._content is not None:
+            self._content.flush()
+
+    def sync(self, *, wait: bool = True) -> None:
+        """Do what `wait` does; kept for code that was written for Neptune."""
+        if wait:
+            self.wait()
+
+    @abstractmethod
+    def log_metrics(
+        self,
+        metrics: Mapping[str, Any],
+        step: float | None = None,
+        *,
+        timestamp: float | datetime | None = None,
+    ) -> None:
+        """Record one number for each path, all at one step; never raises."""
+
+    @abstractmethod
+    def stop(self, *, seconds: float | None = None) -> None:
+        """Stop recording."""
+
+
+def nest(flat: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    """Turn ``{"a/b".
+
+    1}`` into ``{"a": {"b": 1}}``; a value beside a namespace of its name stands under ``""``.
+    """
+    tree: dict[str, Any] = {}
+    spaces: dict[str, dict[str, Any]] = {"": tree}
+    skip = len(namespace) + 1 if namespace else 0
+
+    def space(path: str) -> dict[str, Any]:
+        if path in spaces:
+            return spaces[path]
+        head, _, name = path.rpartition("/")
+        above = space(head)
+        inner: dict[str, Any] = {} if name not in above else {"": above[name]}
+        above[name] = inner
+        spaces[path] = inner
+        return inner
+
+    for path in sorted(flat):
+        short = path[skip:]
+        if not short:
+            continue
+        head, _, name = short.rpartition("/")
+        above = space(head)
+        if short in spaces:
+            spaces[short][""] = flat[path]
+        else:
+            above[name] = flat[path]
+    return tree
+
+
+def structure_lines(tree: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Yield the lines that `Container.print_structure` prints."""
+    for name, value in sorted(tree.items()):
+        if isinstance(value, dict):
+            yield f"{indent}{name!r}:"
+            yield from structure_lines(value, indent + "    ")
+        else:
+            yield f"{indent}{name!r}: {value}"
+
+
+def strings(values: Any, where: str) -> list[str]:
+    """Return one string or several as a list.
+
+    Raises:
+        ValueKindError: If one of them is no string.
+    """
+    found = (
+        [values]
+        if isinstance(values, str)
+        else list(values)
+        if isinstance(values, Iterable)
+        else [values]
+    )
+    for value in found:
+        if not isinstance(value, str):
+            msg = (
+                f"{where}: expected a string or several of them, "
+                f"got {type(value).__name__}: {value!r:.80}"
+            )
+            raise ValueKindError(msg)
+    return found

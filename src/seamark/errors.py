@@ -1,0 +1,90 @@
+"""Every error that Seamark raises, as one tree.
+
+Each class is also the built-in that a caller would have expected, so that ``except ValueError``
+around a bad path works without knowing this module. Messages say where the mistake is, what was
+expected and what was given.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArgumentError",
+    "FamilyError",
+    "FileMissingError",
+    "InactiveRunError",
+    "JournalError",
+    "MissingExtraError",
+    "MissingFieldError",
+    "NewerFormatError",
+    "PathError",
+    "QueryError",
+    "ReadOnlyError",
+    "RunNotFoundError",
+    "SeamarkError",
+    "UnknownArgumentError",
+    "ValueKindError",
+]
+
+
+class SeamarkError(Exception):
+    """Base of every error raised by Seamark."""
+
+
+class PathError(SeamarkError, ValueError):
+    """An attribute path, run id, project or name breaks the grammar, or is reserved."""
+
+
+class ArgumentError(SeamarkError, ValueError):
+    """An argument has a value that cannot be used."""
+
+
+class UnknownArgumentError(SeamarkError, TypeError):
+    """A keyword argument does not exist; the message names the nearest one that does."""
+
+
+class FamilyError(SeamarkError, TypeError):
+    """A path already holds values of another family (an atom, a float series, a file, ...)."""
+
+
+class ValueKindError(SeamarkError, TypeError):
+    """A value has a type that cannot be kept where it was given."""
+
+
+class FileMissingError(SeamarkError, FileNotFoundError):
+    """A file that was named does not exist, or its bytes are no longer there."""
+
+
+class MissingFieldError(SeamarkError, KeyError):
+    """Nothing is recorded at a path that was read."""
+
+    def __str__(self) -> str:
+        """Return the message as written; ``KeyError`` would show its ``repr``."""
+        return str(self.args[0]) if self.args else ""
+
+
+class RunNotFoundError(SeamarkError, LookupError):
+    """No run with this id exists in the project."""
+
+
+class InactiveRunError(SeamarkError, RuntimeError):
+    """The run was stopped and can no longer be written to."""
+
+
+class ReadOnlyError(SeamarkError, RuntimeError):
+    """The run was opened with ``mode="read-only"`` and cannot be written to."""
+
+
+class JournalError(SeamarkError, OSError):
+    """A journal could not be created, written or read."""
+
+
+class NewerFormatError(SeamarkError, RuntimeError):
+    """A journal holds records of a newer Seamark that must not be passed over."""
+
+
+class QueryError(SeamarkError, ValueError):
+    """A query breaks the grammar; the message points at the place."""
+
+
+class MissingExtraError(SeamarkError, ModuleNotFoundError):
+    """An optional package is missing; the message names the extra that brings it."""

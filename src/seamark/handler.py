@@ -1,0 +1,715 @@
+"""A path within a run, with every verb that can be applied to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Union
+
+from seamark.errors import (
+    ArgumentError,
+    FamilyError,
+    MissingExtraError,
+    MissingFieldError,
+    ValueKindError,
+)
+from seamark.journal._format import Kind
+from seamark.paths import check_path, check_writable, join_path
+from seamark.values import Escaped, escape, is_container, to_float, to_step, to_time_ns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from seamark.container import Container
+    from seamark.store.index import Attribute, Points
+    from seamark.types import File
+
+__all__ = ["Handler"]
+
+Attempt = Union[int, Literal["latest", "all"]]
+"""An attempt's number, ``"latest"`` or ``"all"``."""
+
+
+class Handler:
+    """A path of a run or project; made by item access, ``run["train"]["loss"]``.
+
+    Making one neither reads nor writes anything.
+    """
+
+    __slots__ = ("_object", "_path")
+
+    def __init__(self, container: Container, path: str) -> None:
+        self._object = container
+        self._path = path
+
+    def __repr__(self) -> str:
+        """Return what the handler points at."""
+        return f"<Handler {self._path!r} of {self._object!r}>"
+
+    def __getitem__(self, path: str) -> Handler:
+        """Return the handler of a path below this one.
+
+        Raises:
+            PathError: If the path breaks the grammar.
+        """
+        return Handler(self._object, check_path(join_path(self._path, check_path(path))))
+
+    def __setitem__(self, path: str, value: Any) -> None:
+        """Assign; see `assign`."""
+        self[path].assign(value)
+
+    def __delitem__(self, path: str) -> None:
+        """Delete a path below this one; see `pop`."""
+        self.pop(path)
+
+    @property
+    def path(self) -> str:
+        """The path that this handler stands for."""
+        return self._path
+
+    def get_root_object(self) -> Container:
+        """Return the run or project."""
+        return self._object
+
+    # ---------------------------------------------------------------- writing values
+
+    def assign(self, value: Any, *, wait: bool = False) -> None:
+        """Set the value at this path.
+
+        Mappings, dataclasses, Namespaces and OmegaConf nodes are taken apart, one path for each
+        leaf; a `File` is uploaded; a set of strings becomes a string set; lists are kept as JSON.
+
+        Args:
+            value: What to keep.
+            wait: Return only when a file is stored.
+
+        Raises:
+            ValueKindError: If a value cannot be kept; nothing is written then.
+            FamilyError: If a path holds another family; nothing is written then.
+            PathError: If a path is derived or illegal.
+        """
+        self._object._assign(self._path, value, wait=wait)  # noqa: SLF001 - one mechanism in two files
+
+    def append(
+        self,
+        value: Any,
+        *,
+        step: float | None = None,
+        timestamp: float | datetime | None = None,
+        wait: bool = False,
+        **described: Any,
+    ) -> None:
+        """Add one point to the series at this path: a number, text, file, image or histogram.
+
+        A mapping adds one point to each series below this path.
+
+        Args:
+            value: The point.
+            step: Finite number, kept as given; None numbers it 1 above the last, from 0 on.
+            timestamp: Seconds since the Unix epoch, or a datetime.
+            wait: Return only when a file is stored.
+            **described: ``name`` and ``description`` of a file.
+
+        Raises:
+            ValueKindError: If the value is none of these.
+            FamilyError: If the path holds another family.
+            ArgumentError: If the step is no finite number.
+        """
+        container = self._object
+        at = check_writable(self._path)
+        number = None if step is None else to_step(step)
+        time_ns = to_time_ns(timestamp)
+        if is_container(value):
+            self._append_mapping(value, number, time_ns, wait=wait)
+            return
+        found = _point_kind(value)
+        writer = container._to_write()  # noqa: SLF001
+        if writer is None:
+            return
+        container._numbered(writer, number)  # noqa: SLF001
+        if found == "float_series":
+            writer.append_point(at, to_float(value), number, time_ns)
+        elif found == "string_series":
+            writer.claim(at, found)
+            text = container._text(value)  # noqa: SLF001
+            record = {"path": at, "points": [[writer.take_step(at, number), text, time_ns]]}
+            writer.append_op(
+                record | {"escaped": True} if isinstance(text, Escaped) else record, Kind.TEXT
+            )
+        elif found == "histogram_series":
+            writer.claim(at, found)
+            edges, counts = (
+                [float(edge) for edge in value.edges],
+                [float(count) for count in value.counts],
+            )
+            points = [[writer.take_step(at, number), edges, counts, time_ns]]
+            writer.append_op({"path": at, "points": points}, Kind.HISTOGRAM)
+        else:
+            self._append_file(value, number, time_ns, described)
+
+    def _append_mapping(
+        self, value: Any, step: float | None, time_ns: int | None, *, wait: bool
+    ) -> None:
+        from seamark.values import flatten
+
+        leaves = flatten(value, self._path)
+        kinds = {check_writable(path): _point_kind(leaf) for path, leaf in leaves.items()}
+        if all(kind == "float_series" for kind in kinds.values()):
+            numbers = {path: to_float(leaf) for path, leaf in leaves.items()}
+            if numbers and (writer := self._object._to_write()):  # noqa: SLF001
+                for path in numbers:
+                    if writer.families.get(path, "float_series") != "float_series":
+                        writer.claim(path, "float_series")
+                self._object._numbered(writer, step).append_row(numbers, step, time_ns)  # noqa: SLF001
+            return
+        stamp = None if time_ns is None else time_ns / 1e9
+        for path, leaf in leaves.items():
+            Handler(self._object, path).append(leaf, step=step, timestamp=stamp, wait=wait)
+
+    def _append_file(
+        self, value: Any, step: float | None, time_ns: int | None, described: Mapping[str, Any]
+    ) -> None:
+        from seamark.types import File
+
+        container = self._object
+        file = value if isinstance(value, File) else File.create_from(value)
+        writer = container._to_write()  # noqa: SLF001
+        if writer is None:
+            return
+        writer.claim(self._path, "file_series")
+        op = {
+            "op": "file_point",
+            "path": self._path,
+            "step": writer.take_step(self._path, step),
+            "file": container.content.put(file),
+            "time": time_ns,
+            **{
+                key: str(described[key])
+                for key in ("name", "description")
+                if described.get(key) is not None
+            },
+        }
+        writer.append_op(op)
+
+    def extend(
+        self,
+        values: Iterable[Any],
+        *,
+        steps: Iterable[float] | None = None,
+        timestamps: Iterable[float | datetime] | None = None,
+        wait: bool = False,
+        **described: Any,
+    ) -> None:
+        """Add many points to the series at this path; numbers go to disk as one block.
+
+        Args:
+            values: The points, all of one kind; a mapping of sequences extends each series below
+                this path.
+            steps: As many finite numbers, or None to number the points.
+            timestamps: As many seconds since the Unix epoch or datetimes, or None.
+            wait: Return only when files are stored.
+            **described: As in `append`.
+
+        Raises:
+            ArgumentError: If the lengths differ, or a step is no finite number.
+            ValueKindError: If a value has no place in a series; nothing is written then.
+            FamilyError: If the path holds another family.
+        """
+        if isinstance(values, Mapping):
+            for key, part in values.items():
+                self[str(key)].extend(
+                    part, steps=steps, timestamps=timestamps, wait=wait, **described
+                )
+            return
+        points = list(values)
+        at = check_writable(self._path)
+        numbers = _as_long(steps, len(points), "steps", to_step)
+        times = _as_long(timestamps, len(points), "timestamps", to_time_ns)
+        if not points:
+            return
+        kinds = {_point_kind(point) for point in points}
+        if kinds == {"float_series"}:
+            floats = [to_float(point) for point in points]
+            if writer := self._object._to_write():  # noqa: SLF001
+                self._object._numbered(writer, None if numbers is None else 0)  # noqa: SLF001
+                writer.append_column(at, floats, numbers, times)
+            return
+        if len(kinds) > 1:
+            msg = f"{at!r}: expected values of one kind, got {' and '.join(sorted(kinds))}"
+            raise ValueKindError(msg)
+        for index, point in enumerate(points):
+            stamp = None if times is None else times[index] / 1e9
+            self.append(
+                point,
+                step=None if numbers is None else numbers[index],
+                timestamp=stamp,
+                wait=wait,
+                **described,
+            )
+
+    def log(
+        self,
+        value: Any,
+        step: float | None = None,
+        timestamp: float | datetime | None = None,
+        wait: bool = False,  # noqa: FBT001, FBT002 - Neptune's signature
+        **described: Any,
+    ) -> None:
+        """Add one point, or several given as a list; the older name of `append` and `extend`."""
+        if isinstance(value, (list, tuple)):
+            for point in value:
+                self.append(point, step=step, timestamp=timestamp, wait=wait, **described)
+        else:
+            self.append(value, step=step, timestamp=timestamp, wait=wait, **described)
+
+    def log_metrics(
+        self,
+        metrics: Mapping[str, Any],
+        step: float | None = None,
+        *,
+        timestamp: float | datetime | None = None,
+    ) -> None:
+        """Record one number for each key below this path.
+
+        See `seamark.Run.log_metrics`. Never raises.
+        """
+        try:
+            prefixed: Any = {f"{self._path}/{key}": value for key, value in metrics.items()}
+        except AttributeError:
+            prefixed = metrics
+        self._object.log_metrics(prefixed, step, timestamp=timestamp)
+
+    # ---------------------------------------------------------------- sets, clearing, deleting
+
+    def add(self, values: str | Iterable[str], *, wait: bool = False) -> None:
+        """Add one string or several to the string set at this path.
+
+        Raises:
+            ValueKindError: If one of them is no string.
+            FamilyError: If the path holds another family.
+        """
+        self._change_set("add", values)
+
+    def remove(self, values: str | Iterable[str], *, wait: bool = False) -> None:
+        """Remove one string or several from the string set at this path, if they are in it.
+
+        Raises:
+            ValueKindError: If one of them is no string.
+            FamilyError: If the path holds another family.
+        """
+        self._change_set("remove", values)
+
+    def _change_set(self, op: str, values: str | Iterable[str]) -> None:
+        from seamark.container import strings
+
+        at = check_writable(self._path)
+        changed = strings(values, at)
+        if writer := self._object._to_write():  # noqa: SLF001
+            writer.claim(at, "string_set")
+            writer.append_op({"op": op, "path": at, "values": [escape(value) for value in changed]})
+
+    def clear(self, *, wait: bool = False) -> None:
+        """Empty the series or string set at this path; the numbering of steps starts at 0 again.
+
+        Raises:
+            FamilyError: If the path holds something that cannot be emptied, such as a single value.
+        """
+        at = check_writable(self._path)
+        if writer := self._object._to_write():  # noqa: SLF001
+            family = writer.families.get(at)
+            if family is not None and family != "string_set" and not family.endswith("_series"):
+                msg = (
+                    f"{at!r} holds a value of the family {family!r}: only series "
+                    "and string sets can be cleared"
+                )
+                raise FamilyError(msg)
+            writer.append_op({"op": "clear", "path": at})
+            writer.forget_steps([at])
+
+    def pop(self, path: str | None = None, *, wait: bool = False) -> None:
+        """Delete this path, or one below it, with everything under it.
+
+        Raises:
+            MissingFieldError: If there is nothing.
+        """
+        at = self._path if path is None else join_path(self._path, check_path(path))
+        self._object._delete(at)  # noqa: SLF001
+
+    # ---------------------------------------------------------------- files and artifacts
+
+    def upload(self, value: Any, *, wait: bool = False) -> None:
+        """Keep a file at this path: a path on disk, a `File`, or what `File.create_from` takes.
+
+        The bytes are taken hold of before this returns; storing them goes on in the background.
+
+        Raises:
+            FileNotFoundError: If the path does not exist.
+            ValueKindError: If the object cannot be made into a file.
+        """
+        file = _as_file(value)
+        at = check_writable(self._path)
+        if writer := self._object._to_write():  # noqa: SLF001
+            writer.claim(at, "file")
+            self._object.content.upload(at, file, wait=wait)
+
+    def upload_files(self, value: str | Iterable[str], *, wait: bool = False) -> None:
+        """Add files to the file set at this path.
+
+        Args:
+            value: A path, folder or glob pattern, or several; members are named relative to the
+                working directory.
+            wait: Return only when they are stored.
+
+        Raises:
+            FileNotFoundError: If a pattern matches nothing.
+        """
+        from seamark.content import members_of
+
+        members = members_of(value)
+        at = check_writable(self._path)
+        if writer := self._object._to_write():  # noqa: SLF001
+            writer.claim(at, "file_set")
+            self._object.content.upload_members(at, members)
+            if wait:
+                self._object.wait()
+
+    def delete_files(self, paths: str | Iterable[str], *, wait: bool = False) -> None:
+        """Remove members from the file set at this path.
+
+        Raises:
+            FamilyError: If the path holds another family.
+        """
+        from seamark.container import strings
+
+        at = check_writable(self._path)
+        names = strings(paths, at)
+        if writer := self._object._to_write():  # noqa: SLF001
+            writer.claim(at, "file_set")
+            writer.append_op({"op": "unfiles", "path": at, "names": names})
+
+    def track_files(self, path: str, *, destination: str | None = None, wait: bool = False) -> None:
+        """Record which files a path, folder, pattern or URL stands for, without copying them.
+
+        Raises:
+            FileNotFoundError: If nothing is there.
+        """
+        self._artifact("tracked", path, destination)
+
+    def mark_input(self, path: str) -> None:
+        """Record that the run read this file, folder, URL or other run's artifact."""
+        self._artifact("input", path, None)
+
+    def mark_output(self, path: str) -> None:
+        """Record that the run made this file, folder or URL."""
+        self._artifact("output", path, None)
+
+    def _artifact(self, kind: str, path: str, destination: str | None) -> None:
+        from seamark.artifact import artifact_op
+
+        at = check_writable(self._path)
+        op = artifact_op(at, kind, path, destination=destination)
+        if writer := self._object._to_write():  # noqa: SLF001
+            writer.claim(at, "artifact")
+            writer.append_op(op)
+
+    # ---------------------------------------------------------------- reading
+
+    def fetch(self) -> Any:
+        """Return the value at this path: an atom, the strings of a set, the last point of a series.
+
+        A namespace gives the atoms below it as a nested dict.
+
+        Raises:
+            MissingFieldError: If nothing is recorded here.
+            FamilyError: If a file is here, which is read with `download`.
+        """
+        if self._object._silent:  # noqa: SLF001
+            return None
+        try:
+            found = self._object._attribute(self._path)  # noqa: SLF001
+        except MissingFieldError:
+            nested = self._object._nested(self._path)  # noqa: SLF001
+            if not nested:
+                raise
+            return nested
+        if found.family in ("file", "file_set"):
+            msg = (
+                f"{self._path!r} holds a {found.family.replace('_', ' ')}: read it with download()"
+            )
+            raise FamilyError(msg)
+        if found.family == "atom":
+            return self._long_text(found) if found.type == "text" else found.value
+        if found.family.endswith("_series"):
+            return self.fetch_last()
+        return found.value
+
+    def _long_text(self, found: Attribute) -> str:
+        from seamark.content import open_blob
+
+        with open_blob(self._object.folder, found.value["sha256"]) as blob:
+            return blob.read().decode()
+
+    def fetch_last(self) -> Any:
+        """Return the value of the last point of the series at this path.
+
+        Raises:
+            MissingFieldError: If there is no series, or no point in it.
+        """
+        if self._object._silent:  # noqa: SLF001
+            return None
+        family = self._object._attribute(self._path).family  # noqa: SLF001
+        points = self._points_of(family, "latest")
+        if not points:
+            msg = f"{self._path!r}: expected a series with points, got the family {family!r}"
+            raise MissingFieldError(msg)
+        return points[-1][1]
+
+    def fetch_points(self, *, attempt: Attempt = "latest") -> Points:
+        """Return the float series at this path as NumPy arrays.
+
+        They are ``step``, ``value``, ``time_ns`` (since the Unix epoch) and ``attempt``.
+
+        Args:
+            attempt: ``"latest"`` hides what an older attempt recorded after the checkpoint that was
+                resumed from; ``"all"`` shows everything; a number shows the run as that attempt
+                left it.
+
+        Raises:
+            MissingFieldError: If nothing is recorded here.
+            FamilyError: If the path holds another family.
+        """
+        found = self._object._attribute(self._path)  # noqa: SLF001
+        if found.family != "float_series":
+            msg = f"{self._path!r}: expected a float series, got the family {found.family!r}"
+            raise FamilyError(msg)
+        return self._object._view().points(self._path, attempt)  # noqa: SLF001
+
+    def fetch_values(
+        self,
+        *,
+        include_timestamp: bool = True,
+        limit: int | None = None,
+        progress_bar: Any = None,
+        attempt: Attempt = "latest",
+    ) -> pd.DataFrame:
+        """Return the series at this path as a DataFrame: ``step``, ``value`` and ``timestamp``.
+
+        Args:
+            include_timestamp: Whether to have the last column.
+            limit: At most so many points, the latest ones.
+            progress_bar: Accepted as Neptune has it; reading is too quick to show one.
+            attempt: As in `fetch_points`.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+            MissingFieldError: If nothing is recorded here.
+            FamilyError: If the path holds no series of numbers or texts.
+        """
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            msg = (
+                'fetch_values needs pandas: pip install "seamark[pandas]" (or use '
+                "fetch_points, which needs only NumPy)"
+            )
+            raise MissingExtraError(msg) from error
+        if limit is not None and limit < 1:
+            msg = f"limit: expected a positive number of points or None, got {limit!r}"
+            raise ArgumentError(msg)
+        found = self._object._attribute(self._path)  # noqa: SLF001
+        if found.family == "float_series":
+            points = self._object._view().points(self._path, attempt)  # noqa: SLF001
+            frame = pd.DataFrame({"step": points.step, "value": points.value})
+            times = points.time_ns
+        elif found.family == "string_series":
+            rows = self._points_of(found.family, attempt)
+            frame = pd.DataFrame(
+                {"step": [row[0] for row in rows], "value": [row[1] for row in rows]}
+            )
+            times = [row[2] for row in rows]
+        else:
+            msg = (
+                f"{self._path!r}: expected a series of numbers or texts, "
+                f"got the family {found.family!r}"
+            )
+            raise FamilyError(msg)
+        if include_timestamp:
+            frame["timestamp"] = pd.to_datetime(times, unit="ns", utc=True)
+        return frame if limit is None else frame.tail(limit).reset_index(drop=True)
+
+    def _points_of(self, family: str, attempt: Attempt) -> Sequence[tuple[Any, ...]]:
+        view = self._object._view()  # noqa: SLF001
+        if family == "float_series":
+            points = view.points(self._path, attempt)
+            return [(points.step[-1], float(points.value[-1]))] if len(points.step) else []
+        if family == "string_series":
+            return [(one.step, one.text, one.time_ns) for one in view.texts(self._path, attempt)]
+        if family == "file_series":
+            return [(one.step, one.file, one.time_ns) for one in view.files(self._path, attempt)]
+        if family == "histogram_series":
+            return [(one.step, one, one.time_ns) for one in view.histograms(self._path, attempt)]
+        return []
+
+    def fetch_hash(self) -> str:
+        """Return the digest of the artifact at this path.
+
+        Raises:
+            FamilyError: If there is no artifact.
+        """
+        return str(self._expect("artifact").value["hash"])
+
+    def fetch_extension(self) -> str:
+        """Return the extension of the file at this path, without a dot.
+
+        Raises:
+            FamilyError: If there is no file.
+        """
+        return str(self._expect("file").value["ext"])
+
+    def fetch_files_list(self) -> list[dict[str, Any]]:
+        """Return the files of the artifact at this path (path, size in bytes, digest).
+
+        Raises:
+            FamilyError: If there is no artifact.
+        """
+        return list(self._expect("artifact").value["files"])
+
+    def list_fileset_files(self, path: str | None = None) -> list[dict[str, Any]]:
+        """Return the members of the file set at this path: ``name``, ``size`` in bytes, ...
+
+        Args:
+            path: Only members in this folder of the set.
+
+        Raises:
+            FamilyError: If there is no file set.
+        """
+        members = self._expect("file_set").value
+        chosen = sorted(
+            name for name in members if path is None or name.startswith(path.rstrip("/") + "/")
+        )
+        return [{**members[name], "name": name} for name in chosen]
+
+    def _expect(self, family: str) -> Attribute:
+        found = self._object._attribute(self._path)  # noqa: SLF001
+        if found.family != family:
+            msg = f"{self._path!r}: expected the family {family!r}, got {found.family!r}"
+            raise FamilyError(msg)
+        return found
+
+    def download(
+        self, destination: str | os.PathLike[str] | None = None, *, progress_bar: Any = None
+    ) -> None:
+        """Write the file, file set, artifact or file series at this path to disk.
+
+        Args:
+            destination: A file name or an existing folder; the working directory if left out.
+            progress_bar: Accepted as Neptune has it.
+
+        Raises:
+            MissingFieldError: If nothing is recorded here, or the bytes are gone.
+            FamilyError: If there is no file.
+        """
+        from seamark.content import write_file
+
+        self._object.wait()
+        found = self._object._attribute(self._path)  # noqa: SLF001
+        target = Path(destination) if destination is not None else Path.cwd()
+        folder = self._object.folder
+        if found.family == "file":
+            write_file(folder, found.value, target, self._path)
+        elif found.family == "file_set":
+            for name, file in found.value.items():
+                write_file(folder, file, target / name, f"{self._path}/{name}", as_file=True)
+        elif found.family == "file_series":
+            for point in self._object._view().files(self._path):  # noqa: SLF001
+                write_file(
+                    folder, point.file, target / _point_name(point), self._path, as_file=True
+                )
+        else:
+            msg = (
+                f"{self._path!r}: expected a file, a file set or a file series, "
+                f"got the family {found.family!r}"
+            )
+            raise FamilyError(msg)
+
+    def download_last(self, destination: str | os.PathLike[str] | None = None) -> None:
+        """Write the last file of the file series at this path to disk.
+
+        Raises:
+            FamilyError: If there is no file series.
+        """
+        from seamark.content import write_file
+
+        self._object.wait()
+        self._expect("file_series")
+        point = self._object._view().files(self._path)[-1]  # noqa: SLF001
+        target = Path(destination) if destination is not None else Path.cwd()
+        write_file(
+            self._object.folder, point.file, target / _point_name(point), self._path, as_file=True
+        )
+
+
+def _point_kind(value: Any) -> str:
+    """Return the family of the series that a point belongs to.
+
+    Raises:
+        ValueKindError: If it has no place in a series.
+    """
+    from seamark.types import File, Histogram
+
+    if isinstance(value, str):
+        return "string_series"
+    if isinstance(value, Histogram):
+        return "histogram_series"
+    if isinstance(value, File):
+        return "file_series"
+    try:
+        to_float(value)
+    except ValueKindError as refused:
+        if File.is_convertable(value):
+            return "file_series"
+        msg = (
+            "append: expected a number, a string, a File, an image or a Histogram, "
+            f"got {type(value).__name__}: {value!r:.80}"
+        )
+        raise ValueKindError(msg) from refused
+    return "float_series"
+
+
+def _as_file(value: Any) -> File:
+    from seamark.types import File
+
+    if isinstance(value, File):
+        return value
+    if isinstance(value, (str, os.PathLike)):
+        return File.from_path(value)
+    return File.create_from(value)
+
+
+def _as_long(
+    values: Iterable[Any] | None, length: int, what: str, convert: Any
+) -> list[Any] | None:
+    if values is None:
+        return None
+    converted = [convert(value) for value in values]
+    if len(converted) != length:
+        msg = f"{what}: expected {length}, one for each value, got {len(converted)}"
+        raise ArgumentError(msg)
+    return converted
+
+
+def _text(value: str) -> str:
+    from seamark.values import escape
+
+    return escape(value)
+
+
+def _texts(path: str, points: list[list[Any]]) -> dict[str, Any]:
+    return {"path": path, "points": points}
+
+
+def _point_name(point: Any) -> str:
+    extension = point.file.get("ext")
+    return f"{point.step:g}" + (f".{extension}" if extension else "")

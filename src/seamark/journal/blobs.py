@@ -1,0 +1,318 @@
+"""Contents of files, each kept once under the SHA-256 of its bytes.
+
+A blob is written under a temporary name in the run's ``.staging/`` and then moved to
+``blobs/<sha256>``, so that a reader never sees half of one. Its bytes are always its own: they are
+cloned (reflink) or copied from the source, never linked to it, because a trainer may rewrite its
+files in place. The digest is taken of the copy, so it is right whatever happened to the source.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import secrets
+import time
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+
+from seamark.errors import ArgumentError, FileMissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from seamark.journal.folder import RunFolder
+
+__all__ = [
+    "Stamp",
+    "adopt",
+    "blob_path",
+    "clone",
+    "copy_blob",
+    "copy_into",
+    "digest_of",
+    "has_blob",
+    "open_blob",
+    "open_source",
+    "put_bytes",
+    "read_all",
+    "remove_blob",
+    "remove_old_temporaries",
+    "sync_blob",
+]
+
+TEMPORARY: Final = ".tmp-"
+"""How the names of files begin that are being written in ``.staging/``."""
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_BLOCK: Final = 1 << 20
+_FICLONE: Final = 0x40049409  # _IOW(0x94, 9, int), linux/fs.h
+_READ_FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NEW_FLAGS: Final = (
+    os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+)
+_OLD_S: Final = 3600.0
+
+
+class Stamp(NamedTuple):
+    """What changes when a file is rewritten or replaced.
+
+    Attributes:
+        size: Bytes.
+        mtime_ns: Last change of the contents, nanoseconds since the Unix epoch.
+        inode: Number of the file on its file system.
+        device: Number of the file system.
+    """
+
+    size: int
+    mtime_ns: int
+    inode: int
+    device: int
+
+    @classmethod
+    def of(cls, stat: os.stat_result) -> Stamp:
+        """Return the stamp in what ``os.stat`` gave."""
+        return cls(stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev)
+
+
+def blob_path(folder: RunFolder, sha256: str) -> Path:
+    """Return where the blob with this digest lies or would lie.
+
+    Raises:
+        ArgumentError: If it is not 64 hexadecimal digits; digests come from files others may write.
+    """
+    if not isinstance(sha256, str) or not _DIGEST.fullmatch(sha256):
+        msg = f"sha256: expected 64 lower-case hexadecimal digits, got {sha256!r:.80}"
+        raise ArgumentError(msg)
+    return folder.blobs_dir / sha256
+
+
+def has_blob(folder: RunFolder, sha256: str, size: int | None = None) -> bool:
+    """Tell whether a blob is there, and of that size (bytes) if one is given."""
+    try:
+        found = blob_path(folder, sha256).stat()
+    except OSError:
+        return False
+    return size is None or found.st_size == size
+
+
+def open_blob(folder: RunFolder, sha256: str) -> BinaryIO:
+    """Open a blob for reading.
+
+    Raises:
+        FileMissingError: If the run does not hold it.
+        ArgumentError: If it is no digest.
+    """
+    try:
+        return blob_path(folder, sha256).open("rb")
+    except FileNotFoundError as error:
+        msg = f"the contents {sha256} are not in {folder.path}"
+        raise FileMissingError(msg) from error
+
+
+def open_source(path: str | os.PathLike[str]) -> int:
+    """Return a descriptor of a file, open for reading."""
+    return os.open(path, _READ_FLAGS)
+
+
+def put_bytes(folder: RunFolder, content: bytes) -> str:
+    """Store bytes that are in memory, and return their SHA-256.
+
+    They are with the operating system when this returns; `sync_blob` forces them to disk.
+
+    Raises:
+        OSError: If they cannot be written.
+    """
+    sha256 = hashlib.sha256(content).hexdigest()
+    if not has_blob(folder, sha256, len(content)):
+        with _new_file(folder) as (fd, path):
+            _write_all(fd, memoryview(content))
+            _move(folder, path, sha256)
+    return sha256
+
+
+def copy_blob(
+    folder: RunFolder, source: int, check: Callable[[], None] | None = None
+) -> tuple[str, int]:
+    """Store a copy of an open file, forced to disk.
+
+    Args:
+        folder: The run.
+        source: Descriptor, open for reading.
+        check: Called when the bytes are copied, before they become a blob; may raise.
+
+    Returns:
+        SHA-256 and size in bytes.
+
+    Raises:
+        OSError: If the source cannot be read or the copy not be written.
+    """
+    with _new_file(folder) as (fd, path):
+        sha256, size = digest_of(fd) if clone(source, fd) else copy_into(source, fd)
+        if check is not None:
+            check()
+        if not has_blob(folder, sha256, size):
+            os.fsync(fd)
+            _move(folder, path, sha256)
+            sync_folder(folder.blobs_dir)
+    return sha256, size
+
+
+def adopt(folder: RunFolder, path: Path) -> tuple[str, int]:
+    """Make a blob of a file in ``.staging/`` that nobody else can write; the file stays there too.
+
+    Returns:
+        SHA-256 and size in bytes.
+
+    Raises:
+        OSError: If that is impossible.
+    """
+    fd = open_source(path)
+    try:
+        sha256, size = digest_of(fd)
+        if has_blob(folder, sha256, size):
+            return sha256, size
+        os.fsync(fd)
+        _make(folder, folder.blobs_dir)
+        target = blob_path(folder, sha256)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                target.unlink()  # of another size: what a power cut left of it
+            os.link(path, target)
+        except OSError:
+            return copy_blob(folder, fd)
+        sync_folder(folder.blobs_dir)
+        return sha256, size
+    finally:
+        os.close(fd)
+
+
+def remove_blob(folder: RunFolder, sha256: str) -> None:
+    """Remove a blob if it is there.
+
+    Raises:
+        OSError: If it cannot be removed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        blob_path(folder, sha256).unlink()
+
+
+def sync_blob(folder: RunFolder, sha256: str) -> None:
+    """Force a blob and its name to disk.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
+    try:
+        fd = os.open(blob_path(folder, sha256), os.O_RDWR | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError:  # pruned meanwhile
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    sync_folder(folder.blobs_dir)
+
+
+def sync_folder(path: Path) -> None:
+    """Force the names in a folder to disk, where the system can."""
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def clone(source: int, target: int) -> bool:
+    """Let an empty open file share the blocks of another, copy-on-write; False if that is impossible."""
+    try:
+        import fcntl
+
+        fcntl.ioctl(target, _FICLONE, source)
+    except (
+        ImportError,
+        OSError,
+    ):  # not Linux, another file system, or one that cannot share blocks
+        return False
+    return True
+
+
+def copy_into(source: int, target: int) -> tuple[str, int]:
+    """Copy an open file from its start, and return SHA-256 and size in bytes of what was copied."""
+    return _read_through(source, lambda block: _write_all(target, block))
+
+
+def digest_of(fd: int) -> tuple[str, int]:
+    """Return SHA-256 and size in bytes of an open file."""
+    return _read_through(fd, lambda _: None)
+
+
+def read_all(fd: int, limit: int) -> bytes:
+    """Return up to ``limit`` bytes of an open file from its start."""
+    os.lseek(fd, 0, os.SEEK_SET)
+    parts, left = [], limit
+    while left > 0 and (part := os.read(fd, min(left, _BLOCK))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _read_through(fd: int, use: Callable[[memoryview], None]) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    buffer = memoryview(bytearray(_BLOCK))
+    os.lseek(fd, 0, os.SEEK_SET)
+    with os.fdopen(fd, "rb", buffering=0, closefd=False) as file:
+        while length := file.readinto(buffer):
+            block = buffer[:length]
+            digest.update(block)
+            use(block)
+            size += length
+    return digest.hexdigest(), size
+
+
+def _write_all(fd: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+class _new_file(contextlib.AbstractContextManager[tuple[int, "Path"]]):  # noqa: N801  a with-statement
+    """A new file under a temporary name in ``.staging/``; gone at the end unless it was moved."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> tuple[int, Path]:
+        _make(self._folder, self._folder.staging_dir)
+        self._path = self._folder.staging_dir / (TEMPORARY + secrets.token_hex(8))
+        self._fd = os.open(self._path, _NEW_FLAGS, 0o666)
+        return self._fd, self._path
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+
+def _make(folder: RunFolder, path: Path) -> None:
+    """Make a folder of the run; a purged run does not come back because a file was late."""
+    if path.is_dir():
+        return
+    if folder.purged_mark.exists():
+        raise OSError(errno.ENOENT, "the run was purged", str(folder.path))
+    path.mkdir(parents=True, exist_ok=True)
+
+
+def _move(folder: RunFolder, path: Path, sha256: str) -> None:
+    _make(folder, folder.blobs_dir)
+    os.replace(path, blob_path(folder, sha256))  # noqa: PTH105
+
+
+def remove_old_temporaries(folder: RunFolder) -> None:
+    """Remove what writers that died left under a temporary name; younger than an hour it stays."""
+    with contextlib.suppress(OSError):
+        for path in folder.staging_dir.glob(TEMPORARY + "*"):
+            if path.stat().st_mtime < time.time() - _OLD_S:
+                path.unlink()

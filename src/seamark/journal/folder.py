@@ -1,0 +1,217 @@
+"""Where things lie: the root, run folders, journals, and the names that they get.
+
+::
+
+    <root>/<project path>/<run id>/journal/<writer id>.<uid>     one per writing process
+    <root>/<project path>/<run id>/blobs/<sha256>                contents of files
+    <root>/<project path>/<run id>/files/                        for a framework's own files
+    <root>/<project path>/.project/journal/...                   the project's own log
+    <root>/<project path>/.purged/<run id>                       left by ``seamark purge``
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = [
+    "PROJECT_LOG",
+    "JournalFile",
+    "RunFolder",
+    "hashed_run_id",
+    "host_name",
+    "iter_runs",
+    "journal_name",
+    "mint_run_id",
+    "purged_ids",
+    "root_dir",
+    "split_journal_name",
+    "writer_id",
+]
+
+PROJECT_LOG: Final = ".project"
+"""The folder of a project's own log, which stands where a run id stands otherwise."""
+
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
+_ID_LENGTH: Final = 16
+_TIME_BITS: Final = 42
+_RANDOM_BITS: Final = 5 * _ID_LENGTH - _TIME_BITS
+
+
+def root_dir(root: str | os.PathLike[str] | None = None) -> Path:
+    """Return the absolute root folder.
+
+    The argument, else ``SEAMARK_DIR``, else ``./.seamark``. Creates nothing.
+    """
+    return Path(os.path.abspath(root or os.environ.get("SEAMARK_DIR") or ".seamark"))  # noqa: PTH100 - resolve() would follow links
+
+
+def _base32(number: int) -> str:
+    return "".join(_DIGITS[(number >> shift) & 31] for shift in range(5 * (_ID_LENGTH - 1), -1, -5))
+
+
+def mint_run_id() -> str:
+    """Return a new run id of 16 characters, ``[0-9a-v]``, that sorts by time.
+
+    42 bits are milliseconds since the Unix epoch (enough until 2109), 38 bits are random.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    stamp = now_ms & ((1 << _TIME_BITS) - 1)
+    return _base32(stamp << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS))
+
+
+def hashed_run_id(project: str, custom_run_id: str) -> str:
+    """Return the run id that every process derives from the same project and ``custom_run_id``."""
+    digest = hashlib.sha256(f"{project}\0{custom_run_id}".encode("utf-8", "surrogatepass")).digest()
+    return _base32(int.from_bytes(digest[:10], "big"))
+
+
+def host_name() -> str:
+    """Return this host's name with everything replaced that could not stand in a file name.
+
+    Never empty.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname())[:60].strip(".-_")
+    return name or "host"
+
+
+def writer_id(uid: bytes) -> str:
+    """Return ``<host>-<pid>-<8 of uid>`` for a journal of this process."""
+    return f"{host_name()}-{os.getpid()}-{uid.hex()[:8]}"
+
+
+def journal_name(writer: str, uid: bytes) -> str:
+    """Return the file name of a journal.
+
+    It carries the whole uid so that a damaged file header can be mended.
+    """
+    return f"{writer}.{uid.hex()}"
+
+
+def split_journal_name(name: str) -> tuple[str, bytes | None]:
+    """Return (writer id, uid) of a journal's file name.
+
+    The uid is None if the name does not carry one.
+    """
+    writer, dot, tail = name.rpartition(".")
+    if dot and re.fullmatch(r"[0-9a-f]{32}", tail):
+        return writer, bytes.fromhex(tail)
+    return name, None
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFile:
+    """One journal on disk.
+
+    Attributes:
+        writer: Writer id, as other journals refer to it.
+        path: The file.
+    """
+
+    writer: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The folder of one run, or of a project's own log.
+
+    Attributes:
+        root: Absolute root folder.
+        project: Project path such as ``"team/mnist"``.
+        run: Run id, or `PROJECT_LOG`.
+    """
+
+    root: Path
+    project: str
+    run: str
+
+    @property
+    def path(self) -> Path:
+        """The run folder itself."""
+        return self.root / self.project / self.run
+
+    @property
+    def journal_dir(self) -> Path:
+        """Folder of the journals; a folder that has one is a run."""
+        return self.path / "journal"
+
+    @property
+    def blobs_dir(self) -> Path:
+        """Folder of file contents, named by their SHA-256."""
+        return self.path / "blobs"
+
+    @property
+    def files_dir(self) -> Path:
+        """Folder that a framework may use for files of its own, such as checkpoints."""
+        return self.path / "files"
+
+    @property
+    def staging_dir(self) -> Path:
+        """Folder of files that are taken but not yet blobs."""
+        return self.path / ".staging"
+
+    @property
+    def purged_mark(self) -> Path:
+        """File whose presence says that this run was purged and must not come back."""
+        return self.root / self.project / ".purged" / self.run
+
+    def journals(self) -> list[JournalFile]:
+        """Return the journals, sorted by name.
+
+        Names that start with a dot are somebody's temporaries.
+        """
+        try:
+            with os.scandir(self.journal_dir) as entries:
+                names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        folder = self.journal_dir
+        return [JournalFile(split_journal_name(name)[0], folder / name) for name in names]
+
+
+def iter_runs(
+    root: Path, project: str | None = None, known: Container[str] = ()
+) -> Iterator[RunFolder]:
+    """Yield every run below ``root``, or below one project and its sub-projects, sorted.
+
+    Args:
+        root: The root folder; a missing one holds no runs.
+        project: Project path, or None for all.
+        known: ``"project/run"`` strings that are known to be runs, which spares a look inside.
+    """
+    start = str(root / project) if project else str(root)
+    yield from _walk(root, start, project or "", known)
+
+
+def _walk(root: Path, folder: str, project: str, known: Container[str]) -> Iterator[RunFolder]:
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(
+                entry.name for entry in entries if entry.name[0] != "." and entry.is_dir()
+            )
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    for name in names:
+        inner = f"{project}/{name}" if project else name
+        path = f"{folder}/{name}"
+        if project and (inner in known or os.path.isdir(f"{path}/journal")):  # noqa: PTH112 - strings: 10,000 runs are walked
+            yield RunFolder(root, project, name)
+        elif name not in ("journal", "blobs", "files"):
+            yield from _walk(root, path, inner, known)
+
+
+def purged_ids(root: Path, project: str) -> set[str]:
+    """Return the ids of runs of ``project`` that were purged."""
+    try:
+        return set(os.listdir(root / project / ".purged"))  # noqa: PTH208 - only names are wanted
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return set()

@@ -1,0 +1,475 @@
+"""Reading journals: whole valid frames from an offset on, whatever happened to the file.
+
+A journal may be growing, torn at its end, damaged in the middle, or seen through a network file
+system that shows
+zeros for pages that are not flushed yet. The rules are in ``docs/explanation/journal.md``,
+"Reading":
+
+* *Incomplete* (a legal length that reaches past the end): stop and keep the offset; it counts as
+  bad once a valid frame follows.
+* *Bad* (mark, kind, length, CRC): stop and keep the offset while the bytes may still change; once
+  the journal is settled, or a valid frame that is older than `SETTLE_NS` follows, pass over it and
+  report a gap.
+
+Only ``pread`` is used: a mapped file that shrinks kills the reader with SIGBUS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from seamark.errors import JournalError
+from seamark.journal._format import (
+    FILE_HEADER_BYTES,
+    FRAME_HEADER,
+    FRAME_HEADER_BYTES,
+    MAJOR,
+    MARK,
+    MAX_JSON_DEPTH,
+    MAX_PAYLOAD_BYTES,
+    SKIPPABLE,
+    ZLIB,
+    Kind,
+    padded,
+    parse_file_header,
+    salt_of,
+)
+from seamark.journal.folder import split_journal_name
+from seamark.journal.process import process_alive
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = [
+    "SETTLE_NS",
+    "Block",
+    "Frame",
+    "Gap",
+    "JournalReader",
+    "decode_json",
+    "payload_of",
+    "scan",
+]
+
+SETTLE_NS: Final = 90 * 10**9
+"""Bytes that did not change for so long (three heartbeats) stay as they are; nanoseconds."""
+
+_BLOCK_BYTES: Final = 1 << 20
+_FRAME_LIMIT: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
+_MARK_BYTES: Final = MARK.to_bytes(2, "little")
+_MARK_AT: Final = 10
+_KNOWN: Final = frozenset(int(kind) for kind in Kind)
+
+RawFrame = tuple[int, int, int, int, int, int]
+"""Position in the block, kind, flags, aux, t (ns), payload length (bytes)."""
+
+
+class Frame(NamedTuple):
+    """One whole, valid frame.
+
+    Attributes:
+        offset: Where it starts in the file, bytes.
+        end: Where the next one starts, bytes.
+        kind: See `seamark.journal._format.Kind`; unknown kinds that may be skipped are given too.
+        flags: Flag bits.
+        aux: Schema number of a row, else 0.
+        t: When it was written, nanoseconds since the Unix epoch.
+        payload: Without padding, decompressed.
+    """
+
+    offset: int
+    end: int
+    kind: int
+    flags: int
+    aux: int
+    t: int
+    payload: bytes
+
+
+class Gap(NamedTuple):
+    """Bytes of a journal that hold no valid frame: offset and length, both in bytes."""
+
+    offset: int
+    length: int
+
+
+class Block(NamedTuple):
+    """A run of adjacent valid frames, still packed: ``data`` starts at ``base`` in the file."""
+
+    base: int
+    data: bytes
+    frames: list[RawFrame]
+
+
+def scan(data: bytes, salt: int, frames: list[RawFrame], pos: int = 0) -> tuple[int, bool]:
+    """Append the valid frames of ``data`` from ``pos`` on to ``frames``.
+
+    Args:
+        data: Bytes of a journal, starting at a frame.
+        salt: See `seamark.journal._format.salt_of`.
+        frames: Filled with what was found.
+        pos: Where to start, bytes.
+
+    Returns:
+        Where it stopped, and True if the bytes there are bad (False: there are too few of them).
+    """
+    header, crc32, view, size, append = (
+        FRAME_HEADER.unpack_from,
+        zlib.crc32,
+        memoryview(data),
+        len(data),
+        frames.append,
+    )
+    last = size - FRAME_HEADER_BYTES
+    while pos <= last:
+        crc, length, kind, flags, mark, aux, t = header(data, pos)
+        if (
+            mark != MARK
+            or length > MAX_PAYLOAD_BYTES
+            or not kind
+            or (not length and kind != Kind.HEARTBEAT)
+        ):
+            return pos, True
+        end = pos + FRAME_HEADER_BYTES + ((length + 7) & ~7)
+        if end > size:
+            return pos, False
+        if crc32(view[pos + 4 : end], salt) != crc:
+            return pos, True
+        append((pos, kind, flags, aux, t, length))
+        pos = end
+    return pos, False
+
+
+def payload_of(data: bytes, frame: RawFrame) -> bytes:
+    """Return the payload of a raw frame: unpadded, decompressed.
+
+    Raises:
+        ValueError: If it is compressed and cannot be decompressed within the limit.
+    """
+    start = frame[0] + FRAME_HEADER_BYTES
+    payload = data[start : start + frame[5]]
+    if not frame[2] & ZLIB:
+        return payload
+    try:
+        inflater = zlib.decompressobj()
+        plain = inflater.decompress(payload, MAX_PAYLOAD_BYTES)
+    except zlib.error as error:
+        msg = f"frame: payload does not decompress: {error}"
+        raise ValueError(msg) from error
+    if not inflater.eof:
+        msg = f"frame: payload decompresses to more than {MAX_PAYLOAD_BYTES} bytes, or is cut short"
+        raise ValueError(msg)
+    return plain
+
+
+def decode_json(payload: bytes) -> Any:
+    """Return the JSON value of a payload.
+
+    Raises:
+        ValueError: If it is no JSON, or nested more than `MAX_JSON_DEPTH` deep.
+    """
+    depth = deepest = 0
+    if payload.count(b"[") + payload.count(b"{") > MAX_JSON_DEPTH:  # else it cannot be too deep
+        in_text = escaped = False
+        for byte in payload:
+            if in_text:
+                in_text, escaped = (byte != 0x22 or escaped), (byte == 0x5C and not escaped)  # noqa: PLR2004 - '"' and '\'
+            elif byte == 0x22:  # noqa: PLR2004
+                in_text = True
+            elif byte in b"[{":
+                depth += 1
+                deepest = max(deepest, depth)
+            elif byte in b"]}":
+                depth -= 1
+        if deepest > MAX_JSON_DEPTH:
+            msg = f"JSON: nested {deepest} deep, at most {MAX_JSON_DEPTH} are read"
+            raise ValueError(msg)
+    return json.loads(payload)
+
+
+class JournalReader:
+    """Reads one journal from any offset on; use as a context manager.
+
+    After `frames` or `blocks` is exhausted, `offset` says where to go on, `gaps` what was passed
+    over, `tail` which bytes at the end hold no valid frame although nothing more is to come,
+    `closed` whether the last frame was CLOSE, and `stopped` why it ended before the end of the
+    file: None, ``"incomplete"``, ``"bad"`` or ``"newer"``.
+
+    Args:
+        path: The journal file.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+
+    Raises:
+        JournalError: If the file cannot be opened or is no journal.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, now_ns: Callable[[], int] = time.time_ns
+    ) -> None:
+        self.path = Path(path)
+        self._now_ns = now_ns
+        try:
+            self._fd = os.open(
+                path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+            )
+        except OSError as error:
+            msg = f"journal {os.fspath(path)!r} cannot be opened: {error.strerror}"
+            raise JournalError(error.errno, msg) from error
+        self.offset = FILE_HEADER_BYTES
+        self.gaps: list[Gap] = []
+        self.tail: Gap | None = None
+        self.closed = False
+        self.stopped: str | None = None
+        self._settled: bool | None = None
+        try:
+            self._open_header()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_header(self) -> None:
+        """Learn uid and salt from the file's first bytes, or from its name."""
+        self.damaged_header = False
+        self.newer = False
+        head = os.pread(self._fd, FILE_HEADER_BYTES, 0)
+        named = split_journal_name(self.path.name)[1]
+        parsed = parse_file_header(head)
+        if parsed is None and named is None and len(head) == FILE_HEADER_BYTES:
+            msg = (
+                f"journal {str(self.path)!r}: expected a Seamark journal, "
+                "got other bytes at its start"
+            )
+            raise JournalError(None, msg)
+        self.uid: bytes = named or (parsed[2] if parsed else bytes(16))
+        self.salt = salt_of(self.uid)
+        if len(head) < FILE_HEADER_BYTES:
+            return
+        if parsed is None or parsed[2] != self.uid or parsed[0] != MAJOR:
+            # The file header has no CRC, the HEADER frame has one and repeats the format's version.
+            stated = self._stated_major()
+            self.newer = stated != MAJOR and parsed is not None and parsed[0] > MAJOR
+            self.damaged_header = not self.newer
+
+    def _stated_major(self) -> int | None:
+        frames: list[RawFrame] = []
+        data = os.pread(self._fd, _BLOCK_BYTES, FILE_HEADER_BYTES)
+        scan(data, self.salt, frames)
+        if not frames or frames[0][1] != Kind.HEADER:
+            return None
+        try:
+            stated = decode_json(payload_of(data, frames[0])).get("format")
+        except (ValueError, AttributeError):
+            return None
+        return stated if isinstance(stated, int) else None
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the file."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; harmless when called twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    @property
+    def size(self) -> int:
+        """Size of the file now, bytes."""
+        return os.fstat(self._fd).st_size
+
+    def header(self) -> dict[str, Any]:
+        """Return the HEADER record, or an empty dict if it is not there or damaged."""
+        frames: list[RawFrame] = []
+        data = os.pread(self._fd, 1 << 16, FILE_HEADER_BYTES)
+        _, bad = scan(data, self.salt, frames)
+        if not frames and not bad and len(data) == 1 << 16:
+            data = os.pread(self._fd, _FRAME_LIMIT, FILE_HEADER_BYTES)
+            scan(data, self.salt, frames)
+        if not frames or frames[0][1] != Kind.HEADER:
+            return {}
+        try:
+            record = decode_json(payload_of(data, frames[0]))
+        except ValueError:
+            return {}
+        return record if isinstance(record, dict) else {}
+
+    def frames(self, offset: int = 0) -> Iterator[Frame]:
+        """Yield whole valid frames from ``offset`` on (bytes; 0 is the first frame).
+
+        A frame whose payload does not decompress is given with an empty payload: its reader will
+        note it.
+        """
+        for base, data, raws in self.blocks(offset):
+            for raw in raws:
+                pos, kind, flags, aux, t, length = raw
+                start = base + pos
+                try:
+                    payload = payload_of(data, raw)
+                except ValueError:
+                    payload = b""
+                yield Frame(
+                    start, start + FRAME_HEADER_BYTES + padded(length), kind, flags, aux, t, payload
+                )
+
+    def blocks(self, offset: int = 0) -> Iterator[Block]:
+        """Yield runs of valid frames from ``offset`` on, still packed, for bulk reading.
+
+        Every block holds at least one frame. `offset` of the reader moves on after a block was
+        taken.
+        """
+        self.offset = max(offset, FILE_HEADER_BYTES)
+        self.gaps, self.tail, self.stopped, self.closed, self._settled = [], None, None, False, None
+        if self.newer:
+            self.stopped = "newer"
+            return
+        want = _BLOCK_BYTES
+        while True:
+            data = os.pread(self._fd, want, self.offset)
+            raws: list[RawFrame] = []
+            pos, bad = scan(data, self.salt, raws)
+            if raws:
+                known = self._known_part(raws)
+                if known:
+                    self.closed = known[-1][1] == Kind.CLOSE
+                    yield Block(self.offset, data, known)
+                if len(known) < len(raws):
+                    self.offset += raws[len(known)][0]
+                    self.stopped = "newer"
+                    return
+                self.offset += pos
+                want = _BLOCK_BYTES
+                continue
+            if not bad and len(data) == want and want < _FRAME_LIMIT:
+                want = min(2 * want, _FRAME_LIMIT)  # one long frame
+                continue
+            if not data:
+                return
+            if not self._pass_over(bad=bad):
+                return
+            want = _BLOCK_BYTES
+
+    @staticmethod
+    def _known_part(raws: list[RawFrame]) -> list[RawFrame]:
+        for index, raw in enumerate(raws):
+            if raw[1] not in _KNOWN and not raw[2] & SKIPPABLE:
+                return raws[:index]
+        return raws
+
+    def _pass_over(self, *, bad: bool) -> bool:
+        """Move `offset` behind bytes that will never become a frame.
+
+        Return False where reading stops instead.
+        """
+        found = self._next_valid(self.offset + 8)
+        if found is None:
+            size = self.size
+            self.stopped = "bad" if bad else "incomplete"
+            if size > self.offset and self.settled():
+                self.tail = Gap(self.offset, size - self.offset)
+            return False
+        start, t = found
+        # A frame behind an incomplete one proves that it is bad. Bad bytes may still turn good on a
+        # network file system for a while, so they are passed over only when the journal is settled
+        # or the frame behind them is old.
+        if bad and not self.settled() and t > self._now_ns() - SETTLE_NS:
+            self.stopped = "bad"
+            return False
+        self.gaps.append(Gap(self.offset, start - self.offset))
+        self.offset = start
+        return True
+
+    def settled(self) -> bool:
+        """Tell whether nothing more can be expected.
+
+        Closed, its process gone, or unchanged for `SETTLE_NS`.
+        """
+        if self._settled is None:
+            stat = os.fstat(self._fd)
+            last = self.last_frame()
+            self._settled = (
+                (last is not None and last.kind == Kind.CLOSE)
+                or stat.st_mtime_ns < self._now_ns() - SETTLE_NS
+                or process_alive(self.header()) is False
+            )
+        return self._settled
+
+    def last_frame(self) -> Frame | None:
+        """Return the last valid frame of the file, found backwards by its mark, or None."""
+        size, span = self.size, 1 << 12
+        while True:
+            start = max(FILE_HEADER_BYTES, (size - span) & ~7)
+            data = os.pread(self._fd, size - start, start) if size > start else b""
+            pos = len(data)
+            while (pos := data.rfind(_MARK_BYTES, 0, pos)) >= 0:
+                frame = self._frame_at(data, pos - _MARK_AT)
+                if frame is not None:
+                    offset, end = (
+                        start + frame[0],
+                        start + frame[0] + FRAME_HEADER_BYTES + padded(frame[5]),
+                    )
+                    try:
+                        payload = payload_of(data, frame)
+                    except ValueError:
+                        payload = b""
+                    return Frame(offset, end, *frame[1:5], payload)
+            if start <= FILE_HEADER_BYTES or span > 2 * _FRAME_LIMIT:
+                return None
+            span *= 16
+
+    def _next_valid(self, offset: int) -> tuple[int, int] | None:
+        """Return (offset, t) of the first valid aligned frame at or after ``offset``, or None."""
+        base, want = offset, _BLOCK_BYTES
+        while True:
+            data = os.pread(self._fd, want, base)
+            pos = -1
+            while (pos := data.find(_MARK_BYTES, pos + 1)) >= 0:
+                start = pos - _MARK_AT
+                frame = self._frame_at(data, start)
+                if frame is None and self._reaches_past(data, start):
+                    longer = os.pread(self._fd, _FRAME_LIMIT, base + start)
+                    frame = self._frame_at(longer, 0)
+                if frame is not None:
+                    return base + start, frame[4]
+            if len(data) < want:
+                return None
+            base += (
+                len(data) - FRAME_HEADER_BYTES
+            )  # a header may lie across the border; stays a multiple of 8
+
+    def _frame_at(self, data: bytes, start: int) -> RawFrame | None:
+        if start < 0 or start % 8 or start + FRAME_HEADER_BYTES > len(data):
+            return None
+        length = int.from_bytes(data[start + 4 : start + 8], "little")
+        if length > MAX_PAYLOAD_BYTES:
+            return None
+        frames: list[RawFrame] = []
+        end = start + FRAME_HEADER_BYTES + padded(length)
+        if end > len(data):
+            return None
+        scan(data[start:end], self.salt, frames)
+        return (start, *frames[0][1:]) if frames else None
+
+    @staticmethod
+    def _reaches_past(data: bytes, start: int) -> bool:
+        if start < 0 or start % 8 or start + FRAME_HEADER_BYTES > len(data):
+            return False
+        length = int.from_bytes(data[start + 4 : start + 8], "little")
+        return length <= MAX_PAYLOAD_BYTES and start + FRAME_HEADER_BYTES + padded(length) > len(
+            data
+        )

@@ -1,0 +1,182 @@
+"""One journal file that is being written.
+
+Created, appended to, taken back when torn, brought back when removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+from seamark.journal._format import FILE_HEADER_BYTES, file_header, salt_of
+from seamark.journal.folder import RunFolder, journal_name, writer_id
+
+__all__ = ["Segment"]
+
+_CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+_COPY_BYTES: Final = 1 << 20
+_NO_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
+_sync_data = getattr(os, "fdatasync", os.fsync)
+
+
+class Segment:
+    """An open journal file; its writer holds the lock around all but `sync` and `sync_folder`.
+
+    Args:
+        folder: The run.
+
+    Attributes:
+        fd: Descriptor, opened for appending.
+        writer: Writer id.
+        salt: Start value of every CRC in the file.
+        lost: True once nothing more can be appended; the writer goes on in another file.
+
+    Raises:
+        OSError: If the file cannot be created.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        folder.journal_dir.mkdir(parents=True, exist_ok=True)
+        self.uid = secrets.token_bytes(16)
+        self.writer = writer_id(self.uid)
+        self.salt = salt_of(self.uid)
+        self.path = str(folder.journal_dir / journal_name(self.writer, self.uid))
+        self.fd = os.open(self.path, _CREATE, 0o666)
+        self.lost = False
+        self._inode = self._inode_of(self.fd)
+        self._synced = 0
+        self._folder_synced = False
+
+    @staticmethod
+    def _inode_of(fd: int) -> tuple[int, int]:
+        stat = os.fstat(fd)
+        return stat.st_dev, stat.st_ino
+
+    def start(self, frame: bytes) -> None:
+        """Write the file header and the HEADER frame, or leave no file behind.
+
+        Raises:
+            OSError: If they could not be written whole.
+        """
+        try:
+            self.put(file_header(self.uid) + frame)
+        except OSError:
+            self.close()
+            os.unlink(self.path)  # noqa: PTH108 - nothing was recorded in it
+            raise
+
+    def put(self, data: bytes) -> None:
+        """Append ``data`` whole, or not at all.
+
+        Raises:
+            OSError: If the disk did not take it; `lost` says whether another file has to be used.
+        """
+        try:
+            written = os.write(self.fd, data)
+        except OSError as error:
+            self.take_back(0, error)
+            raise
+        if written != len(data):
+            self.take_back(written, None)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def take_back(self, written: int, error: OSError | None) -> None:
+        """Cut off the ``written`` bytes of a torn record; where that fails the file is `lost`.
+
+        ``write(2)`` that raises has written nothing, so the size tells the last good offset at any
+        time.
+        """
+        try:
+            size = os.fstat(self.fd).st_size - written
+            os.ftruncate(self.fd, size)
+        except OSError:
+            self.lost = True
+            return
+        # This file may not grow any more (RLIMIT_FSIZE, or the file system's limit); another may.
+        if error is not None and error.errno == errno.EFBIG and size > FILE_HEADER_BYTES:
+            self.lost = True
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return os.fstat(self.fd).st_size
+
+    def close(self) -> None:
+        """Close the descriptor; harmless when called twice."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def sync(self) -> None:
+        """Force what was written since the last call to disk. Called on the sync thread only.
+
+        Raises:
+            OSError: If the disk says that it lost something.
+        """
+        size = self.size
+        if size == self._synced:
+            return
+        try:
+            _sync_data(self.fd)
+        except OSError as error:
+            if error.errno not in _NO_SYNC:
+                raise
+        self._synced = size
+
+    def sync_folder(self) -> None:
+        """Force the new folder entries to disk, once.
+
+        Called on the sync thread only; failures are not fatal.
+        """
+        if self._folder_synced:
+            return
+        self._folder_synced = True
+        for folder in (self.folder.journal_dir, self.folder.path, self.folder.path.parent):
+            try:
+                fd = os.open(folder, os.O_RDONLY)
+            except OSError:
+                continue
+            try:
+                os.fsync(fd)
+            except OSError:
+                pass
+            finally:
+                os.close(fd)
+
+    def is_linked(self) -> bool:
+        """Tell whether the file still lies where it was made; somebody may have removed it."""
+        try:
+            stat = os.stat(self.path)  # noqa: PTH116 - strings throughout
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # cannot be told now, say on a network file system
+        return (stat.st_dev, stat.st_ino) == self._inode
+
+    def bring_back(self) -> None:
+        """Write a removed file anew where it was; the descriptor still holds every byte.
+
+        Raises:
+            OSError: If it cannot be written there.
+        """
+        Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+        draft = f"{os.path.dirname(self.path)}/.{os.path.basename(self.path)}"  # noqa: PTH119, PTH120 - strings throughout
+        fd = os.open(
+            draft,
+            os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | getattr(os, "O_CLOEXEC", 0),
+            0o666,
+        )
+        try:
+            offset = 0
+            while data := os.pread(self.fd, _COPY_BYTES, offset):
+                offset += os.write(fd, data)
+            os.rename(draft, self.path)  # noqa: PTH104
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(self.fd)
+        self.fd, self._inode, self._synced, self._folder_synced = fd, self._inode_of(fd), 0, False

@@ -1,0 +1,163 @@
+"""The grammar of attribute paths and of the names that become folders.
+
+No I/O, standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from seamark.errors import PathError
+
+__all__ = [
+    "MAX_PATH_BYTES",
+    "check_name",
+    "check_path",
+    "check_project",
+    "check_writable",
+    "is_inside",
+    "join_path",
+]
+
+MAX_PATH_BYTES: Final = 1024
+"""Longest attribute path, in bytes of UTF-8."""
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_DEVICES: Final = frozenset(
+    {"con", "prn", "aux", "nul", *(f"{kind}{n}" for kind in ("com", "lpt") for n in range(1, 10))}
+)
+_RESERVED_SEGMENTS: Final = frozenset({"journal", "blobs", "files"})
+_DERIVED: Final = frozenset(
+    {
+        "sys/id",
+        "sys/owner",
+        "sys/creation_time",
+        "sys/modification_time",
+        "sys/running_time",
+        "sys/state",
+        "sys/trashed",
+    }
+)
+
+
+def check_path(path: object) -> str:
+    """Return ``path`` if it is a legal attribute path.
+
+    A path is one or more non-empty parts joined by ``/``, without control characters and at most
+    `MAX_PATH_BYTES` bytes long in UTF-8. There is no leading and no trailing slash.
+
+    Args:
+        path: What was given as a path.
+
+    Returns:
+        The same string.
+
+    Raises:
+        PathError: If it breaks the grammar; the message says how.
+    """
+    if not isinstance(path, str):
+        msg = (
+            f"path: expected a string such as 'train/loss', got {type(path).__name__}: {path!r:.80}"
+        )
+        raise PathError(msg)
+    if not path:
+        msg = "path: expected parts joined by '/', such as 'train/loss', got an empty string"
+        raise PathError(msg)
+    if path[0] == "/" or path[-1] == "/" or "//" in path:
+        where = (
+            "a leading slash"
+            if path[0] == "/"
+            else "a trailing slash"
+            if path[-1] == "/"
+            else "an empty part"
+        )
+        msg = f"path: expected non-empty parts joined by '/', got {where} in {path!r:.200}"
+        raise PathError(msg)
+    if found := _CONTROL.search(path):
+        msg = (
+            "path: expected no control characters, "
+            f"got {found.group()!r} at position {found.start()} in {path!r:.200}"
+        )
+        raise PathError(msg)
+    size = len(path.encode())
+    if size > MAX_PATH_BYTES:
+        msg = (
+            f"path: expected at most {MAX_PATH_BYTES} bytes of UTF-8, "
+            f"got {size} in {path[:60]!r}..."
+        )
+        raise PathError(msg)
+    return path
+
+
+def check_writable(path: object) -> str:
+    """Return ``path`` if a person may write to it: legal, and no derived ``sys/*`` field.
+
+    Raises:
+        PathError: If it is illegal, or derived from the journal and therefore not assignable.
+    """
+    checked = check_path(path)
+    if checked in _DERIVED:
+        msg = (
+            f"path: {checked!r} is derived from the run itself and cannot be "
+            "assigned, deleted or appended to"
+        )
+        raise PathError(msg)
+    return checked
+
+
+def check_name(name: object, what: str = "name") -> str:
+    """Return ``name`` if it can be a folder everywhere: a run id, writer id or project part.
+
+    Args:
+        name: What was given.
+        what: How the message calls it, such as ``"custom_run_id"``.
+
+    Raises:
+        PathError: If it does not match ``[A-Za-z0-9][A-Za-z0-9._-]{0,99}``, ends with a dot, or is
+            a Windows device.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        msg = (
+            f"{what}: expected 1 to 100 letters, digits, '.', '_' or '-', starting "
+            f"with a letter or digit, got {name!r:.120}"
+        )
+        raise PathError(msg)
+    if name.endswith(".") or name.split(".")[0].casefold() in _DEVICES:
+        msg = (
+            f"{what}: expected a name that every file system takes (no trailing "
+            f"dot, no device name), got {name!r}"
+        )
+        raise PathError(msg)
+    return name
+
+
+def check_project(project: object) -> str:
+    """Return ``project`` if it is a legal project path such as ``"team/vision/mnist"``.
+
+    Raises:
+        PathError: If a part is no legal name, or is one of ``journal``, ``blobs`` and ``files``.
+    """
+    if not isinstance(project, str) or not project:
+        msg = f"project: expected names joined by '/', such as 'team/mnist', got {project!r:.120}"
+        raise PathError(msg)
+    for part in project.split("/"):
+        check_name(part, f"project {project!r:.120}")
+        if part.casefold() in _RESERVED_SEGMENTS:
+            msg = f"project: the part {part!r} in {project!r} is reserved for run folders"
+            raise PathError(msg)
+    return project
+
+
+def join_path(*parts: str) -> str:
+    """Join path parts, leaving out empty ones: ``join_path("", "a", "b")`` is ``"a/b"``."""
+    return "/".join(part for part in parts if part)
+
+
+def is_inside(path: str, namespace: str) -> bool:
+    """Tell whether ``path`` is ``namespace`` itself or lies below it.
+
+    Everything lies inside ``""``.
+    """
+    return not namespace or path == namespace or path.startswith(namespace + "/")

@@ -1,0 +1,573 @@
+"""A run: what `init_run` returns and a training script holds."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from seamark.container import Container
+from seamark.errors import RunNotFoundError
+from seamark.journal.folder import RunFolder, hashed_run_id, host_name, mint_run_id, root_dir
+from seamark.journal.process import boot_id, process_start
+from seamark.journal.reader import JournalReader
+from seamark.journal.writer import JournalWriter
+from seamark.paths import check_name
+from seamark.settings import RunSettings, check_arguments
+from seamark.values import encode_atom, parameters, to_time_ns
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Run", "init_run"]
+
+log = logging.getLogger("seamark")
+
+
+def init_run(
+    project: str | None = None,
+    *,
+    name: str | None = None,
+    with_id: str | None = None,
+    custom_run_id: str | None = None,
+    mode: str | None = None,
+    description: str | None = None,
+    tags: str | Iterable[str] | None = None,
+    root: str | os.PathLike[str] | None = None,
+    params: Any = None,
+    owner: bool = True,
+    ranks: str = "zero",
+    resume: str = "auto",
+    checkpoints: str | None = None,
+    api_token: str | None = None,
+    git_ref: Any = None,
+    source_files: str | Iterable[str] | None = None,
+    capture_stdout: bool | None = None,
+    capture_stderr: bool | None = None,
+    capture_hardware_metrics: bool | None = None,
+    capture_traceback: bool | None = None,
+    capture_script: bool | None = None,
+    capture_packages: bool | None = None,
+    capture_host: bool | None = None,
+    capture_git: bool | None = None,
+    capture_signals: bool | None = None,
+    monitoring_namespace: str | None = None,
+    fail_on_exception: bool | None = None,
+    **others: Any,
+) -> Run:
+    """Start a run, or open one that exists, and return it.
+
+    Every argument of ``neptune.init_run`` 1.14 is accepted under its own name; switches are on
+    unless set to False.
+
+    Args:
+        project: Path of the project, such as ``"team/mnist"``; SEAMARK_PROJECT, NEPTUNE_PROJECT or
+            ``"default"``.
+        name: Shown name, free text.
+        with_id: Id of an existing run to open.
+        custom_run_id: A name under which several processes find the same run;
+            SEAMARK_CUSTOM_RUN_ID.
+        mode: ``"online"``, ``"async"`` and ``"sync"`` are the same; ``"offline"`` sends nothing;
+            ``"read-only"`` opens with_id for reading; ``"disabled"`` does nothing; ``"debug"``
+            records into a temporary root. SEAMARK_MODE.
+        description: Free text.
+        tags: One string or several.
+        root: Folder of all runs; SEAMARK_DIR or ``./.seamark``.
+        params: Hyperparameters, kept under ``parameters/``.
+        owner: Whether this process decides the run's state; False for scripts that only add
+            something.
+        ranks: ``"zero"``: only rank 0 records, other ranks hold a silent run. ``"all"``: every rank
+            records.
+        resume: ``"auto"``, ``"never"`` or ``"must"``: whether a restarted job continues its run.
+        checkpoints: ``"reference"`` or ``"keep"``; None keeps with a remote and refers without one.
+        api_token: For remotes; held in memory only.
+        git_ref: A repository's path, or False to record nothing of git.
+        source_files: Files to keep under ``source_code/files``.
+        capture_stdout: Accepted; output is not captured by this version.
+        capture_stderr: Accepted; output is not captured by this version.
+        capture_hardware_metrics: Accepted; hardware is not captured by this version.
+        capture_traceback: Record the traceback of an uncaught exception.
+        capture_script: Record the script and its arguments, secrets masked.
+        capture_packages: Record the versions of Python and of installed packages.
+        capture_host: Record host name and pid.
+        capture_git: Record commit, branch, dirty state and remote.
+        capture_signals: Mark the run when SIGTERM arrives.
+        monitoring_namespace: Instead of ``monitoring/<writer>``.
+        fail_on_exception: Whether an uncaught exception fails the run.
+        **others: Arguments of Neptune's that have no meaning here.
+
+    Raises:
+        UnknownArgumentError: If an argument does not exist; the nearest one is named.
+        ArgumentError: If arguments contradict each other or have no legal value.
+        PathError: If a name cannot be a folder.
+        RunNotFoundError: If ``with_id`` names no run.
+    """
+    check_arguments(others)
+    given = {key: value for key, value in locals().items() if key != "others"}
+    return Run._create(lazy=False, **given)  # noqa: SLF001 - the one public way to it
+
+
+class Run(Container):
+    """One training (or evaluation) that is being recorded, or was.
+
+    Made by `init_run`. Use it as a context manager, or call `stop`; at the end of the process it
+    stops by itself.
+    """
+
+    def __init__(self, settings: RunSettings, folder: RunFolder, *, lazy: bool) -> None:
+        super().__init__(folder, settings.mode)
+        self._settings = settings
+        self._lazy = lazy
+        self._state = "created"
+        self._silent_rank: bool | None = None
+        self._capture: Any = None
+        self._pid = os.getpid()
+        self._told = False
+        self._row: Any = self._first_row
+
+    @classmethod
+    def _create(cls, *, lazy: bool, **given: Any) -> Run:
+        """Make a run.
+
+        Args:
+            lazy: Touch no disk and capture nothing until the first record; what loggers need.
+            **given: The arguments of `init_run`.
+        """
+        settings = RunSettings(**given)
+        folder = _folder_for(settings)
+        if settings.with_id or settings.mode == "read-only":
+            _expect_run(folder)
+        run = cls(settings, folder, lazy=lazy)
+        if not lazy and settings.mode != "read-only":
+            run._to_write()
+        return run
+
+    # ---------------------------------------------------------------- facts
+
+    def __repr__(self) -> str:
+        """Return where the run is."""
+        return f"<seamark.Run {self.folder.project}/{self.folder.run} {self._state}>"
+
+    @property
+    def id(self) -> str:
+        """Run id, 16 characters."""
+        return self.folder.run
+
+    @property
+    def project(self) -> str:
+        """Project path."""
+        return self.folder.project
+
+    @property
+    def root(self) -> Path:
+        """Absolute root folder."""
+        return self.folder.root
+
+    @property
+    def name(self) -> str | None:
+        """Shown name as given to this object."""
+        return self._settings.name
+
+    @property
+    def writer(self) -> str | None:
+        """Writer id of this process, or None before the first record."""
+        return self._writer.writer if self._writer else None
+
+    @property
+    def state(self) -> str:
+        """State as this process last wrote it.
+
+        What other processes know is read with ``run["sys/state"].fetch()``.
+        """
+        return self._state
+
+    @property
+    def checkpoints(self) -> str:
+        """``"reference"`` or ``"keep"``: what becomes of checkpoint files."""
+        return self._settings.checkpoints
+
+    def positions(self) -> dict[str, int]:
+        """Return {writer id: bytes} of this process's journals, as a checkpoint stores them."""
+        return self._writer.positions() if self._writer else {}
+
+    @property
+    def _silent(self) -> bool:
+        if self.mode == "disabled":
+            return True
+        if self._silent_rank is None:
+            if (
+                self._settings.ranks == "all"
+                or self.mode == "read-only"
+                or not self._settings.owner
+            ):
+                return False
+            from seamark.ranks import current_rank
+
+            # Asked at every use until something is recorded: some launchers tell the rank late.
+            return current_rank().rank != 0
+        return self._silent_rank
+
+    # ---------------------------------------------------------------- starting
+
+    def _start(self) -> JournalWriter:
+        writer = JournalWriter(self.folder, self._header)
+        self._pid = os.getpid()
+        existed = self.folder.journal_dir.is_dir()
+        self._writer = writer
+        self._silent_rank = False
+        self._row = writer.append_row
+        if existed:
+            self._row = self._row_of_opened_run
+            self._learning = threading.Thread(target=self._learn, name="seamark-open", daemon=True)
+            self._learning.start()
+        settings = self._settings
+        if settings.owner:
+            self._set_state("running")
+        atoms: dict[str, Any] = {}
+        for key in ("name", "description", "custom_run_id"):
+            if (value := getattr(settings, key)) is not None:
+                atoms[f"sys/{key}"] = value
+        if settings.owner:
+            atoms["sys/hostname"] = host_name()
+        self.assign_quietly(atoms)
+        if settings.tags:
+            writer.claim("sys/tags", "string_set")
+            writer.append_op({"op": "add", "path": "sys/tags", "values": list(settings.tags)})
+        if settings.params is not None:
+            self._append_atoms(writer, parameters(settings.params, "parameters"))
+        if settings.owner:
+            self._begin_watching()
+        return writer
+
+    def _begin_watching(self) -> None:
+        from seamark.capture import Capture, Switches
+
+        _finish_at_exit(self)
+        settings = self._settings
+        self._capture = Capture(
+            self,
+            Switches(
+                **settings.switches,
+                git_ref=settings.git_ref,
+                monitoring_namespace=settings.monitoring_namespace,
+                fail_on_exception=settings.fail_on_exception,
+            ),
+        )
+        self._capture.start()
+        if settings.source_files:
+            try:
+                self["source_code/files"].upload_files(settings.source_files)
+            except (OSError, ValueError, TypeError) as error:
+                self.drop("source_files", 1, f"source_files could not be kept: {error}")
+        self._tell("recording to", f"see it with: seamark show {self.id}")
+
+    def _tell(self, what: str, then: str) -> None:
+        """Print one line for people, on stderr."""
+        try:
+            where = os.path.relpath(self.folder.path)
+            root = "" if self.root == root_dir() else f" --root {os.path.relpath(self.root)}"
+            print(f"seamark: {what} {where} ({then}{root})", file=sys.stderr, flush=True)  # noqa: T201
+        except Exception:  # noqa: BLE001, S110 - a closed stderr must not end a training
+            pass
+
+    def _header(self) -> dict[str, Any]:
+        from seamark import __version__
+        from seamark.ranks import current_rank, job_key
+
+        here = self._pid == os.getpid()  # a forked helper is no owner
+        rank = current_rank()
+        owner = self._settings.owner and here
+        return {
+            "seamark": __version__,
+            "attempt": self._attempt() if owner else None,
+            "positions": None,
+            "owner": owner,
+            "host": host_name(),
+            "boot": boot_id(),
+            "pid": os.getpid(),
+            "start": process_start(os.getpid()),
+            "rank": rank.rank,
+            "launcher": rank.launcher,
+            "job": job_key(),
+        }
+
+    def _attempt(self) -> int:
+        """Return the number of the newest attempt that the run knows.
+
+        Opening a run by id starts no new one.
+        """
+        newest = 0
+        for journal in self.folder.journals():
+            try:
+                with JournalReader(journal.path) as reader:
+                    attempt = reader.header().get("attempt")
+            except OSError:
+                continue
+            if isinstance(attempt, int):
+                newest = max(newest, attempt)
+        return newest
+
+    def _learn(self) -> None:
+        """Learn families and last steps of a run that existed, on a thread, from the index."""
+        writer = self._writer
+        try:
+            from seamark.store.index import Index
+
+            index = Index.open(self.root)
+            try:
+                index.refresh(self.project, self.id)
+                for one in index.view(self.project, self.id).attributes():
+                    if writer is None:
+                        break
+                    if one.path.startswith("sys/") and one.family == "atom":
+                        continue
+                    writer.families.setdefault(one.path, one.family)
+                    last = getattr(one.value, "last_step", None)
+                    if last is not None and one.family.endswith("_series"):
+                        writer.remember_step(one.path, float(last))
+            finally:
+                index.close()
+        except Exception as error:  # noqa: BLE001 - without it, conflicts are settled by the fold
+            log.debug("seamark: what run %s held before could not be read: %r", self.id, error)
+        finally:
+            self._learning = None
+            if writer is not None:
+                self._row = writer.append_row
+
+    # ---------------------------------------------------------------- metrics
+
+    def log_metrics(
+        self,
+        metrics: Mapping[str, Any],
+        step: float | None = None,
+        *,
+        timestamp: float | datetime | None = None,
+    ) -> None:
+        """Record one number for each path, all at one step. The quick way; never raises.
+
+        What cannot be recorded (a bad path, a path of another family, something that is no number)
+        is left out, warned about once and counted under ``monitoring/seamark/dropped``.
+
+        Args:
+            metrics: Numbers by path; NaN and infinities are kept, ints beyond 2**53 are rounded to
+                float64.
+            step: Finite number, kept as given; None numbers the row 1 above the largest last step
+                of these paths.
+            timestamp: Seconds since the Unix epoch, or a datetime; the time of the call is always
+                kept as well.
+        """
+        if timestamp is None:
+            self._row(metrics, step)
+        else:
+            self._row_with_time(metrics, step, timestamp)
+
+    def _row_with_time(
+        self, metrics: Mapping[str, Any], step: float | None, timestamp: Any
+    ) -> None:
+        try:
+            time_ns = to_time_ns(timestamp)
+        except (TypeError, ValueError, OverflowError) as error:
+            time_ns = None
+            self.drop("timestamp", 1, f"log_metrics: the timestamp is left out: {error}")
+        self._row(metrics, step, time_ns)
+
+    def _first_row(
+        self, metrics: Mapping[str, Any], step: float | None = None, time_ns: int | None = None
+    ) -> None:
+        """Start the run with the first row; in read-only and stopped runs, warn and count."""
+        try:
+            if self._silent:
+                if self.mode == "disabled":
+                    self._row = _nothing
+                return
+            if self._to_write() is not None:
+                self._row(metrics, step, time_ns)
+        except Exception as error:  # noqa: BLE001 - stands in training loops
+            if not self._told:
+                self._told = True
+                log.warning("seamark: log_metrics records nothing: %s", error)
+
+    def _row_of_opened_run(
+        self, metrics: Mapping[str, Any], step: float | None = None, time_ns: int | None = None
+    ) -> None:
+        """Record while the thread still learns what the run holds.
+
+        Only a step left out has to wait for it.
+        """
+        if (writer := self._writer) is not None:
+            self._numbered(writer, step).append_row(metrics, step, time_ns)
+
+    # ---------------------------------------------------------------- state
+
+    def note_state(
+        self, state: str, *, error: BaseException | None = None, signal: str | None = None
+    ) -> None:
+        """Write the run's state; never raises, and does nothing where this process owns no state.
+
+        Args:
+            state: ``"running"``, ``"completed"``, ``"failed"``, ``"interrupted"`` or
+                ``"suspended"``.
+            error: What ended the run; type and message are kept, secrets masked.
+            signal: Name of the signal that ended it.
+        """
+        try:
+            writer = self._writer
+            if (
+                writer is None
+                or writer.closed
+                or not self._settings.owner
+                or self._pid != os.getpid()
+            ):
+                return
+            self._set_state(state, error=error, signal=signal)
+        except Exception as trouble:  # noqa: BLE001
+            self.drop("state", 1, f"the state {state!r} could not be recorded: {trouble!r:.200}")
+
+    def _set_state(
+        self, state: str, *, error: BaseException | None = None, signal: str | None = None
+    ) -> None:
+        op: dict[str, Any] = {"op": "state", "state": state}
+        if error is not None:
+            from seamark.capture import mask_secrets
+
+            op["error"] = {
+                "type": type(error).__name__,
+                "message": encode_atom(mask_secrets(str(error)[:4000])).value,
+            }
+        if signal is not None:
+            op["signal"] = signal
+        self._state = state
+        if self._writer is not None:
+            self._writer.append_op(op)
+
+    def get_state(self) -> str:
+        """Return ``"created"``, ``"started"`` or ``"stopped"``.
+
+        What this object is, in Neptune's words.
+        """
+        return "stopped" if self._stopped else "created" if self._writer is None else "started"
+
+    # ---------------------------------------------------------------- the end
+
+    def stop(self, *, seconds: float | None = None) -> None:
+        """Finish: store taken files, mark the run completed, force everything to disk.
+
+        May be called twice.
+
+        Args:
+            seconds: How long to wait for files and the disk; None waits as long as files are being
+                stored.
+        """
+        self._finish("stop", seconds)
+
+    def _finish(self, reason: str, seconds: float | None) -> None:
+        with self._start_lock:
+            if self._stopped:
+                return
+            self._stopped = True
+        writer = self._writer
+        if writer is None or self._pid != os.getpid():
+            return
+        if self._capture is not None:
+            self._capture.stop()
+        if self._content is not None:
+            self._content.close(seconds)
+        if self._state == "running":
+            self.note_state("completed")
+        lost = sum(writer.dropped.values())
+        writer.close(reason)
+        _running.pop(id(self), None)
+        if self._settings.owner:
+            tail = f", {lost} values or records were lost" if lost else ""
+            self._tell(f"{self._state}{tail}:", f"see it with: seamark show {self.id}")
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop.
+
+        An exception on its way out fails the run, Ctrl-C interrupts it. Nothing is swallowed.
+        """
+        if error is not None and not isinstance(error, (SystemExit, GeneratorExit)):
+            interrupted = isinstance(error, KeyboardInterrupt)
+            if self._capture is not None:
+                self._capture.note_exception(error)
+            if interrupted or self._settings.fail_on_exception:
+                self.note_state("interrupted" if interrupted else "failed", error=error)
+        self.stop()
+
+    # ---------------------------------------------------------------- pickling
+
+    def __reduce__(self) -> Any:
+        """Travel as settings and place.
+
+        The copy opens a journal of its own when it records something.
+        """
+        return _revive, (self._settings, self.folder)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Run:
+        """Return the same run: copying a script's objects must not start another."""
+        return self
+
+
+def _revive(settings: RunSettings, folder: RunFolder) -> Run:
+    return Run(settings, folder, lazy=True)
+
+
+def _folder_for(settings: RunSettings) -> RunFolder:
+    if settings.mode == "debug" and settings.root is None:
+        root = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
+        atexit.register(shutil.rmtree, root, ignore_errors=True)
+    else:
+        root = root_dir(settings.root)
+    if settings.with_id:
+        run = check_name(settings.with_id, "with_id")
+    elif settings.custom_run_id:
+        run = hashed_run_id(settings.project, settings.custom_run_id)
+    else:
+        run = mint_run_id()
+    return RunFolder(root, settings.project, run)
+
+
+def _expect_run(folder: RunFolder) -> None:
+    if not folder.journal_dir.is_dir():
+        msg = (
+            f"no run {folder.run!r} in project {folder.project!r} below "
+            f"{folder.root} (seamark ls shows what there is)"
+        )
+        raise RunNotFoundError(msg)
+
+
+def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:
+    """Record nothing, at no cost: the row of a disabled run."""
+
+
+_running: dict[int, Run] = {}
+
+
+def _finish_at_exit(run: Run) -> None:
+    if not _running:
+        atexit.unregister(_finish_all)
+        atexit.register(_finish_all)
+    _running[id(run)] = run
+
+
+def _finish_all() -> None:
+    for run in list(_running.values()):
+        run._finish("exit", 60.0)  # noqa: SLF001

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any
 
 from seamark.errors import (
     ArgumentError,
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 
     from seamark.container import Container
     from seamark.store.index import Attribute, Points
+    from seamark.store.view import Attempt
     from seamark.types import File
 
 __all__ = ["Handler"]
-
-Attempt = Union[int, Literal["latest", "all"]]
-"""An attempt's number, ``"latest"`` or ``"all"``."""
 
 
 class Handler:

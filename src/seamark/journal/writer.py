@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import logging
 import os
-import struct
 import threading
 import time
 import weakref
 import zlib
-from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +24,6 @@ from seamark.errors import FamilyError
 from seamark.journal._format import (
     MARK,
     MAX_PAYLOAD_BYTES,
-    USER_TIME,
     ZLIB,
     Kind,
     dump_json,
@@ -34,12 +31,14 @@ from seamark.journal._format import (
 )
 from seamark.journal.keeper import Keeper
 from seamark.journal.reader import JournalReader
+from seamark.journal.rows import Column, Row, RowTable
 from seamark.journal.segment import Segment
 from seamark.paths import check_path, is_inside
 from seamark.values import to_floats, to_step
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
+    from seamark.journal.rows import Schema
 
 __all__ = ["HEARTBEAT_S", "ROTATE_BYTES", "SYNC_S", "JournalWriter", "wall_clock"]
 
@@ -53,7 +52,6 @@ CLOSE_TIMEOUT_S: Final = 30.0
 """How long `JournalWriter.close` waits for the disk, in seconds."""
 
 _REOPEN_S: Final = 1.0
-_MAX_SCHEMAS: Final = 256
 _MAX_AHEAD_NS: Final = 3600 * 10**9
 _SEEN_LIMIT: Final = 4096
 _COLUMN_POINTS: Final = 500_000
@@ -75,40 +73,6 @@ def wall_clock() -> Callable[[], int]:
     read = time.clock_gettime_ns
     offset = time.time_ns() - read(_STEADY)
     return lambda: read(_STEADY) + offset
-
-
-class _Series:
-    """What the writer knows of the steps of one series."""
-
-    __slots__ = ("last_step", "last_t", "schemas")
-
-    def __init__(self) -> None:
-        self.last_t = -1
-        self.last_step: float = -1
-        self.schemas: list[_Schema] = []
-
-    def settle(self) -> float:
-        """Take over what the schemas saw later, and return the last step; -1 if there is none."""
-        for schema in self.schemas:
-            if schema.last_t > self.last_t:
-                self.last_t, self.last_step = schema.last_t, schema.last_step
-        return self.last_step
-
-
-class _Schema:
-    """A key set with a number of its own in the open journal."""
-
-    __slots__ = ("last_step", "last_t", "length", "live", "number", "pack", "paths", "series")
-
-    def __init__(self, number: int, paths: tuple[str, ...], series: Sequence[_Series]) -> None:
-        self.number = number
-        self.paths = paths
-        self.series = series
-        self.length = 8 + 8 * len(paths)
-        self.pack = struct.Struct(f"<IBBHIqd{len(paths)}d").pack
-        self.live = True
-        self.last_t = -1
-        self.last_step: float = -1
 
 
 class JournalWriter:
@@ -161,11 +125,8 @@ class JournalWriter:
         self._owes_report = False
         self._reported: dict[str, int] = {}
         self._warned: set[object] = set()
-        self._numbers: dict[str, int] = {}
-        self._series: dict[str, _Series] = {}
-        self._schemas: dict[tuple[str, ...], _Schema] = {}
-        self._schema_number = 0
-        self._seen: dict[tuple[str, ...], None] = {}
+        self._table = RowTable(self._frame)
+        self._schemas = self._table.schemas
         self._keeper: Keeper | None = None
         _writers.add(self)
 
@@ -213,7 +174,7 @@ class JournalWriter:
                             self._busy = True
                             try:
                                 if step is None:
-                                    step = self._after(schema.series)
+                                    step = self._table.after(schema.series)
                                 elif step - step != 0:
                                     raise ValueError  # NaN or infinite
                                 t = self._clock()
@@ -267,7 +228,9 @@ class JournalWriter:
                 self.drop("step", max(1, len(metrics)), f"log_metrics: {error}")
                 return
         if values := self._checked(metrics):
-            self._guarded(lambda: self._write_row(values, step, time_ns))
+            self._guarded(
+                lambda: self._write_points(Row(self._table, values, step, time_ns), len(values))
+            )
 
     def _checked(self, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Return what can be recorded; leave out, count and warn about the rest."""
@@ -297,7 +260,7 @@ class JournalWriter:
             FamilyError: If the path is known to hold another family.
         """
         self.claim(path, "float_series")
-        self._guarded(lambda: self._write_row({path: value}, step, time_ns))
+        self._guarded(lambda: self._write_points(Row(self._table, {path: value}, step, time_ns), 1))
 
     def append_column(
         self,
@@ -334,7 +297,11 @@ class JournalWriter:
         steps: Sequence[float] | None,
         times_ns: Sequence[int] | None,
     ) -> None:
-        self._guarded(lambda: self._write_column(path, values, steps, times_ns))
+        self._guarded(
+            lambda: self._write_points(
+                Column(self._table, path, values, steps, times_ns), len(values)
+            )
+        )
 
     # ---------------------------------------------------------------- other records
 
@@ -355,15 +322,15 @@ class JournalWriter:
     def take_step(self, path: str, step: float | None) -> float:
         """Return the step of a point of a text, file or histogram series, and remember it."""
         with self._lock:
-            series = self._series.setdefault(path, _Series())
-            taken = self._after([series]) if step is None else step
+            series = self._table.of(path)
+            taken = self._table.after([series]) if step is None else step
             series.last_t, series.last_step = self._last_t + 1, taken
             return taken
 
     def remember_step(self, path: str, step: float) -> None:
         """Take over the last step that a series had before this process wrote to it."""
         with self._lock:
-            series = self._series.setdefault(path, _Series())
+            series = self._table.of(path)
             if series.last_t < 0 and not series.schemas:
                 series.last_t, series.last_step = 0, step
 
@@ -387,15 +354,12 @@ class JournalWriter:
         with self._lock:
             for path in [path for path in self.families if is_inside(path, namespace)]:
                 del self.families[path]
-            self.forget_steps([path for path in self._series if is_inside(path, namespace)])
+            self.forget_steps([path for path in self._table.series if is_inside(path, namespace)])
 
     def forget_steps(self, paths: Iterable[str]) -> None:
         """Forget the last steps of series that were deleted or cleared."""
         with self._lock:
-            for path in paths:
-                series = self._series.pop(path, None)
-                for schema in list(series.schemas) if series else ():
-                    self._retire(schema)
+            self._table.forget(paths)
 
     # ---------------------------------------------------------------- losses
 
@@ -495,7 +459,7 @@ class JournalWriter:
             if self._segment is not None:
                 self._guarded(lambda: self._write_close(reason))
             self._closed = True
-            self._retire_all()
+            self._table.retire_all()
             keeper, self._keeper = self._keeper, None
         done = keeper is None or keeper.finish(timeout_s)
         if keeper is not None and keeper.ident is None:
@@ -582,7 +546,7 @@ class JournalWriter:
                 segment.put(build())
             except OSError as error:
                 why = error.strerror or str(error)
-                self._retire_all()  # the next row goes the slow way, which tells the count
+                self._table.retire_all()  # the next row goes the slow way, which tells the count
                 if not segment.lost:
                     break
                 self._leave()
@@ -626,9 +590,7 @@ class JournalWriter:
             if count > self._reported.get(reason, 0)
         }
         self._reported = {}
-        self._retire_all()
-        self._numbers = {}
-        self._schema_number = 0
+        self._table.leave_journal()
 
     def _open(self) -> str:
         """Open the next journal. Returns why that is impossible now, or an empty string."""
@@ -682,138 +644,27 @@ class JournalWriter:
 
     # ---------------------------------------------------------------- rows
 
-    @staticmethod
-    def _after(series: Iterable[_Series]) -> float:
-        """Return 1 above the largest last step; 0 if none has a point."""
-        return max(one.settle() for one in series) + 1
-
-    def _write_row(
-        self, values: Mapping[str, float], step: float | None, time_ns: int | None
-    ) -> None:
-        paths = tuple(values)
-        series = [
-            self._series.get(path) or self._series.setdefault(path, _Series()) for path in paths
-        ]
-        at = self._after(series) if step is None else step
-        seen = self._was_seen(paths)
-        schema: _Schema | None = None
-        flags, own_time = (0, b"") if time_ns is None else (USER_TIME, struct.pack("<q", time_ns))
-        numbers: list[int] = []
-
-        def build() -> bytes:
-            nonlocal schema
-            frames, numbers[:] = self._name(paths)
-            schema = self._schemas.get(paths)
-            if schema is None and seen and self._schema_number < _MAX_SCHEMAS:
-                schema = _Schema(self._schema_number + 1, paths, series)
-                frames += self._frame(
-                    Kind.SCHEMA, struct.pack(f"<I{len(paths)}I", schema.number, *numbers)
-                )
-            head = struct.pack("<d", at) + own_time
-            packed = struct.pack(f"<{len(paths)}d", *values.values())
-            if schema is not None:
-                return frames + self._frame(Kind.ROW, head + packed, flags=flags, aux=schema.number)
-            head += struct.pack(f"<II{len(paths)}I", len(paths), 0, *numbers)
-            return frames + self._frame(
-                Kind.SPARSE, head + bytes(-len(head) % 8) + packed, flags=flags
-            )
-
-        if not self._append(build, len(paths)):
-            return
-        self._numbers.update(zip(paths, numbers, strict=True))
-        if schema is not None and paths not in self._schemas:
-            self._schema_number = schema.number
-            self._schemas[paths] = schema
-            for one in series:
-                one.schemas.append(schema)
-        for one in series:
-            one.last_t, one.last_step = self._last_t, at
+    def _write_points(self, points: Row | Column, count: int) -> None:
+        if self._append(points.frames, count):
+            points.written(self._last_t)
 
     def _retry_row(
         self,
-        schema: _Schema,
+        schema: Schema,
         values: Iterable[float],
         step: float,
         written: int,
         error: OSError | None,
     ) -> None:
-        """Deal with a row of the fast way that the disk did not take whole."""
+        """Deal with a row of the quick way that the disk did not take whole."""
         segment = self._segment
         if segment is not None:
             segment.take_back(written, error)
             if segment.lost:
                 self._leave()
-        self._retire_all()
-        self._write_row(dict(zip(schema.paths, values, strict=True)), step, None)
-
-    def _write_column(
-        self,
-        path: str,
-        values: Sequence[float],
-        steps: Sequence[float] | None,
-        times_ns: Sequence[int] | None,
-    ) -> None:
-        series = self._series.get(path) or self._series.setdefault(path, _Series())
-        if steps is None:
-            first = self._after([series])
-            steps = [first + index for index in range(len(values))]
-        data = struct.pack("<I", len(values)) + _packed("d", steps) + _packed("d", values)
-        if times_ns is not None:
-            data += _packed("q", times_ns)
-        flags = 0 if times_ns is None else USER_TIME
-        numbers: list[int] = []
-
-        def build() -> bytes:
-            frames, numbers[:] = self._name((path,))
-            return frames + self._frame(
-                Kind.COLUMN, struct.pack("<I", numbers[0]) + data, flags=flags
-            )
-
-        if self._append(build, len(values)):
-            self._numbers[path] = numbers[0]
-            series.last_t, series.last_step = self._last_t, float(steps[-1])
-
-    def _name(self, paths: tuple[str, ...]) -> tuple[bytes, list[int]]:
-        """Return PATH frames for what has no number yet in this journal, and all the numbers."""
-        frames, numbers, following = b"", [], len(self._numbers)
-        for path in paths:
-            number = self._numbers.get(path)
-            if number is None:
-                number, following = following, following + 1
-                frames += self._frame(Kind.PATH, struct.pack("<I", number) + path.encode())
-            numbers.append(number)
-        return frames, numbers
-
-    def _was_seen(self, paths: tuple[str, ...]) -> bool:
-        """Tell whether a key set comes a second time; remembers a bounded number of them."""
-        if paths in self._seen:
-            return True
-        if len(self._seen) >= _SEEN_LIMIT:
-            del self._seen[next(iter(self._seen))]
-        self._seen[paths] = None
-        return False
-
-    def _retire(self, schema: _Schema) -> None:
-        """Send the next row with these keys the slow way."""
-        schema.live = False
-        self._schemas.pop(schema.paths, None)
-        for one in schema.series:
-            one.settle()
-            if schema in one.schemas:
-                one.schemas.remove(schema)
-
-    def _retire_all(self) -> None:
-        for schema in list(self._schemas.values()):
-            self._retire(schema)
-
-
-def _packed(code: str, numbers: Sequence[float]) -> bytes:
-    if hasattr(numbers, "astype"):  # a NumPy array: no copy through Python objects
-        return bytes(numbers.astype(f"<{'f8' if code == 'd' else 'i8'}").tobytes())
-    packed = array(code, numbers)
-    if struct.pack("=H", 1) != struct.pack("<H", 1):  # pragma: no cover - big-endian hosts
-        packed.byteswap()
-    return packed.tobytes()
+        self._table.retire_all()
+        row = Row(self._table, dict(zip(schema.paths, values, strict=True)), step, None)
+        self._write_points(row, len(schema.paths))
 
 
 _writers: weakref.WeakSet[JournalWriter] = weakref.WeakSet()

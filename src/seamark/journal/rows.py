@@ -1,0 +1,245 @@
+"""Numbers into frames: path numbers and schemas of the open journal, and the steps of series.
+
+A key set gets a schema the second time it is seen, at most `MAX_SCHEMAS` of them in a journal, and
+is then one short frame a row. Everything else is a sparse row over numbered paths: with a schema
+for each key set, key sets that vary would cost 33 bytes a point and memory without end.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from seamark.journal._format import USER_TIME, Kind
+
+__all__ = ["MAX_SCHEMAS", "Column", "Row", "RowTable", "Schema", "Series"]
+
+MAX_SCHEMAS: Final = 256
+_SEEN_LIMIT: Final = 4096
+
+
+class FrameMaker(Protocol):
+    """Makes one frame for the open journal, at the next tick of its clock."""
+
+    def __call__(self, kind: int, payload: bytes, *, flags: int = 0, aux: int = 0) -> bytes:
+        """Return the whole frame."""
+
+
+class Series:
+    """The step that one series is at."""
+
+    __slots__ = ("last_step", "last_t", "schemas")
+
+    def __init__(self) -> None:
+        self.last_t = -1
+        self.last_step: float = -1
+        self.schemas: list[Schema] = []
+
+    def settle(self) -> None:
+        """Take over what the schemas saw later."""
+        for schema in self.schemas:
+            if schema.last_t > self.last_t:
+                self.last_t, self.last_step = schema.last_t, schema.last_step
+
+
+class Schema:
+    """A key set with a number of its own in the open journal.
+
+    ``live`` until that journal is left.
+    """
+
+    __slots__ = ("last_step", "last_t", "length", "live", "number", "pack", "paths", "series")
+
+    def __init__(self, number: int, paths: tuple[str, ...], series: Sequence[Series]) -> None:
+        self.number = number
+        self.paths = paths
+        self.series = series
+        self.length = 8 + 8 * len(paths)
+        self.pack = struct.Struct(f"<IBBHIqd{len(paths)}d").pack
+        self.live = True
+        self.last_t = -1
+        self.last_step: float = -1
+
+
+class RowTable:
+    """What one writer knows of its series; all calls come under the writer's lock.
+
+    Args:
+        frame: Makes frames for the open journal.
+
+    Attributes:
+        schemas: Live schemas by key set; read by the quick way of `JournalWriter.append_row`.
+        series: Series by path, for the life of the process.
+    """
+
+    def __init__(self, frame: FrameMaker) -> None:
+        self.frame = frame
+        self.schemas: dict[tuple[str, ...], Schema] = {}
+        self.series: dict[str, Series] = {}
+        self.numbers: dict[str, int] = {}
+        self.schema_number = 0
+        self._seen: dict[tuple[str, ...], None] = {}
+
+    def of(self, path: str) -> Series:
+        """Return the series at a path, made if it is new."""
+        return self.series.get(path) or self.series.setdefault(path, Series())
+
+    @staticmethod
+    def after(series: Iterable[Series]) -> float:
+        """Return 1 above the largest last step; 0 if no series has a point."""
+        steps = []
+        for one in series:
+            one.settle()
+            if one.last_t >= 0:
+                steps.append(one.last_step)
+        return max(steps) + 1 if steps else 0
+
+    def name(self, paths: tuple[str, ...]) -> tuple[bytes, list[int]]:
+        """Return PATH frames for what has no number yet in this journal, and all the numbers."""
+        frames, numbers, following = b"", [], len(self.numbers)
+        for path in paths:
+            number = self.numbers.get(path)
+            if number is None:
+                number, following = following, following + 1
+                frames += self.frame(Kind.PATH, struct.pack("<I", number) + path.encode())
+            numbers.append(number)
+        return frames, numbers
+
+    def was_seen(self, paths: tuple[str, ...]) -> bool:
+        """Tell whether a key set comes again; remembers a bounded number of them."""
+        if paths in self._seen:
+            return True
+        if len(self._seen) >= _SEEN_LIMIT:
+            del self._seen[next(iter(self._seen))]
+        self._seen[paths] = None
+        return False
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Forget the steps of series that were deleted or cleared."""
+        for path in paths:
+            series = self.series.pop(path, None)
+            for schema in list(series.schemas) if series else ():
+                self._retire(schema)
+
+    def retire_all(self) -> None:
+        """Send the next row of every key set the slow way."""
+        for schema in list(self.schemas.values()):
+            self._retire(schema)
+
+    def _retire(self, schema: Schema) -> None:
+        schema.live = False
+        self.schemas.pop(schema.paths, None)
+        for one in schema.series:
+            one.settle()
+            if schema in one.schemas:
+                one.schemas.remove(schema)
+
+    def leave_journal(self) -> None:
+        """Start numbering anew, for another journal."""
+        self.retire_all()
+        self.numbers.clear()
+        self.schema_number = 0
+
+
+class Row:
+    """One row on its way: `frames` as often as a journal is tried, `written` once one took it."""
+
+    def __init__(
+        self, table: RowTable, values: Mapping[str, float], step: float | None, time_ns: int | None
+    ) -> None:
+        self._table = table
+        self._paths = tuple(values)
+        self._series = [table.of(path) for path in self._paths]
+        self._step = table.after(self._series) if step is None else step
+        self._flags = 0 if time_ns is None else USER_TIME
+        own_time = b"" if time_ns is None else struct.pack("<q", time_ns)
+        self._head = struct.pack("<d", self._step) + own_time
+        self._values = struct.pack(f"<{len(self._paths)}d", *values.values())
+        self._comes_again = table.was_seen(self._paths)
+        self._numbers: list[int] = []
+        self._schema: Schema | None = None
+
+    def frames(self) -> bytes:
+        """Return the row's frame, behind those that name its paths and schema."""
+        table, paths, count = self._table, self._paths, len(self._paths)
+        frames, self._numbers = table.name(paths)
+        self._schema = table.schemas.get(paths)
+        if self._schema is None and self._comes_again and table.schema_number < MAX_SCHEMAS:
+            self._schema = Schema(table.schema_number + 1, paths, self._series)
+            numbers = struct.pack(f"<I{count}I", self._schema.number, *self._numbers)
+            frames += table.frame(Kind.SCHEMA, numbers)
+        if self._schema is not None:
+            payload = self._head + self._values
+            return frames + table.frame(
+                Kind.ROW, payload, flags=self._flags, aux=self._schema.number
+            )
+        head = self._head + struct.pack(f"<II{count}I", count, 0, *self._numbers)
+        payload = head + bytes(-len(head) % 8) + self._values
+        return frames + table.frame(Kind.SPARSE, payload, flags=self._flags)
+
+    def written(self, t: int) -> None:
+        """Remember the numbers that are on disk now, and the step.
+
+        ``t`` is the frame's time in ns.
+        """
+        table, schema = self._table, self._schema
+        table.numbers.update(zip(self._paths, self._numbers, strict=True))
+        if schema is not None and self._paths not in table.schemas:
+            table.schema_number = schema.number
+            table.schemas[self._paths] = schema
+            for one in self._series:
+                one.schemas.append(schema)
+        for one in self._series:
+            one.last_t, one.last_step = t, self._step
+
+
+class Column:
+    """Many points of one series on their way; used like `Row`."""
+
+    def __init__(
+        self,
+        table: RowTable,
+        path: str,
+        values: Sequence[float],
+        steps: Sequence[float] | None,
+        times_ns: Sequence[int] | None,
+    ) -> None:
+        self._table = table
+        self._path = path
+        self._series = table.of(path)
+        if steps is None:
+            first = table.after([self._series])
+            steps = [first + index for index in range(len(values))]
+        self._last = float(steps[-1])
+        self._flags = 0 if times_ns is None else USER_TIME
+        self._data = struct.pack("<I", len(values)) + _packed("d", steps) + _packed("d", values)
+        if times_ns is not None:
+            self._data += _packed("q", times_ns)
+        self._number = -1
+
+    def frames(self) -> bytes:
+        """Return the column's frame, behind the one that names its path for the first time."""
+        frames, numbers = self._table.name((self._path,))
+        self._number = numbers[0]
+        payload = struct.pack("<I", self._number) + self._data
+        return frames + self._table.frame(Kind.COLUMN, payload, flags=self._flags)
+
+    def written(self, t: int) -> None:
+        """Remember the number that is on disk now, and the last step.
+
+        ``t`` is the frame's time in ns.
+        """
+        self._table.numbers[self._path] = self._number
+        self._series.last_t, self._series.last_step = t, self._last
+
+
+def _packed(code: str, numbers: Sequence[float]) -> bytes:
+    astype: Callable[[str], object] | None = getattr(numbers, "astype", None)
+    if astype is not None:  # a NumPy array: no detour through Python objects
+        return memoryview(astype("<f8" if code == "d" else "<i8")).tobytes()  # type: ignore[arg-type]
+    packed = array(code, numbers)
+    if struct.pack("=H", 1) != struct.pack("<H", 1):  # pragma: no cover - big-endian hosts
+        packed.byteswap()
+    return packed.tobytes()

@@ -341,6 +341,8 @@ class Container(ABC):
         return self._index.view(self.folder.project, self.folder.run)
 
     def _attributes(self, namespace: str = "") -> list[Attribute]:
+        if self._nothing_recorded():
+            return []
         try:
             return [
                 one for one in self._view().attributes(namespace) if is_inside(one.path, namespace)
@@ -356,7 +358,7 @@ class Container(ABC):
         return found
 
     def _nothing_recorded(self) -> bool:
-        return not self.folder.journal_dir.is_dir()
+        return self._silent or not self.folder.journal_dir.is_dir()
 
     def exists(self, path: str) -> bool:
         """Tell whether something is recorded at a path or below it.

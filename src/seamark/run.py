@@ -23,7 +23,7 @@ from seamark.journal.reader import JournalReader
 from seamark.journal.writer import JournalWriter
 from seamark.paths import check_name
 from seamark.settings import RunSettings, check_arguments
-from seamark.values import encode_atom, parameters, to_time_ns
+from seamark.values import escape, parameters, to_time_ns
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -195,6 +195,20 @@ class Run(Container):
         """``"reference"`` or ``"keep"``: what becomes of checkpoint files."""
         return self._settings.checkpoints
 
+    @property
+    def settled(self) -> bool:
+        """Whether every record made so far is in the kernel.
+
+        False only inside a signal handler that interrupted a record: what the handler recorded
+        follows right after that one.
+        """
+        return self._writer is None or self._writer.settled
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        """Values that must not be recorded, whatever text they turn up in."""
+        return (self._settings.api_token,) if self._settings.api_token else ()
+
     def positions(self) -> dict[str, int]:
         """Return {writer id: bytes} of this process's journals, as a checkpoint stores them."""
         return self._writer.positions() if self._writer else {}
@@ -260,6 +274,7 @@ class Run(Container):
                 git_ref=settings.git_ref,
                 monitoring_namespace=settings.monitoring_namespace,
                 fail_on_exception=settings.fail_on_exception,
+                known_secrets=self._secrets,
             ),
         )
         self._capture.start()
@@ -437,12 +452,10 @@ class Run(Container):
     ) -> None:
         op: dict[str, Any] = {"op": "state", "state": state}
         if error is not None:
-            from seamark.capture import mask_secrets
+            from seamark.capture import error_message
 
-            op["error"] = {
-                "type": type(error).__name__,
-                "message": encode_atom(mask_secrets(str(error)[:4000])).value,
-            }
+            message = escape(error_message(error, known=self._secrets))
+            op["error"] = {"type": type(error).__name__, "message": message}
         if signal is not None:
             op["signal"] = signal
         self._state = state
@@ -470,12 +483,16 @@ class Run(Container):
         self._finish("stop", seconds)
 
     def _finish(self, reason: str, seconds: float | None) -> None:
+        writer = self._writer
+        if writer is not None and self._pid != os.getpid():
+            if writer.writer is not None:  # a forked helper closes what it wrote itself
+                writer.close(reason)
+            return
         with self._start_lock:
             if self._stopped:
                 return
             self._stopped = True
-        writer = self._writer
-        if writer is None or self._pid != os.getpid():
+        if writer is None:
             return
         if self._capture is not None:
             self._capture.stop()

@@ -142,6 +142,11 @@ class JournalWriter:
         """Whether `close` was called."""
         return self._closed
 
+    @property
+    def settled(self) -> bool:
+        """Whether no record waits for the one that a signal handler interrupted."""
+        return not self._deferred
+
     def positions(self) -> dict[str, int]:
         """Return {writer id: bytes} of every journal that this object wrote, as they are now."""
         with self._lock:

@@ -50,6 +50,8 @@ FRAME_HEADER: Final = struct.Struct("<IIBBHIq")
 FRAME_HEADER_BYTES: Final = FRAME_HEADER.size
 FRAME_BODY: Final = struct.Struct("<IBBHIq")
 """The same without the crc, which covers it."""
+FRAME_HEAD: Final = struct.Struct("<IBBHI")
+"""What stands between the crc and t; of a row all of it is known beforehand."""
 
 MARK: Final = 0x5EA3
 MAX_PAYLOAD_BYTES: Final = 16 * 1024 * 1024

@@ -83,7 +83,7 @@ def blob_path(folder: RunFolder, sha256: str) -> Path:
     Raises:
         ArgumentError: If it is not 64 hexadecimal digits; digests come from files others may write.
     """
-    if not isinstance(sha256, str) or not _DIGEST.fullmatch(sha256):
+    if not _DIGEST.fullmatch(sha256):
         msg = f"sha256: expected 64 lower-case hexadecimal digits, got {sha256!r:.80}"
         raise ArgumentError(msg)
     return folder.blobs_dir / sha256
@@ -227,7 +227,7 @@ def sync_folder(path: Path) -> None:
 
 
 def clone(source: int, target: int) -> bool:
-    """Let an empty open file share the blocks of another, copy-on-write; False if that is impossible."""
+    """Let an empty file share the blocks of another, copy-on-write; False if that is impossible."""
     try:
         import fcntl
 

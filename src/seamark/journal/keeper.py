@@ -52,6 +52,10 @@ class Keeper(threading.Thread):
             self._writer.keep(heartbeat=beat)
         self._writer.keep()
 
+    def end(self) -> None:
+        """Have the last round done now, without waiting for it."""
+        self._done.set()
+
     def finish(self, timeout_s: float) -> bool:
         """Have the last sync done.
 

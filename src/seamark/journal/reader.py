@@ -65,6 +65,7 @@ _BLOCK_BYTES: Final = 1 << 20
 _FRAME_LIMIT: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
 _MARK_BYTES: Final = MARK.to_bytes(2, "little")
 _MARK_AT: Final = 10
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _KNOWN: Final = frozenset(int(kind) for kind in Kind)
 
 RawFrame = tuple[int, int, int, int, int, int]
@@ -175,19 +176,12 @@ def decode_json(payload: bytes) -> Any:
     Raises:
         ValueError: If it is no JSON, or nested more than `MAX_JSON_DEPTH` deep.
     """
-    depth = deepest = 0
     if payload.count(b"[") + payload.count(b"{") > MAX_JSON_DEPTH:  # else it cannot be too deep
-        in_text = escaped = False
-        for byte in payload:
-            if in_text:
-                in_text, escaped = (byte != 0x22 or escaped), (byte == 0x5C and not escaped)  # noqa: PLR2004 - '"' and '\'
-            elif byte == 0x22:  # noqa: PLR2004
-                in_text = True
-            elif byte in b"[{":
-                depth += 1
-                deepest = max(deepest, depth)
-            elif byte in b"]}":
-                depth -= 1
+        texts_apart = payload.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        depth = deepest = 0
+        for byte in b"".join(texts_apart[::2]).translate(None, _NO_BRACKETS):
+            depth += 1 if byte in b"[{" else -1
+            deepest = max(deepest, depth)
         if deepest > MAX_JSON_DEPTH:
             msg = f"JSON: nested {deepest} deep, at most {MAX_JSON_DEPTH} are read"
             raise ValueError(msg)
@@ -374,25 +368,40 @@ class JournalReader:
     def _pass_over(self, *, bad: bool) -> bool:
         """Move `offset` behind bytes that will never become a frame.
 
-        Return False where reading stops instead.
+        Returns:
+            False where reading stops instead.
         """
         found = self._next_valid(self.offset + 8)
         if found is None:
-            size = self.size
             self.stopped = "bad" if bad else "incomplete"
-            if size > self.offset and self.settled():
-                self.tail = Gap(self.offset, size - self.offset)
-            return False
-        start, t = found
+            if not self.settled():
+                return False
         # A frame behind an incomplete one proves that it is bad. Bad bytes may still turn good on a
-        # network file system for a while, so they are passed over only when the journal is settled
-        # or the frame behind them is old.
-        if bad and not self.settled() and t > self._now_ns() - SETTLE_NS:
+        # network file system for a while, so they are passed over when the journal is settled or
+        # the frame behind them is old.
+        elif bad and not self.settled() and found[1] > self._now_ns() - SETTLE_NS:
             self.stopped = "bad"
             return False
-        self.gaps.append(Gap(self.offset, start - self.offset))
-        self.offset = start
+        # The bytes may have been read in the middle of a write. That write is over by now: a later
+        # one was seen, or none can come. So what stands there now is final.
+        if self._is_frame(self.offset):
+            self.stopped = None
+            return True
+        if found is None:
+            if (size := self.size) > self.offset:
+                self.tail = Gap(self.offset, size - self.offset)
+            return False
+        self.gaps.append(Gap(self.offset, found[0] - self.offset))
+        self.offset = found[0]
         return True
+
+    def _is_frame(self, offset: int) -> bool:
+        head = os.pread(self._fd, FRAME_HEADER_BYTES, offset)
+        length = int.from_bytes(head[4:8], "little")
+        if len(head) < FRAME_HEADER_BYTES or length > MAX_PAYLOAD_BYTES:
+            return False
+        data = os.pread(self._fd, FRAME_HEADER_BYTES + padded(length), offset)
+        return self._frame_at(data, 0) is not None
 
     def settled(self) -> bool:
         """Tell whether nothing more can be expected.

@@ -8,11 +8,12 @@ for each key set, key sets that vary would cost 33 bytes a point and memory with
 from __future__ import annotations
 
 import struct
+import zlib
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from seamark.journal._format import USER_TIME, Kind
+from seamark.journal._format import FRAME_HEAD, MARK, USER_TIME, Kind
 
 __all__ = ["MAX_SCHEMAS", "Column", "Row", "RowTable", "Schema", "Series"]
 
@@ -45,20 +46,43 @@ class Series:
 
 
 class Schema:
-    """A key set with a number of its own in the open journal.
+    """A key set with a number of its own in the open journal, and what its rows have in common.
 
-    ``live`` until that journal is left.
+    A row is ``join(crc32(row, salt), head, row)`` of ``row = pack(t, step, *values)``.
+
+    Attributes:
+        head: What stands between CRC and time in all these frames.
+        salt: CRC of ``head``, with which that of a row begins.
+        live: Until that journal is left.
+        plain: Until a row holds anything else than Python's own numbers.
     """
 
-    __slots__ = ("last_step", "last_t", "length", "live", "number", "pack", "paths", "series")
+    __slots__ = (
+        "head",
+        "join",
+        "last_step",
+        "last_t",
+        "live",
+        "number",
+        "pack",
+        "paths",
+        "plain",
+        "salt",
+        "series",
+    )
 
-    def __init__(self, number: int, paths: tuple[str, ...], series: Sequence[Series]) -> None:
+    def __init__(
+        self, number: int, paths: tuple[str, ...], series: Sequence[Series], salt: int
+    ) -> None:
         self.number = number
         self.paths = paths
         self.series = series
-        self.length = 8 + 8 * len(paths)
-        self.pack = struct.Struct(f"<IBBHIqd{len(paths)}d").pack
-        self.live = True
+        length = 8 + 8 * len(paths)
+        self.head = FRAME_HEAD.pack(length, Kind.ROW, 0, MARK, number)
+        self.salt = zlib.crc32(self.head, salt)
+        self.pack = struct.Struct(f"<qd{len(paths)}d").pack
+        self.join = struct.Struct(f"<I{len(self.head)}s{8 + length}s").pack
+        self.live = self.plain = True
         self.last_t = -1
         self.last_step: float = -1
 
@@ -72,15 +96,19 @@ class RowTable:
     Attributes:
         schemas: Live schemas by key set; read by the quick way of `JournalWriter.append_row`.
         series: Series by path, for the life of the process.
+        salt: Start value of the CRCs in the open journal.
     """
 
     def __init__(self, frame: FrameMaker) -> None:
         self.frame = frame
+        self.salt = 0
         self.schemas: dict[tuple[str, ...], Schema] = {}
         self.series: dict[str, Series] = {}
         self.numbers: dict[str, int] = {}
-        self.schema_number = 0
-        self._seen: dict[tuple[str, ...], None] = {}
+        self.schema_numbers: dict[tuple[str, ...], int] = {}
+        self._next_number = 0
+        self._next_schema = 1
+        self._seen: dict[int, None] = {}
 
     def of(self, path: str) -> Series:
         """Return the series at a path, made if it is new."""
@@ -96,24 +124,36 @@ class RowTable:
                 steps.append(one.last_step)
         return max(steps) + 1 if steps else 0
 
-    def name(self, paths: tuple[str, ...]) -> tuple[bytes, list[int]]:
-        """Return PATH frames for what has no number yet in this journal, and all the numbers."""
-        frames, numbers, following = b"", [], len(self.numbers)
+    def name(self, paths: tuple[str, ...]) -> tuple[list[bytes], list[int]]:
+        """Return PATH frames for what has no number yet in this journal, and all the numbers.
+
+        A number is given once, even if the write fails or an exception comes between, so that it
+        has one meaning in the whole file.
+        """
+        frames, numbers = [], []
         for path in paths:
             number = self.numbers.get(path)
             if number is None:
-                number, following = following, following + 1
-                frames += self.frame(Kind.PATH, struct.pack("<I", number) + path.encode())
+                number, self._next_number = self._next_number, self._next_number + 1
+                frames.append(self.frame(Kind.PATH, struct.pack("<I", number) + path.encode()))
             numbers.append(number)
         return frames, numbers
 
+    def new_schema(self) -> int | None:
+        """Return a number for a schema of this journal, given once; None if there are enough."""
+        if self._next_schema > MAX_SCHEMAS:
+            return None
+        self._next_schema += 1
+        return self._next_schema - 1
+
     def was_seen(self, paths: tuple[str, ...]) -> bool:
-        """Tell whether a key set comes again; remembers a bounded number of them."""
-        if paths in self._seen:
+        """Tell whether a key set comes again; remembers a bounded number of them, by hash."""
+        key = hash(paths)
+        if key in self._seen:
             return True
         if len(self._seen) >= _SEEN_LIMIT:
             del self._seen[next(iter(self._seen))]
-        self._seen[paths] = None
+        self._seen[key] = None
         return False
 
     def forget(self, paths: Iterable[str]) -> None:
@@ -140,7 +180,8 @@ class RowTable:
         """Start numbering anew, for another journal."""
         self.retire_all()
         self.numbers.clear()
-        self.schema_number = 0
+        self.schema_numbers.clear()
+        self._next_number, self._next_schema = 0, 1
 
 
 class Row:
@@ -159,36 +200,36 @@ class Row:
         self._values = struct.pack(f"<{len(self._paths)}d", *values.values())
         self._comes_again = table.was_seen(self._paths)
         self._numbers: list[int] = []
-        self._schema: Schema | None = None
+        self._schema: int | None = None
 
     def frames(self) -> bytes:
         """Return the row's frame, behind those that name its paths and schema."""
         table, paths, count = self._table, self._paths, len(self._paths)
         frames, self._numbers = table.name(paths)
-        self._schema = table.schemas.get(paths)
-        if self._schema is None and self._comes_again and table.schema_number < MAX_SCHEMAS:
-            self._schema = Schema(table.schema_number + 1, paths, self._series)
-            numbers = struct.pack(f"<I{count}I", self._schema.number, *self._numbers)
-            frames += table.frame(Kind.SCHEMA, numbers)
+        self._schema = table.schema_numbers.get(paths)
+        if self._schema is None and self._comes_again and (new := table.new_schema()):
+            numbers = struct.pack(f"<I{count}I", new, *self._numbers)
+            frames.append(table.frame(Kind.SCHEMA, numbers))
+            self._schema = new
         if self._schema is not None:
             payload = self._head + self._values
-            return frames + table.frame(
-                Kind.ROW, payload, flags=self._flags, aux=self._schema.number
-            )
-        head = self._head + struct.pack(f"<II{count}I", count, 0, *self._numbers)
-        payload = head + bytes(-len(head) % 8) + self._values
-        return frames + table.frame(Kind.SPARSE, payload, flags=self._flags)
+            frames.append(table.frame(Kind.ROW, payload, flags=self._flags, aux=self._schema))
+        else:
+            head = self._head + struct.pack(f"<II{count}I", count, 0, *self._numbers)
+            payload = head + bytes(-len(head) % 8) + self._values
+            frames.append(table.frame(Kind.SPARSE, payload, flags=self._flags))
+        return b"".join(frames)
 
     def written(self, t: int) -> None:
         """Remember the numbers that are on disk now, and the step.
 
         ``t`` is the frame's time in ns.
         """
-        table, schema = self._table, self._schema
-        table.numbers.update(zip(self._paths, self._numbers, strict=True))
-        if schema is not None and self._paths not in table.schemas:
-            table.schema_number = schema.number
-            table.schemas[self._paths] = schema
+        table, paths = self._table, self._paths
+        table.numbers.update(zip(paths, self._numbers, strict=True))
+        if self._schema is not None and paths not in table.schemas:
+            table.schema_numbers[paths] = self._schema
+            schema = table.schemas[paths] = Schema(self._schema, paths, self._series, table.salt)
             for one in self._series:
                 one.schemas.append(schema)
         for one in self._series:
@@ -221,10 +262,10 @@ class Column:
 
     def frames(self) -> bytes:
         """Return the column's frame, behind the one that names its path for the first time."""
-        frames, numbers = self._table.name((self._path,))
-        self._number = numbers[0]
+        frames, (self._number,) = self._table.name((self._path,))
         payload = struct.pack("<I", self._number) + self._data
-        return frames + self._table.frame(Kind.COLUMN, payload, flags=self._flags)
+        frames.append(self._table.frame(Kind.COLUMN, payload, flags=self._flags))
+        return b"".join(frames)
 
     def written(self, t: int) -> None:
         """Remember the number that is on disk now, and the last step.

@@ -5,6 +5,7 @@ Created, appended to, taken back when torn, brought back when removed.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -75,14 +76,16 @@ class Segment:
         Raises:
             OSError: If the disk did not take it; `lost` says whether another file has to be used.
         """
+        written = 0
         try:
-            written = os.write(self.fd, data)
+            # A part is taken where space ends; the attempt at the rest says why, or brings it.
+            while written < len(data):
+                if not (more := os.write(self.fd, data[written:])):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                written += more
         except OSError as error:
-            self.take_back(0, error)
+            self.take_back(written, error)
             raise
-        if written != len(data):
-            self.take_back(written, None)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def take_back(self, written: int, error: OSError | None) -> None:
         """Cut off the ``written`` bytes of a torn record; where that fails the file is `lost`.
@@ -177,6 +180,8 @@ class Segment:
             os.rename(draft, self.path)  # noqa: PTH104
         except BaseException:
             os.close(fd)
+            with contextlib.suppress(OSError):
+                os.unlink(draft)  # noqa: PTH108 - on a full disk it would take what others need
             raise
         os.close(self.fd)
         self.fd, self._inode, self._synced, self._folder_synced = fd, self._inode_of(fd), 0, False

@@ -17,18 +17,20 @@ import threading
 import time
 import weakref
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import FamilyError
+from seamark.errors import ArgumentError, FamilyError
 from seamark.journal._format import (
-    MARK,
     MAX_PAYLOAD_BYTES,
     ZLIB,
     Kind,
     dump_json,
     frame_bytes,
 )
+from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.keeper import Keeper
 from seamark.journal.reader import JournalReader
 from seamark.journal.rows import Column, Row, RowTable
@@ -38,7 +40,6 @@ from seamark.values import to_floats, to_step
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
-    from seamark.journal.rows import Schema
 
 __all__ = ["HEARTBEAT_S", "ROTATE_BYTES", "SYNC_S", "JournalWriter", "wall_clock"]
 
@@ -55,6 +56,7 @@ _REOPEN_S: Final = 1.0
 _MAX_AHEAD_NS: Final = 3600 * 10**9
 _SEEN_LIMIT: Final = 4096
 _COLUMN_POINTS: Final = 500_000
+_ROW_VALUES: Final = 1_000_000
 _COMPRESS_BYTES: Final = 1 << 16
 _PLAIN: Final = frozenset({float, int, bool})
 
@@ -112,7 +114,8 @@ class JournalWriter:
         self._sync_s, self._heartbeat_s = sync_s, heartbeat_s
         self._lock = threading.RLock()
         self._busy = False
-        self._deferred: list[Callable[[], object]] = []
+        self._deferred: deque[Callable[[], object]] = deque()
+        self._unsaid: list[str] = []
         self._segment: Segment | None = None
         self._fd = -1
         self._salt = 0
@@ -157,7 +160,7 @@ class JournalWriter:
 
     # ---------------------------------------------------------------- metrics
 
-    def append_row(  # noqa: C901 - inlined: every call would cost a tenth of a row
+    def append_row(  # noqa: C901, PLR0912 - inlined: every call would cost a tenth of a row
         self, metrics: Mapping[str, Any], step: float | None = None, time_ns: int | None = None
     ) -> None:
         """Record one value of several float series at one step; never raises for what it is given.
@@ -171,9 +174,14 @@ class JournalWriter:
         """
         try:
             schema = self._schemas.get(tuple(metrics))
-            if schema is not None and time_ns is None:
+            if schema is not None and time_ns is None and (step is None or type(step) in _PLAIN):
                 values = metrics.values()
-                if _PLAIN.issuperset(map(type, values)):
+                # sum() is the quickest proof that all are plain numbers: with a tensor among them,
+                # which the slow way moves together, it is no float. A key set that had one is
+                # looked through by type, so that nobody's tensors are added up at every step.
+                if (schema.plain or _PLAIN.issuperset(map(type, values))) and isinstance(
+                    sum(values, 0.0), float
+                ):
                     with self._lock:
                         if schema.live and not self._busy:
                             self._busy = True
@@ -185,28 +193,29 @@ class JournalWriter:
                                 t = self._clock()
                                 if t <= self._last_t:
                                     t = self._last_t + 1
-                                body = schema.pack(
-                                    schema.length, 5, 0, MARK, schema.number, t, step, *values
-                                )
-                                frame = zlib.crc32(body, self._salt).to_bytes(4, "little") + body
+                                row = schema.pack(t, step, *values)
+                                frame = schema.join(zlib.crc32(row, schema.salt), schema.head, row)
                                 self._last_t = schema.last_t = t
                                 schema.last_step = step
                                 try:
-                                    written = os.write(self._fd, frame)
+                                    if (written := os.write(self._fd, frame)) == len(frame):
+                                        return
+                                    self._take_back(written, None)
                                 except OSError as error:
-                                    self._retry_row(schema, values, step, 0, error)
-                                else:
-                                    if written != len(frame):
-                                        self._retry_row(schema, values, step, written, None)
+                                    if raised_by_signal_handler(error):
+                                        raise
+                                    self._take_back(0, error)
                             finally:
                                 self._busy = False
-                            if self._deferred:
-                                self._run_deferred()
-                            return
-        except Exception:  # noqa: BLE001, S110 - what the fast way does not understand, the slow way words
-            pass
+                                if self._deferred:
+                                    self._run_deferred()
+                else:
+                    schema.plain = False
+        except Exception as error:
+            if raised_by_signal_handler(error):
+                raise
+            # What the quick way does not understand, the slow way words.
         self._append_row_slowly(metrics, step, time_ns)
-        return
 
     def _append_row_slowly(self, metrics: Any, step: Any, time_ns: int | None) -> None:
         """Record a row key by key.
@@ -215,7 +224,9 @@ class JournalWriter:
         """
         try:
             self._append_row_checked(metrics, step, time_ns)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
+            if raised_by_signal_handler(error):
+                raise
             self.drop("metrics", 1, f"a call of log_metrics could not be recorded: {error!r:.300}")
 
     def _append_row_checked(self, metrics: Any, step: Any, time_ns: int | None) -> None:
@@ -232,10 +243,19 @@ class JournalWriter:
             except (TypeError, ValueError) as error:
                 self.drop("step", max(1, len(metrics)), f"log_metrics: {error}")
                 return
-        if values := self._checked(metrics):
-            self._guarded(
-                lambda: self._write_points(Row(self._table, values, step, time_ns), len(values))
-            )
+        values = self._checked(metrics)
+        if len(values) > _ROW_VALUES and step is None:
+            with self._lock:  # more than a frame takes: several rows of one step
+                step = self._table.after([self._table.of(path) for path in values])
+        items = list(values.items())
+        for start in range(0, len(items), _ROW_VALUES):
+            part = dict(items[start : start + _ROW_VALUES])
+            self._guarded(partial(self._write_row, part, step, time_ns))
+
+    def _write_row(
+        self, values: Mapping[str, float], step: float | None, time_ns: int | None
+    ) -> None:
+        self._write_points(Row(self._table, values, step, time_ns), len(values))
 
     def _checked(self, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Return what can be recorded; leave out, count and warn about the rest."""
@@ -265,7 +285,7 @@ class JournalWriter:
             FamilyError: If the path is known to hold another family.
         """
         self.claim(path, "float_series")
-        self._guarded(lambda: self._write_points(Row(self._table, {path: value}, step, time_ns), 1))
+        self._guarded(partial(self._write_row, {path: value}, step, time_ns))
 
     def append_column(
         self,
@@ -314,12 +334,13 @@ class JournalWriter:
         """Append one JSON record: an op, texts or histograms.
 
         Raises:
-            ValueError: If it is longer than a frame may be, or holds what JSON has no form for.
+            ArgumentError: If it is longer than a frame may be.
+            ValueError: If it holds what JSON has no form for.
         """
         payload, flags = dump_json(op), 0
         if len(payload) > MAX_PAYLOAD_BYTES:
             msg = f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
-            raise ValueError(msg)
+            raise ArgumentError(msg)
         if len(payload) > _COMPRESS_BYTES:
             payload, flags = zlib.compress(payload, 1), ZLIB
         self._guarded(lambda: self._append(lambda: self._frame(kind, payload, flags=flags), 1))
@@ -381,16 +402,29 @@ class JournalWriter:
             key = reason if once is None else once
             with self._lock:
                 self.dropped[reason] = self.dropped.get(reason, 0) + count
-                first = key not in self._warned and len(self._warned) < _SEEN_LIMIT
-                if first:
+                if key not in self._warned and len(self._warned) < _SEEN_LIMIT:
                     self._warned.add(key)
-            if first:
-                log.warning(
-                    "seamark: %s. Training goes on; further losses of this kind are only counted.",
-                    message,
-                )
-        except Exception:  # noqa: BLE001, S110 - the last line of defence has nobody left to tell
-            pass
+                    self._warn(
+                        f"{message}. Training goes on; further losses of this kind are only counted."
+                    )
+                if self._busy:
+                    return  # said when the lock is free
+            self._speak()
+        except Exception as error:
+            if raised_by_signal_handler(error):
+                raise
+
+    def _warn(self, message: str) -> None:
+        """Have a warning said as soon as the lock is free.
+
+        Never under it: a logging handler that writes to this very run holds a lock of its own, and
+        may be waiting for ours in another thread.
+        """
+        self._unsaid.append(f"seamark: {message}")
+
+    def _speak(self) -> None:
+        while self._unsaid:
+            log.warning("%s", self._unsaid.pop(0))
 
     # ---------------------------------------------------------------- the sync thread, the end
 
@@ -398,16 +432,15 @@ class JournalWriter:
         """Do what the sync thread does at each interval; never raises."""
         try:
             self._run_deferred()
-            segment = self._segment
-            if segment is None:
-                return
-            if heartbeat:
+            if heartbeat and self._segment is not None:
                 self._guarded(self._beat)
+            if (segment := self._segment) is None:
+                return
             self._bring_back(segment)
             segment.sync_folder()
             self._sync(segment)
-            if segment.size >= ROTATE_BYTES:
-                self._guarded(self._rotate)
+            self._guarded(self._rotate_if_long)
+            self._speak()
         except Exception as error:  # noqa: BLE001 - a thread of ours must not print a traceback into training
             self.drop("sync", 1, f"the sync thread met {error!r:.300}")
 
@@ -436,17 +469,18 @@ class JournalWriter:
             try:
                 segment.bring_back()
             except OSError as error:
-                self.drop(
-                    "removed",
-                    1,
-                    f"{segment.path} was removed and cannot be written again: {error.strerror}",
-                )
+                # Tried again at the next interval; as long as the file is open, nothing is lost.
+                if "removed" not in self._warned:
+                    self.drop(
+                        "removed",
+                        1,
+                        f"{segment.path} was removed and cannot be written again: {error.strerror}",
+                    )
                 return
             self._fd = segment.fd
-        log.warning(
-            "seamark: %s was removed while recording; it was written again from memory",
-            segment.path,
-        )
+            self._warn(
+                f"{segment.path} was removed while recording; it was written again from memory"
+            )
 
     def close(self, reason: str = "stop", timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
         """Write CLOSE, have everything forced to disk by the sync thread, and close the file.
@@ -458,39 +492,65 @@ class JournalWriter:
         Returns:
             False if the disk did not answer in time.
         """
-        with self._lock:
-            if self._closed:
-                return True
-            if self._segment is not None:
-                self._guarded(lambda: self._write_close(reason))
-            self._closed = True
-            self._table.retire_all()
-            keeper, self._keeper = self._keeper, None
+        ended: list[Keeper | None] = []
+        self._guarded(lambda: ended.extend(self._end(reason)))
+        if not ended:  # closed before; or a signal handler in the middle of a record, which comes first
+            return True
+        keeper = ended[0]
         done = keeper is None or keeper.finish(timeout_s)
         if keeper is not None and keeper.ident is None:
             self.keep()  # the thread could not be started
-        with self._lock:
-            if done:
+        if done:
+            with self._lock:
                 self._leave()
-            else:
-                log.warning(
-                    "seamark: the disk did not answer within %g s; %s may lack its end",
-                    timeout_s,
-                    self.folder.path,
-                )
+        else:
+            self._warn(
+                f"the disk did not answer within {timeout_s:g} s; {self.folder.path} may lack its end"
+            )
+        self._speak()
         return done
 
-    def _write_close(self, reason: str) -> None:
-        told = dump_json({"reason": reason, "dropped": self.dropped})
-        self._append(lambda: self._frame(Kind.CLOSE, told), 0)
+    def _end(self, reason: str) -> list[Keeper | None]:
+        """Write CLOSE and have the sync thread do its last round.
 
-    def _rotate(self) -> None:
-        self._write_close("rotate")
-        self._leave()
+        Returns:
+            The thread (None if there is none), or nothing if the journal was closed before.
+        """
+        if self._closed:
+            return []
+        if self._segment is not None:
+            self._write_close(reason)
+        self._closed = True
+        self._table.retire_all()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.end()
+        return [keeper]
+
+    def _write_close(self, reason: str) -> None:
+        def build() -> bytes:
+            told = {"reason": reason, "dropped": self.dropped}
+            return self._frame(Kind.CLOSE, dump_json(told))
+
+        if self._append(build, 0):
+            self._note_told()
+
+    def _rotate_if_long(self) -> None:
+        segment = self._segment
+        if segment is not None and segment.size >= ROTATE_BYTES:
+            self._write_close("rotate")
+            self._leave()
 
     def _beat(self) -> None:
-        told = dump_json({"dropped": self.dropped}) if self.dropped else b""
-        self._append(lambda: self._frame(Kind.HEARTBEAT, told), 0)
+        if self._append(lambda: self._frame(Kind.HEARTBEAT, self._told()), 0):
+            self._note_told()
+
+    def _told(self) -> bytes:
+        return dump_json({"dropped": self.dropped}) if self.dropped else b""
+
+    def _note_told(self) -> None:
+        """Remember that the open journal holds the counts as they are now."""
+        self._reported, self._owes_report = dict(self.dropped), False
 
     def after_fork(self) -> None:
         """Make the copy in a forked child whole again.
@@ -499,9 +559,10 @@ class JournalWriter:
         """
         self._lock = threading.RLock()
         self._busy = False
-        self._deferred = []
+        self._deferred = deque()
+        self._unsaid = []
         self._keeper = None
-        self.dropped = {}
+        self.dropped, self._owes_report = {}, False
         self._leave()
 
     # ---------------------------------------------------------------- under the lock
@@ -520,13 +581,23 @@ class JournalWriter:
                 write()
             finally:
                 self._busy = False
-            if self._deferred:
-                self._run_deferred()
+                if self._deferred:
+                    self._run_deferred()
+        if self._unsaid:
+            self._speak()
 
     def _run_deferred(self) -> None:
+        """Write what signal handlers recorded in the middle of another record.
+
+        Also while that one is left with an exception.
+        """
         with self._lock:
             while self._deferred and not self._busy:
-                self._guarded(self._deferred.pop(0))
+                self._busy = True
+                try:
+                    self._deferred.popleft()()
+                finally:
+                    self._busy = False
 
     def _frame(self, kind: int, payload: bytes, *, flags: int = 0, aux: int = 0) -> bytes:
         t = self._clock()
@@ -542,14 +613,16 @@ class JournalWriter:
             True if the bytes are in the kernel; False if the records are lost, and counted.
         """
         why = "the run is stopped" if self._closed else ""
-        for _ in range(2):
-            if why or (self._segment is None and (why := self._open())):
+        for _ in range(0 if why else 2):
+            if self._segment is None and (why := self._open()):
                 break
             segment = self._segment
             assert segment is not None  # noqa: S101 - _open returned no reason
             try:
                 segment.put(build())
             except OSError as error:
+                if raised_by_signal_handler(error):
+                    raise
                 why = error.strerror or str(error)
                 self._table.retire_all()  # the next row goes the slow way, which tells the count
                 if not segment.lost:
@@ -570,12 +643,13 @@ class JournalWriter:
 
     def _report(self, segment: Segment) -> None:
         """Tell how much was lost, now that the disk takes something again."""
-        told = dict(self.dropped)
         try:
-            segment.put(self._frame(Kind.HEARTBEAT, dump_json({"dropped": told})))
-        except OSError:
-            return
-        self._reported, self._owes_report = told, False
+            segment.put(self._frame(Kind.HEARTBEAT, self._told()))
+        except OSError as error:
+            if raised_by_signal_handler(error):
+                raise
+        else:
+            self._note_told()
 
     def _leave(self) -> None:
         """Go on in another file with the next record."""
@@ -607,7 +681,7 @@ class JournalWriter:
         try:
             self._look_back()
             segment = Segment(self.folder)
-            self._salt = segment.salt
+            self._salt = self._table.salt = segment.salt
             header = {
                 "format": 1,
                 "run": self.folder.run,
@@ -640,9 +714,9 @@ class JournalWriter:
             except OSError:
                 continue
             if last is not None and last.t > now + _MAX_AHEAD_NS:
-                log.warning(
-                    "seamark: the clock behind %s is over an hour ahead; its order is not followed",
-                    journal.path,
+                self._warn(
+                    f"the clock behind {journal.path} is over an hour ahead; "
+                    "its order is not followed"
                 )
             elif last is not None:
                 self._last_t = max(self._last_t, last.t)
@@ -653,23 +727,13 @@ class JournalWriter:
         if self._append(points.frames, count):
             points.written(self._last_t)
 
-    def _retry_row(
-        self,
-        schema: Schema,
-        values: Iterable[float],
-        step: float,
-        written: int,
-        error: OSError | None,
-    ) -> None:
-        """Deal with a row of the quick way that the disk did not take whole."""
-        segment = self._segment
-        if segment is not None:
+    def _take_back(self, written: int, error: OSError | None) -> None:
+        """Cut off a row of the quick way that the disk did not take whole; the slow way is next."""
+        if (segment := self._segment) is not None:
             segment.take_back(written, error)
             if segment.lost:
                 self._leave()
         self._table.retire_all()
-        row = Row(self._table, dict(zip(schema.paths, values, strict=True)), step, None)
-        self._write_points(row, len(schema.paths))
 
 
 _writers: weakref.WeakSet[JournalWriter] = weakref.WeakSet()

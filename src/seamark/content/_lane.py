@@ -1,0 +1,503 @@
+"""The lane in which files travel into a run."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.content._hold import (
+    ChangedError,
+    Hold,
+    look,
+    read_small,
+    take,
+)
+from seamark.content._jobs import BytesJob, DigestJob, StoreJob, SyncJob, Target, tree_bytes
+from seamark.content._names import (
+    extension_of,
+    file_record,
+    local_path,
+    reference,
+    walk_files,
+)
+from seamark.content._prune import Mentions, PruneJob
+from seamark.content._worker import Worker
+from seamark.errors import FileMissingError
+from seamark.journal.blobs import Stamp, copy_blob, has_blob, open_source, put_bytes
+from seamark.paths import is_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from seamark.journal.folder import RunFolder
+    from seamark.types import File
+
+__all__ = ["ContentLane"]
+
+_MAX_IN_MEMORY: Final = 64 << 20
+"""Content that the disk refused is held in memory up to this many bytes."""
+
+_MAX_SOURCES: Final = 4096
+"""How many sources are remembered as taken."""
+
+
+class ContentLane:
+    """Takes files into one run.
+
+    Every method that takes a file has hold of its bytes when it returns. All may be called from any
+    thread and after a fork; none of them lets trouble with a disk out, but a file that does not
+    exist is a mistake and raises.
+
+    Args:
+        folder: The run.
+        record: Appends one OP record to the journal.
+        trouble: Told of every file that could not be stored (what happened, and the error); warns
+            once and counts.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        record: Callable[[dict[str, Any]], None],
+        trouble: Callable[[str, BaseException | None], None],
+    ) -> None:
+        self.folder = folder
+        self._record = record
+        self._trouble = trouble
+        self._worker = Worker(trouble)
+        self._jobs: list[StoreJob] = []
+        self._sources: dict[str, tuple[Stamp, str | None]] = {}
+        self._rewritten: set[str] = set()
+        self._at: dict[str, frozenset[str]] = {}
+        self._paths: set[str] = set()
+        self._in_memory = 0
+        self.mentions = Mentions(folder)
+
+    # ---------------------------------------------------------------- taking
+
+    def put(self, file: File) -> dict[str, Any]:
+        """Store a file before this returns, and return its FILE record.
+
+        The record has no digest if the file on disk kept changing while it was copied (``"lost"``).
+
+        Raises:
+            FileMissingError: If there is no such file on disk.
+            OSError: If it cannot be read.
+        """
+        if file.content is not None:
+            return self._put_content(file.content, file.name, file.extension)
+        source = look(str(file.path))[0]
+        if not os.path.isdir(source):
+            return self._store_now(source, file.name, file.extension)
+        members: dict[str, list[Any]] = {}
+        for name, path in walk_files(source).items():
+            part = self._store_now(os.path.realpath(path), name, "")
+            members[name] = [part["size"], part.get("sha256")]
+        size = sum(size for size, _ in members.values())
+        sha256 = self._put_bytes(tree_bytes(members))
+        return file_record(
+            file.name, file.extension, size, dir=True, sha256=sha256, members=members
+        )
+
+    def upload(self, path: str, file: File, *, wait: bool = False) -> None:
+        """Take a file, or a folder, as the file at an attribute path.
+
+        Args:
+            path: Attribute path.
+            file: On disk or in memory.
+            wait: Return only when it is stored.
+
+        Raises:
+            FileMissingError: If there is no such file on disk.
+            OSError: If it cannot be read.
+        """
+        if file.content is not None:
+            name = f"{path.rpartition('/')[2]}.{file.extension}".rstrip(".")
+            self._record_file(path, self._put_content(file.content, name, file.extension))
+        else:
+            self._take(path, str(file.path), file.extension)
+        if wait:
+            self.flush()
+
+    def keep(self, path: str, target: str | os.PathLike[str]) -> None:
+        """Take a checkpoint, which may be a folder.
+
+        Raises:
+            FileMissingError: If it does not exist (yet).
+            OSError: If it cannot be read.
+        """
+        self._take(path, os.path.abspath(target), None)
+
+    def upload_members(self, path: str, members: Mapping[str, str | os.PathLike[str]]) -> None:
+        """Take files as members of the file set at an attribute path.
+
+        Raises:
+            FileMissingError: If one does not exist; nothing is taken then.
+            OSError: If one cannot be read.
+        """
+        found = {name: look(os.fspath(target))[0] for name, target in members.items()}
+        for name, source in found.items():
+            if os.path.isdir(source):
+                msg = f"expected files as members of a file set, got the folder {name!r}"
+                raise FileMissingError(msg)
+        complete: dict[str, dict[str, Any]] = {}
+        for name, source in found.items():
+            ext = extension_of(name)
+            record = self._at_once(source, name.rpartition("/")[2], ext)
+            if record is None:
+                self._own(path, source, {"": source}, name.rpartition("/")[2], ext, member=name)
+            else:
+                complete[name] = record
+        if complete:
+            self._record({"op": "files", "path": path, "members": complete})
+
+    def refer(self, path: str, target: str | os.PathLike[str]) -> None:
+        """Record where a file or folder is, without taking its bytes; its digest follows.
+
+        Args:
+            path: Attribute path.
+            target: On this machine, or a URL such as ``s3://bucket/last.ckpt``, which is not
+                touched, and loses user, password and secrets in its query.
+
+        Raises:
+            FileMissingError: If nothing is there on this machine.
+            OSError: If it cannot be looked at.
+        """
+        here = local_path(target)
+        if here is None:
+            url = reference(str(target))
+            name = url.partition("?")[0].rstrip("/").rpartition("/")[2]
+            self._record_file(path, file_record(name, extension_of(name), None, ref=url))
+            return
+        source, found = look(here)
+        name, token = os.path.basename(here), secrets.token_hex(8)
+        folder = os.path.isdir(source)
+        inside = walk_files(source) if folder else {"": source}
+        sources = {each: (at, Stamp.of(os.stat(at))) for each, at in inside.items()}
+        stamps = [stamp for _, stamp in sources.values()]
+        file = file_record(
+            name,
+            extension_of(name),
+            sum(stamp.size for stamp in stamps),
+            ref=here,
+            mtime_ns=max((stamp.mtime_ns for stamp in stamps), default=found.st_mtime_ns),
+            inode=found.st_ino,
+            dir=folder or None,
+            members={each: [at[1].size, None] for each, at in sources.items()} if folder else None,
+        )
+        sha256 = None if folder else self._known(source, stamps[0])
+        if sha256 is not None:
+            self._record_file(path, file | {"sha256": sha256})
+            return
+        self._record_file(path, file, token)
+        self._worker.submit(DigestJob(self, Target(path, token, None, file), sources))
+
+    # ---------------------------------------------------------------- letting go
+
+    def forget(self, path: str, names: Iterable[str] | None = None) -> None:
+        """Complete nothing that is still on its way to an attribute that was deleted.
+
+        Args:
+            path: Attribute path or namespace.
+            names: Members of the file set at the path; None is all of it.
+        """
+        gone = None if names is None else set(names)
+        with self._worker.lock:
+            for job in self._jobs:
+                job.targets = [
+                    each
+                    for each in job.targets
+                    if not (is_inside(each.path, path) and (gone is None or each.name in gone))
+                ]
+
+    def prune(self, path: str) -> None:
+        """Remove the bytes that this lane took as the file at a path, if nothing else has them.
+
+        To be called after the attribute was deleted. What another process recorded with the same
+        content stays, and so does everything that this lane did not take.
+        """
+        self.forget(path)
+        with self._worker.lock:
+            digests = self._at.pop(path, frozenset())
+        if digests:
+            self._worker.submit(PruneJob(self, digests))
+
+    def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait until everything taken is stored; what the disk refused is tried again.
+
+        Args:
+            timeout_s: Seconds; None waits without end.
+
+        Returns:
+            Whether everything is.
+        """
+        return self._worker.flush(timeout_s)
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Wait like `flush`; after that nothing is recorded any more.
+
+        What is staged and not stored by then is left to `finish_staged`.
+        """
+        if self._worker.stop(timeout_s):
+            with contextlib.suppress(OSError):  # not empty: another process has something there
+                self.folder.staging_dir.rmdir()
+
+    # ---------------------------------------------------------------- for the jobs
+
+    def complete(self, job: StoreJob, found: dict[str, Any]) -> bool:
+        """Record that a job is stored; False if nothing may be recorded any more."""
+        with self._worker.lock:
+            if self._worker.stopped:
+                return False
+            self._end(job)
+            lost = None if found["sha256"] else "changed"
+            for target in job.targets:
+                file = {key: value for key, value in target.file.items() if key != "staged"}
+                file |= {key: value for key, value in found.items() if value is not None}
+                if lost:
+                    file["lost"] = lost
+                elif target.name is None:
+                    self._remember_at(target.path, file)
+                self._record(target.op(file))
+            hold = job.holds.get("")
+            if hold is not None and found["sha256"] and hold.settled:
+                self._remember(hold.source, hold.stamp, found["sha256"])
+            if not job.targets and found["sha256"]:  # deleted while it was stored
+                members = found.get("members", {}).values()
+                digests = {found["sha256"], *(digest for _, digest in members)}
+                self._worker.submit(PruneJob(self, frozenset(digests)))
+        return True
+
+    def withdraw(self, job: StoreJob) -> None:
+        """Take note that a job is not needed any more."""
+        with self._worker.lock:
+            self._end(job)
+
+    def complete_reference(self, job: DigestJob, found: dict[str, Any]) -> None:
+        """Record the digest of a reference."""
+        with self._worker.lock:
+            if self._worker.stopped:
+                return
+            self._record(job.target.op(job.target.file | found))
+            if "" in job.sources:
+                self._remember(*job.sources[""], found["sha256"])
+
+    def note_changed(self, hold: Hold) -> None:
+        """Learn that a file is rewritten in place, and say that a version of it is lost."""
+        self._rewritten.add(hold.source)
+        self._trouble("rewritten before it was copied", ChangedError(hold.source))
+
+    def kept_in_memory(self, more: int) -> bool:
+        """Count bytes of content held in memory; False if they are too many."""
+        with self._worker.lock:
+            if self._in_memory + more > _MAX_IN_MEMORY:
+                return False
+            self._in_memory += more
+            return True
+
+    def has_content(self, sha256: str) -> bool:
+        """Tell whether this lane recorded a content at a path that it did not prune."""
+        with self._worker.lock:
+            return any(sha256 in digests for digests in self._at.values())
+
+    def recorded(self, path: str | None) -> bool:
+        """Tell whether this lane ever recorded a file at a path."""
+        return path in self._paths
+
+    # ---------------------------------------------------------------- inside
+
+    def _take(self, path: str, target: str, ext: str | None) -> None:
+        source, _ = look(target)
+        name = os.path.basename(target)
+        ext = extension_of(name) if ext is None else ext
+        if os.path.isdir(source):
+            self._own(path, source, walk_files(source), name, ext)
+            return
+        file = self._at_once(source, name, ext)
+        if file is not None:
+            self._record_file(path, file)
+        else:
+            self._own(path, source, {"": source}, name, ext)
+
+    def _at_once(self, source: str, name: str, ext: str) -> dict[str, Any] | None:
+        """Return the FILE record of a file that is known or small, None for one to be held."""
+        stamp = Stamp.of(os.stat(source))
+        sha256 = self._known(source, stamp)
+        if sha256 is not None and has_blob(self.folder, sha256, stamp.size):
+            return file_record(name, ext, stamp.size, sha256=sha256)
+        small = read_small(source)
+        if small is None:
+            return None
+        content, stamp, settled = small
+        file = self._put_content(content, name, ext)
+        if settled:
+            self._remember(source, stamp, file["sha256"])
+        return file
+
+    def _own(
+        self,
+        path: str,
+        source: str,
+        inside: dict[str, str],
+        name: str,
+        ext: str,
+        *,
+        member: str | None = None,
+    ) -> None:
+        """Take hold of a large file or a folder, record that, and leave the rest to the thread."""
+        token = secrets.token_hex(8)
+        folder = "" not in inside
+        key = (source, Stamp.of(os.stat(source)))
+        with self._worker.lock:
+            for held in self._jobs:
+                if held.key == key and not held.done and held.targets:
+                    self._record_own(held, path, token, name, ext, member)
+                    return
+        job = self._hold(inside, token, folder=folder)
+        try:
+            with self._worker.lock:
+                self._record_own(job, path, token, name, ext, member)
+                self._jobs.append(job)
+        except BaseException:
+            job.release()
+            raise
+        if not folder:
+            self._remember(source, job.holds[""].stamp, None)
+        self._worker.submit(job)
+
+    def _hold(self, inside: dict[str, str], token: str, *, folder: bool) -> StoreJob:
+        place = self._staging(token) if folder else None
+        job = StoreJob(self, {}, [], place)
+        try:
+            for name, each in inside.items():
+                source = os.path.realpath(each)
+                staged = self._staging(token) if place is None else place / name
+                self._make_room(staged)
+                job.holds[name] = self._take_hold(source, staged)
+        except BaseException:
+            job.release()
+            raise
+        return job
+
+    def _take_hold(self, source: str, staged: Path) -> Hold:
+        copy = source in self._rewritten or self._is_rewritten(source)
+        try:
+            return take(source, staged, copy=copy)
+        except ChangedError:  # while it was copied: another process is writing it
+            return take(source, staged)
+
+    def _is_rewritten(self, source: str) -> bool:
+        """Tell whether a source has the inode, but not the bytes, that it had when it was taken."""
+        before = self._sources.get(source)
+        if before is None:
+            return False
+        now = Stamp.of(os.stat(source))
+        same_file = (now.inode, now.device) == (before[0].inode, before[0].device)
+        if same_file and now != before[0]:
+            self._rewritten.add(source)
+            return True
+        return False
+
+    def _record_own(
+        self, job: StoreJob, path: str, token: str, name: str, ext: str, member: str | None
+    ) -> None:
+        """Record that a job holds what belongs at a path."""
+        holds = job.holds
+        stamps = [hold.stamp for hold in holds.values()]
+        only = holds.get("")
+        staged = job.place if job.place is not None else only.staged if only is not None else None
+        file = file_record(
+            name,
+            ext,
+            sum(stamp.size for stamp in stamps),
+            mtime_ns=max((stamp.mtime_ns for stamp in stamps), default=None),
+            inode=only.stamp.inode if only is not None else None,
+            staged=staged.name if staged is not None else None,
+            source=only.source if only is not None and only.fd is not None else None,
+            dir=True if job.place is not None else None,
+            members={key: [hold.stamp.size, None] for key, hold in holds.items()}
+            if job.place is not None
+            else None,
+        )
+        target = Target(path, token, member, file)
+        if member is None:
+            self._record({"op": "own", "path": path, "token": token, "file": file})
+        else:
+            members = {member: file | {"token": token}}
+            self._record({"op": "files", "path": path, "members": members})
+        job.targets.append(target)
+
+    def _record_file(self, path: str, file: dict[str, Any], token: str | None = None) -> None:
+        op = {"op": "file", "path": path, "file": file}
+        with self._worker.lock:
+            self._record(op if token is None else op | {"token": token})
+            if "ref" not in file:
+                self._remember_at(path, file)
+
+    def _remember_at(self, path: str, file: dict[str, Any]) -> None:
+        inside = {sha256 for _, sha256 in file.get("members", {}).values() if sha256}
+        self._at[path] = frozenset(inside | {file["sha256"]})
+        self._paths.add(path)
+
+    def _known(self, source: str, stamp: Stamp) -> str | None:
+        """Return the digest of a source that was taken before and did not change since."""
+        before, sha256 = self._sources.get(source, (None, None))
+        return sha256 if before == stamp else None
+
+    def _end(self, job: StoreJob) -> None:
+        job.done = True
+        if job in self._jobs:
+            self._jobs.remove(job)
+
+    def _remember(self, source: str, stamp: Stamp, sha256: str | None) -> None:
+        self._sources.pop(source, None)
+        self._sources[source] = (stamp, sha256)
+        if len(self._sources) > _MAX_SOURCES:
+            del self._sources[next(iter(self._sources))]
+
+    def _put_content(self, content: bytes, name: str, ext: str) -> dict[str, Any]:
+        return file_record(name, ext, len(content), sha256=self._put_bytes(content))
+
+    def _put_bytes(self, content: bytes) -> str:
+        """Store bytes now, or later if the disk refuses."""
+        try:
+            sha256 = put_bytes(self.folder, content)
+        except OSError as error:
+            self._trouble("not stored yet", error)
+            if self.kept_in_memory(len(content)):
+                self._worker.postpone(BytesJob(self, content))
+            return hashlib.sha256(content).hexdigest()
+        self._worker.submit(SyncJob(self, sha256))
+        return sha256
+
+    def _store_now(self, source: str, name: str, ext: str) -> dict[str, Any]:
+        """Store a file on disk before returning, whatever its size."""
+        record = self._at_once(source, name, ext)
+        if record is not None:
+            return record
+        fd = open_source(source)
+        try:
+            hold = Hold(source, Stamp.of(os.fstat(fd)))
+            sha256, size = copy_blob(self.folder, fd, lambda: hold.check(fd))
+        except ChangedError as error:
+            self._trouble("rewritten while it was copied", error)
+            return file_record(name, ext, hold.stamp.size, lost="changed")
+        except OSError as error:
+            self._trouble("not stored", error)
+            return file_record(name, ext, hold.stamp.size, lost="not stored")
+        finally:
+            os.close(fd)
+        return file_record(name, ext, size, sha256=sha256)
+
+    def _staging(self, token: str) -> Path:
+        return self.folder.staging_dir / token
+
+    @staticmethod
+    def _make_room(staged: Path) -> None:
+        """Make the folder of a staged file; without one, files are held by descriptors."""
+        with contextlib.suppress(OSError):
+            staged.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,204 @@
+"""The thread of a content lane: one job after the other, failures of the disk again later."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Job", "Worker"]
+
+log = logging.getLogger("seamark")
+
+
+class Job(Protocol):
+    """Work for the thread."""
+
+    def run(self) -> None:
+        """Do it; OSError means that it may work later."""
+
+    def give_up(self) -> None:
+        """Say that it will not be done by this process."""
+
+    def abandon(self) -> None:
+        """Let go of descriptors in a forked child; the job is its parent's."""
+
+
+class Worker:
+    """Runs jobs in order on a daemon thread that exists only while there are some.
+
+    A job that fails with an OSError (a full disk) waits until another succeeds, or until somebody
+    waits for the queue, and is then run again. All methods may be called from any thread, and after
+    a fork, in whose child the queue is empty.
+
+    Args:
+        trouble: Told of the first failure of each job.
+    """
+
+    def __init__(self, trouble: Callable[[str, BaseException | None], None]) -> None:
+        self._trouble = trouble
+        self._renew()
+        _workers.add(self)
+
+    def _renew(self) -> None:
+        self._changed = threading.Condition(threading.RLock())
+        self._queue: deque[Job] = deque()
+        self._later: deque[Job] = deque()
+        self._failed: weakref.WeakSet[Job] = weakref.WeakSet()
+        self._current: Job | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    def after_fork(self) -> None:
+        """Forget the jobs of the parent in a forked child."""
+        jobs = [*self._queue, *self._later, *([self._current] if self._current else [])]
+        self._renew()
+        for job in jobs:
+            job.abandon()
+
+    @property
+    def lock(self) -> threading.Condition:
+        """Held while jobs are added and taken; whoever records for a job holds it too."""
+        return self._changed
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing may be recorded any more; look at it with `lock` held."""
+        return self._stopped
+
+    def submit(self, job: Job) -> None:
+        """Add a job."""
+        with self._changed:
+            self._stopped = False
+            self._queue.append(job)
+            self._start()
+
+    def postpone(self, job: Job) -> None:
+        """Add a job that failed already, and of which that was told."""
+        with self._changed:
+            self._stopped = False
+            self._failed.add(job)
+            self._later.append(job)
+
+    def _start(self) -> None:
+        if self._thread is not None or not self._queue:
+            return
+        self._thread = threading.Thread(target=self._work, name="seamark-content", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # no more threads, or the interpreter is ending; `flush` does the work
+            self._thread = None
+
+    def _work(self) -> None:
+        try:
+            while self._step():
+                pass
+        finally:
+            with self._changed:
+                self._thread = None
+                self._changed.notify_all()
+
+    def _step(self) -> bool:
+        """Run the next job; False if there is none."""
+        with self._changed:
+            if self._stopped or not self._queue:
+                # said here, under the lock, so that a job added next finds no thread and starts one
+                self._thread = None
+                return False
+            job = self._current = self._queue.popleft()
+        try:
+            done = self._run(job)
+        finally:
+            with self._changed:
+                self._current = None
+                self._changed.notify_all()
+        if done and self._later:
+            with self._changed:
+                self._queue.extend(self._later)
+                self._later.clear()
+        return True
+
+    def _run(self, job: Job) -> bool:
+        """Return whether the job is done."""
+        try:
+            job.run()
+        except OSError as error:
+            with self._changed:
+                self._later.append(job)
+            if job not in self._failed:
+                self._failed.add(job)
+                self._tell("not stored yet", error)
+            return False
+        except Exception as error:
+            log.debug("seamark: a file could not be stored", exc_info=True)
+            self._tell("not stored", error)
+            return False
+        return True
+
+    def _tell(self, kind: str, error: BaseException) -> None:
+        try:
+            self._trouble(kind, error)
+        except Exception:
+            log.debug("seamark: trouble with a file could not be counted", exc_info=True)
+
+    def flush(self, timeout_s: float | None) -> bool:
+        """Wait until every job was run; those that failed are tried once more.
+
+        Args:
+            timeout_s: Seconds; None waits without end.
+
+        Returns:
+            Whether all are done.
+        """
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._changed:
+            self._queue.extend(self._later)
+            self._later.clear()
+            self._start()
+        while self._waits(end):
+            if not self._step():  # there is no thread
+                break
+        with self._changed:
+            return not (self._queue or self._later or self._current)
+
+    def _waits(self, end: float | None) -> bool:
+        """Wait for the thread; True if the caller has to run jobs itself."""
+        with self._changed:
+            while self._queue or self._current:
+                if end is not None and time.monotonic() >= end:
+                    return False
+                if self._thread is None and self._current is None:
+                    return True
+                self._changed.wait(None if end is None else max(0.0, end - time.monotonic()))
+            return False
+
+    def stop(self, timeout_s: float | None) -> bool:
+        """Wait for the jobs, then let those go that are left; True if there were none."""
+        done = self.flush(timeout_s)
+        with self._changed:
+            self._stopped = True
+            left = [*self._queue, *self._later]
+            self._queue.clear()
+            self._later.clear()
+        for job in left:
+            job.give_up()
+        return done
+
+
+_workers: weakref.WeakSet[Worker] = weakref.WeakSet()
+
+
+def _renew_after_fork() -> None:
+    for worker in list(_workers):
+        worker.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_after_fork)

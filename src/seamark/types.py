@@ -1,0 +1,285 @@
+"""Values that are more than a number or a text: files and histograms.
+
+The names and arguments of `File` are Neptune's, so that ``seamark.types`` can stand in for
+``neptune.types``. No pickle is ever read; `File.as_pickle` only writes one.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import pickle
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seamark._render import html_of, image_of, is_html, is_image
+from seamark.errors import ArgumentError, ValueKindError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import IO
+
+__all__ = ["File", "Histogram"]
+
+
+class File:
+    """A file to be recorded: one on disk, or one made from bytes, an image, a chart or an object.
+
+    Use the ``from_...`` and ``as_...`` constructors; ``File(path)`` is ``File.from_path(path)``.
+
+    Attributes:
+        path: Absolute path of a file on disk as text, or None for content in memory.
+        content: The bytes of content in memory, or None for a file on disk.
+        extension: Without a dot; ``""`` if there is none.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ("content", "extension", "path")
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        content: bytes | None = None,
+        extension: str | None = None,
+    ) -> None:
+        if (path is None) == (content is None):
+            msg = "File: expected either a path or content, got " + (
+                "none" if path is None else "both"
+            )
+            raise ArgumentError(msg)
+        self.path = None if path is None else os.path.abspath(os.fspath(path))  # noqa: PTH100 - resolve() would follow links
+        self.content = content
+        if extension is None:
+            extension = "bin" if self.path is None else os.path.splitext(self.path)[1]  # noqa: PTH122 - paths are text here
+        self.extension = extension.removeprefix(".")
+
+    def __repr__(self) -> str:
+        if self.content is not None:
+            return f"File({len(self.content)} bytes, extension={self.extension!r})"
+        return f"File({self.path!r}, extension={self.extension!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, File):
+            return NotImplemented
+        mine, its = (self.path, self.content, self.extension), (other.path, other.content)
+        return mine == (*its, other.extension)
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.content, self.extension))
+
+    @property
+    def name(self) -> str:
+        """The file's own name; for content in memory ``content.<extension>``."""
+        if self.path is not None:
+            return os.path.basename(self.path)  # noqa: PTH119
+        return f"content.{self.extension}" if self.extension else "content"
+
+    @property
+    def size(self) -> int:
+        """The size in bytes, of a file on disk as it is now.
+
+        Raises:
+            OSError: If the file on disk cannot be looked at.
+        """
+        if self.content is not None:
+            return len(self.content)
+        return os.stat(str(self.path)).st_size  # noqa: PTH116
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write content in memory to a file.
+
+        Raises:
+            ArgumentError: If this is a file on disk already.
+            OSError: If it cannot be written.
+        """
+        if self.content is None:
+            msg = f"File.save: expected content in memory, got a file on disk: {self.path}"
+            raise ArgumentError(msg)
+        Path(path).write_bytes(self.content)
+
+    @classmethod
+    def from_path(cls, path: str | os.PathLike[str], extension: str | None = None) -> File:
+        """Return a file, or a folder, on disk. Its bytes are taken when it is recorded.
+
+        Args:
+            path: Where it is.
+            extension: Without a dot; that of the path if left out.
+        """
+        return cls(path, extension=extension)
+
+    @classmethod
+    def from_content(cls, content: str | bytes, extension: str | None = None) -> File:
+        """Return a file made of text or bytes.
+
+        Args:
+            content: Text is kept in UTF-8.
+            extension: ``txt`` for text and ``bin`` for bytes if left out.
+
+        Raises:
+            ValueKindError: If the content is neither.
+        """
+        given: Any = content
+        if isinstance(given, str):
+            text = given.encode("utf-8", "backslashreplace")
+            return cls(content=text, extension="txt" if extension is None else extension)
+        if isinstance(given, (bytes, bytearray, memoryview)):
+            return cls(content=bytes(given), extension=extension)
+        msg = f"File.from_content: expected text or bytes, got {type(given).__name__}"
+        raise ValueKindError(msg)
+
+    @classmethod
+    def from_stream(
+        cls, stream: IO[Any], seek: int | None = 0, extension: str | None = None
+    ) -> File:
+        """Return a file with everything that a stream holds; it is read at once.
+
+        Args:
+            stream: Open for reading, text or binary. It is not closed.
+            seek: Where to start, None to go on from where the stream is. Streams that cannot seek
+                are read from where they are.
+            extension: ``txt`` for a text stream and ``bin`` for a binary one if left out.
+
+        Raises:
+            ValueKindError: If it gives neither text nor bytes.
+        """
+        if seek is not None and stream.seekable():
+            stream.seek(seek)
+        return cls.from_content(stream.read(), extension)
+
+    @classmethod
+    def as_image(cls, image: Any, autoscale: bool = True) -> File:  # noqa: FBT001, FBT002 - Neptune's
+        """Return an image as a PNG file.
+
+        Args:
+            image: A PIL image, a Matplotlib figure or axes, or an array or tensor of shape (H, W),
+                (H, W, 1), (H, W, 3) or (H, W, 4); (C, H, W) is turned round if it can be nothing
+                else. Integers are 0 to 255; NaN is drawn as 0.
+            autoscale: Take floats that all lie in 0 to 1 times 255. Without it floats, too, are 0
+                to 255.
+
+        Raises:
+            ValueKindError: If it is no image.
+            ArgumentError: If the shape or the range of an array is not that of an image.
+        """
+        return cls(content=image_of(image, autoscale=autoscale), extension="png")
+
+    @classmethod
+    def as_html(cls, chart: Any, include_plotlyjs: bool | str | None = None) -> File:  # noqa: FBT001
+        """Return a chart or a table as an HTML page.
+
+        Args:
+            chart: A pandas data frame, a Plotly, Bokeh or Altair chart, a Matplotlib figure (as an
+                image within the page), or any object with ``_repr_html_``.
+            include_plotlyjs: For Plotly only: True (also if left out) puts the library into the
+                page, so that it can be read offline; ``"cdn"`` makes it 4 MB smaller.
+
+        Raises:
+            ValueKindError: If it is none of these.
+        """
+        return cls(content=html_of(chart, include_plotlyjs).encode(), extension="html")
+
+    @classmethod
+    def as_pickle(cls, obj: Any) -> File:
+        """Return any object as a pickle. Seamark writes pickles, and never reads one.
+
+        Raises:
+            ValueKindError: If the object cannot be pickled.
+        """
+        try:
+            content = pickle.dumps(obj)
+        except Exception as error:
+            msg = f"File.as_pickle: {type(obj).__name__} cannot be pickled: {error}"
+            raise ValueKindError(msg) from error
+        return cls(content=content, extension="pkl")
+
+    @classmethod
+    def create_from(cls, value: Any) -> File:
+        """Return a file made of ``value`` in the way that fits its type.
+
+        Args:
+            value: A `File`, a path, a stream, or anything that `as_html` or `as_image` take.
+
+        Raises:
+            ValueKindError: If it is none of these.
+        """
+        if isinstance(value, File):
+            return value
+        if isinstance(value, (str, os.PathLike)):
+            return cls.from_path(value)
+        if isinstance(value, io.IOBase):
+            return cls.from_stream(value)  # type: ignore[arg-type]  # IO[Any] is no base of it
+        if is_image(value):
+            return cls.as_image(value)
+        if is_html(value):
+            return cls.as_html(value)
+        msg = (
+            "File.create_from: expected a path, a stream, an image, a chart or a table, "
+            f"got {type(value).__name__}"
+        )
+        raise ValueKindError(msg)
+
+    @staticmethod
+    def is_convertable(value: Any) -> bool:
+        """Tell whether `create_from` takes ``value``."""
+        known = isinstance(value, (File, str, os.PathLike, io.IOBase))
+        return known or is_image(value) or is_html(value)
+
+    @staticmethod
+    def is_convertable_to_image(value: Any) -> bool:
+        """Tell whether `as_image` is made for the type of ``value``."""
+        return is_image(value)
+
+    @staticmethod
+    def is_convertable_to_html(value: Any) -> bool:
+        """Tell whether `as_html` is made for the type of ``value``."""
+        return is_html(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How often values fell between edges.
+
+    Attributes:
+        edges: Borders of the bins, finite and never falling; one more than there are bins.
+        counts: How many values each bin holds; not negative, whole or weighted.
+
+    Raises:
+        ArgumentError: If the two do not fit together.
+        ValueKindError: If something in them is no number.
+
+    .. versionadded:: 0.1
+    """
+
+    edges: Sequence[float]
+    counts: Sequence[float]
+
+    def __post_init__(self) -> None:
+        edges, counts = _numbers(self.edges), _numbers(self.counts)
+        if len(edges) != len(counts) + 1 or not counts:
+            msg = (
+                "Histogram: expected one edge more than counts, and at least one count, "
+                f"got {len(edges)} edges and {len(counts)} counts"
+            )
+            raise ArgumentError(msg)
+        falls = any(low > high for low, high in pairwise(edges))
+        if falls or not all(map(math.isfinite, edges)):
+            msg = "Histogram: expected finite edges, each at least as large as the one before"
+            raise ArgumentError(msg)
+        if not all(math.isfinite(count) and count >= 0 for count in counts):
+            msg = "Histogram: expected finite counts that are not negative"
+            raise ArgumentError(msg)
+        object.__setattr__(self, "edges", edges)
+        object.__setattr__(self, "counts", counts)
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    from seamark.values import to_float
+
+    if hasattr(values, "tolist"):  # an array or a tensor, in one transfer
+        values = values.tolist()
+    return tuple(to_float(value) for value in values)

@@ -1,0 +1,43 @@
+"""What Seamark keeps: the families, and how Python values become atoms, floats, steps and times.
+
+NumPy arrays, tensors and OmegaConf configurations are recognised by the modules that are already
+loaded; nothing is ever imported for them, so this package costs no more than the standard library.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from seamark.values._atoms import Atom, Escaped, decode_atom, encode_atom, escape
+from seamark.values._fields import flatten, is_container
+from seamark.values._numbers import to_float, to_floats, to_step, to_time_ns
+from seamark.values._parameters import parameters
+
+__all__ = [
+    "FAMILIES",
+    "Atom",
+    "Escaped",
+    "decode_atom",
+    "encode_atom",
+    "escape",
+    "flatten",
+    "is_container",
+    "parameters",
+    "to_float",
+    "to_floats",
+    "to_step",
+    "to_time_ns",
+]
+
+FAMILIES: Final[tuple[str, ...]] = (
+    "atom",
+    "float_series",
+    "string_series",
+    "file_series",
+    "histogram_series",
+    "string_set",
+    "file",
+    "file_set",
+    "artifact",
+)
+"""What one path can hold; a path holds values of one family for its life."""

@@ -1,0 +1,322 @@
+"""Atoms: single values with their type, as they stand in the journal."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+from seamark.errors import ValueKindError
+from seamark.values._fields import MAX_DEPTH, members, thaw
+from seamark.values._foreign import (
+    array_size,
+    array_values,
+    is_array,
+    is_numpy_scalar,
+    numpy_scalar,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "NOT_PLAIN",
+    "Atom",
+    "Escaped",
+    "JsonWalk",
+    "atom_of",
+    "decode_atom",
+    "encode_atom",
+    "escape",
+    "scalar",
+]
+
+MAX_ARRAY: Final = 10_000
+"""Most elements of an array that may be assigned as an atom."""
+
+_MAX_VALUES: Final = 10_000_000
+_EXACT_BITS: Final = 2048
+"""Longer ints are kept in hexadecimal: Python refuses to read or write very long decimal ones."""
+
+_UNPRINTABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_AS_TEXT: Final = (PurePath, UUID, Decimal, Fraction, date, time, timedelta)
+_LISTS: Final = (list, tuple, set, frozenset)
+NOT_PLAIN: Final = object()
+"""What `scalar` returns for a value that is not a single one."""
+
+
+class Atom(NamedTuple):
+    """One value as the journal keeps it.
+
+    Attributes:
+        type: ``int``, ``float``, ``bool``, ``string``, ``datetime``, ``null``, ``json``, ``text``.
+        value: What JSON can hold of it: floats that are not finite are ``"nan"``, ``"inf"`` and
+            ``"-inf"``, ints over 2048 bits are hexadecimal text, datetimes are ISO 8601 with an
+            offset, lists are JSON text.
+    """
+
+    type: str
+    value: Any
+
+
+class Escaped(str):
+    r"""Text in which NUL and lone surrogates stand as visible escapes (``\x00``, ``\udc80``)."""
+
+    __slots__ = ()
+
+
+def escape(text: str) -> str:
+    """Return text that UTF-8 and SQL can hold; it is an `Escaped` if anything had to change."""
+    if not _UNPRINTABLE.search(text):
+        return str.__str__(text)
+    return Escaped(_UNPRINTABLE.sub(_visible, text))
+
+
+def _visible(found: re.Match[str]) -> str:
+    return "\\x00" if found[0] == "\x00" else f"\\u{ord(found[0]):04x}"
+
+
+def encode_atom(value: Any) -> Atom:
+    """Return a value as an atom.
+
+    Kept are None, bools, ints of any size, floats, strings, datetimes (a naive one is local time),
+    enums, paths, dates, decimals, NumPy scalars, tensors and arrays of up to `MAX_ARRAY` elements,
+    and lists, tuples, sets and mappings of all these, as JSON.
+
+    Raises:
+        ValueKindError: If the value, or something inside it, cannot be kept; says where.
+    """
+    value = thaw(value)
+    plain = scalar(value)
+    if plain is not NOT_PLAIN:
+        return atom_of(plain)
+    return atom_of(JsonWalk(_refuse, array_limit=MAX_ARRAY, limit=_MAX_VALUES).walk(value))
+
+
+def atom_of(plain: Any) -> Atom:
+    """Return a plain Python value (what `scalar` and `JsonWalk` return) as an atom."""
+    if plain is None:
+        return Atom("null", None)
+    kind = type(plain)
+    if kind is bool:
+        return Atom("bool", plain)
+    if kind is int:
+        return Atom("int", _int(plain))
+    if kind is float:
+        return Atom("float", plain if math.isfinite(plain) else str(plain))
+    if issubclass(kind, str):
+        return Atom("string", escape(plain))
+    if kind is datetime:
+        return Atom("datetime", plain.isoformat())
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    # JSON has escapes of its own for what UTF-8 cannot hold, so nothing is lost here
+    return Atom("json", _SURROGATE.sub(_visible, text))
+
+
+def _int(value: int) -> int | str:
+    return value if value.bit_length() <= _EXACT_BITS else hex(value)
+
+
+def scalar(value: Any) -> Any:
+    """Return a single value as exactly a Python None, bool, int, float, str or aware datetime.
+
+    Anything else gives `NOT_PLAIN`. Subclasses are reduced with the methods of the built-in type,
+    so that nothing that they override is called.
+    """
+    kind = type(value)
+    if value is None or kind is bool:
+        return value
+    if issubclass(kind, int):
+        return int.__int__(value)
+    if issubclass(kind, float):
+        return float.__float__(value)
+    if issubclass(kind, str):
+        return str.__str__(value)
+    if issubclass(kind, datetime):
+        return _moment(value)
+    if issubclass(kind, _AS_TEXT):
+        return str(value)
+    if issubclass(kind, Enum):
+        return _enum(value)
+    if is_numpy_scalar(kind):
+        item = numpy_scalar(value)
+        return NOT_PLAIN if is_numpy_scalar(type(item)) else scalar(item)
+    return NOT_PLAIN
+
+
+def _enum(value: Enum) -> str:
+    name = getattr(value, "_name_", None)
+    return (
+        f"{type(value).__name__}.{name}" if name else f"{type(value).__name__}({value._value_!r})"
+    )
+
+
+def _moment(value: datetime) -> datetime | None:
+    """Return an aware datetime of exactly the built-in type; None for pandas' "not a time"."""
+    if value != value:  # noqa: PLR0124 - "not a time" alone differs from itself
+        return None
+    parts = (value.year, value.month, value.day, value.hour, value.minute, value.second)
+    exact = datetime(*parts, value.microsecond, tzinfo=value.tzinfo, fold=value.fold)
+    if exact.utcoffset() is not None:
+        return exact.replace(tzinfo=timezone(exact.utcoffset() or timedelta(0)))
+    try:
+        return exact.astimezone()
+    except (ValueError, OverflowError, OSError):  # the first and last days that a datetime can name
+        return exact.replace(tzinfo=timezone.utc)
+
+
+class JsonWalk:
+    """Turn nested values into what `json.dumps` takes, one level at a time.
+
+    Args:
+        odd: Called with a value that has no JSON form, with where it stands, and with the reason
+            ("" if it is its type); returns what to keep in its place, or raises. Containers that
+            hold themselves or are nested too deep are such values too.
+        array_limit: Arrays and tensors with more elements than this are odd.
+        limit: After this many values further containers are odd; shared references can multiply.
+    """
+
+    def __init__(
+        self, odd: Callable[[Any, str, str], Any], *, array_limit: int, limit: int
+    ) -> None:
+        self._odd = odd
+        self._array_limit = array_limit
+        self._above: list[int] = []
+        self._limit = self._left = limit
+
+    def walk(self, value: Any, where: str = "") -> Any:
+        """Return the JSON form of ``value``, which stands at ``where`` (such as ``[3].lr``)."""
+        self._left -= 1
+        plain = scalar(value)
+        if plain is not NOT_PLAIN:
+            return self._leaf(plain)
+        value = thaw(value)
+        if is_array(type(value)):
+            return self._array(value, where)
+        inside = members(value)
+        if inside is None and not issubclass(type(value), _LISTS):
+            return self._odd(value, where, "")
+        if id(value) in self._above:
+            return self._odd(value, where, "holds itself")
+        if len(self._above) >= MAX_DEPTH - 2:
+            return self._odd(value, where, f"is nested more than {MAX_DEPTH} levels deep")
+        if self._left <= 0:
+            return self._odd(value, where, f"comes after {self._limit} values")
+        self._above.append(id(value))
+        try:
+            return self._list(value, where) if inside is None else self._dict(inside, where)
+        finally:
+            self._above.pop()
+
+    def _leaf(self, plain: Any) -> Any:
+        if type(plain) is int:
+            return _int(plain)
+        return plain.isoformat() if type(plain) is datetime else plain
+
+    def _array(self, value: Any, where: str) -> Any:
+        size = array_size(value)
+        if size > self._array_limit:
+            return self._odd(value, where, f"has {size} elements, over {self._array_limit}")
+        try:
+            inside = array_values(value)
+        except Exception:  # noqa: BLE001 - no data behind it (meta, fake), or out of reach
+            return self._odd(value, where, "cannot be read")
+        return self.walk(inside, where)
+
+    def _dict(self, inside: list[tuple[Any, Any]], where: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, each in inside:
+            name = self._key(key)
+            while name in found:  # 1 and "1" are two keys here, and one in JSON
+                name += "~"
+            found[name] = self.walk(each, f"{where}.{name}")
+        return found
+
+    def _key(self, key: Any) -> str:
+        plain = scalar(key)
+        if plain is not NOT_PLAIN:
+            return str(plain)
+        return str(key if isinstance(key, tuple) else self._odd(key, "a key", ""))
+
+    def _list(self, value: Any, where: str) -> list[Any]:
+        if issubclass(type(value), (set, frozenset)):
+            value = _sorted(value)
+        return [self.walk(each, f"{where}[{n}]") for n, each in enumerate(value)]
+
+
+def _sorted(value: Any) -> list[Any]:
+    """Return a set in an order that does not depend on the process."""
+    try:
+        return sorted(value)
+    except Exception:  # noqa: BLE001 - mixed types, or a broken order
+        return sorted(value, key=lambda each: (type(each).__qualname__, repr(each)))
+
+
+def _refuse(value: Any, where: str, reason: str) -> Any:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    place = f" at {where.removeprefix('.')}" if where else ""
+    msg = (
+        "value: expected None, a bool, number, string, datetime, small array, or lists or mappings "
+        f"of these, got {kind}{place}{f', which {reason}' if reason else ''}; "
+        "seamark.utils.stringify_unsupported(value) keeps what cannot be kept as text"
+    )
+    raise ValueKindError(msg)
+
+
+def decode_atom(type: str, value: Any) -> Any:  # noqa: A002 - the journal's own word
+    """Return the Python value of an atom read from a journal.
+
+    Args:
+        type: The atom's type, see `Atom`.
+        value: Its JSON value.
+
+    Returns:
+        None, bool, int, float, str, an aware datetime or, for ``json``, what the text holds. The
+        value of ``text``, a string too long for a journal, is where it is kept (``sha256``,
+        ``size``).
+
+    Raises:
+        ValueKindError: If type and value do not belong together.
+    """
+    try:
+        return _DECODERS[type](value)
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        known = ", ".join(_DECODERS)
+        msg = f"atom: expected one of {known} with its value, got {type!r}: {value!r:.80}"
+        raise ValueKindError(msg) from error
+
+
+def _decode_int(value: Any) -> int:
+    return int(value, 16) if isinstance(value, str) else _exactly(int, value)
+
+
+def _decode_float(value: Any) -> float:
+    if isinstance(value, str) and value not in {"nan", "inf", "-inf"}:
+        raise ValueError(value)
+    return float(value)
+
+
+def _exactly(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise TypeError(value)
+    return value
+
+
+_DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "null": lambda value: _exactly(type(None), value),
+    "bool": lambda value: _exactly(bool, value),
+    "int": _decode_int,
+    "float": _decode_float,
+    "string": str.__str__,
+    "datetime": datetime.fromisoformat,
+    "json": json.loads,
+    "text": lambda value: _exactly(dict, value),
+}

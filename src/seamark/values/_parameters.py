@@ -1,0 +1,195 @@
+"""Hyperparameters: the encoder that takes everything and never raises."""
+
+from __future__ import annotations
+
+import functools
+import re
+import types
+from hashlib import sha256
+from typing import Any, Final
+
+from seamark.paths import MAX_PATH_BYTES
+from seamark.values._atoms import NOT_PLAIN, Atom, JsonWalk, atom_of, scalar
+from seamark.values._fields import MAX_DEPTH, members, thaw
+from seamark.values._foreign import is_array, summary
+
+__all__ = ["parameters", "text_of"]
+
+_SMALL: Final = 100
+"""Arrays and tensors of up to this many elements are kept whole, larger ones as a summary."""
+
+_MAX_VALUES: Final = 200_000
+"""Most values gone into in one call; only shared references that multiply get there."""
+
+_ROOM: Final = 80
+"""Bytes that a path must have left for a shortened key."""
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+")
+_ILLEGAL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_DEFAULT_TEXT: Final = {object.__str__, object.__repr__}
+_NAMED: Final = (
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+)
+
+
+def parameters(params: Any, path: str) -> dict[str, Atom]:
+    """Return whatever was given as hyperparameters as atoms below ``path``.
+
+    Containers nest; lists, tuples and sets are JSON; small tensors and arrays are values and large
+    ones a summary (type, shape, dtype, extremes); functions, classes and modules are their names,
+    and an object that can be called is the name of its class. Anything else is its text, without
+    memory addresses. No callable is called, no property is read, nothing is cut short.
+
+    A key that is no legal part of a path is made one visibly: control characters, and the slashes
+    of a key with empty parts, are percent-encoded; an empty key is ``(empty)``; a key that meets
+    another gets a ``~2`` behind; one too long for a path is cut and its value holds the whole key.
+
+    Args:
+        params: Anything at all.
+        path: A legal path.
+
+    Returns:
+        ``{path: atom}``; never raises.
+    """
+    try:
+        return _Walk().run(params, path)
+    except Exception:  # noqa: BLE001 - the last resort of what must not fail
+        return {path: Atom("string", _type_name(type(params)))}
+
+
+class _Walk:
+    """One call of `parameters`."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Atom] = {}
+        self._above: list[int] = []
+        self._left = _MAX_VALUES
+        self._json = JsonWalk(self._odd, array_limit=_SMALL, limit=_MAX_VALUES)
+
+    def run(self, params: Any, path: str) -> dict[str, Atom]:
+        self._go(params, path)
+        return self._found
+
+    def _go(self, value: Any, path: str) -> None:
+        self._left -= 1
+        try:
+            value = thaw(value)
+            inside = members(value)
+        except Exception:  # noqa: BLE001 - a mapping that fails; kept as text
+            inside = None
+        stuck = id(value) in self._above or len(self._above) >= MAX_DEPTH
+        if not inside or stuck or self._left < 0 or len(path.encode()) + _ROOM > MAX_PATH_BYTES:
+            self._found[path] = self._leaf({} if inside == [] else value)
+            return
+        self._above.append(id(value))
+        for key, each in inside:
+            self._member(path, _text_of_key(key), each)
+        self._above.pop()
+
+    def _member(self, path: str, key: str, value: Any) -> None:
+        name = _legal(key)
+        full = f"{path}/{name}" if path else name
+        if len(full.encode()) > MAX_PATH_BYTES:
+            mark = "~" + sha256(name.encode()).hexdigest()[:8]
+            full = full.encode()[: MAX_PATH_BYTES - len(mark) - 8].decode(errors="ignore") + mark
+            self._found[self._free(full)] = self._leaf({key: value})
+            return
+        self._go(value, self._free(full))
+
+    def _free(self, path: str) -> str:
+        number, free = 2, path
+        while free in self._found:
+            free, number = f"{path}~{number}", number + 1
+        return free
+
+    def _leaf(self, value: Any) -> Atom:
+        try:
+            if id(value) in self._above:
+                return Atom("string", f"<{type(value).__name__} that holds itself>")
+            plain = scalar(value)
+            return atom_of(self._json.walk(value) if plain is NOT_PLAIN else plain)
+        except Exception:  # noqa: BLE001 - recursion, or fails whatever it is asked
+            return atom_of(text_of(value))
+
+    @staticmethod
+    def _odd(value: Any, _where: str, reason: str) -> Any:
+        if is_array(type(value)):
+            return summary(value)
+        if "itself" in reason or "after" in reason:
+            return f"<{type(value).__name__} that {reason}>"
+        return text_of(value)
+
+
+def _text_of_key(key: Any) -> str:
+    return str.__str__(key) if issubclass(type(key), str) else text_of(key)
+
+
+def _legal(key: str) -> str:
+    """Return a key as one or more parts of a path, see `parameters`."""
+    name = _ILLEGAL.sub(_percent, key)
+    if not name:
+        return "(empty)"
+    if name[0] == "/" or name[-1] == "/" or "//" in name:
+        return name.replace("/", "%2F")
+    return name
+
+
+def _percent(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))
+
+
+def text_of(value: Any) -> str:
+    """Return the name or the text of any object; never raises and calls nothing but ``__str__``.
+
+    Memory addresses are left out: they say nothing, and two runs that are equal should read so.
+    """
+    for describe in (_name, str, repr):
+        try:
+            found: str | None = describe(value)
+            if found is not None:
+                return _ADDRESS.sub("", str.__str__(found))
+        except Exception:  # noqa: BLE001, S112 - what cannot be printed has a type
+            continue
+    return f"<{_type_name(type(value))}>"
+
+
+def _name(value: Any) -> str | None:
+    """Return the name of what is known by one; None for what has to be printed."""
+    kind = type(value)
+    if issubclass(kind, _NAMED):
+        return _qualified(value)
+    if issubclass(kind, types.ModuleType):
+        return str(types.ModuleType.__getattribute__(value, "__name__"))
+    if issubclass(kind, functools.partial):
+        return _partial(value)
+    if issubclass(kind, (bytes, bytearray)):
+        return repr(value)
+    if callable(value):
+        return _type_name(kind)
+    own = {getattr(kind, name, None) for name in ("__str__", "__repr__")}
+    return f"<{_type_name(kind)} object>" if own == _DEFAULT_TEXT else None
+
+
+def _qualified(value: Any) -> str:
+    module = getattr(value, "__module__", None)
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
+    return f"{module}.{name}" if module and module != "builtins" else str(name)
+
+
+def _type_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+
+
+def _partial(value: functools.partial[Any]) -> str:
+    arguments = [_argument(each) for each in value.args]
+    arguments += [f"{key}={_argument(each)}" for key, each in value.keywords.items()]
+    return f"functools.partial({', '.join([text_of(value.func), *arguments])})"
+
+
+def _argument(value: Any) -> str:
+    return repr(value) if type(value) in {str, int, float, bool} else text_of(value)

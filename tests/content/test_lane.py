@@ -1,0 +1,576 @@
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+import pytest
+
+from seamark.content import ContentLane
+from seamark.content._hold import SMALL
+from seamark.errors import FileMissingError
+from seamark.journal.folder import RunFolder
+from seamark.types import File
+
+LARGE = SMALL + 1_000_000
+
+
+def large(letter):
+    return letter.encode() * LARGE
+
+
+# -------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize("verb", ["keep", "refer"])
+def test_what_does_not_exist_is_a_mistake(run, tmp_path, verb):
+    """A wrong path raises at the call, as the built-in that people expect."""
+    with pytest.raises(FileMissingError, match="nowhere"):
+        getattr(run.lane, verb)("a", tmp_path / "nowhere.ckpt")
+    with pytest.raises(FileNotFoundError):
+        run.lane.upload("a", File(tmp_path / "nowhere.ckpt"))
+    with pytest.raises(FileNotFoundError):
+        run.lane.put(File(tmp_path / "nowhere.ckpt"))
+    assert run.ops() == []
+
+
+def test_pipes_are_refused_without_waiting(run, tmp_path):
+    """Something that can never be read to its end is no file."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileMissingError, match="regular file"):
+        run.lane.upload("a", File(tmp_path / "pipe"))
+
+
+def test_one_missing_member_takes_no_other_with_it(run, tmp_path):
+    """A file set is checked before anything of it is taken."""
+    (tmp_path / "a").write_bytes(b"a")
+    with pytest.raises(FileMissingError):
+        run.lane.upload_members("set", {"a": tmp_path / "a", "b": tmp_path / "b"})
+    with pytest.raises(FileMissingError, match="folder"):
+        run.lane.upload_members("set", {"a": tmp_path / "a", "b": tmp_path})
+    assert run.ops() == []
+
+
+# -------------------------------------------------------------------- the bytes are held
+
+
+def test_a_small_file_is_complete_when_the_call_returns(run, tmp_path):
+    """Rewriting it in place right after changes nothing that was recorded."""
+    source = tmp_path / "last.ckpt"
+    source.write_bytes(b"one")
+    run.lane.keep("model/last", source)
+    with source.open("r+b") as file:
+        file.write(b"TWO")
+    assert run.content("model/last") == b"one"
+    assert run.file("model/last") == {
+        "name": "last.ckpt",
+        "ext": "ckpt",
+        "size": 3,
+        "sha256": run.file("model/last")["sha256"],
+    }
+
+
+def test_a_small_file_rewritten_in_the_same_tick_is_taken_again(run, tmp_path):
+    """Equal size, time and inode prove nothing about a file that was written just now."""
+    source = tmp_path / "last.ckpt"
+    for number in range(50):
+        source.write_bytes(b"%03d" % number)
+        run.lane.keep("model/last", source)
+        assert run.content("model/last") == b"%03d" % number
+
+
+@pytest.mark.parametrize("way", ["remove", "replace"])
+def test_a_large_file_survives_its_removal_and_replacement(run, tmp_path, way):
+    """What callbacks prune or replace after the hook is kept as it was at the hook."""
+    source = tmp_path / "epoch=1.ckpt"
+    source.write_bytes(large("a"))
+    opened = run.hold_up()
+    run.lane.keep("model/best", source)
+    if way == "remove":
+        source.unlink()
+    else:
+        (tmp_path / "new").write_bytes(large("b"))
+        (tmp_path / "new").replace(source)
+    assert run.file("model/best")["staged"]
+    opened.set()
+    assert run.lane.flush(60)
+    assert run.content("model/best") == large("a")
+    assert "staged" not in run.file("model/best")
+    assert run.staged() == []
+    assert run.troubles == []
+
+
+def test_a_blob_shares_no_inode_with_its_source(run, tmp_path):
+    """Rewriting the source in place after it was stored does not reach the blob."""
+    source = tmp_path / "last.ckpt"
+    source.write_bytes(large("a"))
+    run.lane.keep("model/last", source)
+    run.lane.flush(60)
+    with source.open("r+b") as file:
+        file.write(b"x" * LARGE)
+    assert run.content("model/last") == large("a")
+
+
+@pytest.mark.parametrize("change", [b"b", b"b" * LARGE, b"b" * (2 * LARGE)], ids=len)
+def test_rewriting_before_the_copy_is_recorded_as_loss_and_learned(run, tmp_path, change):
+    """No blob is half old and half new; the next version of such a file is copied at the call."""
+    source = tmp_path / "last.ckpt"
+    source.write_bytes(large("a"))
+    opened = run.hold_up()
+    run.lane.keep("model/last", source)
+    with source.open("r+b") as file:
+        file.write(change)
+    opened.set()
+    assert run.lane.flush(60)
+    found = run.file("model/last")
+    if "lost" not in found:  # a file system that clones
+        assert run.content("model/last") == large("a")
+        return
+    assert found["lost"] == "changed"
+    assert "sha256" not in found
+    assert run.blobs() == set()
+    assert [kind for kind, _ in run.troubles] == ["rewritten before it was copied"]
+
+    source.write_bytes(large("c"))
+    opened = run.hold_up()
+    run.lane.keep("model/last", source)
+    with source.open("r+b") as file:
+        file.write(b"d" * LARGE)
+    opened.set()
+    run.lane.flush(60)
+    assert run.content("model/last") == large("c")
+
+
+def test_a_file_known_to_be_rewritten_in_place_is_copied_at_the_call(run, tmp_path):
+    """Same name and inode, other bytes: from the second version on nothing can be lost."""
+    source = tmp_path / "last.ckpt"
+    for letter in "abc":
+        source.write_bytes(large(letter))
+        run.lane.keep(f"model/{letter}", source)
+        run.lane.flush(60)
+    opened = run.hold_up()
+    source.write_bytes(large("d"))
+    run.lane.keep("model/d", source)
+    source.write_bytes(large("e"))
+    opened.set()
+    run.lane.flush(60)
+    assert [run.content(f"model/{letter}") for letter in "abcd"] == [large(x) for x in "abcd"]
+    assert run.troubles == []
+
+
+def test_checkpoints_that_travel_through_a_temporary_folder_elsewhere(run, tmp_path, other_device):
+    """With TMPDIR on another file system ``last.ckpt`` is rewritten in place, and kept each time."""
+    source = tmp_path / "last.ckpt"
+    for letter in "abc":
+        with tempfile.NamedTemporaryFile(dir=other_device, delete=False) as part:
+            part.write(large(letter))
+        shutil.move(part.name, source)
+        run.lane.keep(f"model/{letter}", source)
+        run.lane.flush(60)
+    assert [run.content(f"model/{letter}") for letter in "abc"] == [large(x) for x in "abc"]
+
+
+def test_a_file_on_another_file_system_is_held_open(run, other_device):
+    """Where no link can be made a descriptor keeps the bytes."""
+    source = other_device / "a.ckpt"
+    source.write_bytes(large("a"))
+    opened = run.hold_up()
+    run.lane.keep("model/a", source)
+    source.unlink()
+    assert run.file("model/a")["source"] == str(source)
+    opened.set()
+    run.lane.flush(60)
+    assert run.content("model/a") == large("a")
+
+
+def test_a_link_is_the_file_it_leads_to(run, tmp_path):
+    """``save_last="link"`` leaves a link; what is kept is the checkpoint, under the link's name."""
+    (tmp_path / "epoch=1.ckpt").write_bytes(large("a"))
+    (tmp_path / "last.ckpt").symlink_to("epoch=1.ckpt")
+    run.lane.keep("model/last", tmp_path / "last.ckpt")
+    run.lane.flush(60)
+    assert run.content("model/last") == large("a")
+    assert run.file("model/last")["name"] == "last.ckpt"
+
+
+def test_nothing_is_taken_twice(run, tmp_path):
+    """The same file under several names is read once, before and after it is stored."""
+    source = tmp_path / "a.ckpt"
+    source.write_bytes(large("a"))
+    opened = run.hold_up()
+    run.lane.keep("model/a", source)
+    run.lane.keep("model/best", source)
+    assert len(run.staged()) == 1
+    opened.set()
+    run.lane.flush(60)
+    run.lane.keep("model/last", source)
+    assert run.file("model/a")["sha256"] == run.file("model/best")["sha256"]
+    assert run.file("model/last")["sha256"] == run.file("model/a")["sha256"]
+    assert [op["op"] for op in run.ops()] == ["own", "own", "digest", "digest", "file"]
+    assert run.staged() == []
+
+
+# -------------------------------------------------------------------- folders
+
+
+def test_a_folder_is_one_file_with_members(run, tmp_path):
+    """A sharded checkpoint comes with every part of it, and one digest for the whole."""
+    shards = tmp_path / "epoch=1.ckpt"
+    (shards / "rank").mkdir(parents=True)
+    (shards / "rank" / "0.pt").write_bytes(large("a"))
+    (shards / "meta.json").write_bytes(b"{}")
+    (shards / "link.json").symlink_to("meta.json")
+    (shards / "gone").symlink_to("nowhere")
+    opened = run.hold_up()
+    run.lane.keep("model/a", shards)
+    shutil.rmtree(shards)
+    opened.set()
+    run.lane.flush(60)
+    found = run.file("model/a")
+    assert found["dir"] is True
+    assert set(found["members"]) == {"rank/0.pt", "meta.json", "link.json"}
+    assert found["size"] == LARGE + 4
+    digests = {digest for _, digest in found["members"].values()}
+    assert run.blobs() == digests | {found["sha256"]}
+    assert run.staged() == []
+
+
+def test_one_rewritten_shard_is_told(run, tmp_path):
+    """A folder is whole or it is not."""
+    shards = tmp_path / "a.ckpt"
+    shards.mkdir()
+    (shards / "0").write_bytes(large("a"))
+    (shards / "1").write_bytes(b"b")
+    opened = run.hold_up()
+    run.lane.keep("model/a", shards)
+    with (shards / "0").open("r+b") as file:
+        file.write(b"x")
+    opened.set()
+    run.lane.flush(60)
+    found = run.file("model/a")
+    if "lost" in found:  # a file system that does not clone
+        assert found["members"]["0"] == [LARGE, None]
+        assert found["members"]["1"][1] is not None
+        assert "sha256" not in found
+
+
+# -------------------------------------------------------------------- references
+
+
+def test_a_reference_takes_no_bytes_and_gets_its_digest_later(run, tmp_path):
+    """The hook only looks; the digest follows if the file is still the same."""
+    source = tmp_path / "a.ckpt"
+    source.write_bytes(b"abc")
+    opened = run.hold_up()
+    run.lane.refer("model/a", source)
+    first = run.file("model/a")
+    stat = source.stat()
+    assert first == {
+        "name": "a.ckpt",
+        "ext": "ckpt",
+        "size": 3,
+        "ref": str(source),
+        "mtime_ns": stat.st_mtime_ns,
+        "inode": stat.st_ino,
+    }
+    opened.set()
+    run.lane.flush(60)
+    assert run.file("model/a") == first | {"sha256": run.file("model/a")["sha256"]}
+    assert run.blobs() == set()
+    run.lane.refer("model/best", source)
+    assert run.file("model/best")["sha256"] == run.file("model/a")["sha256"]
+
+
+@pytest.mark.parametrize("way", ["remove", "rewrite"])
+def test_a_reference_that_went_away_gets_no_digest(run, tmp_path, way):
+    """What readers find at its place is not what was referred to, and nothing says so falsely."""
+    source = tmp_path / "a.ckpt"
+    source.write_bytes(b"abc")
+    opened = run.hold_up()
+    run.lane.refer("model/a", source)
+    source.unlink()
+    if way == "rewrite":
+        source.write_bytes(b"other")
+    opened.set()
+    assert run.lane.flush(60)
+    assert "sha256" not in run.file("model/a")
+    assert run.troubles == []
+
+
+def test_references_to_folders_and_urls(run, tmp_path):
+    """Folders are digested in place; URLs are recorded untouched and without secrets."""
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "0").write_bytes(b"abc")
+    run.lane.refer("model/shards", tmp_path / "shards")
+    run.lane.refer("model/url", "s3://key:secret@bucket/a/last.ckpt?X-Amz-Signature=abc&version=3")
+    run.lane.refer("model/local", (tmp_path / "shards" / "0").as_uri())
+    run.lane.flush(60)
+    assert run.file("model/shards")["dir"] is True
+    assert run.file("model/shards")["members"]["0"][1] == run.file("model/local")["sha256"]
+    assert run.file("model/url") == {
+        "name": "last.ckpt",
+        "ext": "ckpt",
+        "ref": "s3://bucket/a/last.ckpt?X-Amz-Signature=***&version=3",
+    }
+
+
+# -------------------------------------------------------------------- uploads
+
+
+def test_uploads_of_content_and_files(run, tmp_path):
+    """Content is complete at once, a large file when it was waited for."""
+    (tmp_path / "a.bin").write_bytes(large("a"))
+    run.lane.upload("notes", File.from_content("hello"))
+    run.lane.upload("data", File(tmp_path / "a.bin", extension="dat"), wait=True)
+    assert run.content("notes") == b"hello"
+    assert run.file("notes")["name"] == "notes.txt"
+    assert run.file("data")["ext"] == "dat"
+    assert run.content("data") == large("a")
+
+
+def test_members_of_a_file_set(run, tmp_path):
+    """Small members are complete at once, large ones follow; one that was deleted does not."""
+    (tmp_path / "small").write_bytes(b"s")
+    (tmp_path / "large").write_bytes(large("a"))
+    (tmp_path / "gone").write_bytes(large("b"))
+    opened = run.hold_up()
+    members = {name: tmp_path / name for name in ("small", "large", "gone")}
+    run.lane.upload_members("set", {f"d/{name}": path for name, path in members.items()})
+    assert run.member("set", "d/small")["sha256"]
+    assert run.member("set", "d/large")["staged"]
+    run.writer.append_op({"op": "unfiles", "path": "set", "names": ["d/gone"]})
+    run.lane.forget("set", ["d/gone"])
+    opened.set()
+    run.lane.flush(60)
+    assert run.member("set", "d/large")["sha256"]
+    assert run.member("set", "d/large")["name"] == "large"
+    assert run.ops()[-1]["members"].keys() == {"d/large"}
+    assert run.staged() == []
+
+
+def test_put_stores_before_it_returns(run, tmp_path):
+    """Points of a file series are complete, whatever their size, folders included."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a").write_bytes(large("a"))
+    opened = run.hold_up()
+    file = run.lane.put(File(tmp_path / "d" / "a"))
+    whole = run.lane.put(File(tmp_path / "d"))
+    assert {file["sha256"], whole["sha256"]} <= run.blobs()
+    assert whole["members"] == {"a": [LARGE, file["sha256"]]}
+    assert run.lane.put(File.from_content(b"x", "png"))["ext"] == "png"
+    opened.set()
+
+
+def test_names_that_are_no_utf8_are_recorded_visibly(run, tmp_path):
+    """A file name that the journal cannot hold is escaped rather than refused."""
+    source = os.path.join(os.fsencode(tmp_path), b"bad\xff.bin")
+    with open(source, "wb") as file:
+        file.write(b"x")
+    run.lane.upload("a", File(os.fsdecode(source)))
+    assert run.file("a")["name"] == "bad\\udcff.bin"
+    assert run.content("a") == b"x"
+
+
+# -------------------------------------------------------------------- pruning
+
+
+def test_pruning_removes_what_nothing_else_has(run, tmp_path):
+    """The bytes go with the last path that has them, and only then."""
+    source = tmp_path / "a.ckpt"
+    source.write_bytes(large("a"))
+    run.lane.keep("model/a", source)
+    run.lane.keep("model/best", source)
+    run.lane.flush(60)
+    for path, left in (("model/a", 1), ("model/best", 0)):
+        run.writer.append_op({"op": "delete", "paths": [path]})
+        run.lane.prune(path)
+        run.lane.flush(60)
+        assert len(run.blobs()) == left
+
+
+def test_pruning_leaves_what_a_series_or_another_process_has(run, tmp_path, folder):
+    """Equal contents elsewhere in the run stay readable."""
+    for name in ("point", "text", "other", "free"):
+        (tmp_path / name).write_bytes(name.encode())
+        run.lane.keep(f"model/{name}", tmp_path / name)
+    point = run.lane.put(File.from_content("point"))
+    run.writer.append_op({"op": "file_point", "path": "images", "step": 0, "file": point})
+    text = run.file("model/text")
+    run.writer.append_op({"op": "assign", "atoms": {"t": ["text", {"sha256": text["sha256"]}]}})
+    code = """
+        import sys
+        from pathlib import Path
+        from seamark.content._finish import _header
+        from seamark.journal.folder import RunFolder
+        from seamark.journal.writer import JournalWriter
+        writer = JournalWriter(RunFolder(Path(sys.argv[1]), "digits", sys.argv[2]), _header)
+        file = {"name": "x", "ext": "", "size": 5, "sha256": sys.argv[3]}
+        writer.append_op({"op": "file", "path": "model/other", "file": file})
+        writer.close()
+    """
+    digest = run.file("model/other")["sha256"]
+    command = [sys.executable, "-c", textwrap.dedent(code), str(folder.root), folder.run, digest]
+    subprocess.run(command, check=True)
+    for name in ("point", "text", "other", "free"):
+        run.lane.prune(f"model/{name}")
+    run.lane.flush(60)
+    assert len(run.blobs()) == 3
+    assert {point["sha256"], text["sha256"], digest} == run.blobs()
+
+
+def test_pruning_before_it_is_stored_leaves_nothing(run, tmp_path):
+    """A checkpoint that is replaced faster than it is stored costs no space."""
+    source = tmp_path / "a.ckpt"
+    source.write_bytes(large("a"))
+    opened = run.hold_up()
+    run.lane.keep("model/a", source)
+    run.lane.prune("model/a")
+    opened.set()
+    run.lane.flush(60)
+    assert run.blobs() == set()
+    assert run.staged() == []
+
+
+# -------------------------------------------------------------------- trouble
+
+
+@pytest.fixture
+def no_room():
+    """A disk on which no file can grow beyond one mebibyte, until it is called."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_told_once_and_tried_again(run, tmp_path, request):
+    """Nothing raises into training; when there is room again, everything is stored."""
+    source = tmp_path / "a.ckpt"
+    source.write_bytes(large("a"))
+    make_room = request.getfixturevalue("no_room")
+    run.lane.keep("model/a", source)
+    run.lane.upload("notes", File.from_content(b"n" * 2_000_000))
+    assert not run.lane.flush(60)
+    assert not run.lane.flush(60)
+    assert [kind for kind, _ in run.troubles].count("not stored yet") == 2
+    assert run.file("notes")["sha256"] not in run.blobs()
+    source.unlink()
+    make_room()
+    assert run.lane.flush(60)
+    assert run.content("model/a") == large("a")
+    assert run.content("notes") == b"n" * 2_000_000
+    assert len(run.troubles) == 2
+
+
+def test_what_waits_is_stored_after_the_next_success(run, tmp_path, request):
+    """Nobody has to ask: a file that gets through takes the waiting ones along."""
+    source = tmp_path / "a.ckpt"
+    source.write_bytes(large("a"))
+    make_room = request.getfixturevalue("no_room")
+    run.lane.keep("model/a", source)
+    while not run.troubles:
+        os.sched_yield()
+    make_room()
+    run.lane.upload("notes", File.from_content("x"))
+    while "sha256" not in run.file("model/a"):
+        os.sched_yield()
+    assert run.content("model/a") == large("a")
+
+
+def test_a_run_folder_that_cannot_be_written_raises_nothing(tmp_path):
+    """Training goes on; the loss is counted."""
+    (tmp_path / "root").write_text("not a folder")
+    (tmp_path / "small").write_bytes(b"s")
+    (tmp_path / "large").write_bytes(large("a"))
+    ops, troubles = [], []
+    folder = RunFolder(tmp_path / "root", "p", "0123456789abcdef")
+    lane = ContentLane(folder, ops.append, lambda *given: troubles.append(given))
+    lane.keep("a", tmp_path / "small")
+    lane.keep("b", tmp_path / "large")
+    assert lane.put(File(tmp_path / "large"))["lost"] == "not stored"
+    assert not lane.flush(60)
+    lane.close(1)
+    assert [op["op"] for op in ops] == ["file", "own"]
+    assert len(troubles) == 3
+
+
+def test_a_lane_that_was_stopped_records_nothing_more(run, tmp_path):
+    """What is not stored in time stays staged, for whoever completes it."""
+    source = tmp_path / "a.ckpt"
+    source.write_bytes(large("a"))
+    opened = run.hold_up()
+    run.lane.keep("model/a", source)
+    run.lane.close(0.0)
+    count = len(run.ops())
+    opened.set()
+    assert run.lane.flush(60)
+    assert len(run.ops()) == count
+    assert len(run.staged()) == 1
+
+
+def test_the_staging_folder_goes_when_the_lane_is_done(run, tmp_path):
+    """A finished run folder holds journals and blobs, nothing else."""
+    (tmp_path / "a").write_bytes(large("a"))
+    run.lane.keep("a", tmp_path / "a")
+    run.lane.close(60)
+    assert sorted(os.listdir(run.folder.path)) == ["blobs", "journal"]
+
+
+# -------------------------------------------------------------------- processes
+
+
+def test_a_forked_child_leaves_the_jobs_to_its_parent(run, tmp_path):
+    """The child neither waits for them nor touches what is staged, and can take files of its own."""
+    (tmp_path / "a").write_bytes(large("a"))
+    (tmp_path / "b").write_bytes(large("b"))
+    opened = run.hold_up()
+    run.lane.keep("model/a", tmp_path / "a")
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            assert run.lane.flush(10)
+            run.lane.keep("model/b", tmp_path / "b")
+            assert run.lane.flush(60)
+            run.lane.close(10)
+            run.writer.close()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    opened.set()
+    run.lane.flush(60)
+    assert run.content("model/a") == large("a")
+    assert run.content("model/b") == large("b")
+
+
+def test_a_file_taken_while_the_interpreter_ends_is_stored(tmp_path):
+    """No thread can be started then; who waits does the work."""
+    code = """
+        import atexit, sys
+        from pathlib import Path
+        from seamark.content import ContentLane
+        from seamark.content._finish import _header
+        from seamark.journal.folder import RunFolder
+        from seamark.journal.writer import JournalWriter
+        root = Path(sys.argv[1])
+        folder = RunFolder(root, "p", "0123456789abcdef")
+        writer = JournalWriter(folder, _header)
+        lane = ContentLane(folder, writer.append_op, print)
+        @atexit.register
+        def late():
+            lane.keep("a", root / "a")
+            assert lane.flush(60)
+            lane.close(1)
+            writer.close()
+    """
+    (tmp_path / "a").write_bytes(large("a"))
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == ""
+    folder = RunFolder(tmp_path, "p", "0123456789abcdef")
+    assert len(os.listdir(folder.blobs_dir)) == 1

@@ -1,0 +1,77 @@
+"""What the tests of the journal share: a run folder, a clock that is set, writers that are closed."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from seamark.journal.folder import RunFolder
+from seamark.journal.reader import Frame, JournalReader
+from seamark.journal.writer import JournalWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+START_NS = 1_700_000_000_000_000_000
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = START_NS
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path / "root", "team/mnist", "run0")
+
+
+@pytest.fixture
+def open_writer(folder: RunFolder, clock: Clock) -> Iterator[Callable[..., JournalWriter]]:
+    """Return a function that makes writers whose thread does nothing unless asked."""
+    made: list[JournalWriter] = []
+
+    def make(**given: Any) -> JournalWriter:
+        header = given.pop("header", {"owner": True, "attempt": 0})
+        given = {"clock": clock, "sync_s": 3600.0, "heartbeat_s": 3600.0, **given}
+        made.append(JournalWriter(given.pop("folder", folder), lambda: dict(header), **given))
+        return made[-1]
+
+    yield make
+    for writer in made:
+        writer.close()
+
+
+@pytest.fixture
+def journals(folder: RunFolder) -> Callable[[], list[list[Frame]]]:
+    """Return a function that reads the frames of all journals, oldest journal first."""
+
+    def read() -> list[list[Frame]]:
+        found = []
+        for journal in folder.journals():
+            with JournalReader(journal.path) as reader:
+                found.append(list(reader.frames()))
+                assert reader.gaps == []
+                assert reader.tail is None
+        return sorted(found, key=lambda frames: frames[0].t)
+
+    return read
+
+
+@pytest.fixture
+def warnings_said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Return a function that gives what was said to people so far."""
+    caplog.set_level(logging.WARNING, "seamark")
+    return lambda: [record.getMessage() for record in caplog.records if record.name == "seamark"]

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from seamark.journal import folder as folder_module
+from seamark.journal.folder import (
+    RunFolder,
+    hashed_run_id,
+    host_name,
+    iter_runs,
+    journal_name,
+    mint_run_id,
+    purged_ids,
+    root_dir,
+    split_journal_name,
+    writer_id,
+)
+from seamark.paths import check_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ID = re.compile(r"[a-z0-9]{16}")
+UID = bytes(range(16))
+
+
+def make(root: Path, names: Iterable[str]) -> None:
+    for name in names:
+        (root / name / "journal").mkdir(parents=True)
+
+
+def test_root_is_argument_then_variable_then_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The root is absolute, and asking for it creates nothing."""
+    assert root_dir() == Path.cwd() / ".seamark"
+    monkeypatch.setenv("SEAMARK_DIR", str(tmp_path / "a"))
+    assert root_dir() == tmp_path / "a"
+    assert root_dir(tmp_path / "b") == tmp_path / "b"
+    assert root_dir("c") == Path.cwd() / "c"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_minted_ids_are_unique_legal_and_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id drawn in a later millisecond sorts behind; those of one millisecond differ."""
+    assert len({mint_run_id() for _ in range(1000)}) == 1000
+    drawn = []
+    for millisecond in (1, 2, 1_700_000_000_000, 1_700_000_000_001, (1 << 42) - 1):
+        monkeypatch.setattr(folder_module.time, "time_ns", lambda at=millisecond: at * 1_000_000)
+        drawn.append(mint_run_id())
+    assert drawn == sorted(drawn)
+    assert all(ID.fullmatch(one) and check_name(one) for one in drawn)
+
+
+def test_hashed_ids_agree_between_processes() -> None:
+    """Project and custom id alone decide; the border between them counts."""
+    assert hashed_run_id("team/mnist", "nightly") == "48ktib6gciu1fhsm"
+    assert ID.fullmatch(hashed_run_id("a/b", "x"))
+    assert len({hashed_run_id(*pair) for pair in [("a", "bc"), ("ab", "c"), ("a", "b")]}) == 3
+    assert ID.fullmatch(hashed_run_id("a", "\udc80 any text \x00"))
+
+
+@pytest.mark.parametrize("name", ["gpu-7", "Ünïcode host", "a" * 200, "..", "", "-x-", "con"])
+def test_any_host_name_gives_a_legal_writer_id(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a host is called, its journals have names that every file system takes."""
+    monkeypatch.setattr(socket, "gethostname", lambda: name)
+    writer = writer_id(UID)
+    assert check_name(writer) == writer
+    assert writer.startswith(host_name())
+    assert writer.endswith(f"-{os.getpid()}-00010203")
+
+
+def test_journal_name_carries_writer_and_uid() -> None:
+    """Both are read back from the file's name; a name without a uid is its own writer."""
+    name = journal_name("gpu.lab-12-00010203", UID)
+    assert name == "gpu.lab-12-00010203.000102030405060708090a0b0c0d0e0f"
+    assert split_journal_name(name) == ("gpu.lab-12-00010203", UID)
+    assert split_journal_name("plain") == ("plain", None)
+    assert split_journal_name("a.b") == ("a.b", None)
+
+
+def test_temporaries_are_no_journals(folder: RunFolder) -> None:
+    """Names that start with a dot are somebody's half-copied files; no folder means no journals."""
+    assert folder.journals() == []
+    folder.journal_dir.mkdir(parents=True)
+    for name in ("b.1", ".a.1.Xy12", "a.2"):
+        (folder.journal_dir / name).touch()
+    assert [one.path.name for one in folder.journals()] == ["a.2", "b.1"]
+
+
+def test_runs_are_found_below_projects(tmp_path: Path) -> None:
+    """Sub-projects are walked; blobs, files, hidden folders and a project's own log are no runs."""
+    make(tmp_path, ["p/r2", "p/r1", "p/sub/r3", "q/r4", "p/.project", "p/.purged/gone", "p/r1/files/x"])
+    (tmp_path / "p" / "empty").mkdir()
+    found = [(one.project, one.run) for one in iter_runs(tmp_path)]
+    assert found == [("p", "r1"), ("p", "r2"), ("p/sub", "r3"), ("q", "r4")]
+    assert [one.run for one in iter_runs(tmp_path, "p/sub")] == ["r3"]
+    assert list(iter_runs(tmp_path / "nowhere")) == []
+    assert list(iter_runs(tmp_path, "nowhere")) == []
+
+
+def test_known_runs_need_no_look_inside(tmp_path: Path) -> None:
+    """What the index knows to be a run is yielded without a look into its folder."""
+    (tmp_path / "p" / "r").mkdir(parents=True)
+    assert [one.run for one in iter_runs(tmp_path, known={"p/r"})] == ["r"]
+    assert list(iter_runs(tmp_path)) == []
+
+
+def test_purged_ids_are_the_marks(folder: RunFolder) -> None:
+    """A project without marks has none purged."""
+    assert purged_ids(folder.root, folder.project) == set()
+    folder.purged_mark.parent.mkdir(parents=True)
+    folder.purged_mark.touch()
+    assert purged_ids(folder.root, folder.project) == {folder.run}

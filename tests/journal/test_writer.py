@@ -1,0 +1,770 @@
+"""What a writer puts into its journal when all goes well; see test_writer_faults.py for the rest."""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from seamark.errors import ArgumentError, FamilyError
+from seamark.journal import rows as rows_module
+from seamark.journal import writer as writer_module
+from seamark.journal._format import MAX_PAYLOAD_BYTES, USER_TIME, ZLIB, Kind
+from seamark.journal.folder import RunFolder
+from seamark.journal.reader import Frame, decode_json
+from seamark.journal.writer import JournalWriter, wall_clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+START_NS = 1_700_000_000_000_000_000
+
+Make = "Callable[..., JournalWriter]"
+Read = "Callable[[], list[list[Frame]]]"
+
+
+def kinds(frames: list[Frame]) -> str:
+    letters = dict(
+        zip(
+            Kind,
+            ["header", "op", "path", "schema", "row", "sparse", "column", "text", "histogram"]
+            + ["heartbeat", "close"],
+            strict=True,
+        )
+    )
+    return " ".join(letters[Kind(frame.kind)] for frame in frames)
+
+
+def points(frames: list[Frame]) -> list[tuple[str, float, float]]:
+    """Return (path, step, value) of every row, sparse row and column, by a reading of table A."""
+    paths: dict[int, str] = {}
+    schemas: dict[int, list[int]] = {}
+    found = []
+    for frame in frames:
+        data = frame.payload
+        skip = 8 if frame.flags & USER_TIME else 0
+        if frame.kind == Kind.PATH:
+            number = int.from_bytes(data[:4], "little")
+            assert number not in paths, "a number has one meaning in a journal"
+            paths[number] = data[4:].decode()
+        elif frame.kind == Kind.SCHEMA:
+            number, *members = struct.unpack(f"<{len(data) // 4}I", data)
+            assert number not in schemas, "a number has one meaning in a journal"
+            schemas[number] = members
+        elif frame.kind == Kind.ROW:
+            (step,) = struct.unpack_from("<d", data)
+            members = schemas[frame.aux]
+            values = struct.unpack_from(f"<{len(members)}d", data, 8 + skip)
+            found += [(paths[n], step, value) for n, value in zip(members, values, strict=True)]
+        elif frame.kind == Kind.SPARSE:
+            (step,) = struct.unpack_from("<d", data)
+            count, zero = struct.unpack_from("<II", data, 8 + skip)
+            assert zero == 0
+            members = list(struct.unpack_from(f"<{count}I", data, 16 + skip))
+            start = (16 + skip + 4 * count + 7) & ~7
+            assert len(data) == start + 8 * count
+            values = struct.unpack_from(f"<{count}d", data, start)
+            found += [(paths[n], step, value) for n, value in zip(members, values, strict=True)]
+        elif frame.kind == Kind.COLUMN:
+            number, count = struct.unpack_from("<II", data)
+            steps = struct.unpack_from(f"<{count}d", data, 8)
+            values = struct.unpack_from(f"<{count}d", data, 8 + 8 * count)
+            found += [(paths[number], *pair) for pair in zip(steps, values, strict=True)]
+    return found
+
+
+def dropped(frames: list[Frame]) -> dict[str, int]:
+    told = [decode_json(f.payload) for f in frames if f.kind in (10, 11) and f.payload]
+    return told[-1]["dropped"] if told else {}
+
+
+# -------------------------------------------------------------------- files
+
+
+def test_nothing_on_disk_before_the_first_record(open_writer: Make, folder: RunFolder) -> None:
+    """A writer that records nothing leaves no trace, also when it is closed."""
+    writer = open_writer()
+    assert writer.positions() == {}
+    assert writer.writer is None
+    assert writer.close()
+    assert not folder.root.exists()
+
+
+def test_header_is_the_first_frame(open_writer: Make, journals: Read, folder: RunFolder) -> None:
+    """HEADER holds what the run says of itself and the names that others find the journal by."""
+    writer = open_writer(header={"owner": True, "pid": 7})
+    writer.append_op({"op": "state", "state": "running"})
+    header = decode_json(journals()[0][0].payload)
+    assert header == {
+        "format": 1,
+        "run": "run0",
+        "project": "team/mnist",
+        "writer": folder.journals()[0].writer,
+        "continues": None,
+        "prior_t": 0,
+        "owner": True,
+        "pid": 7,
+    }
+    assert writer.writer == header["writer"]
+
+
+def test_close_is_the_last_frame_and_ends_the_file(open_writer: Make, journals: Read) -> None:
+    """After `close` the journal ends with CLOSE; closing twice is harmless, later rows are lost."""
+    writer = open_writer()
+    writer.append_row({"a": 1.0}, 0)
+    assert writer.close()
+    assert writer.close()
+    writer.append_row({"a": 1.0}, 1)
+    (frames,) = journals()
+    assert decode_json(frames[-1].payload) == {"reason": "stop", "dropped": {}}
+    assert writer.closed
+    assert sum(writer.dropped.values()) == 1
+
+
+def test_a_closed_writer_says_so_once(open_writer: Make, warnings_said: Any) -> None:
+    """Logging after the end warns once and raises nothing."""
+    writer = open_writer()
+    writer.append_row({"a": 1.0}, 0)
+    writer.close()
+    for step in range(5):
+        writer.append_row({"a": 1.0}, step)
+        writer.append_op({"op": "state", "state": "running"})
+    assert len(warnings_said()) == 1
+    assert "stopped" in warnings_said()[0]
+
+
+def test_positions_are_where_the_next_frame_goes(open_writer: Make, journals: Read) -> None:
+    """A checkpoint's positions name the end of what was recorded, for each journal."""
+    writer = open_writer()
+    writer.append_row({"a": 1.0}, 0)
+    before = writer.positions()
+    writer.append_row({"a": 1.0}, 1)
+    (frames,) = journals()
+    assert before == {writer.writer: frames[-2].offset}
+    assert writer.positions() == {writer.writer: frames[-1].end}
+    name = writer.writer
+    writer.close()
+    assert list(writer.positions()) == [name]
+
+
+# -------------------------------------------------------------------- rows
+
+
+def test_schema_the_second_time(open_writer: Make, journals: Read) -> None:
+    """A key set is sparse when it is new and has a schema from the second time on."""
+    writer = open_writer()
+    for step in range(4):
+        writer.append_row({"a": 1.0 * step, "b": 2.0}, step)
+    (frames,) = journals()
+    assert kinds(frames) == "header path path sparse schema row row row"
+    assert points(frames) == [(p, s, v) for s in range(4) for p, v in (("a", s), ("b", 2.0))]
+
+
+def test_row_bytes(open_writer: Make, journals: Read) -> None:
+    """A row of 10 metrics is 112 bytes, whatever the types of its numbers."""
+    writer = open_writer()
+    row: dict[str, Any] = {f"m{number}": number for number in range(10)}
+    for step in range(3):
+        writer.append_row({**row, "m0": True, "m1": 0.5}, step)
+    last = journals()[0][-1]
+    assert last.end - last.offset == 112
+    assert points(journals()[0])[-10:] == [
+        *[("m0", 2, 1.0), ("m1", 2, 0.5)],
+        *[(f"m{n}", 2, float(n)) for n in range(2, 10)],
+    ]
+
+
+def test_one_write_for_each_row(open_writer: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 rows are 1,000 calls of write(2), and none of them is more than a row."""
+    writer = open_writer()
+    for step in range(2):
+        writer.append_row({"a": 1.0, "b": 2.0}, step)
+    sizes = []
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: sizes.append(len(data)) or write(fd, data))
+    for step in range(1000):
+        writer.append_row({"a": 1.0, "b": 2.0}, step)
+    assert sizes == [48] * 1000
+
+
+def test_varying_key_sets_stay_sparse(open_writer: Make, journals: Read) -> None:
+    """Key sets that never come again get no schema; their points cost a path number and a value."""
+    writer = open_writer()
+    names = [f"s{number:02}" for number in range(20)]
+    expected = []
+    for step in range(19):
+        values = dict.fromkeys(names[step:], 0.5)
+        writer.append_row(values, step)
+        expected += [(name, step, 0.5) for name in values]
+    (frames,) = journals()
+    assert Kind.SCHEMA not in {frame.kind for frame in frames}
+    assert points(frames) == expected
+
+
+def test_order_of_keys_is_part_of_a_key_set(open_writer: Make, journals: Read) -> None:
+    """Values never end up under another key when the same keys come in another order."""
+    writer = open_writer()
+    for step in range(3):
+        writer.append_row({"a": 1.0, "b": 2.0}, step)
+        writer.append_row({"b": 2.0, "a": 1.0}, step)
+    assert {(path, value) for path, _, value in points(journals()[0])} == {("a", 1), ("b", 2)}
+
+
+def test_at_most_256_schemas(open_writer: Make, journals: Read) -> None:
+    """The 257th key set that comes again stays sparse; nothing is lost by that."""
+    writer = open_writer()
+    expected = []
+    for step in range(3):
+        for number in range(300):
+            writer.append_row({f"s{number}": 0.5}, step)
+            expected.append((f"s{number}", step, 0.5))
+    (frames,) = journals()
+    assert sum(frame.kind == Kind.SCHEMA for frame in frames) == rows_module.MAX_SCHEMAS == 256
+    assert points(frames) == expected
+
+
+def test_clearing_does_not_use_up_schemas(open_writer: Make, journals: Read) -> None:
+    """A key set that is cleared and logged again 1,000 times keeps its one schema."""
+    writer = open_writer()
+    for _ in range(1000):
+        writer.append_row({"a": 1.0, "b": 2.0})
+        writer.append_row({"a": 1.0, "b": 2.0})
+        writer.forget_steps(["a", "b"])
+    (frames,) = journals()
+    assert sum(frame.kind == Kind.SCHEMA for frame in frames) == 1
+    assert {step for _, step, _ in points(frames)} == {0, 1}
+
+
+def test_what_was_seen_is_bounded(open_writer: Make) -> None:
+    """Memory grows with the number of paths, not with the number of key sets."""
+    writer = open_writer()
+    for number in range(5000):
+        keys = [f"p{bit}" for bit in range(13) if number >> bit & 1]
+        writer.append_row(dict.fromkeys(keys, 0.0), 0)
+    assert len(writer._table._seen) <= 4096
+    assert all(isinstance(seen, int) for seen in writer._table._seen)
+
+
+def test_values_that_are_not_finite_are_values(open_writer: Make, journals: Read) -> None:
+    """NaN and infinities are kept, on the quick way and on the slow one."""
+    writer = open_writer()
+    for step in range(3):
+        writer.append_row({"a": math.nan, "b": math.inf, "c": -math.inf}, step)
+    assert [str(value) for _, _, value in points(journals()[0])] == ["nan", "inf", "-inf"] * 3
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        np.float32(0.5),
+        np.float64(0.5),
+        np.array(0.5),
+        np.array([0.5]),
+        np.bool_(True),
+        np.int64(3),
+        2**60,
+        True,
+    ],
+    ids=repr,
+)
+def test_numbers_of_any_kind(open_writer: Make, journals: Read, odd: Any) -> None:
+    """NumPy's numbers, bools and large ints are kept every time, beside plain ones."""
+    writer = open_writer()
+    for step in range(4):
+        writer.append_row({"plain": 1.5, "odd": odd}, step)
+    assert [v for path, _, v in points(journals()[0]) if path == "odd"] == [np.asarray(odd).item()] * 4
+    assert writer.dropped == {}
+
+
+@pytest.mark.parametrize(
+    "odd", ["0.5", None, 1j, [1.0], {}, object(), np.zeros(2), 10**400, b"1"], ids=repr
+)
+@pytest.mark.parametrize("before", [0, 3])
+def test_what_is_no_number_is_left_out(
+    open_writer: Make, journals: Read, warnings_said: Any, odd: Any, before: int
+) -> None:
+    """The rest of the row is kept; the loss is warned about once, counted, and told at the end."""
+    writer = open_writer()
+    for step in range(before):
+        writer.append_row({"good": 1.5, "odd": 0.0}, step)
+    for step in range(3):
+        writer.append_row({"good": 1.5, "odd": odd}, step)
+    writer.close()
+    (frames,) = journals()
+    assert [path for path, _, _ in points(frames)].count("good") == before + 3
+    assert [path for path, _, _ in points(frames)].count("odd") == before
+    assert dropped(frames) == {"value": 3}
+    assert len(warnings_said()) == 1
+    assert "'odd'" in warnings_said()[0]
+
+
+class Liar:
+    """A number that is none."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("no")
+
+
+class Unruly(dict):
+    """A mapping that cannot be walked."""
+
+    def __iter__(self):
+        raise RuntimeError("no")
+
+    def items(self):
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"a": Liar()},
+        {1: 0.5},
+        {"": 0.5},
+        {"/a": 0.5},
+        {"a//b": 0.5},
+        {"a\x00": 0.5},
+        {"\udc80": 0.5},
+        {"x" * 1025: 0.5},
+        {"sys/id": None},
+        {None: 0.5},
+        Unruly(a=1.0),
+        None,
+        3,
+        ["a"],
+        "text",
+    ],
+    ids=lambda metrics: f"{metrics!r:.20}",
+)
+def test_append_row_never_raises(open_writer: Make, metrics: Any) -> None:
+    """Whatever is given, nothing is raised, and what is lost is counted and warned about."""
+    writer = open_writer()
+    writer.append_row(metrics, 0)
+    writer.append_row(metrics, 1)
+    assert sum(writer.dropped.values()) == 2
+
+
+@pytest.mark.parametrize(
+    "step", [math.nan, math.inf, "3", None.__class__, [1], 10**400, np.zeros(2), 1j], ids=repr
+)
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_step_that_is_no_finite_number(
+    open_writer: Make, journals: Read, step: Any, before: int
+) -> None:
+    """Such a row is dropped, counted by its values; the journal holds no such step."""
+    writer = open_writer()
+    for number in range(before):
+        writer.append_row({"a": 1.0, "b": 1.0}, number)
+    writer.append_row({"a": 1.0, "b": 1.0}, step)
+    writer.append_row({"a": 1.0, "b": 1.0}, 7)
+    assert writer.dropped == {"step": 2}
+    assert [step for _, step, _ in points(journals()[0])][-2:] == [7, 7]
+
+
+@pytest.mark.parametrize(
+    "step", [np.int64(5), np.float32(5), np.array(5), np.uint8(5), True + 4], ids=repr
+)
+def test_steps_of_any_kind(open_writer: Make, journals: Read, step: Any) -> None:
+    """Steps may be numbers of NumPy; they are kept as floats."""
+    writer = open_writer()
+    for _ in range(3):
+        writer.append_row({"a": 1.0}, step)
+    writer.append_row({"a": 1.0})
+    assert [step for _, step, _ in points(journals()[0])] == [5, 5, 5, 6]
+
+
+def test_a_step_is_taken_when_it_is_given(open_writer: Make, journals: Read) -> None:
+    """A step that its owner changes in place later is numbered on from what it was."""
+    writer = open_writer()
+    counter = np.array(255, dtype=np.uint8)
+    for _ in range(3):
+        writer.append_row({"a": 1.0}, counter)
+    counter[...] = 7
+    writer.append_row({"a": 1.0})
+    assert [step for _, step, _ in points(journals()[0])] == [255, 255, 255, 256]
+
+
+def test_a_very_long_row_is_split(
+    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that no frame could hold becomes several of one step, which count as one."""
+    monkeypatch.setattr(writer_module, "_ROW_VALUES", 10)
+    writer = open_writer()
+    writer.append_row({"p5": 0.0}, 41)
+    writer.append_row({f"p{number}": 1.0 for number in range(25)})
+    found = points(journals()[0])[1:]
+    assert len(found) == 25
+    assert {step for _, step, _ in found} == {42}
+
+
+def test_many_new_paths_at_once(open_writer: Make, journals: Read) -> None:
+    """50,000 new paths in one call take no time that grows with their square."""
+    writer = open_writer()
+    writer.append_row({f"group/{number}": 0.5 for number in range(50_000)}, 0)
+    assert len(points(journals()[0])) == 50_000
+
+
+def test_user_time_stands_beside_the_frames_own(open_writer: Make, journals: Read) -> None:
+    """A time of the caller's own is data: rows, sparse rows and columns hold it, order ignores it."""
+    writer = open_writer()
+    for step in range(3):
+        writer.append_row({"a": 1.0, "b": 2.0}, step, 5 - step)
+    writer.append_column("c", [1.0, 2.0], [0, 1], [-7, 2**62])
+    (frames,) = journals()
+    timed = [frame for frame in frames if frame.flags & USER_TIME]
+    assert kinds(timed) == "sparse row row column"
+    assert [struct.unpack_from("<q", f.payload, 8)[0] for f in timed[:3]] == [5, 4, 3]
+    assert struct.unpack_from("<2q", timed[3].payload, 8 + 32) == (-7, 2**62)
+    assert len(points(frames)) == 8
+
+
+# -------------------------------------------------------------------- steps
+
+
+def numbered(writer: JournalWriter, journals: Read, path: str) -> list[float]:
+    return [step for at, step, _ in points(journals()[0]) if at == path]
+
+
+def test_steps_left_out_are_counted_from_zero(open_writer: Make, journals: Read) -> None:
+    """The first is 0, each further one 1 above the last, also behind a schema."""
+    writer = open_writer()
+    for _ in range(5):
+        writer.append_row({"a": 1.0, "b": 1.0})
+    assert numbered(writer, journals, "a") == numbered(writer, journals, "b") == [0, 1, 2, 3, 4]
+
+
+def test_steps_are_kept_as_given(open_writer: Make, journals: Read) -> None:
+    """Steps repeat, fall, are negative and lie between integers; none is dropped or re-numbered."""
+    given = [5, 5, 3, -2, 0.25, 1e300, 2**53 + 1, 0]
+    writer = open_writer()
+    for step in given:
+        writer.append_row({"a": 1.0}, step)
+    assert numbered(writer, journals, "a") == list(map(float, given))
+
+
+def test_a_step_left_out_follows_the_last_one(open_writer: Make, journals: Read) -> None:
+    """The last step counts, not the largest; a negative one counts too."""
+    writer = open_writer()
+    for step in (10, 5, None, -7, None, None):
+        writer.append_row({"a": 1.0}, step)
+    assert numbered(writer, journals, "a") == [10, 5, 6, -7, -6, -5]
+
+
+def test_a_row_without_step_goes_above_all_its_series(open_writer: Make, journals: Read) -> None:
+    """One row has one step: 1 above the largest last step of its paths, whichever way they came."""
+    writer = open_writer()
+    writer.append_row({"a": 1.0}, 10)
+    writer.append_column("b", [1.0], [20])
+    writer.append_row({"c": 1.0, "a": 1.0})
+    writer.append_row({"a": 1.0, "b": 1.0})
+    writer.append_row({"a": 1.0, "b": 1.0})
+    writer.append_row({"new": 1.0})
+    assert numbered(writer, journals, "c") == [11]
+    assert numbered(writer, journals, "a") == [10, 11, 21, 22]
+    assert numbered(writer, journals, "b") == [20, 21, 22]
+    assert numbered(writer, journals, "new") == [0]
+
+
+def test_columns_count_on(open_writer: Make, journals: Read) -> None:
+    """`extend` without steps goes on from the last step, and rows go on from there."""
+    writer = open_writer()
+    writer.append_column("a", [1.0, 2.0])
+    writer.append_point("a", 3.0, None)
+    writer.append_column("a", [4.0], [10])
+    writer.append_column("a", [5.0, 6.0])
+    writer.append_row({"a": 7.0})
+    assert numbered(writer, journals, "a") == [0, 1, 2, 10, 11, 12, 13]
+
+
+def test_forgotten_series_count_from_zero(open_writer: Make, journals: Read) -> None:
+    """After a delete or clear numbering starts anew, for everything at and below the path only."""
+    writer = open_writer()
+    for _ in range(3):
+        writer.append_row({"a/b": 1.0, "ab": 1.0})
+    writer.forget("a")
+    writer.append_row({"a/b": 1.0})
+    writer.append_row({"ab": 1.0})
+    assert numbered(writer, journals, "a/b") == [0, 1, 2, 0]
+    assert numbered(writer, journals, "ab") == [0, 1, 2, 3]
+
+
+def test_steps_of_other_series(open_writer: Make) -> None:
+    """Texts, files and histograms are numbered by the same rule."""
+    writer = open_writer()
+    assert [writer.take_step("log", step) for step in (None, None, 7, None, -3, None)] == [
+        *(0, 1, 7, 8, -3, -2)
+    ]
+
+
+def test_what_the_run_held_counts_unless_written_to(open_writer: Make, journals: Read) -> None:
+    """The last step that a run had before goes on; what this process wrote since wins."""
+    writer = open_writer()
+    writer.append_row({"b": 1.0}, 3)
+    writer.remember_step("a", 41)
+    writer.remember_step("b", 41)
+    writer.append_row({"a": 1.0})
+    writer.append_row({"b": 1.0})
+    assert numbered(writer, journals, "a") == [42]
+    assert numbered(writer, journals, "b") == [3, 4]
+
+
+# -------------------------------------------------------------------- columns and ops
+
+
+def test_column_bytes(open_writer: Make, journals: Read) -> None:
+    """A column is one frame: path, count, all steps, all values."""
+    writer = open_writer()
+    writer.append_column("a", [1.5, 2.5], [3, 4])
+    last = journals()[0][-1]
+    assert last.payload == struct.pack("<II4d", 0, 2, 3, 4, 1.5, 2.5)
+
+
+def test_long_columns_are_split(
+    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No frame comes near its limit however many points there are, and numbering goes through."""
+    monkeypatch.setattr(writer_module, "_COLUMN_POINTS", 1000)
+    writer = open_writer()
+    writer.append_column("a", list(range(2500)))
+    writer.append_column("b", np.arange(2500.0), np.arange(2500.0), np.arange(2500))
+    (frames,) = journals()
+    assert kinds(frames) == "header path column column column path column column column"
+    assert points(frames) == [(p, s, s) for p in "ab" for s in range(2500)]
+    limit = 500_000 * 24
+    assert limit < MAX_PAYLOAD_BYTES
+
+
+def test_long_records_are_compressed(open_writer: Make, journals: Read) -> None:
+    """A record over 64 KiB is deflated and read back whole."""
+    writer = open_writer()
+    op = {"op": "add", "path": "sys/tags", "values": ["tag"] * 50_000}
+    writer.append_op(op)
+    last = journals()[0][-1]
+    assert last.flags == ZLIB
+    assert decode_json(last.payload) == op
+    assert last.end - last.offset < 10_000
+
+
+def test_a_record_over_the_limit_is_a_persons_mistake(open_writer: Make, journals: Read) -> None:
+    """It raises, names limit and size, and writes nothing."""
+    writer = open_writer()
+    writer.append_op({"op": "clear", "path": "a"})
+    with pytest.raises(ArgumentError, match=str(MAX_PAYLOAD_BYTES)):
+        writer.append_op({"op": "add", "path": "a", "values": ["x" * MAX_PAYLOAD_BYTES]})
+    assert kinds(journals()[0]) == "header op"
+
+
+def test_a_path_keeps_its_family(open_writer: Make) -> None:
+    """The error names path, both families and what to do; a forgotten path is free."""
+    writer = open_writer()
+    writer.append_point("a/b", 1.0, 0)
+    with pytest.raises(FamilyError, match=r"'a/b'.*'float series'.*'string set'.*del run\['a/b'\]"):
+        writer.claim("a/b", "string_set")
+    writer.forget("a")
+    writer.claim("a/b", "atom")
+
+
+def test_a_row_leaves_out_paths_of_other_families(open_writer: Make, journals: Read) -> None:
+    """`log_metrics` counts them and keeps the rest, also on the quick way's second row."""
+    writer = open_writer()
+    writer.claim("b", "atom")
+    for step in range(3):
+        writer.append_row({"a": 1.0, "b": 1.0}, step)
+    assert numbered(writer, journals, "a") == [0, 1, 2]
+    assert numbered(writer, journals, "b") == []
+    assert writer.dropped == {"path": 3}
+
+
+# -------------------------------------------------------------------- time
+
+
+def test_time_rises_strictly(open_writer: Make, journals: Read, clock: Any) -> None:
+    """A clock that stands still or falls gives times 1 ns apart, rows of the quick way included."""
+    writer = open_writer()
+    for step in range(10):
+        clock.now -= step
+        writer.append_row({"a": 1.0}, step)
+        writer.append_op({"op": "clear", "path": "b"})
+    times = [frame.t for frame in journals()[0]]
+    assert times == list(range(START_NS, START_NS + len(times)))
+
+
+def test_time_is_the_clocks(open_writer: Make, journals: Read, clock: Any) -> None:
+    """Where the clock moves on, frames have its time."""
+    writer = open_writer()
+    for step in range(5):
+        clock.now = START_NS + step * 1000
+        writer.append_row({"a": 1.0}, step)
+    assert [f.t for f in journals()[0] if f.kind == Kind.ROW] == [
+        *(START_NS + 1001, START_NS + 2000, START_NS + 3000, START_NS + 4000)
+    ]
+
+
+def test_wall_clock_does_not_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NTP that steps the wall clock after the start moves no time of ours."""
+    clock = wall_clock()
+    monkeypatch.setattr(writer_module.time, "time_ns", lambda: 0)
+    first = clock()
+    assert clock() >= first > 1_600_000_000 * 10**9
+
+
+def test_a_new_writer_starts_above_what_the_run_holds(
+    open_writer: Make, journals: Read, clock: Any
+) -> None:
+    """Its clock may be behind: its records still come after those that it found."""
+    first = open_writer()
+    first.append_row({"a": 1.0}, 0)
+    latest = journals()[0][-1].t
+    clock.now -= 600 * 10**9
+    second = open_writer()
+    second.append_row({"a": 2.0}, 1)
+    header = journals()[1][0]
+    assert header.t == latest + 1
+    assert decode_json(header.payload)["prior_t"] == latest
+    assert decode_json(header.payload)["continues"] is None
+
+
+def test_a_host_in_the_year_2099_poisons_nothing(
+    open_writer: Make, journals: Read, clock: Any, warnings_said: Any
+) -> None:
+    """Times more than an hour ahead are not followed; one warning says whose they are."""
+    clock.now += 70 * 365 * 86400 * 10**9
+    far = open_writer()
+    far.append_row({"a": 1.0}, 0)
+    clock.now = START_NS
+    near = open_writer()
+    near.append_row({"a": 2.0}, 1)
+    near.append_row({"a": 2.0}, 2)
+    assert journals()[0][0].t == START_NS
+    assert [far.writer in text for text in warnings_said()] == [True]
+
+
+def test_an_hour_ahead_is_followed(open_writer: Make, journals: Read, clock: Any) -> None:
+    """Clocks that are merely wrong by minutes do not disturb the order."""
+    clock.now += 3500 * 10**9
+    ahead = open_writer()
+    ahead.append_row({"a": 1.0}, 0)
+    clock.now = START_NS
+    open_writer().append_row({"a": 2.0}, 1)
+    found = journals()
+    assert found[1][0].t > found[0][-1].t
+
+
+def test_damaged_journals_do_not_stop_a_new_one(
+    open_writer: Make, folder: RunFolder, clock: Any
+) -> None:
+    """Whatever lies in the journal folder, a writer opens beside it."""
+    folder.journal_dir.mkdir(parents=True)
+    (folder.journal_dir / "garbage").write_bytes(os.urandom(5000))
+    (folder.journal_dir / "empty").touch()
+    (folder.journal_dir / "folder").mkdir()
+    writer = open_writer()
+    writer.append_row({"a": 1.0}, 0)
+    assert writer.dropped == {}
+
+
+# -------------------------------------------------------------------- the sync thread's round
+
+
+def test_heartbeats(open_writer: Make, journals: Read) -> None:
+    """A heartbeat is an empty frame, or tells what was lost so far, as totals."""
+    writer = open_writer()
+    writer.keep(heartbeat=True)
+    writer.append_row({"a": 1.0}, 0)
+    writer.keep()
+    writer.keep(heartbeat=True)
+    writer.append_row({"a": "no"}, 0)
+    writer.keep(heartbeat=True)
+    writer.append_row({"a": "no", "b": "no"}, 0)
+    writer.keep(heartbeat=True)
+    beats = [frame.payload for frame in journals()[0] if frame.kind == Kind.HEARTBEAT]
+    assert beats == [b"", b'{"dropped":{"value":1}}', b'{"dropped":{"value":3}}']
+
+
+def test_the_thread_syncs_beats_and_ends(open_writer: Make, journals: Read) -> None:
+    """The thread runs by itself, writes heartbeats, and is gone after `close`."""
+    writer = open_writer(sync_s=0.001, heartbeat_s=0.001)
+    writer.append_row({"a": 1.0}, 0)
+    thread = writer._keeper
+    while not any(frame.kind == Kind.HEARTBEAT for frame in journals()[0]):
+        thread.join(0.001)
+    assert thread.daemon
+    writer.close()
+    assert not thread.is_alive()
+
+
+def test_sync_forces_what_is_new(
+    open_writer: Make, monkeypatch: pytest.MonkeyPatch, folder: RunFolder
+) -> None:
+    """Each round with something new is one fdatasync; folders are synced once; logging never is."""
+    writer = open_writer()
+    synced = []
+    monkeypatch.setattr("seamark.journal.segment._sync_data", lambda fd: synced.append("data"))
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    monkeypatch.setattr("seamark.journal.keeper.Keeper.start", lambda self: None)
+    for step in range(3):
+        writer.append_row({"a": 1.0}, step)
+    assert synced == []
+    writer.keep()
+    assert synced.count("data") == 1
+    assert str(folder.journal_dir) in synced
+    synced.clear()
+    writer.keep()
+    assert synced == []
+    writer.append_row({"a": 1.0}, 4)
+    writer.keep()
+    assert synced == ["data"]
+
+
+def test_rotation(open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal that grew to its limit is closed; the next record opens one that continues it."""
+    monkeypatch.setattr(writer_module, "ROTATE_BYTES", 600)
+    writer = open_writer()
+    expected = []
+    for step in range(60):
+        writer.append_row({"a": 0.5 * step, "b": 1.0}, step)
+        expected += [("a", step, 0.5 * step), ("b", step, 1.0)]
+        writer.keep()
+    first = writer.writer
+    found = journals()
+    assert len(found) > 4
+    assert [point for frames in found for point in points(frames)] == expected
+    for before, after in zip(found, found[1:], strict=False):
+        assert decode_json(before[-1].payload)["reason"] == "rotate"
+        header = decode_json(after[0].payload)
+        assert header["continues"] == decode_json(before[0].payload)["writer"]
+        assert header["prior_t"] == before[-1].t < after[0].t
+    assert set(writer.positions()) == {decode_json(frames[0].payload)["writer"] for frames in found}
+    assert first in writer.positions()
+
+
+def test_no_journal_after_rotation_unless_needed(
+    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closing right after a rotation opens no empty journal."""
+    monkeypatch.setattr(writer_module, "ROTATE_BYTES", 10)
+    writer = open_writer()
+    writer.append_row({"a": 0.5}, 0)
+    writer.keep()
+    writer.close()
+    assert [kinds(frames) for frames in journals()] == ["header path sparse close"]
+
+
+def test_losses_are_told_once_over_all_journals(
+    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Totals of one journal do not return in the one that continues it: sums over journals are true."""
+    monkeypatch.setattr(writer_module, "ROTATE_BYTES", 10)
+    writer = open_writer()
+    for _ in range(3):
+        writer.append_row({"a": 1.0, "b": "no"}, 0)
+        writer.keep(heartbeat=True)
+    writer.close()
+    found = journals()
+    assert len(found) == 3
+    assert [dropped(frames) for frames in found] == [{"value": 1}] * 3
+

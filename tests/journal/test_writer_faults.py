@@ -1,0 +1,784 @@
+"""A writer when the disk fails, when signals interrupt it, among threads and after a fork."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from seamark.journal import writer as writer_module
+from seamark.journal._format import Kind
+from seamark.journal.reader import Frame, decode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from seamark.journal.folder import RunFolder
+    from seamark.journal.writer import JournalWriter
+
+Make = "Callable[..., JournalWriter]"
+Read = "Callable[[], list[list[Frame]]]"
+
+
+def ops(frames: list[Frame]) -> list[Any]:
+    return [decode_json(frame.payload) for frame in frames if frame.kind == Kind.OP]
+
+
+def told(frames: list[Frame]) -> list[Any]:
+    """Return the counts of lost records that a journal tells, in order."""
+    return [decode_json(f.payload)["dropped"] for f in frames if f.kind in (10, 11) and f.payload]
+
+
+def rows(frames: list[Frame]) -> int:
+    return sum(frame.kind in (Kind.ROW, Kind.SPARSE) for frame in frames)
+
+
+class Disk:
+    """Stands between the writer and os.write, os.ftruncate and fdatasync, and fails when told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.write_error: int | None = None
+        self.short: int | None = None
+        self.room: int | None = None
+        self.tear_at: int | None = None
+        self.truncate_error: int | None = None
+        self.sync_error: int | None = None
+        self.before: Callable[[], None] | None = None
+        self._write, self._truncate, self._sync = os.write, os.ftruncate, os.fdatasync
+        monkeypatch.setattr(os, "write", self.write)
+        monkeypatch.setattr(os, "ftruncate", self.ftruncate)
+        monkeypatch.setattr("seamark.journal.segment._sync_data", self.fdatasync)
+
+    def write(self, fd: int, data: bytes) -> int:
+        if self.before is not None:
+            before, self.before = self.before, None
+            before()
+        if self.write_error is not None:
+            raise OSError(self.write_error, os.strerror(self.write_error))
+        if self.tear_at is not None:
+            torn, self.tear_at = data[: self.tear_at], None
+            return self._write(fd, torn)
+        if self.room is not None:
+            data = data[: self.room]
+            self.room -= len(data)
+            if not data:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self._write(fd, data if self.short is None else data[: self.short])
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        if self.room is not None:
+            self.room += os.fstat(fd).st_size - size
+        if self.truncate_error is not None:
+            raise OSError(self.truncate_error, os.strerror(self.truncate_error))
+        self._truncate(fd, size)
+
+    def fdatasync(self, fd: int) -> None:
+        if self.sync_error is not None:
+            raise OSError(self.sync_error, os.strerror(self.sync_error))
+        self._sync(fd)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a writer try to open a journal again at once."""
+    monkeypatch.setattr(writer_module, "_REOPEN_S", 0.0)
+
+
+@pytest.fixture
+def warm(open_writer: Make) -> JournalWriter:
+    """A writer whose next row of ``a`` goes the quick way."""
+    writer = open_writer()
+    for step in range(3):
+        writer.append_row({"a": 1.0}, step)
+    return writer
+
+
+# -------------------------------------------------------------------- the disk
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE])
+def test_a_failed_write_is_counted_and_the_journal_goes_on(
+    warm: JournalWriter, disk: Disk, journals: Read, warnings_said: Any, code: int
+) -> None:
+    """Nothing is raised; one warning names the reason; the count follows with the next success."""
+    disk.write_error = code
+    for step in range(5):
+        warm.append_row({"a": 1.0, "b": 1.0}, step)
+        warm.append_row({"a": 1.0}, step)
+        warm.append_op({"op": "clear", "path": "x"})
+        warm.append_column("c", [1.0, 2.0])
+    assert warm.dropped == {"disk": 5 * (2 + 1 + 1 + 2)}
+    disk.write_error = None
+    warm.append_row({"a": 2.0}, 9)
+    (frames,) = journals()
+    assert rows(frames) == 4
+    assert told(frames) == [{"disk": 30}]
+    assert len(warnings_said()) == 1
+    assert os.strerror(code) in warnings_said()[0]
+    warm.append_row({"a": 2.0}, 10)
+    assert told(journals()[0]) == [{"disk": 30}]
+
+
+@pytest.mark.parametrize("short", [1, 17, 24, 39])
+def test_a_short_write_is_finished(
+    warm: JournalWriter, disk: Disk, journals: Read, short: int
+) -> None:
+    """Where the disk takes a record in pieces, it is whole in the end and nothing is lost."""
+    disk.short = short
+    warm.append_row({"a": 1.0}, 3)
+    warm.append_op({"op": "clear", "path": "x"})
+    disk.short = None
+    (frames,) = journals()
+    assert (rows(frames), len(ops(frames))) == (4, 1)
+    assert warm.dropped == {}
+
+
+@pytest.mark.parametrize("taken", [0, 1, 24, 39])
+def test_a_torn_record_is_taken_back(
+    warm: JournalWriter, disk: Disk, journals: Read, folder: RunFolder, taken: int
+) -> None:
+    """A record of which the disk took a part, and then no more, leaves no byte behind."""
+    (path,) = [journal.path for journal in folder.journals()]
+    size = path.stat().st_size
+    disk.room = taken
+    warm.append_row({"a": 1.0}, 3)
+    warm.append_op({"op": "clear", "path": "x"})
+    warm.append_column("b", [1.0])
+    assert path.stat().st_size == size
+    disk.room = None
+    warm.append_row({"a": 1.0}, 4)
+    (frames,) = journals()
+    assert rows(frames) == 4
+    assert told(frames) == [{"disk": 3}]
+
+
+def test_what_cannot_be_taken_back_ends_the_journal(
+    warm: JournalWriter, disk: Disk, folder: RunFolder
+) -> None:
+    """Where ftruncate fails, the record goes to a new journal that continues the torn one."""
+    torn = warm.writer
+    disk.truncate_error = errno.EIO
+    disk.tear_at = 20
+    warm.append_row({"a": 7.0}, 3)
+    warm.append_row({"a": 8.0}, 4)
+    assert warm.dropped == {}
+    assert len(folder.journals()) == 2
+    warm.close()
+    from seamark.journal.reader import JournalReader
+
+    for journal in folder.journals():
+        with JournalReader(journal.path, now_ns=lambda: 2**62) as reader:
+            frames = list(reader.frames())
+            assert rows(frames) == (3 if journal.writer == torn else 2)
+            assert (reader.tail is not None) == (journal.writer == torn)
+            if journal.writer != torn:
+                assert decode_json(frames[0].payload)["continues"] == torn
+
+
+def test_a_read_only_remount_and_back(
+    warm: JournalWriter, disk: Disk, journals: Read, fast: None
+) -> None:
+    """With EROFS for writing and truncating, values are lost until the disk is back."""
+    disk.write_error = disk.truncate_error = errno.EROFS
+    for step in range(4):
+        warm.append_row({"a": 1.0}, step)
+    assert warm.dropped == {"disk": 4}
+    assert warm.writer is None
+    disk.write_error = disk.truncate_error = None
+    warm.append_row({"a": 1.0}, 5)
+    first, second = journals()
+    assert decode_json(second[0].payload)["continues"] == decode_json(first[0].payload)["writer"]
+    assert (rows(first), rows(second)) == (3, 1)
+    assert told(second) == [{"disk": 4}]
+    assert told(first) == []
+
+
+def test_an_unreachable_folder_is_not_tried_at_every_row(
+    open_writer: Make, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening is tried again once a second at most: a training loop is not slowed by a dead disk."""
+    folder.root.mkdir()
+    (folder.root / "team").touch()  # a file where a folder should be
+    tries = []
+    real = writer_module.Segment
+    monkeypatch.setattr(writer_module, "Segment", lambda at: tries.append(at) or real(at))
+    monkeypatch.setattr(writer_module, "_REOPEN_S", 3600.0)
+    writer = open_writer()
+    for step in range(50):
+        writer.append_row({"a": 1.0}, step)
+    assert len(tries) == 1
+    assert writer.dropped == {"disk": 50}
+
+
+def test_a_journal_that_cannot_start_leaves_no_file(
+    open_writer: Make, disk: Disk, folder: RunFolder, journals: Read, fast: None
+) -> None:
+    """A full disk fills no folder with empty journals."""
+    writer = open_writer()
+    for disk.write_error, disk.room in ((errno.ENOSPC, None), (None, 40)):
+        writer.append_row({"a": 1.0}, 0)
+        assert folder.journals() == []
+    disk.write_error = disk.room = None
+    writer.append_row({"a": 1.0}, 1)
+    assert told(journals()[0]) == [{"disk": 2}]
+
+
+def test_a_failed_fdatasync_ends_the_journal(
+    warm: JournalWriter, disk: Disk, journals: Read, warnings_said: Any
+) -> None:
+    """What the disk failed to keep is not trusted again: the next record opens a new journal."""
+    disk.sync_error = errno.EIO
+    warm.keep()
+    warm.keep()
+    disk.sync_error = None
+    warm.append_row({"a": 1.0}, 3)
+    warm.close()
+    first, second = journals()
+    assert decode_json(second[0].payload)["continues"] == decode_json(first[0].payload)["writer"]
+    assert rows(second) == 1
+    assert told(second)[-1] == {"sync": 1}
+    assert "forced to disk" in warnings_said()[0]
+
+
+def test_a_file_system_without_fdatasync_is_no_fault(warm: JournalWriter, disk: Disk) -> None:
+    """Where data cannot be forced at all, nothing is counted and no new journal begins."""
+    name = warm.writer
+    disk.sync_error = errno.EINVAL
+    warm.keep()
+    warm.append_row({"a": 1.0}, 3)
+    assert warm.writer == name
+    assert warm.dropped == {}
+
+
+def test_losses_are_not_told_twice_after_a_new_journal(
+    warm: JournalWriter, disk: Disk, journals: Read
+) -> None:
+    """What the old journal was told stays there; what it could not be told goes to the next."""
+    warm.append_row({"a": "no"}, 3)
+    warm.keep(heartbeat=True)
+    warm.append_row({"a": "no", "b": 1.0}, 3)
+    disk.sync_error = errno.EIO
+    warm.keep()
+    disk.sync_error = None
+    warm.append_row({"a": 1.0}, 3)
+    warm.close()
+    first, second = journals()
+    assert told(first) == [{"value": 1}]
+    assert told(second)[-1] == {"value": 1, "sync": 1}
+
+
+def test_numbers_of_paths_are_given_once(warm: JournalWriter, disk: Disk, journals: Read) -> None:
+    """Paths and schemas that were on their way when the disk failed are named anew afterwards."""
+    for failing in (True, False, True, False):
+        disk.write_error = errno.ENOSPC if failing else None
+        for step in range(3):
+            warm.append_row({"a": 1.0, "b": 2.0}, step)
+            warm.append_row({"c": 3.0}, step)
+    (frames,) = journals()
+    names = [f.payload for f in frames if f.kind == Kind.PATH]
+    numbers = [int.from_bytes(payload[:4], "little") for payload in names]
+    assert sorted(payload[4:] for payload in names) == [b"a", b"b", b"c"]
+    assert len(set(numbers)) == 3
+    schemas = [f.payload[:4] for f in frames if f.kind == Kind.SCHEMA]
+    assert len(set(schemas)) == len(schemas) == 3
+    assert rows(frames) == 3 + 12
+
+
+def test_file_size_limit_goes_on_in_another_file(tmp_path: Path) -> None:
+    """A real limit on the size of files (RLIMIT_FSIZE) costs nothing: journals continue each other."""
+    code = """
+        import resource, sys
+        from pathlib import Path
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+        from seamark.journal.folder import RunFolder
+        from seamark.journal.reader import JournalReader
+        from seamark.journal.writer import JournalWriter
+        folder = RunFolder(Path(sys.argv[1]), "p", "r")
+        writer = JournalWriter(folder, dict)
+        for step in range(2000):
+            writer.append_row({"a": 1.0, "b": 2.0}, step)
+        writer.close()
+        steps = []
+        for journal in folder.journals():
+            with JournalReader(journal.path) as reader:
+                steps += [f for f in reader.frames() if f.kind in (5, 6)]
+                assert reader.gaps == [] and reader.tail is None
+        print(len(folder.journals()), len(steps), writer.dropped)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    count, points, dropped = done.stdout.split(maxsplit=2)
+    assert (int(points), dropped.strip()) == (2000, "{}")
+    assert int(count) == 5
+
+
+# -------------------------------------------------------------------- removed and purged
+
+
+def test_a_removed_journal_is_brought_back(
+    warm: JournalWriter, folder: RunFolder, journals: Read, warnings_said: Any
+) -> None:
+    """Whoever removes the root while training goes on gets it back whole at the next round."""
+    shutil.rmtree(folder.root)
+    warm.append_row({"a": 1.0}, 3)
+    warm.keep()
+    warm.append_row({"a": 1.0}, 4)
+    warm.keep()
+    (frames,) = journals()
+    assert rows(frames) == 5
+    assert [one.writer for one in folder.journals()] == [warm.writer]
+    assert len(warnings_said()) == 1
+    assert "removed" in warnings_said()[0]
+    assert warm.dropped == {}
+
+
+def test_a_journal_replaced_by_another_file_is_brought_back(
+    warm: JournalWriter, folder: RunFolder, journals: Read
+) -> None:
+    """A copy put in its place (a restore, a sync) does not receive half of the record."""
+    (path,) = [journal.path for journal in folder.journals()]
+    copy = path.with_name(".copy")
+    copy.write_bytes(path.read_bytes()[:100])
+    copy.rename(path)
+    warm.append_row({"a": 1.0}, 3)
+    warm.keep()
+    assert rows(journals()[0]) == 4
+
+
+def test_a_removed_journal_is_brought_back_at_the_end(
+    warm: JournalWriter, folder: RunFolder, journals: Read
+) -> None:
+    """`close` does a last round: a root removed just before it is whole again."""
+    shutil.rmtree(folder.root)
+    warm.close()
+    assert rows(journals()[0]) == 3
+
+
+def test_where_it_cannot_be_brought_back_nothing_is_left_behind(
+    warm: JournalWriter, folder: RunFolder, disk: Disk, journals: Read, warnings_said: Any
+) -> None:
+    """A disk too full for it keeps no half copy, is warned about once, and tried again."""
+    shutil.rmtree(folder.root)
+    disk.write_error = errno.ENOSPC
+    for _ in range(3):
+        warm.keep()
+    assert list(folder.journal_dir.iterdir()) == []
+    assert warm.dropped == {"removed": 1}
+    assert len(warnings_said()) == 1
+    disk.write_error = None
+    warm.keep()
+    assert rows(journals()[0]) == 3
+
+
+def test_a_purged_run_is_not_revived(
+    warm: JournalWriter, folder: RunFolder, warnings_said: Any, fast: None
+) -> None:
+    """The mark that `seamark purge` leaves is respected by a writer that is still there."""
+    folder.purged_mark.parent.mkdir(parents=True, exist_ok=True)
+    folder.purged_mark.touch()
+    shutil.rmtree(folder.path)
+    warm.keep()
+    warm.append_row({"a": 1.0}, 3)
+    warm.keep()
+    warm.close()
+    assert not folder.path.exists()
+    assert warm.dropped["disk"] == 1
+    assert any("purged" in text for text in warnings_said())
+
+
+# -------------------------------------------------------------------- signals
+
+
+@contextmanager
+def handling(handler: Any, number: int = signal.SIGUSR1) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_record_from_a_signal_handler_follows(
+    warm: JournalWriter, disk: Disk, journals: Read
+) -> None:
+    """A handler that logs in the middle of a write is recorded right after it, never inside it."""
+    with handling(lambda *_: warm.append_op({"op": "clear", "path": "from/handler"})):
+        for way in ({"a": 5.0}, {"new": 6.0}):
+            disk.before = lambda: os.kill(os.getpid(), signal.SIGUSR1)
+            warm.append_row(way, 3)
+            assert warm.settled
+    (frames,) = journals()
+    last = [frame.kind for frame in frames][-5:]
+    assert last == [Kind.ROW, Kind.OP, Kind.PATH, Kind.SPARSE, Kind.OP]
+
+
+def test_thousands_of_records_from_handlers(
+    warm: JournalWriter, disk: Disk, journals: Read
+) -> None:
+    """However many records wait behind one slow write, all are written, in their order."""
+
+    def storm() -> None:
+        for number in range(5000):
+            warm.append_op({"op": "clear", "path": f"p{number}"})
+
+    disk.before = storm
+    warm.append_row({"a": 5.0}, 3)
+    (frames,) = journals()
+    assert [op["path"] for op in ops(frames)] == [f"p{number}" for number in range(5000)]
+
+
+def test_a_handler_that_logs_and_raises(warm: JournalWriter, disk: Disk, journals: Read) -> None:
+    """What it logged is written although the interrupted call is left with its exception."""
+
+    def handler(*_: Any) -> None:
+        warm.append_op({"op": "clear", "path": "last/words"})
+        raise SystemExit(3)
+
+    with handling(handler):
+        for way in ({"a": 5.0}, {"new": 6.0}):
+            disk.before = lambda: os.kill(os.getpid(), signal.SIGUSR1)
+            with pytest.raises(SystemExit):
+                warm.append_row(way, 3)
+    assert len(ops(journals()[0])) == 2
+    warm.append_row({"a": 1.0}, 4)
+    assert warm.dropped == {}
+
+
+class TimeIsUp(Exception):
+    """What people raise from their alarm handlers."""
+
+
+class Alarm:
+    """A handler with a ``__call__``, as classes for time limits have it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __call__(self, number: int, frame: Any) -> None:
+        raise self.error
+
+    def method(self, number: int, frame: Any) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [TimeIsUp("x"), TimeoutError("x"), ValueError("x"), OSError(5, "x")])
+@pytest.mark.parametrize("kind", ["object", "method", "function"])
+@pytest.mark.parametrize("way", ["quick", "slow", "op", "column"])
+def test_an_exception_of_a_signal_handler_is_not_swallowed(
+    warm: JournalWriter, disk: Disk, journals: Read, error: Exception, kind: str, way: str
+) -> None:
+    """A time limit that strikes inside our code ends the training as it would elsewhere.
+
+    It is no fault of the disk: nothing is recorded twice, and nothing is counted as lost.
+    """
+    alarm = Alarm(error)
+    handler: Any = {
+        "object": alarm,
+        "method": alarm.method,
+        "function": lambda number, frame: alarm(number, frame),
+    }[kind]
+    before = rows(journals()[0])
+    with handling(handler):
+        disk.before = lambda: os.kill(os.getpid(), signal.SIGUSR1)
+        with pytest.raises(type(error)) as caught:
+            if way == "quick":
+                warm.append_row({"a": 5.0}, 3)
+            elif way == "slow":
+                warm.append_row({"new": 5.0}, 3)
+            elif way == "op":
+                warm.append_op({"op": "clear", "path": "x"})
+            else:
+                warm.append_column("c", [1.0])
+    assert caught.value is error
+    assert warm.dropped == {}
+    warm.append_row({"a": 5.0}, 4)
+    assert rows(journals()[0]) == before + 1
+
+
+def test_stopping_from_a_signal_handler(warm: JournalWriter, disk: Disk, journals: Read) -> None:
+    """`close` in a handler, in the middle of a record: the record, then CLOSE, and no waiting."""
+    keeper = warm._keeper
+    with handling(lambda *_: warm.close()):
+        disk.before = lambda: os.kill(os.getpid(), signal.SIGUSR1)
+        warm.append_row({"a": 5.0}, 3)
+    (frames,) = journals()
+    assert [frame.kind for frame in frames][-2:] == [Kind.ROW, Kind.CLOSE]
+    assert warm.closed
+    keeper.join(30)
+    assert not keeper.is_alive()
+
+
+def test_ctrl_c_leaves_the_journal_whole(
+    open_writer: Make, journals: Read, folder: RunFolder
+) -> None:
+    """KeyboardInterrupt at any of our own calls: paths, schemas and rows stay consistent."""
+    from seamark.journal.reader import JournalReader
+
+    left = 0
+    own = os.path.dirname(writer_module.__file__)
+
+    def interrupt(frame: Any, event: str, arg: Any) -> None:
+        """Raise where Python looks for signals: on entry of a function, and after a call."""
+        nonlocal left
+        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(own):
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+
+    interrupted = 0
+    for number in range(1, 160, 2 if os.environ.get("CI") else 1):
+        left, writer = number, open_writer()
+        sys.setprofile(interrupt)
+        try:
+            for step in range(4):
+                writer.append_row({"a": 1.0, "b": 2.0}, step)
+        except KeyboardInterrupt:
+            interrupted += 1
+        finally:
+            sys.setprofile(None)
+        writer.append_row({"c": 3.0, "b": 4.0}, 9)
+        writer.append_row({"c": 3.0, "b": 4.0}, 10)
+        writer.append_row({"d": 5.0}, 11)
+        assert not writer._busy
+        writer.close()
+        assert writer.dropped == {}
+        (journal,) = [one for one in folder.journals() if one.writer in writer.positions()] or [None]
+        with JournalReader(journal.path) as reader:
+            frames = list(reader.frames())
+            assert reader.gaps == []
+            assert reader.tail is None
+            assert reader.closed
+        check_tables(frames)
+        shutil.rmtree(folder.path)
+    assert interrupted > 100
+
+
+def check_tables(frames: list[Frame]) -> None:
+    """Assert that every number of a path or schema has one meaning, and was given before its use."""
+    import struct
+
+    paths: dict[int, bytes] = {}
+    schemas: dict[int, tuple[int, ...]] = {}
+    for frame in frames:
+        if frame.kind == Kind.PATH:
+            number = int.from_bytes(frame.payload[:4], "little")
+            assert number not in paths
+            paths[number] = frame.payload[4:]
+        elif frame.kind == Kind.SCHEMA:
+            number, *members = struct.unpack(f"<{len(frame.payload) // 4}I", frame.payload)
+            assert number not in schemas
+            assert set(members) <= set(paths)
+            schemas[number] = tuple(members)
+        elif frame.kind == Kind.ROW:
+            assert len(frame.payload) == 8 + 8 * len(schemas[frame.aux])
+            values = struct.unpack_from(f"<{len(schemas[frame.aux])}d", frame.payload, 8)
+            expected = {b"a": 1.0, b"b": None, b"c": 3.0, b"d": 5.0}
+            for member, value in zip(schemas[frame.aux], values, strict=True):
+                assert expected[paths[member]] in (value, None)
+
+
+# -------------------------------------------------------------------- threads and forks
+
+
+def test_threads_share_a_writer(open_writer: Make, journals: Read) -> None:
+    """Rows of 8 threads and the sync thread's rounds lie side by side, whole, times rising."""
+    writer = open_writer(sync_s=0.001, heartbeat_s=0.002)
+
+    def work(name: str) -> None:
+        for step in range(300):
+            writer.append_row({f"{name}/a": 1.0, f"{name}/b": 2.0}, step)
+            if step % 50 == 0:
+                writer.append_op({"op": "clear", "path": f"{name}/x"})
+
+    threads = [threading.Thread(target=work, args=(f"t{number}",)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    writer.close()
+    (frames,) = journals()
+    assert rows(frames) == 8 * 300
+    assert len(ops(frames)) == 8 * 6
+    times = [frame.t for frame in frames]
+    assert times == sorted(set(times))
+
+
+def test_a_logging_handler_that_records_does_not_deadlock(
+    warm: JournalWriter, disk: Disk, journals: Read
+) -> None:
+    """People send their log lines into the run: warnings of ours and theirs in two threads meet."""
+
+    class IntoRun(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            warm.append_op({"op": "log", "text": record.getMessage()})
+
+    handler = IntoRun()
+    logger = logging.getLogger("seamark")
+    logger.addHandler(handler)
+    entered, proceed = threading.Event(), threading.Event()
+
+    def other() -> None:
+        handler.acquire()  # as logging does around emit
+        try:
+            entered.set()
+            proceed.wait(30)
+            warm.append_op({"op": "log", "text": "other"})
+        finally:
+            handler.release()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        entered.wait(30)
+        disk.write_error = errno.ENOSPC
+        main = threading.Thread(target=lambda: warm.append_row({"a": 1.0}, 3), daemon=True)
+        main.start()
+        # The row is counted under the writer's lock, then the warning waits for the handler's.
+        while warm.dropped != {"disk": 1}:
+            main.join(0.001)
+        disk.write_error = None
+        proceed.set()
+        thread.join(30)
+        assert not thread.is_alive()
+        main.join(30)
+        assert not main.is_alive()
+    finally:
+        proceed.set()
+        logger.removeHandler(handler)
+    texts = [op["text"] for op in ops(journals()[0])]
+    assert texts[0] == "other"
+    assert "values are being lost" in texts[1]
+
+
+FORK = """
+    import os, sys, warnings
+    from pathlib import Path
+    warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 on threads and fork
+    from seamark.journal.folder import RunFolder
+    from seamark.journal.writer import JournalWriter
+    folder = RunFolder(Path(sys.argv[1]), "p", "r")
+    parent = os.getpid()
+    writer = JournalWriter(folder, lambda: {"owner": os.getpid() == parent}, sync_s=0.001)
+
+    def child(work):
+        pid = os.fork()
+        if not pid:
+            work()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def in_python(code: str, *args: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(FORK) + textwrap.dedent(code), *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_forked_child_that_only_prints_writes_nothing(tmp_path: Path) -> None:
+    """Being forked costs no journal and no byte, also when the child closes its copy."""
+    out = in_python(
+        """
+        for step in range(3):
+            writer.append_row({"a": 1.0}, step)
+        size = writer.positions()
+        child(lambda: print("hello", flush=True))
+        child(writer.close)
+        child(lambda: writer.keep(heartbeat=True))
+        assert writer.positions() == size
+        writer.append_row({"a": 1.0}, 3)
+        writer.close()
+        print(len(folder.journals()))
+        """,
+        str(tmp_path),
+    )
+    assert out.split() == ["hello", "1"]
+
+
+def test_a_forked_child_that_logs_has_its_own_journal(
+    tmp_path: Path, folder: RunFolder, journals: Read
+) -> None:
+    """It continues its parent's, owns no state, and neither disturbs the other."""
+    in_python(
+        """
+        for step in range(3):
+            writer.append_row({"a": 1.0}, step)
+        def work():
+            for step in range(3, 8):
+                writer.append_row({"a": 2.0}, step)
+            writer.append_row({"a": 2.0})
+            writer.close()
+        child(work)
+        for step in range(3, 5):
+            writer.append_row({"a": 1.0}, step)
+        writer.close()
+        """.replace("writer.close()\n        child", "writer.close()\n        child"),
+        str(tmp_path),
+    )
+    from seamark.journal.folder import RunFolder
+    from seamark.journal.reader import JournalReader
+
+    found = []
+    for journal in RunFolder(tmp_path, "p", "r").journals():
+        with JournalReader(journal.path) as reader:
+            found.append(list(reader.frames()))
+            assert (reader.gaps, reader.tail, reader.closed) == ([], None, True)
+    parent, child = sorted(found, key=lambda frames: frames[0].t)
+    header = decode_json(child[0].payload)
+    assert header["continues"] == decode_json(parent[0].payload)["writer"]
+    assert (header["owner"], decode_json(parent[0].payload)["owner"]) == (False, True)
+    assert (rows(parent), rows(child)) == (5, 6)
+
+
+def test_a_fork_while_threads_write(tmp_path: Path) -> None:
+    """A child forked while other threads hold the lock can write; nothing deadlocks."""
+    out = in_python(
+        """
+        import threading
+        done = threading.Event()
+        def work():
+            step = 0
+            while not done.is_set():
+                writer.append_row({"a": 1.0, "b": 1.0}, step)
+                step += 1
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for number in range(20):
+            child(lambda: (writer.append_row({"c": 1.0}, number), writer.close()))
+        done.set()
+        for thread in threads:
+            thread.join()
+        writer.close()
+        print(len(folder.journals()), writer.dropped)
+        """,
+        str(tmp_path),
+    )
+    assert out.split() == ["21", "{}"]

@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import json
+import math
+import sys
+import uuid
+from collections import deque
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, IntEnum
+from pathlib import PurePosixPath
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamark.errors import ValueKindError
+from seamark.journal._format import dump_json
+from seamark.values import Escaped, decode_atom, encode_atom, escape
+
+
+class Colour(Enum):
+    RED = object()
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+class Name(str, Enum):
+    ADAM = "adam"
+
+
+def back(value):
+    """What a reader gets: through the strict JSON of the journal, and decoded."""
+    kind, kept = json.loads(dump_json(list(encode_atom(value))))
+    return decode_atom(kind, kept)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), b"bytes", 1j, np.complex64(1), lambda: 1, np.void(b"x"), Exception],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_cannot_be_kept_is_refused_with_its_type_and_a_way_out(value):
+    """A value that has no atom raises at the call, names its type and what to do instead."""
+    with pytest.raises(ValueKindError, match=type(value).__name__) as caught:
+        encode_atom(value)
+    assert "stringify_unsupported" in str(caught.value)
+
+
+def test_the_odd_element_of_a_container_is_named_with_its_place():
+    """In nested values the message says where the mistake is."""
+    with pytest.raises(ValueKindError, match=r"object at \[1\]\.optimizer\[0\]"):
+        encode_atom([1, {"optimizer": [object()]}])
+
+
+def test_containers_that_never_end_are_refused():
+    """A list that holds itself, and one nested too deep for readers, raise instead of hanging."""
+    itself: list[object] = []
+    itself.append(itself)
+    deep: list[object] = []
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(ValueKindError, match="holds itself"):
+        encode_atom(itself)
+    with pytest.raises(ValueKindError, match="64 levels"):
+        encode_atom(deep)
+
+
+def test_a_large_array_is_refused_with_its_size():
+    """An array beyond what one value should be is not turned into megabytes of JSON."""
+    with pytest.raises(ValueKindError, match="20000 elements"):
+        encode_atom(np.zeros(20_000))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (None, "null"),
+        (True, "bool"),
+        (0, "int"),
+        (-(2**63) - 1, "int"),
+        (10**6000, "int"),
+        (-(10**700), "int"),
+        (0.1, "float"),
+        (-0.0, "float"),
+        (math.inf, "float"),
+        (-math.inf, "float"),
+        (5e-324, "float"),
+        ("", "string"),
+        ("Zürich 🚀", "string"),
+        ([], "json"),
+        ({}, "json"),
+        ([1, [2.5, None, "x", True], {"a": [10**30]}], "json"),
+        (datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=timezone.utc), "datetime"),
+        (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5, minutes=45))), "datetime"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_come_back_as_they_were(value, kind):
+    """Type and value survive the journal exactly, ints of any size included."""
+    found = back(value)
+    assert encode_atom(value).type == kind
+    assert found == value
+    assert type(found) is type(value)
+    assert math.copysign(1, found) == math.copysign(1, value) if kind == "float" else True
+
+
+def test_nan_comes_back_alone_and_inside_a_list():
+    """NaN is a value like any other, though JSON has no word for it."""
+    assert math.isnan(back(math.nan))
+    found = back([math.nan, math.inf])
+    assert math.isnan(found[0])
+    assert found[1] == math.inf
+
+
+@given(st.integers() | st.floats(allow_nan=False) | st.text() | st.booleans() | st.none())
+def test_every_single_value_comes_back(value):
+    """Round trip of atoms; text comes back as itself, or visibly escaped and marked as such."""
+    found = back(value)
+    if isinstance(value, str) and isinstance(encode_atom(value).value, Escaped):
+        assert found == escape(value)
+    else:
+        assert found == value
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text("ab\ud800\0é"),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text("xy"), inner),
+    max_leaves=20,
+)
+
+
+@given(st.lists(json_values))
+def test_every_list_comes_back(value):
+    """Round trip of lists; inside JSON even lone surrogates and NUL are kept exactly."""
+    atom = encode_atom(value)
+    atom.value.encode()
+    assert decode_atom(*atom) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\0b", "a\\x00b"),
+        ("\ud800", "\\ud800"),
+        ("x\udcff.bin", "x\\udcff.bin"),
+        ("plain", "plain"),
+    ],
+)
+def test_nul_and_lone_surrogates_stand_as_visible_escapes(text, shown):
+    """What UTF-8 or SQL refuse is shown, and marked so that nobody takes it for the original."""
+    assert escape(text) == shown
+    assert isinstance(escape(text), Escaped) == (text != shown)
+    assert encode_atom(text).value.encode()
+
+
+def test_enums_paths_and_the_like_are_kept_as_what_people_write():
+    """Values with one obvious text or number are kept as that."""
+    assert encode_atom(Colour.RED) == ("string", "Colour.RED")
+    assert encode_atom(Level.HIGH) == ("int", 3)
+    assert encode_atom(Name.ADAM) == ("string", "adam")
+    assert encode_atom(PurePosixPath("/a/b")) == ("string", "/a/b")
+    assert encode_atom(Decimal("0.10")) == ("string", "0.10")
+    assert encode_atom(date(2026, 5, 1)) == ("string", "2026-05-01")
+    number = uuid.UUID(int=5)
+    assert encode_atom(number) == ("string", str(number))
+
+
+def test_sets_and_tuples_are_lists_in_an_order_that_does_not_change():
+    """Two processes that keep the same set write the same text."""
+    assert decode_atom(*encode_atom({"b", "a", "c"})) == ["a", "b", "c"]
+    assert decode_atom(*encode_atom((1, 2))) == [1, 2]
+    assert encode_atom({1, "a", None}) == encode_atom({None, "a", 1})
+
+
+def test_mappings_and_dataclasses_inside_lists_are_objects():
+    """Containers inside a list stay readable, with text for keys; keys that meet are both kept."""
+
+    @dataclass
+    class Layer:
+        width: int
+
+    found = decode_atom(*encode_atom([Layer(3), {1: "a", "1": "b", None: 0, (1, 2): 5}]))
+    assert found == [{"width": 3}, {"1": "a", "1~": "b", "None": 0, "(1, 2)": 5}]
+
+
+def test_a_naive_datetime_is_local_time():
+    """Atoms of time always carry an offset."""
+    naive = datetime(2026, 6, 1, 12)  # noqa: DTZ001
+    found = back(naive)
+    assert found == naive.astimezone()
+    assert found.utcoffset() is not None
+    assert back(datetime.max).utcoffset() is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.int8(-3), -3),
+        (np.uint64(2**64 - 1), 2**64 - 1),
+        (np.float16(0.5), 0.5),
+        (np.longdouble(2.5), 2.5),
+        (np.bool_(True), True),
+        (np.str_("x"), "x"),
+        (np.array(7), 7),
+        (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (np.array(["a"]), ["a"]),
+        (np.datetime64("NaT"), None),
+        (np.datetime64("2026-01-01T00:00:01"), datetime(2026, 1, 1, 0, 0, 1, tzinfo=timezone.utc)),
+    ],
+    ids=repr,
+)
+def test_numpy_values_become_python_values(value, expected):
+    """NumPy scalars and small arrays lose their library, not their value."""
+    found = back(value)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_tensors_become_values():
+    """A tensor with one number is that number, a small one a list, whatever autograd says."""
+    torch = pytest.importorskip("torch")
+    assert back(torch.tensor(2)) == 2
+    assert back(torch.tensor(True)) is True
+    assert back(torch.tensor([[1.5, 2.5]], requires_grad=True)) == [[1.5, 2.5]]
+    assert back(torch.tensor([0.5], dtype=torch.bfloat16)) == [0.5]
+    assert back(torch.eye(2).to_sparse()) == [[1.0, 0.0], [0.0, 1.0]]
+    with pytest.raises(ValueKindError, match="cannot be read"):
+        encode_atom(torch.ones(2, device="meta"))
+
+
+def test_times_of_pandas_are_datetimes():
+    """Timestamps are times, and "not a time" is nothing."""
+    pd = pytest.importorskip("pandas")
+    assert back(pd.Timestamp("2026-01-01", tz="UTC")) == datetime(2026, 1, 1, tzinfo=timezone.utc)
+    assert back(pd.NaT) is None
+
+
+def test_omegaconf_lists_are_lists():
+    """A configuration's list is kept like any other list."""
+    omegaconf = pytest.importorskip("omegaconf")
+    assert back(omegaconf.OmegaConf.create([1, {"a": "${oc.env:HOME}"}])) == [
+        1,
+        {"a": "${oc.env:HOME}"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int", True),
+        ("int", 1.5),
+        ("int", "12q"),
+        ("float", "1.5"),
+        ("float", None),
+        ("bool", 1),
+        ("string", 5),
+        ("datetime", "yesterday"),
+        ("json", "{"),
+        ("json", "[" * 100_000),
+        ("text", "x"),
+        ("complex", 1),
+    ],
+)
+def test_a_damaged_atom_is_refused_and_nothing_else_happens(kind, value):
+    """Readers can rely on one error for what a journal should not hold."""
+    with pytest.raises(ValueKindError, match="atom"):
+        decode_atom(kind, value)
+
+
+def test_other_sequences_are_refused_rather_than_consumed():
+    """A generator is not read by being assigned."""
+    numbers = iter([1, 2])
+    with pytest.raises(ValueKindError):
+        encode_atom(numbers)
+    assert list(numbers) == [1, 2]
+    with pytest.raises(ValueKindError):
+        encode_atom(deque([1]))
+
+
+def test_no_library_is_imported_to_recognise_its_values():
+    """The values cost nothing but the standard library."""
+    import subprocess
+
+    code = (
+        "import sys, seamark.values as v; v.encode_atom([1.5]); v.parameters({'a': object()}, 'p');"
+        "v.to_floats({'a': 1}); found = {'numpy', 'torch', 'omegaconf', 'pandas'} & set(sys.modules);"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

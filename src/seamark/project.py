@@ -1,0 +1,307 @@
+"""A project: its own log (name, description, tags, metadata), and tables over its runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.container import Container
+from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.journal.folder import PROJECT_LOG, RunFolder, host_name, root_dir
+from seamark.journal.process import boot_id, process_start
+from seamark.journal.writer import JournalWriter
+from seamark.paths import check_project
+from seamark.settings import DEFAULT_PROJECT, MODES, one_of
+from seamark.values import to_time_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Self
+
+    from seamark.store.index import Index
+    from seamark.store.table import RunsTable, SeriesTable
+    from seamark.store.view import Attempt
+
+__all__ = ["Project", "init_project"]
+
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PATIENCE_S: Final = 0.5
+
+log = logging.getLogger("seamark")
+
+
+def init_project(
+    project: str | None = None, *, mode: str | None = None, root: str | os.PathLike[str] | None = None
+) -> Project:
+    """Open a project, to read tables of its runs or to record facts about the project itself.
+
+    Nothing is created on disk before something is recorded.
+
+    Args:
+        project: Path of the project, such as ``"team/mnist"``; SEAMARK_PROJECT, NEPTUNE_PROJECT or ``"default"``.
+        mode: ``"read-only"`` refuses to write, ``"disabled"`` does nothing; the others are the same here.
+            SEAMARK_MODE, NEPTUNE_MODE or ``"online"``.
+        root: Folder of all runs; SEAMARK_DIR or ``./.seamark``.
+
+    Raises:
+        PathError: If the project's path breaks the grammar.
+        ArgumentError: If there is no such mode.
+    """
+    env = os.environ.get
+    path = check_project(project or env("SEAMARK_PROJECT") or env("NEPTUNE_PROJECT") or DEFAULT_PROJECT)
+    stated = mode or env("SEAMARK_MODE") or env("NEPTUNE_MODE") or "online"
+    one_of("mode", stated, MODES)
+    return Project(RunFolder(root_dir(root), path, PROJECT_LOG), stated)
+
+
+class Project(Container):
+    """A project and the runs in it and in its sub-projects; made by `init_project`.
+
+    It has the verbs of a run (``project["description"] = "..."``), which write to the project's own log.
+    """
+
+    def __repr__(self) -> str:
+        """Return which project it is."""
+        return f"<seamark.Project {self.folder.project}>"
+
+    @property
+    def path(self) -> str:
+        """Project path."""
+        return self.folder.project
+
+    # ---------------------------------------------------------------- tables
+
+    def fetch_runs_table(
+        self,
+        *,
+        query: str | None = None,
+        id: str | Iterable[str] | None = None,  # noqa: A002 - Neptune's name
+        state: str | Iterable[str] | None = None,
+        owner: str | Iterable[str] | None = None,
+        tag: str | Iterable[str] | None = None,
+        columns: Iterable[str] | None = None,
+        trashed: bool | None = False,
+        limit: int | None = None,
+        sort_by: str = "sys/creation_time",
+        ascending: bool = False,
+        progress_bar: bool | Callable[[int, int], None] | None = None,
+    ) -> RunsTable:
+        """Return the runs that match every argument given, one row each, as recorded up to now.
+
+        Args:
+            query: Such as ``'val/loss:min < 0.3 AND sys/tags CONTAINS "best"'``; see the page on queries.
+            id: One run id, or several of which a run must have one.
+            state: ``"running"``, ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``, ``"crashed"`` or
+                ``"created"``, or several; ``"active"`` and ``"inactive"`` as Neptune has them.
+            owner: One owner, or several of which a run must have one.
+            tag: One tag, or several that a run must all have.
+            columns: Paths (``"hyperparams/lr"``), aggregates of series (``"val/loss:min"``, ``:max``, ``:mean``,
+                ``:last``, ``:count``, ``:first_step``, ``:last_step``), patterns (``"hyperparams/*"``), and patterns
+                of which only the columns are wanted in which the runs differ (``"hyperparams/*:differing"``). None
+                for everything. ``sys/id`` is always there.
+            trashed: False for runs that are not in the trash, True for those that are, None for both.
+            limit: At most so many runs.
+            sort_by: Path, perhaps with an aggregate. NaN and runs without a value stand last, up and down.
+            ascending: Smallest first.
+            progress_bar: False for none; a function is called with the number of runs folded and to fold; None and
+                True show how far it is on a terminal if it takes a while.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query or a column breaks the grammar; the message points at the place.
+        """
+        from seamark.store.table import Selection, query_runs
+
+        selection = Selection(
+            project=self.folder.project,
+            query=query,
+            id=id,
+            state=state,
+            owner=owner,
+            tag=tag,
+            trashed=trashed,
+            limit=limit,
+            sort_by=sort_by,
+            ascending=ascending,
+        )
+        selection.check()
+        selection.expression()  # a mistake is told before anything is read
+        return query_runs(self._fresh_index(progress_bar), selection, columns)
+
+    def fetch_series(
+        self,
+        paths: str | Iterable[str],
+        runs: Any = None,
+        *,
+        attempt: Attempt = "latest",
+        progress_bar: bool | Callable[[int, int], None] | None = None,
+    ) -> SeriesTable:
+        """Return the points of float series of many runs as one long table.
+
+        Args:
+            paths: One path or several; ``*`` stands for anything (``"val/*"``).
+            runs: Run ids, a query, a `RunsTable`, runs, or one of these; None for every run that is not in the trash.
+            attempt: ``"latest"``, ``"all"``, or the number of an attempt: the runs as that attempt left them.
+            progress_bar: See `fetch_runs_table`.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If a query breaks the grammar.
+            RunNotFoundError: If a run id does not exist in this project.
+        """
+        from seamark.store.table import read_series
+        from seamark.store.view import check_attempt
+
+        patterns = [paths] if isinstance(paths, str) else list(paths)
+        for pattern in patterns:
+            if not isinstance(pattern, str) or not pattern:
+                msg = f"paths: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
+                raise ArgumentError(msg)
+        check_attempt(attempt)
+        index = self._fresh_index(progress_bar)
+        return read_series(index, self._meant(index, runs), patterns, attempt)
+
+    def _meant(self, index: Index, runs: Any) -> list[tuple[str, str]]:
+        """Return (project, run id) of the runs that ``runs`` stands for."""
+        from seamark.store.table import RunsTable, Selection, select_runs
+
+        project = self.folder.project
+        if isinstance(runs, RunsTable):
+            return list(runs.refs)
+        if runs is None or (isinstance(runs, str) and not _RUN_ID.fullmatch(runs)):
+            return select_runs(index, Selection(project=project, query=runs))
+        wanted = [runs] if isinstance(runs, str) or hasattr(runs, "folder") else runs
+        if not isinstance(wanted, Iterable):
+            msg = f"runs: expected run ids, a query, a RunsTable or None, got {runs!r:.80}"
+            raise ArgumentError(msg)
+        found: list[tuple[str, str]] = []
+        by_id: dict[str, list[tuple[str, str]]] = {}
+        for ref in index.runs(project):
+            by_id.setdefault(ref[1], []).append(ref)
+        for one in wanted:
+            name = one if isinstance(one, str) else getattr(getattr(one, "folder", None), "run", None)
+            if not isinstance(name, str):
+                msg = f"runs: expected run ids, got {one!r:.80}"
+                raise ArgumentError(msg)
+            if name not in by_id:
+                msg = f"run {name!r} does not exist in project {project!r} below {str(index.root)!r}"
+                raise RunNotFoundError(msg)
+            found += by_id[name]
+        return found
+
+    def _fresh_index(self, progress_bar: bool | Callable[[int, int], None] | None) -> Index:
+        from seamark.store.index import Index
+
+        if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
+            msg = f"progress_bar: expected True, False, None or a function of two numbers, got {progress_bar!r:.80}"
+            raise ArgumentError(msg)
+        if self._index is None:
+            self._index = Index.open(self.folder.root)
+        with _progress(progress_bar) as progress:
+            self._index.refresh(self.folder.project, progress=progress)
+        stale_s = self._index.stale_s
+        if stale_s is not None and stale_s > 1:
+            log.info("seamark: another process is reading new runs; you see them as of %.0f s ago", stale_s)
+        return self._index
+
+    # ---------------------------------------------------------------- the project's own log
+
+    @property
+    def _what(self) -> str:
+        return f"project {self.folder.project!r}"
+
+    @property
+    def _silent(self) -> bool:
+        return self.mode == "disabled"
+
+    def _start(self) -> JournalWriter:
+        self._writer = JournalWriter(self.folder, self._header)
+        return self._writer
+
+    def _header(self) -> dict[str, Any]:
+        from seamark import __version__
+
+        pid = os.getpid()
+        return {
+            "seamark": __version__,
+            "attempt": None,
+            "positions": None,
+            "owner": False,
+            "host": host_name(),
+            "boot": boot_id(),
+            "pid": pid,
+            "start": process_start(pid),
+            "rank": None,
+            "launcher": None,
+            "job": None,
+        }
+
+    def log_metrics(
+        self, metrics: Mapping[str, Any], step: float | None = None, *, timestamp: float | datetime | None = None
+    ) -> None:
+        """Record one number for each path, all at one step; see `Run.log_metrics`. Never raises."""
+        try:
+            writer = self._to_write()
+            if writer is not None:
+                writer.append_row(metrics, step, to_time_ns(timestamp))
+        except Exception as error:  # noqa: BLE001 - the verb that stands in loops
+            log.warning("seamark: log_metrics records nothing: %s", error)
+
+    def stop(self, *, seconds: float | None = None) -> None:
+        """Finish writing and close the index; may be called twice.
+
+        Args:
+            seconds: How long to wait for files; None waits as long as they are being stored.
+        """
+        with self._start_lock:
+            stopped, self._stopped = self._stopped, True
+        if stopped:
+            return
+        if self._content is not None:
+            self._content.close(seconds)
+        if self._writer is not None:
+            self._writer.close("stop")
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+
+@contextmanager
+def _progress(wanted: bool | Callable[[int, int], None] | None) -> Iterator[Callable[[int, int], None] | None]:
+    """Give what is to be called while runs are folded; on a terminal a line that says how far it is."""
+    if callable(wanted) or wanted is False or not sys.stderr.isatty():
+        yield wanted if callable(wanted) else None
+        return
+    started, shown = time.monotonic(), False
+
+    def show(done: int, total: int) -> None:
+        nonlocal shown
+        if time.monotonic() - started > _PATIENCE_S and (done % 100 == 0 or done == total):
+            shown = True
+            sys.stderr.write(f"\rseamark: reading runs {done:,} of {total:,} ")
+            sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        if shown:
+            sys.stderr.write("\r\x1b[K")

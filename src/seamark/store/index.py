@@ -1,0 +1,648 @@
+"""The local index of one root: a cache of what its journals say, which any process may use and throw away.
+
+It lies outside the root (`seamark.store.schema.index_path`). One process at a time folds what is new, under a lock
+that nobody waits for; the others read what is there. Whatever goes wrong with the file, it is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import sqlalchemy as sa
+
+from seamark.errors import JournalError, RunNotFoundError
+from seamark.journal.folder import RunFolder, iter_runs, purged_ids, split_journal_name
+from seamark.journal.reader import SETTLE_NS, JournalReader
+from seamark.store import schema
+from seamark.store.fold import JournalState, RunState, fold
+from seamark.store.records import Conflict, PathNumbers, load_run, save_run
+from seamark.store.state import SeriesSummary, SeriesTail
+from seamark.store.view import Attribute, FilePoint, HistogramPoint, JournalInfo, Points, RunView, TextPoint
+
+__all__ = [
+    "Attribute",
+    "FilePoint",
+    "HistogramPoint",
+    "Index",
+    "JournalInfo",
+    "Points",
+    "RunView",
+    "SeriesSummary",
+    "SeriesTail",
+    "TextPoint",
+]
+
+_LOCK_S: Final = 10.0
+"""How long to wait for the right to make the file anew, seconds."""
+_RACY_NS: Final = 2 * 10**9
+"""A folder that changed so recently may change again without its time changing, nanoseconds."""
+_I63: Final = (1 << 63) - 1
+
+log = logging.getLogger("seamark")
+T = TypeVar("T")
+
+
+class _Known(NamedTuple):
+    """A run as the index has it: its number, mtime of its journal folder, and (file, size, mtime, inode, retry)."""
+
+    number: int
+    listed: int
+    journals: list[tuple[str, int, int, int, int]]
+
+
+class Index:
+    """What the journals below one root say, folded; see `open`.
+
+    Safe to use from several threads; after a fork the child opens the file anew.
+
+    Attributes:
+        root: Absolute root folder.
+        file: Where the index lies; None if it is held in memory.
+        stale_s: Age in seconds of what is read here if another process held the lock at the last `refresh`, else None.
+    """
+
+    def __init__(self, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self.root = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links
+        self.stale_s: float | None = None
+        self.file: Path | None = None
+        self.now_ns = now_ns
+        self.lock = threading.RLock()
+        self.numbers = PathNumbers()
+        self._overlay: dict[tuple[str, str], RunState] = {}
+        self._engine: sa.Engine | None = None
+        self._connection: sa.Connection | None = None
+        self._pid = 0
+
+    @classmethod
+    def open(cls, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> Index:
+        """Open the index of a root, made anew if it is missing, damaged or of another version. Folds nothing.
+
+        Args:
+            root: Root folder; it need not exist.
+            now_ns: Clock, nanoseconds since the Unix epoch.
+
+        Raises:
+            ArgumentError: If ``SEAMARK_INDEX`` points into the root.
+        """
+        index = cls(root, now_ns=now_ns)
+        index._connect()  # noqa: SLF001 - of the same class
+        return index
+
+    # ------------------------------------------------------------------ the file
+
+    @property
+    def connection(self) -> sa.Connection:
+        """The connection; not inherited by a forked child, which gets its own."""
+        if self._connection is None or self._pid != os.getpid():
+            self._connect()
+        assert self._connection is not None  # noqa: S101 - made in the line above
+        return self._connection
+
+    def _connect(self) -> None:
+        if self._pid != os.getpid():  # SQLite connections must not cross a fork, nor be closed behind it
+            self._engine = self._connection = None
+            self.lock = threading.RLock()
+        self._pid = os.getpid()
+        self.numbers.forget()
+        self._overlay.clear()
+        target = schema.index_path(self.root)
+        try:
+            opened = self._inside_root(target) or self._open_file(target)
+        except (OSError, sqlite3.Error, sa.exc.DBAPIError) as error:
+            log.debug("seamark: the index %s cannot be used, it is held in memory: %s", target, error)
+            opened = True
+        if self._connection is None or not opened:
+            self.file = None
+            self._use(None)
+            self._create_tables()
+
+    def _inside_root(self, target: Path) -> bool:
+        return os.path.realpath(target).startswith(os.path.realpath(self.root) + os.sep)
+
+    def _open_file(self, target: Path) -> bool:
+        if self._try_open(target):
+            return True
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _exclusive(target, _LOCK_S) as mine:
+            if not mine:
+                return False
+            if self._try_open(target):  # somebody else made it in the meantime
+                return True
+            if self._connection is not None:  # sound, of another version
+                self._create_tables()
+                return True
+            for suffix in ("-wal", "-shm", "-journal", ""):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(f"{target}{suffix}")  # noqa: PTH108
+            target.touch()
+            self._use(target)
+            self._create_tables()
+        return True
+
+    def _try_open(self, target: Path) -> bool:
+        """Open the file if it is an index of this root and version; it stays open if only the version is another."""
+        self._disconnect()
+        if not target.exists():
+            return False
+        if not (os.access(target, os.W_OK) and os.access(target.parent, os.W_OK)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+        try:
+            self._use(target)
+            facts = dict(self.connection.exec_driver_sql("SELECT key, value FROM meta").fetchall())
+        except (sqlite3.Error, sa.exc.DBAPIError) as error:
+            if "no such table" in str(error):
+                return False
+            self._disconnect()
+            if _damaged(error):
+                return False
+            raise
+        return facts.get("schema") == schema.SCHEMA_VERSION and facts.get("root") == str(self.root)
+
+    def _use(self, file: Path | None) -> None:
+        self._engine = schema.connect(file)
+        self._connection = self._engine.connect()
+        self.file = file
+
+    def _disconnect(self) -> None:
+        if self._connection is not None and self._pid == os.getpid():
+            self._connection.close()
+        if self._engine is not None and self._pid == os.getpid():
+            self._engine.dispose()
+        self._engine = self._connection = None
+
+    def _create_tables(self) -> None:
+        """Empty the file and make the tables, in one transaction."""
+        connection = self.connection
+        with schema.transaction(connection):
+            found = connection.exec_driver_sql(
+                "SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
+            )
+            for kind, name in found.fetchall():
+                quoted = name.replace('"', '""')
+                connection.exec_driver_sql(f'DROP {kind} "{quoted}"')
+            schema.metadata.create_all(connection, checkfirst=False)
+            connection.execute(
+                sa.insert(schema.meta),
+                [{"key": "schema", "value": schema.SCHEMA_VERSION}, {"key": "root", "value": str(self.root)}],
+            )
+        self.numbers.forget()
+
+    def close(self) -> None:
+        """Close the file; harmless when called twice."""
+        with self.lock:
+            self._disconnect()
+
+    def __enter__(self) -> Index:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self.close()
+
+    def rebuild(self, *, progress: Callable[[int, int], None] | None = None) -> None:
+        """Throw everything away and fold all journals again.
+
+        Args:
+            progress: See `refresh`.
+        """
+        with self.lock:
+            self._replace()
+            self.refresh(progress=progress)
+
+    def _replace(self) -> None:
+        file = self.file
+        self._disconnect()
+        if file is not None:
+            with _exclusive(file, _LOCK_S) as mine:
+                if mine:
+                    for suffix in ("-wal", "-shm", "-journal", ""):
+                        with contextlib.suppress(OSError):
+                            os.unlink(f"{file}{suffix}")  # noqa: PTH108
+        self._connect()
+
+    def healing(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns; if the file turns out to be unusable, make it again and try once more."""
+        try:
+            return work()
+        except (sa.exc.DatabaseError, sqlite3.DatabaseError) as error:
+            if _damaged(error):
+                log.debug("seamark: the index %s is damaged and made again: %s", self.file, error)
+                self._replace()
+            elif self.file is not None and _unwritable(error):
+                log.warning("seamark: the index %s cannot be written, it is held in memory: %s", self.file, error)
+                self._disconnect()
+                self._use(None)
+                self._create_tables()
+            else:
+                raise
+            self._refresh(None, None, None)
+            return work()
+
+    # ------------------------------------------------------------------ folding
+
+    def refresh(
+        self,
+        project: str | None = None,
+        run: str | None = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Fold what is new since the last time.
+
+        If another process is folding, this returns at once and `stale_s` says how old the index is; a single run
+        that was asked for is then folded in memory, so that what was written before the call is seen in any case.
+
+        Args:
+            project: Only this project and its sub-projects; None for all.
+            run: Only this run of the project (``".project"``: the project's own log).
+            progress: Called with the number of runs done and the number of runs to fold.
+        """
+        with self.lock:
+            self.healing(lambda: self._refresh(project, run, progress))
+
+    def _refresh(self, project: str | None, run: str | None, progress: Callable[[int, int], None] | None) -> None:
+        self._overlay.clear()
+        with _exclusive(self.file, 0.0) if self.file else contextlib.nullcontext(enter_result=True) as mine:
+            self.stale_s = None if mine else self._age_s()
+            if run is not None and project is not None:
+                self._refresh_one(RunFolder(self.root, project, run), store=mine)
+            elif mine:
+                self._refresh_many(project, progress)
+
+    def _age_s(self) -> float:
+        row = self.connection.exec_driver_sql("SELECT value FROM meta WHERE key = 'folded_at'").fetchone()
+        return (self.now_ns() - int(row[0])) / 1e9 if row else float("inf")
+
+    def _refresh_one(self, folder: RunFolder, *, store: bool) -> None:
+        known = self._known(folder.project, folder.run).get((folder.project, folder.run))
+        change = self._changed(folder.project, folder.run, known)
+        if change is None:
+            return
+        if not change:
+            if known is not None and store:
+                self._forget(known.number)
+            return
+        self._fold_run(folder, known, store=store)
+
+    def _refresh_many(self, project: str | None, progress: Callable[[int, int], None] | None) -> None:
+        known = self._known(project)
+        work: list[tuple[RunFolder, _Known | None]] = []
+        purged = {parent: purged_ids(self.root, parent) for parent in {parent for parent, _ in known}}
+        for (parent, name), facts in known.items():
+            change = self._changed(parent, name, facts)
+            if change is False or name in purged[parent]:
+                self._forget(facts.number)
+            elif change:
+                work.append((RunFolder(self.root, parent, name), facts))
+        work += [(folder, None) for folder in self._new_runs(project, known)]
+        for done, (folder, found) in enumerate(work):
+            if progress is not None:
+                progress(done, len(work))
+            self._fold_run(folder, found, store=True)
+        if progress is not None and work:
+            progress(len(work), len(work))
+        self._note_time(anything=bool(work))
+
+    def _new_runs(self, project: str | None, known: dict[tuple[str, str], _Known]) -> list[RunFolder]:
+        names = {f"{parent}/{name}" for parent, name in known}
+        found = []
+        purged: dict[str, set[str]] = {}
+        try:
+            for folder in iter_runs(self.root, project, names):
+                if (folder.project, folder.run) in known:
+                    continue
+                if folder.project not in purged:
+                    purged[folder.project] = purged_ids(self.root, folder.project)
+                if folder.run not in purged[folder.project]:
+                    found.append(folder)
+        except OSError as error:
+            log.warning("seamark: %s cannot be listed: %s", self.root, error)
+        return found
+
+    def _note_time(self, *, anything: bool) -> None:
+        """Remember when the index was up to date; once a second is enough for "so and so many seconds old"."""
+        if anything or self._age_s() > 1:
+            now = str(self.now_ns())
+            with contextlib.suppress(sa.exc.OperationalError), schema.transaction(self.connection):
+                self.connection.exec_driver_sql("DELETE FROM meta WHERE key = 'folded_at'")
+                self.connection.exec_driver_sql("INSERT INTO meta (key, value) VALUES ('folded_at', ?)", (now,))
+
+    def _known(self, project: str | None, run: str | None = None) -> dict[tuple[str, str], _Known]:
+        where, values = "", []
+        if project is not None and run is not None:
+            where, values = " WHERE r.project = ? AND r.name = ?", [project, run]
+        elif project is not None:  # "0" is the character after "/"
+            where, values = " WHERE (r.project = ? OR (r.project > ? AND r.project < ?)) AND", [project, project + "/", project + "0"]
+        if run is None:
+            where = (where or " WHERE") + " r.name <> '.project'"
+        rows = self.connection.exec_driver_sql(
+            "SELECT r.project, r.name, r.id, r.listed, j.file, j.size, j.mtime, j.inode, j.retry"
+            f" FROM run r LEFT JOIN journal j ON j.run = r.id{where}",  # noqa: S608 - our own words
+            tuple(values),
+        )
+        known: dict[tuple[str, str], _Known] = {}
+        for parent, name, number, listed, file, size, mtime, inode, retry in rows.fetchall():
+            facts = known.get((parent, name))
+            if facts is None:
+                facts = known[parent, name] = _Known(number, listed, [])
+            if file is not None:
+                facts.journals.append((file, size, mtime, inode, retry))
+        return known
+
+    def _changed(self, project: str, name: str, known: _Known | None) -> bool | None:
+        """Return True if a run has something to fold, None if not, False if its folder is gone.
+
+        Strings and bare ``os.stat``: this is done for every known run each time.
+        """
+        folder = f"{self.root}/{project}/{name}/journal"
+        stat = os.stat
+        try:
+            listed = stat(folder).st_mtime_ns
+            if known is None or listed != known.listed:
+                return True
+            now = 0
+            for file, size, mtime, inode, retry in known.journals:
+                found = stat(f"{folder}/{file}")
+                if found.st_size != size or found.st_mtime_ns != mtime or found.st_ino & _I63 != inode:
+                    return True
+                if retry:
+                    now = now or self.now_ns()
+                    if now > retry:
+                        return True
+        except (FileNotFoundError, NotADirectoryError):
+            return False if known is None or not os.path.isdir(folder) else True  # noqa: PTH112, SIM211
+        except OSError:
+            return None  # cannot be seen at the moment; what is known stays
+        return None
+
+    def _forget(self, number: int) -> None:
+        connection = self.connection
+        with schema.transaction(connection):
+            for table in ("attribute", "series", "element", "chunk", "journal"):
+                connection.exec_driver_sql(f"DELETE FROM {table} WHERE run = ?", (number,))  # noqa: S608
+            connection.exec_driver_sql("DELETE FROM run WHERE id = ?", (number,))
+
+    def _fold_run(self, folder: RunFolder, known: _Known | None, *, store: bool) -> None:
+        for _ in range(3):  # a conflict means that somebody else was faster: look again
+            try:
+                folding = _RunFolding(self, folder, known)
+                folding.run()
+                if not store:
+                    self._overlay[folder.project, folder.run] = folding.state
+                    return
+                folding.save()
+            except Conflict:
+                known = self._known(folder.project, folder.run).get((folder.project, folder.run))
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+                log.exception("seamark: run %s/%s cannot be folded", folder.project, folder.run)
+                return
+            else:
+                return
+
+    # ------------------------------------------------------------------ reading
+
+    def runs(self, project: str | None = None) -> list[tuple[str, str]]:
+        """Return (project, run id) of every run, or of those of one project and its sub-projects; sorted."""
+        with self.lock:
+            return sorted(self.healing(lambda: self._known(project)))
+
+    def view(self, project: str, run: str) -> RunView:
+        """Return one run as it was last refreshed.
+
+        Raises:
+            RunNotFoundError: If the index has no such run.
+        """
+        with self.lock:
+            state = self._overlay.get((project, run))
+            number = self.healing(lambda: self.run_number(project, run))
+            stored = state is None
+            if state is None:
+                if number is None:
+                    msg = f"run {run!r} does not exist in project {project!r} below {str(self.root)!r}"
+                    raise RunNotFoundError(msg)
+                found = number
+                state = self.healing(lambda: load_run(self.connection, self.numbers, found))
+            return RunView(self, RunFolder(self.root, project, run), state, number, stored=stored)
+
+    def run_number(self, project: str, run: str) -> int | None:
+        """Return the number of a run in the index, or None."""
+        row = self.connection.exec_driver_sql("SELECT id FROM run WHERE project = ? AND name = ?", (project, run))
+        found = row.fetchone()
+        return None if found is None else int(found[0])
+
+
+class _RunFolding:
+    """One run being folded: its state, and what its files looked like."""
+
+    def __init__(self, index: Index, folder: RunFolder, known: _Known | None) -> None:
+        self.index = index
+        self.folder = folder
+        self.number = None if known is None else known.number
+        self.anew = False
+        self.looks: dict[str, tuple[int, int, int, int]] = {}
+        self.state = RunState()
+        if known is not None:
+            try:
+                self.state = load_run(index.connection, index.numbers, known.number)
+            except (ValueError, TypeError, KeyError, LookupError, AttributeError) as error:
+                log.debug("seamark: %s/%s is damaged in the index: %s", folder.project, folder.run, error)
+                self.anew = True
+
+    def run(self) -> None:
+        """Fold whatever is new."""
+        folder = str(self.folder.journal_dir)
+        now = self.index.now_ns()
+        listed, names = _listing(folder)
+        self.listed = listed if now - listed > _RACY_NS else 0
+        known = {journal.file: journal for journal in self.state.journals.values()}
+        stats = {name: _stat(f"{folder}/{name}") for name in names}
+        if any(
+            name not in stats or not _continues(journal, f"{folder}/{name}", stats[name])
+            for name, journal in known.items()
+        ):
+            self.anew = True
+        if self.anew:
+            self.state, known = RunState(), {}
+        fresh = [name for name in names if name not in known]
+        readers = {name: _reader(f"{folder}/{name}", self.index.now_ns) for name in names}
+        try:
+            for number, name in enumerate(fresh, len(known)):
+                self._add(number, name, readers[name], alone=len(names) == 1)
+            self._fold_files(readers, stats)
+            while self.state.needs_refold:
+                self.state.reset_series()
+                self._fold_files(readers, stats)
+        finally:
+            for reader in readers.values():
+                if isinstance(reader, JournalReader):
+                    reader.close()
+
+    def _add(self, number: int, name: str, reader: JournalReader | JournalError, *, alone: bool) -> None:
+        writer, uid = split_journal_name(name)
+        journal = JournalState(self._writer(writer), uid or bytes(16), file=name, number=number)
+        header = None
+        if isinstance(reader, JournalReader):
+            journal.uid = reader.uid
+            header = None if alone else reader.header()  # alone, it is folded before anything that it may hide
+        self.state.add_journal(journal, header)
+
+    def _writer(self, writer: str) -> str:
+        """Return a name for the journal that no other of the run has; two are equal only if somebody made copies."""
+        name, copies = writer, 1
+        while name in self.state.journals:
+            copies += 1
+            name = f"{writer}~{copies}"
+        return name
+
+    def _fold_files(self, readers: dict[str, JournalReader | JournalError], stats: dict[str, Any]) -> None:
+        for journal in self.state.journals.values():
+            reader, stat = readers[journal.file], stats[journal.file]
+            retry = 0
+            if isinstance(reader, JournalReader):
+                retry = self._fold_file(journal, reader, stat)
+            elif not journal.errors:
+                journal.note(0, str(reader))
+                journal.stopped = "unreadable"
+            size, mtime, inode = stat
+            self.looks[journal.writer] = (size, mtime, inode, retry)
+
+    def _fold_file(self, journal: JournalState, reader: JournalReader, stat: tuple[int, int, int]) -> int:
+        """Fold one journal; return when to look again although nothing changes, or 0."""
+        if stat[0] <= journal.offset and not journal.tail:
+            return 0
+        gaps = journal.gaps
+        try:
+            for block in reader.blocks(journal.offset):
+                journal.gaps = gaps + [list(gap) for gap in reader.gaps]
+                fold(self.state, journal.writer, block)
+        except OSError as error:
+            log.warning("seamark: %s cannot be read: %s", reader.path, error)
+            journal.stopped = "unreadable"
+            return self.index.now_ns()
+        journal.gaps = gaps + [list(gap) for gap in reader.gaps]
+        journal.tail = list(reader.tail) if reader.tail else None
+        journal.stopped = reader.stopped
+        waiting = reader.stopped in ("incomplete", "bad") and reader.tail is None
+        return stat[1] + SETTLE_NS if waiting else 0
+
+    def save(self) -> None:
+        """Write the state in one transaction.
+
+        Raises:
+            Conflict: If somebody else folded the same run in the meantime.
+        """
+        index, connection = self.index, self.index.connection
+        try:
+            with schema.transaction(connection):
+                if self.anew and self.number is not None:
+                    for table in ("attribute", "series", "element", "chunk", "journal"):
+                        connection.exec_driver_sql(f"DELETE FROM {table} WHERE run = ?", (self.number,))  # noqa: S608
+                place = (self.number, self.folder.project, self.folder.run)
+                extra = {"listed": self.listed, "owner": self._owner()}
+                save_run(connection, index.numbers, place, self.state, self.looks, extra)
+        except BaseException:
+            index.numbers.forget()
+            raise
+
+    def _owner(self) -> str:
+        """Return whose run it is: what the writer said, else whose folder it is."""
+        if any(journal.header.get("user") for journal in self.state.journals.values()):
+            return ""
+        try:
+            import pwd
+
+            return pwd.getpwuid(self.folder.journal_dir.stat().st_uid).pw_name
+        except (ImportError, KeyError, OSError):
+            return ""
+
+
+def _damaged(error: BaseException) -> bool:
+    """Tell whether an error of SQLite means that the file is no good; other errors may pass."""
+    words = ("malformed", "not a database", "unsupported file format", "disk I/O error", "no such table", "no such column")
+    return any(word in str(error) for word in words)
+
+
+def _unwritable(error: BaseException) -> bool:
+    return any(word in str(error) for word in ("is full", "readonly", "unable to open"))
+
+
+def _listing(folder: str) -> tuple[int, list[str]]:
+    """Return mtime (ns) and the journals of a folder; names that start with a dot are somebody's temporaries."""
+    try:
+        listed = os.stat(folder).st_mtime_ns
+        return listed, sorted(name for name in os.listdir(folder) if not name.startswith("."))  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return 0, []
+
+
+def _stat(path: str) -> tuple[int, int, int]:
+    """Return size, mtime (ns) and inode."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return 0, 0, 0
+    return stat.st_size, stat.st_mtime_ns, stat.st_ino & _I63
+
+
+def _reader(path: str, now_ns: Callable[[], int]) -> JournalReader | JournalError:
+    try:
+        return JournalReader(path, now_ns=now_ns)
+    except JournalError as error:
+        return error
+
+
+def _continues(journal: JournalState, path: str, stat: tuple[int, int, int]) -> bool:
+    """Tell whether a file still starts with what was folded of it."""
+    if stat[0] < journal.offset:
+        return False
+    if not journal.last_offset:
+        return True
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            file.seek(journal.last_offset)
+            return int.from_bytes(file.read(4), "little") == journal.last_crc
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _exclusive(file: Path, wait_s: float) -> Iterator[bool]:
+    """Hold the lock beside the index, if it can be had within so many seconds.
+
+    Where the file system knows no locks, everybody has it: offsets are compared at every write anyway.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield True
+        return
+    fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        yield _flock(fcntl, fd, wait_s)
+    finally:
+        os.close(fd)
+
+
+def _flock(fcntl: Any, fd: int, wait_s: float) -> bool:
+    end = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.02)
+        except OSError:
+            return True
+        else:
+            return True

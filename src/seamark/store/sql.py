@@ -1,0 +1,286 @@
+"""From queries to SQL: which runs match, in which order. SQLAlchemy Core, for SQLite and PostgreSQL alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from seamark.store import schema
+from seamark.store.query import And, Comparison, Expression, Field, Not, Or, Value
+from seamark.store.records import FAMILY_NUMBERS, instant
+
+__all__ = ["AGGREGATE_COLUMNS", "CRASHED", "Compiler", "derived_order", "order_by"]
+
+Clause = sa.ColumnElement[bool]
+
+CRASHED: Final = "crashed"
+
+_SERIES: Final = FAMILY_NUMBERS["float_series"]
+_STRINGS: Final = ("string", "string_series")
+_EXACT: Final = 1 << 53
+_I64: Final = 1 << 63
+_NAN: Final = 2
+_SIGNS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "=": lambda left, right: left == right,
+    "!=": lambda left, right: left != right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+}
+AGGREGATE_COLUMNS: Final = {
+    "min": "low",
+    "max": "high",
+    "mean": "mean",
+    "count": "count",
+    "first_step": "first_step",
+    "last_step": "last_step",
+}
+_TIMES: Final = {"sys/creation_time": "created", "sys/modification_time": "modified"}
+_WORDS: Final = {"sys/id": "name", "sys/owner": "owner"}
+
+
+class place_of(FunctionElement[int]):  # noqa: N801 - the name of an SQL function
+    """Where one string stands in another, 1-based; 0: nowhere. Cares for upper and lower case, unlike LIKE."""
+
+    type = sa.Integer()
+    inherit_cache = True
+    name = "place_of"
+
+
+@compiles(place_of)
+def _instr(element: Any, compiler: Any, **options: Any) -> str:
+    return f"instr({compiler.process(element.clauses, **options)})"
+
+
+@compiles(place_of, "postgresql")
+@compiles(place_of, "cockroachdb")
+def _strpos(element: Any, compiler: Any, **options: Any) -> str:
+    return f"strpos({compiler.process(element.clauses, **options)})"
+
+
+class Compiler:
+    """Turns expressions into conditions on the table of runs.
+
+    Args:
+        number: Returns the number of a path, or None if no run has it.
+        state: The state of a run as SQL, with ``"crashed"`` derived.
+    """
+
+    def __init__(self, number: Callable[[str], int | None], state: sa.ColumnElement[str]) -> None:
+        self._number = number
+        self._state = state
+
+    def condition(self, expression: Expression) -> Clause:
+        """Return the condition that a run matches.
+
+        An operator needs something to compare: a run without a value at the path matches neither ``=`` nor ``!=``.
+        NOT turns around whatever follows it.
+        """
+        if isinstance(expression, And):
+            return sa.and_(sa.true(), *map(self.condition, expression.terms))
+        if isinstance(expression, Or):
+            return sa.or_(sa.false(), *map(self.condition, expression.terms))
+        if isinstance(expression, Not):
+            return sa.not_(self.condition(expression.term))
+        return self._comparison(expression)
+
+    def _comparison(self, leaf: Comparison) -> Clause:
+        derived = self._derived(leaf)
+        if derived is not None:
+            return derived
+        number = self._number(leaf.field.path)
+        if number is None:
+            return sa.true() if leaf.operator == "missing" else sa.false()
+        found = schema.attribute.alias()
+        there = sa.and_(found.c.run == schema.run.c.id, found.c.path == number, found.c.visible == 1)
+        if leaf.value is None:
+            return sa.not_(sa.exists().where(there))
+        condition = self._on_row(found, leaf.field, leaf.operator, leaf.value)
+        return sa.exists().where(there, condition, _stated_type(found, leaf.field))
+
+    # ------------------------------------------------------------------ facts that the run's row holds
+
+    def _derived(self, leaf: Comparison) -> Clause | None:
+        path, value, run = leaf.field.path, leaf.value, schema.run.c
+        column: Any = None
+        if path == "sys/state":
+            column = self._state
+        elif path in _WORDS:
+            column = run[_WORDS[path]]
+        if column is not None:
+            return sa.false() if value is None else _on_text(column, leaf.operator, value.text)
+        if path not in _TIMES and path not in ("sys/running_time", "sys/trashed"):
+            return None
+        if value is None:
+            return sa.false()
+        if path == "sys/trashed":
+            return self._on_trashed(leaf.operator, value)
+        if path == "sys/running_time":
+            number = value.value
+            if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+                return sa.false()
+            return _signed(run.running / 1e9, leaf.operator, float(number))
+        when = instant(value.text)
+        return sa.false() if when is None else _signed(run[_TIMES[path]], leaf.operator, when * 1000)
+
+    def _on_trashed(self, operator: str, value: Value) -> Clause:
+        if not isinstance(value.value, bool):
+            return sa.false()
+        return _signed(schema.run.c.trashed, operator, int(value.value))
+
+    # ------------------------------------------------------------------ attributes
+
+    def _on_row(self, row: Any, field: Field, operator: str, value: Value) -> Clause:
+        if field.aggregate not in (None, "last"):
+            summary = schema.series.alias()
+            same = sa.and_(summary.c.run == row.c.run, summary.c.path == row.c.path, summary.c.family == row.c.family)
+            return sa.exists().where(same, _on_aggregate(summary, field, operator, value))
+        if operator in ("contains", "matches", "not matches"):
+            return self._on_strings(row, operator, value.text)
+        if isinstance(value.value, bool):
+            return sa.and_(row.c.type == "bool", _signed(row.c.whole, operator, int(value.value)))
+        if isinstance(value.value, int | float):
+            return _on_number(row, operator, value.value)
+        texts = sa.and_(row.c.type.in_(_STRINGS), _signed(row.c.text, operator, value.text))
+        when = instant(value.text)
+        if when is None:
+            return texts
+        return sa.or_(texts, sa.and_(row.c.type == "datetime", _signed(row.c.whole, operator, when)))
+
+    def _on_strings(self, row: Any, operator: str, text: str) -> Clause:
+        strings = sa.and_(row.c.type.in_((*_STRINGS, "json", "file", "artifact")), _on_text(row.c.text, operator, text))
+        element = schema.element.alias()
+        members = sa.exists().where(element.c.run == row.c.run, element.c.path == row.c.path)
+        if operator == "contains":
+            return sa.or_(strings, sa.and_(row.c.type == "string_set", members.where(element.c.value == text)))
+        match = members.where(element.c.value.regexp_match(text))
+        matched = match if operator == "matches" else sa.not_(match)
+        return sa.or_(strings, sa.and_(row.c.type == "string_set", matched))
+
+
+def _stated_type(row: Any, field: Field) -> Clause:
+    if field.type is None:
+        return sa.true()
+    if field.type == "float":
+        return row.c.type.in_(("int", "float", "float_series"))
+    if field.type == "string":
+        return row.c.type.in_(_STRINGS)
+    return row.c.type == field.type  # type: ignore[no-any-return]  # rows of tables are Any
+
+
+def _signed(left: Any, operator: str, right: Any) -> Clause:
+    compare = _SIGNS.get(operator)
+    return sa.false() if compare is None else compare(left, right)
+
+
+def _on_text(column: Any, operator: str, text: str) -> Clause:
+    if operator == "contains":
+        return place_of(column, text) > 0
+    if operator in ("matches", "not matches"):
+        match = column.regexp_match(text)
+        return match if operator == "matches" else sa.not_(match)  # type: ignore[no-any-return]
+    return _signed(column, operator, text)
+
+
+def _on_aggregate(row: Any, field: Field, operator: str, value: Value) -> Clause:
+    number = value.value
+    if isinstance(number, bool) or not isinstance(number, int | float) or math.isnan(number):
+        return sa.false()
+    if isinstance(number, int):
+        number = _as_float(number)
+    return _signed(row.c[AGGREGATE_COLUMNS[str(field.aggregate)]], operator, number)
+
+
+def _as_float(number: int) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def _on_number(row: Any, operator: str, number: int | float) -> Clause:
+    """Compare numbers as Python does: NaN equals only the word nan, and ints are exact beyond 2 ** 53."""
+    numeric = sa.and_(row.c["class"].is_not(None), row.c.type.in_(("int", "float", "float_series")))
+    klass, column = row.c["class"], row.c.number
+    if isinstance(number, float) and math.isnan(number):
+        same = klass == _NAN
+        return sa.and_(numeric, same if operator == "=" else sa.not_(same) if operator == "!=" else sa.false())
+    rough = _as_float(number) if isinstance(number, int) else number
+    if math.isinf(rough):
+        level = 1 if rough > 0 else -1
+        less, same, more = klass < level, klass == level, sa.and_(klass > level, klass != _NAN)
+    else:
+        finite = klass == 0
+        less = sa.or_(klass == -1, sa.and_(finite, column < rough))
+        same = sa.and_(finite, column == rough)
+        more = sa.or_(klass == 1, sa.and_(finite, column > rough))
+    if isinstance(number, int) and abs(number) >= _EXACT:
+        less, same, more = _exactly(row, number, (less, same, more))
+    chosen = {
+        "=": same,
+        "!=": sa.not_(same),
+        "<": less,
+        "<=": sa.or_(less, same),
+        ">": more,
+        ">=": sa.or_(more, same),
+    }
+    return sa.and_(numeric, chosen[operator])
+
+
+def _exactly(row: Any, number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    """Compare ints that float64 cannot tell apart; beyond 64 bit only equality is exact."""
+    less, same, more = rough
+    if abs(number) >= _I64:
+        digits = sa.and_(row.c.type == "int", row.c.text.in_((str(number), hex(number))))
+        other = sa.and_(same, row.c.type != "int")
+        return less, sa.or_(digits, other), more
+    whole, known = row.c.whole, row.c.whole.is_not(None)
+    return (
+        sa.case((known, whole < number), else_=less),
+        sa.case((known, whole == number), else_=same),
+        sa.case((known, whole > number), else_=more),
+    )
+
+
+def order_by(field: Field, row: Any, summary: Any, *, ascending: bool) -> Sequence[sa.ColumnElement[Any]]:
+    """Return how runs are sorted by a field: numbers, then texts, then NaN, then runs without a value.
+
+    That order of kinds is the same up and down; runs that are equal in the field stand newest first.
+
+    Args:
+        field: What to sort by.
+        row: The attribute's row, joined to the run; None for what the run's row holds.
+        summary: The row of ``series`` joined to that, where the field asks for an aggregate; else None.
+        ascending: Smallest first.
+    """
+    last = [schema.run.c.created.desc(), schema.run.c.project, schema.run.c.name]
+    turn: Callable[[Any], Any] = sa.asc if ascending else sa.desc
+    if row is None:
+        return last
+    if summary is not None:
+        column = summary.c[AGGREGATE_COLUMNS[str(field.aggregate)]]
+        return [column.is_(None), turn(column), *last]
+    klass = row.c["class"]
+    kind = sa.case(
+        (sa.or_(row.c.path.is_(None), row.c.type == "null"), 3), (klass == _NAN, 2), (klass.is_(None), 1), else_=0
+    )
+    return [kind, turn(klass), turn(row.c.number), turn(row.c.whole), turn(row.c.text), *last]
+
+
+def derived_order(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[Any] | None:
+    """Return the column to sort by for what the run's row holds, or None for an attribute."""
+    run = schema.run.c
+    if path == "sys/state":
+        return state
+    if path == "sys/running_time":
+        return run.running
+    if path == "sys/trashed":
+        return run.trashed
+    name = _TIMES.get(path) or _WORDS.get(path)
+    return run[name] if name else None

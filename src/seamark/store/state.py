@@ -1,0 +1,475 @@
+"""What the fold keeps for one attribute: one register of operations a family.
+
+An attribute is identified by run, path and family. Every class here takes operations in any order, any number of times
+(series: once a point), and ends in the same state; `docs/explanation/journal.md`, table B, is the rule book. Nothing
+in this module knows about files or SQL.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = [
+    "NEVER",
+    "AtomState",
+    "FamilyState",
+    "FileSetState",
+    "FileState",
+    "FloatSeriesState",
+    "Key",
+    "RecordState",
+    "SeriesState",
+    "SeriesSummary",
+    "SeriesTail",
+    "SetState",
+    "scaled_sum",
+    "state_class",
+    "to_json",
+]
+
+Key = tuple[int, bytes, int]
+"""Order of all operations: time (nanoseconds since the Unix epoch), uid of the journal, index within the frame."""
+
+NEVER: Final[Key] = (-(1 << 64), b"", -1)
+"""Smaller than every key that an operation can have."""
+
+Pack = Callable[[Key], list[int]]
+"""Returns time, number of the journal and index of a key, which is what can be kept."""
+Unpack = Callable[[Sequence[int]], Key]
+"""The way back."""
+
+_SCALE: Final = 1074
+"""Every finite float64 is a whole multiple of 2 ** -1074."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesSummary:
+    """What a runs table shows of a float series: the points of the latest attempt.
+
+    Attributes:
+        last: Value of the point with the greatest (step, order of writing); NaN if there are no points.
+        min: Smallest finite value; NaN if there is none.
+        max: Greatest finite value; NaN if there is none.
+        mean: Mean of the finite values, correctly rounded; NaN if there are none.
+        count: Number of points, whatever their value.
+        nan_count: How many of them are NaN.
+        inf_count: How many of them are infinite, with either sign.
+        first_step: Smallest step; NaN if there are no points.
+        last_step: Greatest step; NaN if there are no points.
+    """
+
+    last: float
+    min: float
+    max: float
+    mean: float
+    count: int
+    nan_count: int
+    inf_count: int
+    first_step: float
+    last_step: float
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesTail:
+    """What a runs table shows of a series of texts, files or histograms.
+
+    Attributes:
+        last: A text, a file record or ``[edges, counts]``; None if there are no points.
+        count: Number of points.
+        first_step: Smallest step; NaN if there are no points.
+        last_step: Greatest step; NaN if there are no points.
+    """
+
+    last: Any
+    count: int
+    first_step: float
+    last_step: float
+
+
+to_json: Final = json.JSONEncoder(separators=(",", ":")).encode
+"""ASCII, so that a lone surrogate stays an escape; NaN and infinities as Python writes them."""
+
+
+def _scaled(value: float) -> int:
+    mantissa, exponent = math.frexp(value)
+    shift = exponent - 53 + _SCALE
+    whole = int(mantissa * (1 << 53))
+    return whole << shift if shift >= 0 else whole >> -shift  # a subnormal number: the bits shifted out are zero
+
+
+def scaled_sum(values: Sequence[float]) -> int:
+    """Return the exact sum of finite floats, in units of 2 ** -1074.
+
+    ``fsum`` gives the sum rounded once; what it left out is summed again until nothing is left.
+    """
+    if len(values) == 1:
+        return _scaled(values[0])
+    rest = list(values)
+    total = 0
+    try:
+        while part := math.fsum(rest):
+            total += _scaled(part)
+            rest.append(-part)
+    except OverflowError:
+        return sum(map(_scaled, values))
+    return total
+
+
+class FamilyState:
+    """One family of one path; ``key`` is the greatest key among all its operations.
+
+    Attributes:
+        family: See `seamark.values.FAMILIES`.
+        key: The register that decides which family a path shows.
+        stored: Whether the index has a row for it.
+    """
+
+    __slots__ = ("family", "key", "stored")
+
+    def __init__(self, family: str) -> None:
+        self.family = family
+        self.key: Key = NEVER
+        self.stored = False
+
+    def dump(self, pack: Pack) -> str | None:
+        """Return everything but ``key`` as text."""
+        raise NotImplementedError
+
+    def load(self, text: str, unpack: Unpack) -> None:
+        """Take back what `dump` returned."""
+        raise NotImplementedError
+
+
+class AtomState(FamilyState):
+    """A value with its type, of the operation with the greatest key; the fold assigns all three."""
+
+    __slots__ = ("type", "value")
+
+    def __init__(self, family: str = "atom") -> None:
+        self.family = family  # without super(): most of what a run holds is atoms
+        self.key = NEVER
+        self.stored = False
+        self.type = "null"
+        self.value: Any = None
+
+    def dump(self, pack: Pack) -> str | None:
+        """Return where a very long text lies; other values have columns of their own."""
+        return to_json(self.value) if self.type == "text" else None
+
+    def load(self, text: str, unpack: Unpack) -> None:
+        self.value = json.loads(text)
+
+
+class RecordState(FamilyState):
+    """An artifact: one record, the greatest key wins."""
+
+    __slots__ = ("record",)
+
+    def __init__(self, family: str = "artifact") -> None:
+        super().__init__(family)
+        self.record: dict[str, Any] = {}
+
+    def assign(self, key: Key, record: dict[str, Any]) -> None:
+        """Take an assignment."""
+        if key > self.key:
+            self.key, self.record = key, record
+
+    def dump(self, pack: Pack) -> str | None:
+        return to_json(self.record)
+
+    def load(self, text: str, unpack: Unpack) -> None:
+        self.record = json.loads(text)
+
+
+class FileState(RecordState):
+    """A file. A record may carry a token; the digest with the same token completes it, whenever it arrives.
+
+    A digest has no rank of its own: the upload it belongs to decides, so that an old upload whose bytes took long does
+    not win over a newer one, and a digest that follows a delete does not bring the file back.
+    """
+
+    __slots__ = ("digests", "token")
+
+    def __init__(self, family: str = "file") -> None:
+        super().__init__(family)
+        self.token: str | None = None
+        self.digests: dict[str, tuple[Key, dict[str, Any]]] = {}
+
+    def upload(self, key: Key, record: dict[str, Any], token: str | None) -> None:
+        """Take a file, complete or not."""
+        lost = token
+        if key > self.key:
+            lost, self.token = self.token, token
+            self.key, self.record = key, record
+        if lost is not None and lost != self.token:
+            self.digests.pop(lost, None)
+
+    def digest(self, key: Key, token: str, record: dict[str, Any]) -> None:
+        """Take the digest that completes the upload with this token."""
+        if key > self.digests.get(token, (NEVER,))[0]:
+            self.digests[token] = (key, record)
+
+    def visible(self) -> dict[str, Any]:
+        """Return the record, completed if its digest is known, else marked as pending."""
+        if self.token is not None and self.token in self.digests:
+            done = {key: value for key, value in self.record.items() if key != "staged"}
+            return {**done, **self.digests[self.token][1]}
+        if "sha256" in self.record or "ref" in self.record or "members" in self.record:
+            return self.record
+        return {**self.record, "pending": True}
+
+    def dump(self, pack: Pack) -> str | None:
+        digests = {token: [pack(key), record] for token, (key, record) in self.digests.items()}
+        return to_json([self.record, self.token, digests])
+
+    def load(self, text: str, unpack: Unpack) -> None:
+        self.record, self.token, digests = json.loads(text)
+        self.digests = {token: (unpack(key), record) for token, (key, record) in digests.items()}
+
+
+class SetState(FamilyState):
+    """A set of strings: the last of add and remove wins for every element, and assigning the set clears it first."""
+
+    __slots__ = ("base", "elements")
+
+    def __init__(self, family: str = "string_set") -> None:
+        super().__init__(family)
+        self.base: Key = NEVER
+        self.elements: dict[str, tuple[Key, bool]] = {}
+
+    def put(self, key: Key, element: str, *, there: bool) -> None:
+        """Add or remove one element."""
+        if key > self.elements.get(element, (NEVER,))[0]:
+            self.elements[element] = (key, there)
+        self.key = max(self.key, key)
+
+    def assign(self, key: Key) -> None:
+        """Empty the set as of ``key``; elements added with this key or a greater one stay."""
+        self.base = max(self.base, key)
+        self.key = max(self.key, key)
+
+    def visible(self, after: Key) -> set[str]:
+        """Return the elements, leaving out what is not newer than ``after``."""
+        base = self.base
+        return {
+            element for element, (key, there) in self.elements.items() if there and key >= base and key > after
+        }
+
+    def dump(self, pack: Pack) -> str | None:
+        elements = {name: [*pack(key), int(there)] for name, (key, there) in self.elements.items()}
+        return to_json([pack(self.base), elements])
+
+    def load(self, text: str, unpack: Unpack) -> None:
+        base, elements = json.loads(text)
+        self.base = unpack(base)
+        self.elements = {name: (unpack(item), bool(item[3])) for name, item in elements.items()}
+
+
+class FileSetState(FamilyState):
+    """Files by name; the last operation on every name wins."""
+
+    __slots__ = ("members",)
+
+    def __init__(self, family: str = "file_set") -> None:
+        super().__init__(family)
+        self.members: dict[str, tuple[Key, dict[str, Any] | None]] = {}
+
+    def put(self, key: Key, name: str, record: dict[str, Any] | None) -> None:
+        """Take a file, or with None its removal."""
+        if key > self.members.get(name, (NEVER,))[0]:
+            self.members[name] = (key, record)
+        self.key = max(self.key, key)
+
+    def visible(self, after: Key) -> dict[str, dict[str, Any]]:
+        """Return the files by name, leaving out what is not newer than ``after``."""
+        found = {name: record for name, (key, record) in self.members.items() if record is not None and key > after}
+        return dict(sorted(found.items()))
+
+    def dump(self, pack: Pack) -> str | None:
+        return to_json({name: [pack(key), record] for name, (key, record) in self.members.items()})
+
+    def load(self, text: str, unpack: Unpack) -> None:
+        self.members = {name: (unpack(key), record) for name, (key, record) in json.loads(text).items()}
+
+
+class SeriesState(FamilyState):
+    """Points in the order (step, key): how many, the first and last step, the last value.
+
+    ``low`` and ``high`` are the smallest and greatest key among the points that are counted here: a delete below
+    ``low`` changes nothing, one from ``high`` on empties the series, and one in between needs the journals again.
+    """
+
+    __slots__ = ("count", "first_step", "high", "last", "last_key", "last_step", "low")
+
+    def __init__(self, family: str) -> None:
+        super().__init__(family)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all points, but not that there were some."""
+        self.low: Key | None = None
+        self.high: Key = NEVER
+        self.count = 0
+        self.first_step = math.nan
+        self.last_step = math.nan
+        self.last_key: Key = NEVER
+        self.last: Any = None
+
+    def put(self, key: Key, step: float, value: Any) -> None:
+        """Count one point; the caller has seen to it that it is neither hidden nor counted already."""
+        self._widen(key, key)
+        self._place(key, step, value)
+        if not self.count or step < self.first_step:
+            self.first_step = step
+        self.count += 1
+
+    def _widen(self, low: Key, high: Key) -> None:
+        if self.low is None or low < self.low:
+            self.low = low
+        if high > self.high:
+            self.high = high
+
+    def _place(self, key: Key, step: float, value: Any) -> None:
+        if not self.count or (step, key) > (self.last_step, self.last_key):
+            self.last_step, self.last_key, self.last = step, key, value
+
+    def summary(self) -> SeriesSummary | SeriesTail:
+        """Return what a runs table shows."""
+        return SeriesTail(self.last, self.count, self.first_step, self.last_step)
+
+    def dump(self, pack: Pack) -> str | None:
+        return None if self.low is None else f"{self._numbers(pack)}\n{to_json(self.last)}"
+
+    def _numbers(self, pack: Pack) -> str:
+        """Return what all series keep, a number a word: quicker than JSON, and there is one for every series."""
+        assert self.low is not None  # noqa: S101 - asked by the callers
+        keys = (*pack(self.low), *pack(self.high), *pack(self.last_key))
+        return f"{' '.join(map(str, keys))} {self.count} {self.first_step!r} {self.last_step!r}"
+
+    def load(self, text: str, unpack: Unpack) -> None:
+        numbers, _, last = text.partition("\n")
+        self._take(numbers.split(), unpack)
+        self.last = json.loads(last)
+
+    def _take(self, words: list[str], unpack: Unpack) -> None:
+        keys = list(map(int, words[:9]))
+        self.low, self.high, self.last_key = unpack(keys[:3]), unpack(keys[3:6]), unpack(keys[6:])
+        self.count, self.first_step, self.last_step = int(words[9]), float(words[10]), float(words[11])
+
+
+class FloatSeriesState(SeriesState):
+    """A series of numbers with its exact sum, so that no order of adding can change the mean."""
+
+    __slots__ = ("infinite", "max", "min", "nans", "total")
+
+    def __init__(self, family: str = "float_series") -> None:
+        super().__init__(family)
+
+    def reset(self) -> None:
+        super().reset()
+        self.min = math.inf
+        self.max = -math.inf
+        self.total = 0
+        self.nans = 0
+        self.infinite = 0
+
+    def extend(
+        self, uid: bytes, times: Sequence[int], index: int | Sequence[int], steps: Sequence[float], values: Sequence[float]
+    ) -> None:
+        """Count points of one journal, in the order in which they were written.
+
+        Args:
+            uid: Of the journal.
+            times: Of the frames, nanoseconds since the Unix epoch.
+            index: Of the points within their frames; one for all, or one each.
+            steps: Finite.
+            values: Any floats.
+        """
+
+        def key(at: int) -> Key:
+            return times[at], uid, index if isinstance(index, int) else index[at]
+
+        size = len(steps)
+        self._widen(key(0), key(size - 1))
+        if size == 1:
+            top, newest, least = steps[0], 0, steps[0]
+        else:
+            top, least = max(steps), min(steps)
+            newest = size - 1 if steps[-1] == top else size - 1 - list(reversed(steps)).index(top)
+        self._place(key(newest), top, values[newest])
+        if not self.count or least < self.first_step:
+            self.first_step = least
+        self.count += size
+        finite = values
+        if not math.isfinite(sum(values)):
+            finite = [value for value in values if math.isfinite(value)]
+            nans = sum(1 for value in values if math.isnan(value))
+            self.nans += nans
+            self.infinite += size - len(finite) - nans
+        if finite:
+            self.min = min(self.min, min(finite) + 0.0)  # + 0.0: -0.0 and 0.0 are equal, and one of them must win
+            self.max = max(self.max, max(finite) + 0.0)
+            self.total += scaled_sum(finite)
+
+    def put(self, key: Key, step: float, value: Any) -> None:
+        self.extend(key[1], (key[0],), key[2], (step,), (value,))
+
+    @property
+    def mean(self) -> float:
+        """Mean of the finite values; NaN if there are none."""
+        finite = self.count - self.nans - self.infinite
+        return self.total / (finite << _SCALE) if finite else math.nan
+
+    def summary(self) -> SeriesSummary:
+        finite = self.count > self.nans + self.infinite
+        return SeriesSummary(
+            last=self.last if self.count else math.nan,
+            min=self.min if finite else math.nan,
+            max=self.max if finite else math.nan,
+            mean=self.mean,
+            count=self.count,
+            nan_count=self.nans,
+            inf_count=self.infinite,
+            first_step=self.first_step,
+            last_step=self.last_step,
+        )
+
+    def dump(self, pack: Pack) -> str | None:
+        if self.low is None:
+            return None
+        zeros = max(0, (self.total & -self.total).bit_length() - 1)  # most of the bits of an exact sum
+        own = f"{self.last!r} {self.min!r} {self.max!r} {self.total >> zeros:x} {zeros} {self.nans} {self.infinite}"
+        return f"{self._numbers(pack)} {own}"
+
+    def load(self, text: str, unpack: Unpack) -> None:
+        words = text.split()
+        self._take(words, unpack)
+        self.last, self.min, self.max = float(words[12]), float(words[13]), float(words[14])
+        self.total = int(words[15], 16) << int(words[16])
+        self.nans, self.infinite = int(words[17]), int(words[18])
+
+
+_CLASSES: Final[dict[str, Callable[[str], FamilyState]]] = {
+    "atom": AtomState,
+    "file": FileState,
+    "artifact": RecordState,
+    "string_set": SetState,
+    "file_set": FileSetState,
+    "float_series": FloatSeriesState,
+    "string_series": SeriesState,
+    "file_series": SeriesState,
+    "histogram_series": SeriesState,
+}
+
+
+def state_class(family: str) -> Callable[[str], FamilyState]:
+    """Return what makes the empty state of a family.
+
+    Raises:
+        KeyError: If there is no such family.
+    """
+    return _CLASSES[family]

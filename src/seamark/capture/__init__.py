@@ -1,0 +1,214 @@
+"""What is recorded without being asked: source code, packages, host, and how the process ends.
+
+A `Capture` belongs to one run of one process. Nothing in it raises into training, and nothing slow
+happens on the calling thread: what is not known at once is found out on one daemon thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from seamark.capture import process_end
+from seamark.capture.git import GitProbe, repository_of
+from seamark.capture.host import host_facts
+from seamark.capture.masking import MASK, mask_arguments, mask_secrets, mask_traceback
+from seamark.capture.packages import installed_packages, python_version
+from seamark.capture.script import Script
+from seamark.capture.traceback import error_message, error_traceback
+
+__all__ = [
+    "MASK",
+    "Capture",
+    "Recorder",
+    "Switches",
+    "error_message",
+    "error_traceback",
+    "mask_arguments",
+    "mask_secrets",
+    "mask_traceback",
+]
+
+log = logging.getLogger("seamark")
+
+_GIT_GRACE_S = 0.5
+
+
+class Recorder(Protocol):
+    """The part of a run that captures write to. Nothing here may raise."""
+
+    @property
+    def writer(self) -> str | None:
+        """Writer id of this process, or None before its first record."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether every record made so far is written; False while one waits for the call it interrupted."""
+
+    def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
+        """Assign values by path; count what cannot be kept."""
+
+    def note_state(
+        self, state: str, *, error: BaseException | None = None, signal: str | None = None
+    ) -> None:
+        """Write the run's state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """What is captured.
+
+    Attributes:
+        git: Commit, branch, dirty state and remote of the repository.
+        script: The script and its arguments.
+        packages: Versions of Python and of what is installed.
+        host: Host name and pid.
+        traceback: The traceback of the exception that ends the process.
+        signals: Whether SIGTERM marks the run.
+        git_ref: Which repository: a path, an object with one (Neptune's ``GitRef``), or None for
+            that of the script; False for none.
+        monitoring_namespace: Path that stands in for ``monitoring/<writer>``.
+        fail_on_exception: Whether an uncaught exception fails the run.
+        known_secrets: Values, such as a token given as an argument, that are masked wherever they
+            turn up.
+    """
+
+    git: bool = True
+    script: bool = True
+    packages: bool = True
+    host: bool = True
+    traceback: bool = True
+    signals: bool = True
+    git_ref: Any = None
+    monitoring_namespace: str | None = None
+    fail_on_exception: bool = True
+    known_secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+class Capture:
+    """Captures for one run of one process.
+
+    Args:
+        run: Where it is recorded.
+        switches: What is recorded.
+    """
+
+    def __init__(self, run: Recorder, switches: Switches) -> None:
+        self._run = run
+        self._switches = switches
+        self._namespace = (switches.monitoring_namespace or "").strip("/") or "monitoring"
+        self._thread: threading.Thread | None = None
+        self._git: GitProbe | None = None
+        self._pid = os.getpid()
+
+    # ---------------------------------------------------------------- the run's life
+
+    def start(self) -> None:
+        """Record what is known at once, begin to watch for the end, and find out the rest on a
+        thread.
+
+        Called with the first record. Never raises and never waits.
+        """
+        try:
+            self._start()
+        except Exception:
+            log.debug("seamark: captures could not be started", exc_info=True)
+
+    def _start(self) -> None:
+        switches = self._switches
+        if not switches.monitoring_namespace:
+            self._namespace = f"monitoring/{self._run.writer}"
+        if switches.host:
+            self._run.assign_quietly(host_facts(self._namespace))
+        process_end.watch(
+            self,
+            exceptions=switches.traceback or switches.fail_on_exception,
+            signals=switches.signals,
+        )
+        tasks = self._tasks()
+        if tasks:
+            self._thread = threading.Thread(
+                target=self._find_out, args=(tasks,), name="seamark-capture", daemon=True
+            )
+            self._thread.start()
+
+    def _tasks(self) -> list[Callable[[], None]]:
+        """Return what is left to the thread; what may change later (``sys.argv``) is read here and now."""
+        switches = self._switches
+        script = Script.running()
+        tasks: list[Callable[[], None]] = []
+        if switches.script:
+            tasks.append(lambda: self._run.assign_quietly(script.facts(switches.known_secrets)))
+        if switches.packages:
+            tasks.append(self._find_packages)
+        if switches.git and (where := repository_of(switches.git_ref, script)) is not None:
+            self._git = probe = GitProbe(where)
+            tasks.append(lambda: probe.find(self._run.assign_quietly))
+        return tasks
+
+    def _find_packages(self) -> None:
+        found = {
+            "source_code/python": python_version(),
+            "source_code/packages": installed_packages(),
+        }
+        self._run.assign_quietly(found)
+
+    @staticmethod
+    def _find_out(tasks: list[Callable[[], None]]) -> None:
+        for task in tasks:
+            try:
+                task()
+            except Exception:
+                log.debug("seamark: a capture failed", exc_info=True)
+
+    def stop(self, timeout_s: float = 2.0) -> None:
+        """Stop watching, and wait for what is still being found out. May be called twice; never
+        raises.
+
+        Args:
+            timeout_s: The longest time to wait, in seconds; a git that hangs gets half a second of
+                it at most.
+        """
+        try:
+            process_end.unwatch(self)
+            thread, self._thread = self._thread, None
+            if thread is None or self._pid != os.getpid() or thread is threading.current_thread():
+                return
+            thread.join(min(_GIT_GRACE_S, timeout_s))
+            if self._git is not None:
+                self._git.cancel()
+            thread.join(max(0.0, timeout_s - _GIT_GRACE_S))
+        except Exception:
+            log.debug("seamark: captures could not be stopped", exc_info=True)
+
+    # ---------------------------------------------------------------- how the process ends
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was recorded is written; see `Recorder.settled`."""
+        return self._run.settled
+
+    def note_exception(self, error: BaseException) -> None:
+        """Record the traceback of an exception, secrets masked. Never raises."""
+        if self._switches.traceback and self._pid == os.getpid():
+            try:
+                text = error_traceback(error, known=self._switches.known_secrets)
+                self._run.assign_quietly({f"{self._namespace}/traceback": text})
+            except Exception:
+                log.debug("seamark: a traceback could not be recorded", exc_info=True)
+
+    def saw_exception(self, error: BaseException) -> None:
+        """Take note of the exception that ends the process: Ctrl-C interrupts the run, others fail it."""
+        self.note_exception(error)
+        if isinstance(error, KeyboardInterrupt):
+            self._run.note_state("interrupted", error=error)
+        elif self._switches.fail_on_exception:
+            self._run.note_state("failed", error=error)
+
+    def saw_signal(self, name: str) -> None:
+        """Take note of a signal that ends the process."""
+        self._run.note_state("interrupted", signal=name)

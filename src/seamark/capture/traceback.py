@@ -1,0 +1,37 @@
+"""Exceptions as text that may be kept: total, and without secrets."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+
+from seamark.capture.masking import mask_secrets, mask_traceback
+
+__all__ = ["error_message", "error_traceback"]
+
+_MAX_MESSAGE_CHARS = 4000
+
+
+def error_message(error: BaseException, *, known: Iterable[str] = ()) -> str:
+    """Return what an exception says, secrets masked, at most 4,000 characters. Never raises.
+
+    Args:
+        error: The exception; one whose ``__str__`` fails is described by its type.
+        known: As in `mask_secrets`.
+    """
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a broken __str__ must not hide that the run failed
+        text = f"<{type(error).__name__}, whose text could not be read>"
+    return mask_secrets(text, known=known)[:_MAX_MESSAGE_CHARS]
+
+
+def error_traceback(error: BaseException, *, known: Iterable[str] = ()) -> str:
+    """Return an exception's traceback as Python prints it, its causes included, secrets masked.
+
+    Args:
+        error: The exception.
+        known: As in `mask_secrets`.
+    """
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    return mask_traceback("".join(lines), known=known)

@@ -1,0 +1,298 @@
+"""Which rank this process is, told from what launched it, at the moment of asking.
+
+Nothing is remembered between calls and nothing is imported: under several launchers the answer is
+not known when a logger is constructed, or when it is unpickled in a worker. What is asked first
+wins:
+
+==  ====================================================  =============  =============================================
+no  source                                                launcher       when it is there
+==  ====================================================  =============  =============================================
+1   ``torch.distributed``, an initialised process group   as below       from ``init_process_group`` on; in Lightning
+                                                                         before any hook of a logger
+2   ``horovod.torch``, initialised                        horovod        from ``hvd.init()`` on, also under ``mpirun``
+3   TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE             torchrun       from the start of each worker
+4   HOROVOD_RANK, HOROVOD_SIZE                            horovod        from the start of each worker (Lightning's
+                                                                         own rank is 0 in all of
+                                                                         them until a Trainer is
+                                                                         made)
+5   RANK, WORLD_SIZE                                      env            DeepSpeed, accelerate, Kubernetes operators
+6   ``rank_zero_only.rank`` of Lightning, above 0         lightning      in ``ddp_spawn``, ``ddp_fork``: from the start
+                                                                         of training in the worker
+                                                                         (1.9 sets no variables
+                                                                         there at all)
+7   NODE_RANK, LOCAL_RANK (LOCAL_WORLD_SIZE, WORLD_SIZE)  lightning      rank > 0 of Lightning's script launcher: from
+                                                                         the start; rank 0 is the
+                                                                         process that was there
+                                                                         before, without any
+                                                                         variable until fit
+8   OMPI_COMM_WORLD_RANK, PMIX_RANK                       openmpi        from the start
+    MV2_COMM_WORLD_RANK                                   mvapich
+    PMI_RANK                                              mpich          MPICH and Intel MPI
+    JSM_NAMESPACE_RANK                                    jsrun
+9   SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS    slurm          from the start, in steps started by ``srun``;
+                                                                         not in an interactive shell
+                                                                         (job name ``bash`` or
+                                                                         ``interactive``), and with
+                                                                         one task there is nothing
+                                                                         to tell apart
+10  nothing of it                                         none           rank 0
+==  ====================================================  =============  =============================================
+
+Number 7 without LOCAL_WORLD_SIZE cannot be exact on further nodes: it tells rank 0 from the others,
+which is what decides who records, and number 1 or 6 give the exact rank once training starts.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = [
+    "Rank",
+    "boot_id",
+    "current_rank",
+    "job_key",
+    "process_start",
+    "restart_count",
+    "same_job",
+]
+
+_MPI: Final = (
+    ("openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("openmpi", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("mvapich", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("mpich", "PMI_RANK", "PMI_SIZE"),
+    ("jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
+)
+_RANK_ZERO_MODULES: Final = (
+    "lightning_utilities.core.rank_zero",
+    "lightning_fabric.utilities.rank_zero",
+    "lightning_lite.utilities.rank_zero",
+    "pytorch_lightning.utilities.rank_zero",
+)
+_INTERACTIVE: Final = frozenset({"bash", "interactive"})
+_PART: Final = ";"
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """Who this process is among those that train together.
+
+    Attributes:
+        rank: 0-based, over all nodes.
+        world_size: How many processes train together, or None if that is not known (yet).
+        launcher: ``"torchrun"``, ``"horovod"``, ``"lightning"``, ``"slurm"``, ``"openmpi"``,
+            ``"mpich"``, ``"mvapich"``, ``"jsrun"``, ``"env"`` (somebody who sets RANK), or None for
+            a process of its own.
+        source: What told it, such as ``"HOROVOD_RANK"`` or ``"torch.distributed"``; ``"none"`` if
+            nothing did.
+    """
+
+    rank: int
+    world_size: int | None
+    launcher: str | None
+    source: str
+
+
+def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
+    """Return the rank of this process as far as it can be known now; see the table above. Never
+    raises.
+
+    Args:
+        environment: Stands in for ``os.environ``.
+    """
+    env = os.environ if environment is None else environment
+    launched = next(filter(None, (read(env) for read in _SOURCES)), Rank(0, None, None, "none"))
+    group = _process_group()
+    if group is not None:
+        return Rank(*group, launched.launcher, "torch.distributed")
+    horovod = _horovod()
+    if horovod is not None:
+        return Rank(*horovod, "horovod", "horovod.torch")
+    return launched
+
+
+# --------------------------------------------------------------------- libraries that are loaded
+# already
+
+
+def _process_group() -> tuple[int, int] | None:
+    """Return (rank, world size) of torch's default process group, or None if there is none."""
+    module: Any = sys.modules.get("torch.distributed")
+    try:
+        if module is not None and module.is_available() and module.is_initialized():
+            return int(module.get_rank()), int(module.get_world_size())
+    except Exception:  # noqa: BLE001, S110 - half imported, or being torn down
+        pass
+    return None
+
+
+def _horovod() -> tuple[int, int] | None:
+    module: Any = sys.modules.get("horovod.torch")
+    try:
+        if module is not None and module.is_initialized():
+            return int(module.rank()), int(module.size())
+    except Exception:  # noqa: BLE001, S110 - horovod.torch.mpi_ops raises before init
+        pass
+    return None
+
+
+def _rank_zero_only(env: Mapping[str, str]) -> Rank | None:
+    """Return the rank that Lightning was told, unless it is 0: that is also what it says before it was told."""
+    for name in _RANK_ZERO_MODULES:
+        function = getattr(sys.modules.get(name), "rank_zero_only", None)
+        rank = getattr(function, "rank", None)
+        if isinstance(rank, int) and rank > 0:
+            return Rank(rank, _number(env, "WORLD_SIZE"), "lightning", "rank_zero_only.rank")
+    return None
+
+
+# --------------------------------------------------------------------- variables
+
+
+def _number(env: Mapping[str, str], name: str) -> int | None:
+    """Return a variable as an int of at least 0, or None."""
+    text = env.get(name, "").strip()
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _named(env: Mapping[str, str], launcher: str, rank: str, size: str) -> Rank | None:
+    number = _number(env, rank)
+    return None if number is None else Rank(number, _number(env, size), launcher, rank)
+
+
+def _torchrun(env: Mapping[str, str]) -> Rank | None:
+    return _named(env, "torchrun", "RANK", "WORLD_SIZE") if "TORCHELASTIC_RUN_ID" in env else None
+
+
+def _horovodrun(env: Mapping[str, str]) -> Rank | None:
+    return _named(env, "horovod", "HOROVOD_RANK", "HOROVOD_SIZE")
+
+
+def _plain(env: Mapping[str, str]) -> Rank | None:
+    return _named(env, "env", "RANK", "WORLD_SIZE")
+
+
+def _lightning(env: Mapping[str, str]) -> Rank | None:
+    node, local = _number(env, "NODE_RANK"), _number(env, "LOCAL_RANK")
+    if node is None and local is None:
+        return None
+    rank = (node or 0) * (_number(env, "LOCAL_WORLD_SIZE") or 1) + (local or 0)
+    return Rank(rank, _number(env, "WORLD_SIZE"), "lightning", "NODE_RANK, LOCAL_RANK")
+
+
+def _mpi(env: Mapping[str, str]) -> Rank | None:
+    return next(filter(None, (_named(env, *one) for one in _MPI)), None)
+
+
+def _slurm(env: Mapping[str, str]) -> Rank | None:
+    """Return the task's rank in a step that ``srun`` started; a shell inside of an allocation is no training."""
+    tasks = _number(env, "SLURM_STEP_NUM_TASKS") or _number(env, "SLURM_NTASKS")
+    if tasks is None or tasks == 1 or env.get("SLURM_JOB_NAME") in _INTERACTIVE:
+        return None
+    rank = _number(env, "SLURM_PROCID")
+    return None if rank is None else Rank(rank, tasks, "slurm", "SLURM_PROCID")
+
+
+_SOURCES: Final[tuple[Callable[[Mapping[str, str]], Rank | None], ...]] = (
+    _torchrun,
+    _horovodrun,
+    _plain,
+    _rank_zero_only,
+    _lightning,
+    _mpi,
+    _slurm,
+)
+
+
+# --------------------------------------------------------------------- jobs and processes
+
+
+def job_key(environment: Mapping[str, str] | None = None) -> str | None:
+    """Return what stays the same when a launcher restarts this job, or None if none would.
+
+    Up to two parts, joined by ``;``: ``slurm:<job>`` or ``slurm:<array job>_<task>``, and
+    ``torchelastic:<run id>:<host>:<pid>:<start>`` of the agent that watches this worker (its
+    parent). A job may have both, and either may restart it: compare with `same_job`.
+
+    Args:
+        environment: Stands in for ``os.environ``.
+    """
+    env = os.environ if environment is None else environment
+    return _PART.join(_job_parts(env)) or None
+
+
+def _job_parts(env: Mapping[str, str]) -> Iterator[str]:
+    array, task = env.get("SLURM_ARRAY_JOB_ID"), env.get("SLURM_ARRAY_TASK_ID")
+    if array and task:
+        yield f"slurm:{array}_{task}"
+    elif job := env.get("SLURM_JOB_ID"):
+        yield f"slurm:{job}"
+    if run := env.get("TORCHELASTIC_RUN_ID"):
+        agent = os.getppid()
+        yield f"torchelastic:{run}:{socket.gethostname()}:{agent}:{process_start(agent)}"
+
+
+def restart_count(environment: Mapping[str, str] | None = None) -> int:
+    """Return how often a launcher restarted this job: the larger one of torchrun's and SLURM's
+    counts, else 0.
+
+    Args:
+        environment: Stands in for ``os.environ``.
+    """
+    return max(_restarts(os.environ if environment is None else environment).values())
+
+
+def _restarts(env: Mapping[str, str]) -> dict[str, int]:
+    return {
+        "torchelastic": _number(env, "TORCHELASTIC_RESTART_COUNT") or 0,
+        "slurm": _number(env, "SLURM_RESTART_COUNT") or 0,
+    }
+
+
+def same_job(recorded: str | None, environment: Mapping[str, str] | None = None) -> bool:
+    """Tell whether this process is a restart of the job that had the key ``recorded``.
+
+    True only after a restart, and only if the part of the key that belongs to whoever restarted is
+    equal: a job that SLURM requeued has a new torchrun agent, one that torchrun restarted has the
+    same of both.
+
+    Args:
+        recorded: What `job_key` returned then.
+        environment: Stands in for ``os.environ``.
+    """
+    env = os.environ if environment is None else environment
+    counts = _restarts(env)
+    then = set((recorded or "").split(_PART))
+    now = list(_job_parts(env))
+    if counts["torchelastic"]:
+        return bool(now) and then == set(now)
+    restarted = [part for part in now if part.startswith("slurm:")]
+    return counts["slurm"] > 0 and bool(restarted) and then.issuperset(restarted)
+
+
+def boot_id() -> str | None:
+    """Return the id that the kernel drew when this host booted, or None where there is none (not Linux)."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+
+
+def process_start(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot, or None if it is gone or cannot be
+    known.
+
+    Source: proc(5), field 22 of ``/proc/<pid>/stat``; a zombie counts as gone.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()  # the name may hold spaces and brackets
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])

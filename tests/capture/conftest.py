@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from seamark.journal.folder import iter_runs
+from seamark.journal.reader import JournalReader, decode_json
+
+OP = 2
+
+
+@dataclass
+class Recorded:
+    """What the journals of one run hold, read frame by frame: no store stands in between."""
+
+    states: list[dict] = field(default_factory=list)
+    atoms: dict[str, object] = field(default_factory=dict)
+    journals: int = 0
+
+    def one(self, ending: str) -> object:
+        """Return the value of the only path that ends so."""
+        (value,) = (value for path, value in self.atoms.items() if path.endswith(ending))
+        return value
+
+    def below(self, prefix: str) -> dict[str, object]:
+        return {path: value for path, value in self.atoms.items() if path.startswith(prefix)}
+
+
+@dataclass
+class Ended:
+    """How a script ended; ``stderr`` without the lines that tell where the run is."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def read_journals(root: Path) -> list[Recorded]:
+    return [_read_run(folder) for folder in iter_runs(root)]
+
+
+def _read_run(folder) -> Recorded:
+    recorded = Recorded()
+    for journal in folder.journals():
+        recorded.journals += 1
+        with JournalReader(journal.path) as reader:
+            for frame in reader.frames():
+                if frame.kind == OP:
+                    _apply(recorded, decode_json(frame.payload))
+    return recorded
+
+
+def _apply(recorded: Recorded, op: dict) -> None:
+    if op["op"] == "state":
+        recorded.states.append(op)
+    elif op["op"] == "assign":
+        for path, (kind, value) in op["atoms"].items():
+            recorded.atoms[path] = decode_json(value.encode()) if kind == "json" else value
+
+
+class Scripts:
+    """Runs scripts as a person would: as processes of their own, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / ".seamark"
+
+    def write(self, code: str, name: str = "script.py") -> Path:
+        path = self.folder / name
+        path.write_text(textwrap.dedent(code), encoding="utf-8")
+        return path
+
+    def run(self, code: str, *arguments: str, env: dict[str, str] | None = None) -> Ended:
+        path = self.write(code)
+        return self.start([sys.executable, path.name, *arguments], env)
+
+    def start(self, command: list[str], env: dict[str, str] | None = None) -> Ended:
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return Ended(done.returncode, done.stdout, without_own_lines(done.stderr))
+
+    def recorded(self) -> Recorded:
+        (only,) = read_journals(self.root)
+        return only
+
+    def all_recorded(self) -> list[Recorded]:
+        return read_journals(self.root)
+
+
+def without_own_lines(stderr: str) -> str:
+    return "".join(
+        line for line in stderr.splitlines(keepends=True) if not line.startswith("seamark: ")
+    )
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Scripts:
+    return Scripts(tmp_path)

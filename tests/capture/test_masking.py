@@ -1,0 +1,272 @@
+"""Secrets are hidden, and what only looks like one is not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamark.capture.masking import MASK, bare_url, mask_arguments, mask_secrets, mask_traceback
+
+SECRET = "s3cr3t-Val"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--api-key", SECRET],
+        ["--api_key", SECRET],
+        ["--apiKey", SECRET],
+        ["--APIKEY", SECRET],
+        ["--api-key=" + SECRET],
+        ["-api_key=" + SECRET],
+        ["api_key=" + SECRET],
+        ["+logger.api_key=" + SECRET],
+        ["++a.token=" + SECRET],
+        ["a.b.password=" + SECRET],
+        ["--trainer.logger.init_args.api_key", SECRET],
+        ["--trainer.logger.init_args.api_key=" + SECRET],
+        ["--token", SECRET],
+        ["--hf-token", SECRET],
+        ["--authtoken", SECRET],
+        ["--access-token-value", SECRET],
+        ["--tokens", SECRET, SECRET],
+        ["--key", SECRET],
+        ["--wandb-key", SECRET],
+        ["--my-key=" + SECRET],
+        ["--secret", SECRET],
+        ["--client-secret=" + SECRET],
+        ["--password", SECRET],
+        ["--password", "-" + SECRET],
+        ["--db-passwd=" + SECRET],
+        ["--PGPASSWORD=" + SECRET],
+        ["--passphrase", SECRET],
+        ["--pass", SECRET],
+        ["--pwd", SECRET],
+        ["--credentials", SECRET],
+        ["--auth", SECRET],
+        ["--authorization", SECRET],
+        ["--auth-header", SECRET],
+        ["-p", SECRET],
+        ["-p" + SECRET],
+        ["-P", SECRET],
+        ["--user", "bob:" + SECRET],
+        ["-u", "bob:" + SECRET],
+        ["AWS_SECRET_ACCESS_KEY=" + SECRET],
+        ["--aws-access-key-id", SECRET],
+        ["-Dpassword=" + SECRET],
+        ["-H", "Authorization: Bearer " + SECRET],
+        ["-H", "Authorization: Basic " + SECRET],
+        ["-H", "X-Api-Key: " + SECRET],
+        ["-H", "Cookie: session=1; id=" + SECRET],
+        ["--dsn", f"postgres://u:{SECRET}@host/db"],
+        [f"postgres+psycopg://u:{SECRET}@host/db"],
+        [f"postgres://u:{SECRET}/x@host/db"],
+        [f"redis://:{SECRET}@host"],
+        [f"https://{SECRET}@host/x"],
+        [f"https://host/x?token={SECRET}&page=1"],
+        ["--config", f'{{"logger": {{"api_key": "{SECRET}", "lr": 0.1}}}}'],
+        [f"--config={{'password': '{SECRET}'}}"],
+        [f"db={{user:bob,password:{SECRET}}}"],
+        [f"--hparams=lr=0.1,token={SECRET}"],
+        [f"logger={{api_keys:[{SECRET},{SECRET}]}}"],
+        [f"--json={{\\\"api_key\\\": \\\"{SECRET}\\\"}}"],
+        ["--password", "with a space " + SECRET],
+        ["password=a,b&c " + SECRET],
+    ],
+    ids=" ".join,
+)
+def test_the_value_of_whatever_is_named_like_a_secret_is_hidden(arguments):
+    """In every form in which command lines write it."""
+    masked = mask_arguments(arguments, environment={})
+    assert len(masked) == len(arguments)
+    assert SECRET not in " ".join(masked)
+    assert MASK in " ".join(masked)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--epochs", "3", "--lr=0.1", "data.path=/data/Users/Bob1/projects/imagenet"],
+        ["--max-tokens", "512", "--num_tokens=1e6", "model.max_tokens=4096"],
+        ["--pad-token", "<pad>", "--eos_token_id", "2"],
+        ["--tokenizer", "bert-base-cased", "--tokenizer.path=tok.json"],
+        ["--key-dim", "64", "--num-keys", "8", "--sort_keys", "true"],
+        ["--image-key", "image", "--label_key=label"],
+        ["--pin-memory", "true", "--n-passes=3"],
+        ["--author", "Bob", "--use-auth", "false"],
+        ["--name", "ResNet50-Adam-lr0-seed1-CIFAR10-baseline"],
+        ["--commit", "d6b1bd4f9e5dd3e6ddd8bbd2a06a2b7a3c4d5e6f"],
+        ["-p", "8080", "-p0.5", "--port=80"],
+        ["--user", "1000:1000", "--user=bob"],
+        ["monitor=val/loss", "trainer.precision=bf16-mixed", "+experiment=base", "~callbacks"],
+        ["https://example.org/@scope/x", "http://host:8080/a@b", "git@github.com:org/repo.git"],
+        ["--password-less", "--token", "--", "sk-learn", "hf_datasets_cache"],
+        ["", "-", "--", "=", "--=", "a=", "=b", "-x"],
+    ],
+    ids=" ".join,
+)
+def test_other_arguments_are_kept_as_they_are(arguments):
+    """Masking what is no secret would cost the record what people look for."""
+    assert mask_arguments(arguments, environment={}) == arguments
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+        "github_pat_11ABCDEFG0abcdefghijkl_ABCDEFGH",
+        "glpat-abcDEF1234567890abcd",
+        "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345",
+        "sk-proj-abcdEFGH1234567890",
+        "sk-ant-api03-abcdEFGH1234567890",
+        "sk_live_4eC39HqLyjWDarjtT1zdp7dc",
+        "AKIAIOSFODNN7EXAMPLE",
+        "AIzaSyA-1234567890abcdefghijklmnopqrstu",
+        "xoxb-123456789012-abcdefABCDEF",
+        "npm_abcdefghijklmnopqrstuvwxyz0123456789",
+        "pypi-AgEIcHlwaS5vcmcCJDEyMzQ1Njc4",
+        "eyJhcGlfYWRkcmVzcyI6Imh0dHBzOi8vYXBwLm5lcHR1bmUuYWkifQ==",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_well_known_tokens_are_hidden_wherever_they_stand(token):
+    """Their shape gives them away: in an argument, in a message, in a path."""
+    for text in (token, f"cannot open /data/{token}/x", f"bad value {token!s}.", f"[{token}]"):
+        assert token not in mask_secrets(text, environment={})
+        assert token not in mask_arguments([text], environment={})[0]
+
+
+def test_a_long_drawn_argument_is_hidden():
+    """Random characters of three kinds, without a name or a known shape."""
+    token = "Zk3vQ9xT1bLm8RwY5cHn2JpD7sFg4KuA"
+    assert mask_arguments(["--session", token, token], environment={}) == ["--session", MASK, MASK]
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [
+        ("NEPTUNE_API_TOKEN", True),
+        ("SEAMARK_API_TOKEN", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("DB_PASSWORD", True),
+        ("WANDB_API_KEY", True),
+        ("MYSQL_PWD", True),
+        ("PWD", False),
+        ("OLDPWD", False),
+        ("HOME", False),
+        ("TOKENIZERS_PARALLELISM", False),
+        ("PASSWORD_STORE_DIR", False),
+        ("SSH_AUTH_SOCK", False),
+    ],
+)
+def test_the_value_of_a_secret_variable_is_hidden_in_any_text(name, hidden):
+    """Whoever puts $NEPTUNE_API_TOKEN somewhere has it written out by the shell."""
+    value = "plain/but hidden"
+    text = f"could not log in with <{value}>"
+    assert (value not in mask_secrets(text, environment={name: value})) is hidden
+    assert (value not in mask_arguments(["--x", value], environment={name: value})[1]) is hidden
+
+
+def test_short_and_plain_values_of_variables_are_no_secrets():
+    """USE_TOKEN=true must not turn every "true" into stars."""
+    environment = {"USE_TOKEN": "true", "API_KEY": "abc", "N_TOKEN": "100000000", "TOKEN": ""}
+    assert mask_secrets("true abc 100000000", environment=environment) == "true abc 100000000"
+
+
+def test_known_values_are_hidden():
+    """A token given as an argument has no variable and perhaps no shape."""
+    assert mask_secrets("x my-token y", environment={}, known=["my-token", ""]) == "x *** y"
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("password: 'hunter2', user: 'bob'", "password: '***', user: 'bob'"),
+        ("api_key=abc, lr=0.1", "api_key=***, lr=0.1"),
+        ('{"token": "a\\"b", "x": 1}', '{"token": "***", "x": 1}'),
+        ("Namespace(lr=0.1, api_key='abc')", "Namespace(lr=0.1, api_key='***')"),
+        ("{'Authorization': 'Bearer abcdef', 'x': 1}", "{'Authorization': 'Bearer ***', 'x': 1}"),
+        ("Command '['mysql', '--password', 'x y']' failed", "Command '['mysql', '--password', '***']' failed"),
+        ("curl --token abc -v https://h", "curl --token *** -v https://h"),
+        ("cannot reach postgres://u:p@h:5432/db", "cannot reach postgres://***@h:5432/db"),
+        ("password='never closed", "password='***"),
+        ("Missing key: 'encoder.weight'", "Missing key: 'encoder.weight'"),
+        ("Unexpected key(s) in state_dict: 'a'", "Unexpected key(s) in state_dict: 'a'"),
+        ("max_tokens=512 pad_token='<pad>'", "max_tokens=512 pad_token='<pad>'"),
+        ("KeyError: 'token'", "KeyError: 'token'"),
+        ("", ""),
+    ],
+)
+def test_messages_lose_secrets_and_nothing_else(text, masked):
+    """Also where a message quotes a dict, a Namespace, a header or a command."""
+    assert mask_secrets(text, environment={}) == masked
+
+
+def test_a_traceback_stays_readable():
+    """In source lines only literals are hidden: key=lambda x: x and token=token say what went wrong."""
+    text = '''Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    connect(api_key="abc", token=token, order=sorted(xs, key=lambda x: x[0]))
+    ~~~~~~~^^^^^^^^^^^^^^^^
+ValueError: bad token: abc123
+'''
+    masked = mask_traceback(text)
+    assert masked == text.replace('"abc"', '"***"').replace("abc123", "***")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("https://github.com/org/repo.git", "https://github.com/org/repo.git"),
+        ("https://user:pw@github.com/org/repo.git", "https://github.com/org/repo.git"),
+        ("https://ghp_abcdef123456@github.com/org/repo", "https://github.com/org/repo"),
+        ("https://oauth2:tok@gitlab.com/a/b.git?private_token=x#y", "https://gitlab.com/a/b.git"),
+        ("https://u:p@ss@host/x", "https://host/x"),
+        ("HTTPS://u:p@host/x", "HTTPS://host/x"),
+        ("ssh://git@host:22/x", "ssh://host:22/x"),
+        ("git@github.com:org/repo.git", "github.com:org/repo.git"),
+        ("user:pw@host:org/repo", "host:org/repo"),
+        ("u:p@ss@host:path", "host:path"),
+        ("git@[::1]:repo", "[::1]:repo"),
+        ("git@host:repo@v2", "host:repo@v2"),
+        ("file:///srv/git/repo.git", "file:///srv/git/repo.git"),
+        ("file://user:pw@host/srv/repo.git", "file://host/srv/repo.git"),
+        ("ext::https://tok@host/x", "ext::https://host/x"),
+        ("/srv/git/a@b.git", "/srv/git/a@b.git"),
+        ("../repo", "../repo"),
+        ("C:\\git\\repo", "C:\\git\\repo"),
+        ("https://host/@scope/repo", "https://host/@scope/repo"),
+        ("", ""),
+    ],
+)
+def test_an_address_loses_user_password_and_query(given, kept):
+    """Whatever form git takes: URL, scp-like, remote helper, path."""
+    assert bare_url(given) == kept
+
+
+@given(st.text(max_size=300))
+def test_masking_takes_any_text(text):
+    """Total, and what was masked once stays as it is."""
+    once = mask_secrets(text, environment={})
+    assert isinstance(once, str)
+    mask_traceback(text)
+    bare_url(text)
+    assert len(mask_arguments([text, text], environment={})) == 2
+
+
+@given(st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="\"'\\"), min_size=1))
+def test_no_password_survives_its_name(password):
+    """Whatever characters it is made of."""
+    if password in "password=***--" or MASK in password:
+        return
+    assert mask_arguments(["--password=" + password], environment={}) == ["--password=" + MASK]
+    assert mask_secrets(f"password='{password}'", environment={}) == f"password='{MASK}'"
+
+
+@pytest.mark.parametrize("piece", ["a", "sk-", "key=", "'", "a://", "u:p@", "token='", " ", "-", "eyJ", "\\"])
+def test_a_huge_text_is_cut_and_takes_no_time_to_speak_of(piece):
+    """An error that carries a tensor or a page of HTML must not hold up the end of a process."""
+    text = piece * (1_000_000 // len(piece))
+    assert len(mask_secrets(text, environment={})) < 300_000

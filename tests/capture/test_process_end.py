@@ -1,0 +1,353 @@
+"""How a process ends is seen, and is the same as without us."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+# Each script runs twice: as it is, and with a run (or two) started first. OBSERVED stands where that happens.
+BARE = "pass"
+WITH_RUN = "import seamark; run = seamark.init_run(capture_git=False, capture_packages=False)"
+WITH_TWO = WITH_RUN + "; other = seamark.init_run(capture_git=False, capture_packages=False)"
+
+
+def both(scripts, code: str, *, started: str = WITH_RUN):
+    """Run a script without and with us; return both ends. Lines stay where they are, for tracebacks name them."""
+    bare = scripts.run(code.replace("OBSERVED", BARE))
+    ours = scripts.run(code.replace("OBSERVED", started))
+    return bare, ours
+
+
+@pytest.mark.parametrize("started", [WITH_RUN, WITH_TWO], ids=["one run", "two runs"])
+def test_an_uncaught_exception_fails_every_run_and_ends_the_process_as_before(scripts, started):
+    """Same exit code, same output on stderr; the run says failed, and why."""
+    code = """
+        OBSERVED
+        def train():
+            raise ValueError("loss is gone")
+        train()
+    """
+    bare, ours = both(scripts, code, started=started)
+    assert (ours.code, ours.stdout, ours.stderr) == (bare.code, bare.stdout, bare.stderr)
+    assert ours.code == 1
+    runs = scripts.all_recorded()
+    assert len(runs) == (2 if started is WITH_TWO else 1)
+    for run in runs:
+        assert [one["state"] for one in run.states] == ["running", "failed"]
+        assert run.states[-1]["error"] == {"type": "ValueError", "message": "loss is gone"}
+        assert 'raise ValueError("loss is gone")' in run.one("/traceback")
+
+
+def test_ctrl_c_interrupts_the_run_and_still_dies_of_sigint(scripts):
+    """KeyboardInterrupt is observed, not caught."""
+    code = """
+        import os, signal
+        OBSERVED
+        os.kill(os.getpid(), signal.SIGINT)
+        import time; time.sleep(10)
+    """
+    bare, ours = both(scripts, code)
+    assert (ours.code, ours.stderr) == (bare.code, bare.stderr)
+    assert ours.code == -signal.SIGINT
+    last = scripts.recorded().states[-1]
+    assert last["state"] == "interrupted"
+    assert last["error"]["type"] == "KeyboardInterrupt"
+
+
+@pytest.mark.parametrize("exit_code", ["0", "3", "'a message'"])
+def test_system_exit_is_no_failure(scripts, exit_code):
+    """Scripts end with sys.exit for many reasons; the run is completed, the code is theirs."""
+    bare, ours = both(scripts, f"import sys\nOBSERVED\nsys.exit({exit_code})\n")
+    assert (ours.code, ours.stderr) == (bare.code, bare.stderr)
+    assert scripts.recorded().states[-1]["state"] == "completed"
+
+
+def test_a_script_that_just_ends_leaves_its_run_completed(scripts):
+    """Nobody has to call stop."""
+    bare, ours = both(scripts, "OBSERVED\n")
+    assert (ours.code, ours.stderr) == (bare.code, bare.stderr) == (0, "")
+    assert [one["state"] for one in scripts.recorded().states] == ["running", "completed"]
+
+
+def test_an_exception_in_a_thread_fails_nothing(scripts):
+    """A worker thread that dies does not end the process."""
+    code = """
+        import threading
+        OBSERVED
+        thread = threading.Thread(target=lambda: 1 / 0, name="worker")
+        thread.start(); thread.join()
+    """
+    bare, ours = both(scripts, code)
+    assert ours.code == bare.code == 0
+    assert "ZeroDivisionError" in ours.stderr
+    recorded = scripts.recorded()
+    assert recorded.states[-1]["state"] == "completed"
+    assert not [path for path in recorded.atoms if path.endswith("traceback")]
+
+
+def test_the_excepthook_that_was_there_runs_as_before(scripts):
+    """Ours stands in front of it and calls it, whatever it does."""
+    code = """
+        import sys
+        def hook(kind, error, trace):
+            print("mine", kind.__name__, error, trace.tb_lineno)
+            raise SystemError("hook is broken")
+        sys.excepthook = hook
+        OBSERVED
+        raise ValueError("x")
+    """
+    bare, ours = both(scripts, code)
+    assert (ours.code, ours.stdout) == (bare.code, bare.stdout)
+    assert "mine ValueError x 8" in ours.stdout
+    assert "SystemError: hook is broken" in ours.stderr
+    assert scripts.recorded().states[-1]["state"] == "failed"
+
+
+def test_a_failure_is_seen_though_our_hook_was_replaced(scripts):
+    """rich.traceback.install() puts its hook in place of ours and does not call it."""
+    code = """
+        import sys
+        OBSERVED
+        sys.excepthook = lambda kind, error, trace: print("pretty", error)
+        raise ValueError("x")
+    """
+    bare, ours = both(scripts, code)
+    assert (ours.code, ours.stdout, ours.stderr) == (bare.code, bare.stdout, bare.stderr)
+    recorded = scripts.recorded()
+    assert [one["state"] for one in recorded.states] == ["running", "failed"]
+    assert "ValueError: x" in recorded.one("/traceback")
+
+
+def test_a_hook_over_ours_that_calls_it_does_not_tell_the_run_twice(scripts):
+    """Layers of hooks are one end of the process."""
+    code = """
+        import sys
+        OBSERVED
+        before = sys.excepthook
+        sys.excepthook = lambda *what: before(*what)
+        second = seamark.init_run(capture_git=False, capture_packages=False)
+        raise ValueError("x")
+    """
+    scripts.run(code.replace("OBSERVED", WITH_RUN))
+    for run in scripts.all_recorded():
+        assert [one["state"] for one in run.states] == ["running", "failed"]
+
+
+def test_an_exception_that_cannot_be_printed_still_fails_the_run(scripts):
+    """A broken __str__ hides nothing."""
+    code = """
+        class Odd(Exception):
+            def __str__(self):
+                raise RuntimeError("no text")
+        OBSERVED
+        raise Odd
+    """
+    bare, ours = both(scripts, code)
+    assert (ours.code, ours.stderr) == (bare.code, bare.stderr)
+    last = scripts.recorded().states[-1]
+    assert (last["state"], last["error"]["type"]) == ("failed", "Odd")
+
+
+@pytest.mark.parametrize(
+    ("switches", "state", "traced"),
+    [
+        ("capture_traceback=False", "failed", False),
+        ("fail_on_exception=False", "completed", True),
+        ("capture_traceback=False, fail_on_exception=False", "completed", False),
+    ],
+)
+def test_each_part_of_a_failure_has_a_switch(scripts, switches, state, traced):
+    """Neptune's capture_traceback and fail_on_exception, each on its own."""
+    scripts.run(f"import seamark\nrun = seamark.init_run({switches})\nraise ValueError('x')\n")
+    recorded = scripts.recorded()
+    assert recorded.states[-1]["state"] == state
+    assert any(path.endswith("/traceback") for path in recorded.atoms) is traced
+
+
+# --------------------------------------------------------------------- SIGTERM
+
+KILL = "import os, signal, time; os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.05)"
+
+
+@pytest.mark.parametrize("started", [WITH_RUN, WITH_TWO], ids=["one run", "two runs"])
+def test_sigterm_interrupts_every_run_and_still_kills(scripts, started):
+    """The exit status is that of the signal: a launcher must be able to tell."""
+    bare, ours = both(scripts, f"OBSERVED\n{KILL}\nprint('lived on')\n", started=started)
+    assert (ours.code, ours.stdout, ours.stderr) == (bare.code, bare.stdout, bare.stderr)
+    assert ours.code == -signal.SIGTERM
+    for run in scripts.all_recorded():
+        assert run.states[-1] == {"op": "state", "state": "interrupted", "signal": "SIGTERM"}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_sigterm_handler_of_the_script_decides(scripts, when):
+    """Installed before the run it is called by ours; installed after, it replaces ours and need not know it."""
+    handler = "signal.signal(signal.SIGTERM, lambda *_: (print('saving'), sys.exit(7)))"
+    lines = [handler, "OBSERVED"] if when == "before" else ["OBSERVED", handler]
+    code = "\n".join(["import signal, sys", *lines, KILL])
+    bare, ours = both(scripts, code)
+    assert (ours.code, ours.stdout) == (bare.code, bare.stdout) == (7, "saving\n")
+    state = scripts.recorded().states[-1]["state"]
+    assert state == ("interrupted" if when == "before" else "completed")
+
+
+def test_a_handler_over_ours_that_calls_it_decides(scripts):
+    """Lightning does so: ours marks the run and returns, for what stands above decides."""
+    code = f"""
+import signal
+OBSERVED
+found = signal.getsignal(signal.SIGTERM)
+signal.signal(signal.SIGTERM, lambda *what: (found(*what) if callable(found) else None, print("graceful")))
+{KILL}
+print("went on")
+"""
+    bare, ours = both(scripts, code)
+    assert (ours.code, ours.stdout) == (bare.code, bare.stdout) == (0, "graceful\nwent on\n")
+    assert scripts.recorded().states[-1].get("signal") == "SIGTERM"
+
+
+def test_ignored_sigterm_stays_ignored(scripts):
+    """Who ignores SIGTERM goes on, and is not called interrupted."""
+    bare, ours = both(
+        scripts, f"import signal\nsignal.signal(15, signal.SIG_IGN)\nOBSERVED\n{KILL}\nprint('on')\n"
+    )
+    assert (ours.code, ours.stdout) == (bare.code, bare.stdout) == (0, "on\n")
+    assert scripts.recorded().states[-1]["state"] == "completed"
+
+
+def test_the_switch_leaves_sigterm_alone(scripts):
+    """capture_signals=False: no handler at all."""
+    code = """
+        import signal, seamark
+        run = seamark.init_run(capture_signals=False)
+        print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+    """
+    assert scripts.run(code).stdout == "True\n"
+
+
+def test_handlers_go_with_the_last_run(scripts):
+    """Two runs, one registration; what was found is put back when the last one stops."""
+    code = """
+        import signal, sys, seamark
+        found = signal.getsignal(signal.SIGTERM), sys.excepthook
+        runs = [seamark.init_run(capture_git=False, capture_packages=False) for _ in range(2)]
+        ours = signal.getsignal(signal.SIGTERM), sys.excepthook
+        runs[0].stop()
+        assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == ours
+        runs[1].stop()
+        assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == found
+        assert all(one not in ours for one in found)
+    """
+    ended = scripts.run(code)
+    assert (ended.code, ended.stderr) == (0, "")
+
+
+def test_a_handler_that_was_put_over_ours_is_left_when_the_run_stops(scripts):
+    """We take back only what is ours."""
+    code = """
+        import signal, sys, seamark
+        run = seamark.init_run(capture_git=False, capture_packages=False)
+        mine, hook = lambda *_: None, lambda *_: None
+        signal.signal(signal.SIGTERM, mine); sys.excepthook = hook
+        run.stop()
+        assert signal.getsignal(signal.SIGTERM) is mine and sys.excepthook is hook
+    """
+    ended = scripts.run(code)
+    assert (ended.code, ended.stderr) == (0, "")
+
+
+def test_sigusr_and_sigint_are_never_touched(scripts):
+    """A handler of SIGUSR1 would turn Lightning's SLURM requeue off."""
+    code = """
+        import signal, seamark
+        names = signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP
+        before = [signal.getsignal(name) for name in names]
+        run = seamark.init_run()
+        assert [signal.getsignal(name) for name in names] == before
+    """
+    ended = scripts.run(code)
+    assert (ended.code, ended.stderr) == (0, "")
+
+
+def test_a_run_of_another_thread_leaves_signals_alone(scripts):
+    """Only the main thread may install handlers; elsewhere nothing is installed and nothing raised."""
+    code = """
+        import signal, threading, seamark
+        made = []
+        thread = threading.Thread(target=lambda: made.append(seamark.init_run()))
+        thread.start(); thread.join()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        made[0]["a"] = 1
+    """
+    ended = scripts.run(code)
+    assert (ended.code, ended.stderr) == (0, "")
+    assert scripts.recorded().states[-1]["state"] == "completed"
+
+
+def test_sigterm_in_the_middle_of_a_record_loses_neither(scripts):
+    """The handler interrupts the call that writes; what it notes is written after that call, then we die."""
+    code = """
+        import os, signal, seamark, zlib
+        run = seamark.init_run(capture_git=False, capture_packages=False)
+        for step in range(3):
+            run.log_metrics({"loss": 1.0}, step=step)
+        write, sent = os.write, []
+        def interrupted(fd, data):
+            if not sent:
+                sent.append(True)
+                os.kill(os.getpid(), signal.SIGTERM)
+            return write(fd, data)
+        os.write = interrupted
+        while True:
+            step += 1
+            run.log_metrics({"loss": 1.0}, step=step)
+    """
+    ended = scripts.run(code)
+    assert (ended.code, ended.stderr) == (-signal.SIGTERM, "")
+    assert scripts.recorded().states[-1].get("signal") == "SIGTERM"
+
+
+# --------------------------------------------------------------------- fork
+
+CHILD = """
+import os, signal, sys, time
+OBSERVED
+pid = os.fork()
+if pid == 0:
+    WHAT
+    time.sleep(10)
+print("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "sys.exit(3)",
+        "raise ValueError('in the child')",
+        "os.kill(os.getpid(), signal.SIGTERM)",
+        "os._exit(0)",
+    ],
+)
+def test_how_a_forked_child_ends_says_nothing_about_the_run(scripts, what):
+    """DataLoader workers are forked, fail and are killed; the run is their parent's."""
+    bare, ours = both(scripts, CHILD.replace("WHAT", what))
+    assert (ours.code, ours.stdout, ours.stderr) == (bare.code, bare.stdout, bare.stderr)
+    recorded = scripts.recorded()
+    assert [one["state"] for one in recorded.states] == ["running", "completed"]
+    assert recorded.journals == 1
+    assert not [path for path in recorded.atoms if path.endswith("traceback")]
+
+
+def test_a_forked_child_has_the_handlers_that_were_there_before(scripts):
+    """A child that waits in C code dies of SIGTERM at once only without a handler of Python's."""
+    code = """
+        import os, signal, sys, seamark
+        found = signal.getsignal(signal.SIGTERM), sys.excepthook
+        run = seamark.init_run(capture_git=False, capture_packages=False)
+        if os.fork() == 0:
+            os._exit(0 if found == (signal.getsignal(signal.SIGTERM), sys.excepthook) else 1)
+        sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+    """
+    assert scripts.run(code).code == 0

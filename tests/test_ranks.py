@@ -1,0 +1,197 @@
+"""The rank of a process is what its launcher says, at the moment of asking."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+from seamark.ranks import (
+    Rank,
+    boot_id,
+    current_rank,
+    job_key,
+    process_start,
+    restart_count,
+    same_job,
+)
+
+NONE = Rank(0, None, None, "none")
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "r", "RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
+SRUN = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "4", "SLURM_PROCID": "2"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, NONE),
+        (TORCHRUN, Rank(3, 8, "torchrun", "RANK")),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, Rank(1, 2, "env", "RANK")),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, Rank(1, 2, "horovod", "HOROVOD_RANK")),
+        # Lightning's script launcher: what rank 1 has at construction
+        (
+            {"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "2"},
+            Rank(1, 2, "lightning", "NODE_RANK, LOCAL_RANK"),
+        ),
+        # ... and the first process of the second node: not 0 is what matters
+        ({"NODE_RANK": "1", "MASTER_ADDR": "a"}, Rank(1, None, "lightning", "NODE_RANK, LOCAL_RANK")),
+        (
+            {"NODE_RANK": "1", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8"},
+            Rank(6, 8, "lightning", "NODE_RANK, LOCAL_RANK"),
+        ),
+        ({"LOCAL_RANK": "0", "WORLD_SIZE": "2"}, Rank(0, 2, "lightning", "NODE_RANK, LOCAL_RANK")),
+        (
+            {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6"},
+            Rank(5, 6, "openmpi", "OMPI_COMM_WORLD_RANK"),
+        ),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, Rank(1, 2, "mpich", "PMI_RANK")),
+        ({"MV2_COMM_WORLD_RANK": "1"}, Rank(1, None, "mvapich", "MV2_COMM_WORLD_RANK")),
+        ({"JSM_NAMESPACE_RANK": "1"}, Rank(1, None, "jsrun", "JSM_NAMESPACE_RANK")),
+        (SRUN, Rank(2, 4, "slurm", "SLURM_PROCID")),
+        ({**SRUN, "SLURM_STEP_NUM_TASKS": "3"}, Rank(2, 3, "slurm", "SLURM_PROCID")),
+        ({**SRUN, "SLURM_JOB_NAME": "bash"}, NONE),
+        ({**SRUN, "SLURM_JOB_NAME": "interactive"}, NONE),
+        ({**SRUN, "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}, NONE),
+        ({**SRUN, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, NONE),
+        ({"SLURM_PROCID": "1"}, NONE),
+        # torchrun, Lightning or Horovod inside of a SLURM step know better than SLURM
+        ({**SRUN, **TORCHRUN}, Rank(3, 8, "torchrun", "RANK")),
+        ({**SRUN, "LOCAL_RANK": "0"}, Rank(0, None, "lightning", "NODE_RANK, LOCAL_RANK")),
+        ({**SRUN, "PMI_RANK": "2", "PMI_SIZE": "4"}, Rank(2, 4, "mpich", "PMI_RANK")),
+        # nonsense is as good as nothing
+        ({"RANK": "", "LOCAL_RANK": "x", "HOROVOD_RANK": "-1", "PMI_RANK": "²"}, NONE),
+    ],
+)
+def test_each_launcher_tells_the_rank_in_its_own_variables(environment, expected):
+    """The table in the module's docstring, row by row."""
+    assert current_rank(environment) == expected
+
+
+def put_module(monkeypatch, name: str, **members) -> None:
+    module = types.ModuleType(name)
+    vars(module).update(members)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def process_group(monkeypatch, *, initialized: bool, rank: int = 1, size: int = 2) -> None:
+    put_module(
+        monkeypatch,
+        "torch.distributed",
+        is_available=lambda: True,
+        is_initialized=lambda: initialized,
+        get_rank=lambda: rank,
+        get_world_size=lambda: size,
+    )
+
+
+def test_a_process_group_that_is_initialised_comes_first(monkeypatch):
+    """It is the truth; the launcher is still told by its variables."""
+    process_group(monkeypatch, initialized=True, rank=5, size=8)
+    assert current_rank({}) == Rank(5, 8, None, "torch.distributed")
+    assert current_rank(TORCHRUN) == Rank(5, 8, "torchrun", "torch.distributed")
+
+
+def test_a_process_group_that_is_not_there_yet_says_nothing(monkeypatch):
+    """Nor one that is only half imported."""
+    process_group(monkeypatch, initialized=False)
+    assert current_rank(TORCHRUN) == Rank(3, 8, "torchrun", "RANK")
+    put_module(monkeypatch, "torch.distributed")
+    assert current_rank({}) == NONE
+
+
+def test_horovod_that_is_initialised_is_asked_itself(monkeypatch):
+    """Under mpirun it has no variables of its own."""
+    put_module(
+        monkeypatch, "horovod.torch", is_initialized=lambda: True, rank=lambda: 1, size=lambda: 2
+    )
+    assert current_rank({}) == Rank(1, 2, "horovod", "horovod.torch")
+
+
+@pytest.mark.parametrize(
+    "module", ["lightning_utilities.core.rank_zero", "pytorch_lightning.utilities.rank_zero"]
+)
+def test_what_lightning_was_told_counts_unless_it_is_zero(monkeypatch, module):
+    """Zero is also what it says before it was told; under Horovod it says so in every process."""
+    function = types.SimpleNamespace(rank=0)
+    put_module(monkeypatch, module, rank_zero_only=function)
+    assert current_rank({"HOROVOD_RANK": "1"}).rank == 1
+    assert current_rank({"LOCAL_RANK": "1"}).rank == 1
+    assert current_rank({}) == NONE
+    function.rank = 2
+    assert current_rank({}) == Rank(2, None, "lightning", "rank_zero_only.rank")
+    put_module(monkeypatch, module, rank_zero_only=lambda: None)
+    assert current_rank({}) == NONE
+
+
+def test_the_answer_is_never_remembered(monkeypatch):
+    """What was asked too early is asked again."""
+    monkeypatch.delenv("RANK", raising=False)
+    assert current_rank().rank == 0
+    monkeypatch.setenv("RANK", "1")
+    assert current_rank().rank == 1
+
+
+# --------------------------------------------------------------------- jobs
+
+
+def test_a_job_is_named_by_what_outlives_its_processes():
+    """SLURM's job, or task of an array; torchrun's run with the agent that watches."""
+    assert job_key({}) is None
+    assert job_key({"SLURM_JOB_ID": "7"}) == "slurm:7"
+    array = {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2"}
+    assert job_key(array) == "slurm:7_2"
+    agent = f"{os.getppid()}:{process_start(os.getppid())}"
+    elastic = job_key({"TORCHELASTIC_RUN_ID": "r"})
+    assert elastic is not None
+    assert elastic.startswith("torchelastic:r:")
+    assert elastic.endswith(agent)
+    assert job_key({"TORCHELASTIC_RUN_ID": "r", "SLURM_JOB_ID": "7"}) == f"slurm:7;{elastic}"
+
+
+def test_only_a_restart_is_the_same_job():
+    """Two runs of one script in one allocation are two runs."""
+    job = {"SLURM_JOB_ID": "7"}
+    key = job_key(job)
+    assert restart_count(job) == 0
+    assert not same_job(key, job)
+    again = {**job, "SLURM_RESTART_COUNT": "1"}
+    assert restart_count(again) == 1
+    assert same_job(key, again)
+    assert not same_job("slurm:8", again)
+    assert not same_job(None, again)
+    assert not same_job(key, {"SLURM_RESTART_COUNT": "1"})
+
+
+def test_a_worker_that_torchrun_restarted_has_the_same_agent():
+    """And one that SLURM requeued has another, under the same job."""
+    both = {"SLURM_JOB_ID": "7", "TORCHELASTIC_RUN_ID": "r"}
+    key = job_key(both)
+    other_agent = f"slurm:7;torchelastic:r:host:{os.getppid()}:1"
+    elastic = {**both, "TORCHELASTIC_RESTART_COUNT": "1"}
+    assert same_job(key, elastic)
+    assert not same_job(other_agent, elastic)
+    requeued = {**both, "SLURM_RESTART_COUNT": "1"}
+    assert same_job(other_agent, requeued)
+
+
+# --------------------------------------------------------------------- processes
+
+
+def test_a_process_is_known_by_its_start():
+    """A pid is used again; with its start time it is not."""
+    own = process_start(os.getpid())
+    assert own == process_start(os.getpid())
+    code = "import os, seamark.ranks; print(seamark.ranks.process_start(os.getpid()))"
+    later = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert own is not None
+    assert int(later.stdout) > own
+    assert process_start(2**22 + 1) is None
+
+
+def test_a_boot_has_an_id():
+    """The same at every call."""
+    assert boot_id() == boot_id()
+    assert len(boot_id() or "") == 36

@@ -18,6 +18,7 @@ from seamark.errors import (
     ValueKindError,
 )
 from seamark.handler import Handler
+from seamark.journal._format import dump_json
 from seamark.paths import check_path, check_writable, is_inside
 from seamark.values import Atom, Escaped, encode_atom, escape, flatten
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Container", "Writes"]
 
 LONG_TEXT: Final = 4 << 20
-"""A string of more characters than this is kept as a blob."""
+"""A string of more characters than this is kept as a blob; see `is_long`."""
 _FRAME_CHARACTERS: Final = 2 << 20
 
 
@@ -171,7 +172,7 @@ class Container(ABC):
             for path, value in atoms.items():
                 try:
                     writer.claim(check_path(path), "atom")
-                    kept[path] = self._atom(value)
+                    kept[path] = self._short(_atom(value, path))
                 except Exception as error:  # noqa: BLE001 - captures never disturb
                     writer.drop(
                         "capture",
@@ -215,6 +216,8 @@ class Container(ABC):
         return writer
 
     def _assign(self, path: str, value: Any, *, wait: bool = False) -> None:
+        if self._silent:
+            return
         writes = self._gather(path, value)
         if (writer := self._to_write()) is None:
             return
@@ -224,7 +227,7 @@ class Container(ABC):
                 writer.claim(at, family)  # raises, and says both
         for at, family in writes.families():
             writer.claim(at, family)
-        self._append_atoms(writer, writes.atoms)
+        self._append_atoms(writer, {at: self._short(atom) for at, atom in writes.atoms.items()})
         for at, values in writes.sets.items():
             writer.append_op(
                 {"op": "assign_set", "path": at, "values": sorted(map(escape, values))}
@@ -243,26 +246,19 @@ class Container(ABC):
             elif isinstance(leaf, (set, frozenset)) or at in ("sys/tags", "sys/group_tags"):
                 writes.sets[at] = set(strings(leaf, at))
             else:
-                writes.atoms[at] = self._atom(leaf)
+                writes.atoms[at] = _atom(leaf, at)
         return writes
 
-    def _atom(self, value: Any) -> Atom:
-        """Encode a value; a very long string becomes a blob that the atom names.
-
-        Raises:
-            ValueKindError: If it cannot be kept.
-        """
-        return self._short(encode_atom(value))
-
     def _short(self, atom: Atom) -> Atom:
-        if atom.type != "string" or len(atom.value) <= LONG_TEXT:
+        """Return an atom as it is, or that of a blob if it is a very long string."""
+        if atom.type != "string" or not is_long(atom.value):
             return atom
         return Atom("text", self._blob_of(atom.value))
 
     def _text(self, value: str) -> Any:
         """Return a text as a point holds it: escaped, or as a blob if it is very long."""
         text = escape(value)
-        return text if len(text) <= LONG_TEXT else self._blob_of(text)
+        return self._blob_of(text) if is_long(text) else text
 
     def _blob_of(self, text: str) -> dict[str, Any]:
         from seamark.types import File
@@ -283,7 +279,7 @@ class Container(ABC):
         part: dict[str, Atom] = {}
         size = 0
         for path, atom in atoms.items():
-            weight = len(path) + (len(atom.value) if isinstance(atom.value, str) else 32)
+            weight = len(path) + _characters(atom.value)
             if part and size + weight > _FRAME_CHARACTERS:
                 append(part)
                 part, size = {}, 0
@@ -296,11 +292,14 @@ class Container(ABC):
         check_writable(path)
         if (writer := self._to_write()) is None:
             return
+        self._numbered(writer, None)  # what an opened run held must not be learned after this
         if not any(is_inside(known, path) for known in writer.families) and not self.exists(path):
             msg = f"path {path!r} cannot be deleted: nothing is recorded there in {self._what}"
             raise MissingFieldError(msg)
         writer.append_op({"op": "delete", "paths": [path]})
         writer.forget(path)
+        if self._content is not None:
+            self._content.forget(path)
 
     @property
     def content(self) -> ContentLane:
@@ -433,6 +432,36 @@ class Container(ABC):
     @abstractmethod
     def stop(self, *, seconds: float | None = None) -> None:
         """Stop recording."""
+
+
+def is_long(text: str) -> bool:
+    """Tell whether a string is kept as a blob: in JSON, a character has 1 to 6 bytes."""
+    length = len(text)
+    return length > LONG_TEXT or (
+        length > _FRAME_CHARACTERS and len(dump_json(text)) > 2 * LONG_TEXT
+    )
+
+
+def _atom(value: Any, path: str) -> Atom:
+    """Encode a value.
+
+    Raises:
+        ValueKindError: If it cannot be kept, or is a list longer than a record may be.
+    """
+    atom = encode_atom(value)
+    if atom.type == "json" and is_long(atom.value):
+        msg = (
+            f"{path!r}: expected a value of at most {LONG_TEXT} bytes as JSON, got "
+            f"{len(atom.value)} characters; keep it as a file: File.from_content(json.dumps(...))"
+        )
+        raise ValueKindError(msg)
+    return atom
+
+
+def _characters(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    return 32 + (value.bit_length() // 3 if isinstance(value, int) else 0)
 
 
 def nest(flat: Mapping[str, Any], namespace: str) -> dict[str, Any]:

@@ -115,12 +115,18 @@ class Handler:
             FamilyError: If the path holds another family.
             ArgumentError: If the step is no finite number.
         """
+        if not self._object._silent:  # noqa: SLF001
+            number = None if step is None else to_step(step)
+            self._append(value, number, to_time_ns(timestamp), described)
+
+    def _append(
+        self, value: Any, number: float | None, time_ns: int | None, described: Mapping[str, Any]
+    ) -> None:
+        """Add one point; step and time (ns since the Unix epoch) are checked."""
         container = self._object
         at = check_writable(self._path)
-        number = None if step is None else to_step(step)
-        time_ns = to_time_ns(timestamp)
-        if is_container(value):
-            self._append_mapping(value, number, time_ns, wait=wait)
+        if is_container(value) and not _is_point(value):
+            self._append_mapping(value, number, time_ns, described)
             return
         found = _point_kind(value)
         writer = container._to_write()  # noqa: SLF001
@@ -148,7 +154,7 @@ class Handler:
             self._append_file(value, number, time_ns, described)
 
     def _append_mapping(
-        self, value: Any, step: float | None, time_ns: int | None, *, wait: bool
+        self, value: Any, step: float | None, time_ns: int | None, described: Mapping[str, Any]
     ) -> None:
         from seamark.values import flatten
 
@@ -162,9 +168,8 @@ class Handler:
                         writer.claim(path, "float_series")
                 self._object._numbered(writer, step).append_row(numbers, step, time_ns)  # noqa: SLF001
             return
-        stamp = None if time_ns is None else time_ns / 1e9
         for path, leaf in leaves.items():
-            Handler(self._object, path).append(leaf, step=step, timestamp=stamp, wait=wait)
+            Handler(self._object, path)._append(leaf, step, time_ns, described)
 
     def _append_file(
         self, value: Any, step: float | None, time_ns: int | None, described: Mapping[str, Any]
@@ -215,7 +220,11 @@ class Handler:
             ValueKindError: If a value has no place in a series; nothing is written then.
             FamilyError: If the path holds another family.
         """
+        if self._object._silent:  # noqa: SLF001
+            return
         if isinstance(values, Mapping):
+            steps = None if steps is None else list(steps)  # an iterator serves only once
+            timestamps = None if timestamps is None else list(timestamps)
             for key, part in values.items():
                 self[str(key)].extend(
                     part, steps=steps, timestamps=timestamps, wait=wait, **described
@@ -238,13 +247,11 @@ class Handler:
             msg = f"{at!r}: expected values of one kind, got {' and '.join(sorted(kinds))}"
             raise ValueKindError(msg)
         for index, point in enumerate(points):
-            stamp = None if times is None else times[index] / 1e9
-            self.append(
+            self._append(
                 point,
-                step=None if numbers is None else numbers[index],
-                timestamp=stamp,
-                wait=wait,
-                **described,
+                None if numbers is None else numbers[index],
+                None if times is None else times[index],
+                described,
             )
 
     def log(
@@ -323,6 +330,7 @@ class Handler:
                     "and string sets can be cleared"
                 )
                 raise FamilyError(msg)
+            self._object._numbered(writer, None)  # noqa: SLF001 - steps must not be learned after this
             writer.append_op({"op": "clear", "path": at})
             writer.forget_steps([at])
 
@@ -346,6 +354,8 @@ class Handler:
             FileNotFoundError: If the path does not exist.
             ValueKindError: If the object cannot be made into a file.
         """
+        if self._object._silent:  # noqa: SLF001 - an image need not be drawn for nothing
+            return
         file = _as_file(value)
         at = check_writable(self._path)
         if writer := self._object._to_write():  # noqa: SLF001
@@ -365,6 +375,8 @@ class Handler:
         """
         from seamark.content import members_of
 
+        if self._object._silent:  # noqa: SLF001
+            return
         members = members_of(value)
         at = check_writable(self._path)
         if writer := self._object._to_write():  # noqa: SLF001
@@ -386,6 +398,7 @@ class Handler:
         if writer := self._object._to_write():  # noqa: SLF001
             writer.claim(at, "file_set")
             writer.append_op({"op": "unfiles", "path": at, "names": names})
+            self._object.content.forget(at, names)
 
     def track_files(self, path: str, *, destination: str | None = None, wait: bool = False) -> None:
         """Record which files a path, folder, pattern or URL stands for, without copying them.
@@ -406,6 +419,8 @@ class Handler:
     def _artifact(self, kind: str, path: str, destination: str | None) -> None:
         from seamark.artifact import artifact_op
 
+        if self._object._silent:  # noqa: SLF001 - digests of gigabytes would be for nothing
+            return
         at = check_writable(self._path)
         op = artifact_op(at, kind, path, destination=destination)
         if writer := self._object._to_write():  # noqa: SLF001
@@ -647,6 +662,13 @@ class Handler:
         write_file(
             self._object.folder, point.file, target / _point_name(point), self._path, as_file=True
         )
+
+
+def _is_point(value: Any) -> bool:
+    """Tell whether a value is one of our own types, which are dataclasses but one point each."""
+    from seamark.types import File, Histogram
+
+    return isinstance(value, (File, Histogram))
 
 
 def _point_kind(value: Any) -> str:

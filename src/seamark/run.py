@@ -23,7 +23,7 @@ from seamark.journal.reader import JournalReader
 from seamark.journal.writer import JournalWriter
 from seamark.paths import check_name
 from seamark.settings import RunSettings, check_arguments
-from seamark.values import escape, parameters, to_time_ns
+from seamark.values import escape, to_time_ns
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -132,6 +132,7 @@ class Run(Container):
         self._capture: Any = None
         self._pid = os.getpid()
         self._told = False
+        self._told_before = False
         self._row: Any = self._first_row
 
     @classmethod
@@ -246,6 +247,15 @@ class Run(Container):
         settings = self._settings
         if settings.owner:
             self._set_state("running")
+        if not self._told_before:
+            self._tell_of_itself(writer)
+        if settings.owner:
+            self._begin_watching()
+        return writer
+
+    def _tell_of_itself(self, writer: JournalWriter) -> None:
+        """Write what `init_run` was given."""
+        settings = self._settings
         atoms: dict[str, Any] = {}
         for key in ("name", "description", "custom_run_id"):
             if (value := getattr(settings, key)) is not None:
@@ -255,12 +265,9 @@ class Run(Container):
         self.assign_quietly(atoms)
         if settings.tags:
             writer.claim("sys/tags", "string_set")
-            writer.append_op({"op": "add", "path": "sys/tags", "values": list(settings.tags)})
-        if settings.params is not None:
-            self._append_atoms(writer, parameters(settings.params, "parameters"))
-        if settings.owner:
-            self._begin_watching()
-        return writer
+            writer.append_op({"op": "add", "path": "sys/tags", "values": list(map(escape, settings.tags))})
+        if settings.params:
+            self.record_atoms(settings.params)
 
     def _begin_watching(self) -> None:
         from seamark.capture import Capture, Switches
@@ -278,7 +285,7 @@ class Run(Container):
             ),
         )
         self._capture.start()
-        if settings.source_files:
+        if settings.source_files and not self._told_before:
             try:
                 self["source_code/files"].upload_files(settings.source_files)
             except (OSError, ValueError, TypeError) as error:
@@ -536,21 +543,25 @@ class Run(Container):
 
         The copy opens a journal of its own when it records something.
         """
-        return _revive, (self._settings, self.folder)
+        told = self._told_before or self._writer is not None
+        return _revive, (self._settings, self.folder, told)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Run:
         """Return the same run: copying a script's objects must not start another."""
         return self
 
 
-def _revive(settings: RunSettings, folder: RunFolder) -> Run:
-    return Run(settings, folder, lazy=True)
+def _revive(settings: RunSettings, folder: RunFolder, told: bool) -> Run:  # noqa: FBT001
+    """Return a copy; name, tags and parameters are not written again once the first has done it."""
+    run = Run(settings, folder, lazy=True)
+    run._told_before = told
+    return run
 
 
 def _folder_for(settings: RunSettings) -> RunFolder:
     if settings.mode == "debug" and settings.root is None:
         root = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
-        atexit.register(shutil.rmtree, root, ignore_errors=True)
+        atexit.register(_remove_debug_root, root, os.getpid())
     else:
         root = root_dir(settings.root)
     if settings.with_id:
@@ -560,6 +571,11 @@ def _folder_for(settings: RunSettings) -> RunFolder:
     else:
         run = mint_run_id()
     return RunFolder(root, settings.project, run)
+
+
+def _remove_debug_root(root: Path, pid: int) -> None:
+    if os.getpid() == pid:  # not at the end of a forked child
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def _expect_run(folder: RunFolder) -> None:
@@ -579,9 +595,9 @@ _running: dict[int, Run] = {}
 
 
 def _finish_at_exit(run: Run) -> None:
-    if not _running:
-        atexit.unregister(_finish_all)
-        atexit.register(_finish_all)
+    # Always the newest of the registered, hence the first called: before a debug root is removed.
+    atexit.unregister(_finish_all)
+    atexit.register(_finish_all)
     _running[id(run)] = run
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from seamark.container import strings
 from seamark.errors import ArgumentError, UnknownArgumentError
 from seamark.paths import check_project
+from seamark.values import parameters
 
 __all__ = ["RunSettings", "check_arguments", "one_of"]
 
@@ -98,7 +99,10 @@ class RunSettings:
         self.name: str | None = given.get("name")
         self.description: str | None = given.get("description")
         self.tags = strings(given["tags"], "tags") if given.get("tags") else []
-        self.params = given.get("params")
+        # Encoded at once, so that it does not matter what becomes of them, and whether they pickle.
+        self.params = (
+            {} if given.get("params") is None else parameters(given["params"], "parameters")
+        )
         self.owner: bool = given.get("owner", True)
         self.ranks: str = given.get("ranks", "zero")
         self.resume: str = given.get("resume", "auto")
@@ -106,7 +110,8 @@ class RunSettings:
         self.api_token: str | None = given.get("api_token")
         self.root = given.get("root")
         self.git_ref = given.get("git_ref")
-        self.source_files = given.get("source_files")
+        sources = given.get("source_files")
+        self.source_files = sources if sources is None or isinstance(sources, (str, os.PathLike)) else [*sources]
         self.monitoring_namespace: str | None = given.get("monitoring_namespace")
         self.switches = {
             key: given.get(f"capture_{key}") is not False

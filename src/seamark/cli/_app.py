@@ -1,0 +1,260 @@
+"""The group of commands, and what becomes of errors: one line on standard error and an exit code.
+
+Exit codes: 0 done; 1 something is wrong with the data or it could not be done; 2 the command was
+given something wrong; 130 interrupted; 141 the reader of a pipe went away.
+"""
+
+from __future__ import annotations
+
+import difflib
+import gc
+import io
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import click
+
+from seamark.cli._screen import wanted_colour
+from seamark.cli._text import clean
+from seamark.errors import (
+    ArgumentError,
+    MissingExtraError,
+    MissingFieldError,
+    PathError,
+    QueryError,
+    RunNotFoundError,
+    SeamarkError,
+)
+
+__all__ = ["Misuse", "Trouble", "app", "main", "root_option"]
+
+EXIT_TROUBLE: Final = 1
+EXIT_MISUSE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+EXIT_PIPE: Final = 141
+_GC_THRESHOLD: Final = 100_000
+"""Imports make many objects that stay; looking through them takes a tenth of the start-up."""
+
+_MISUSES: Final = (
+    ArgumentError,
+    MissingExtraError,
+    MissingFieldError,
+    PathError,
+    QueryError,
+    RunNotFoundError,
+)
+
+_COMMANDS: Final = {
+    "ls": "ls",
+    "show": "show",
+    "plot": "plot",
+    "export": "export",
+    "trash": "trash",
+    "untrash": "trash",
+    "purge": "purge",
+    "fsck": "fsck",
+    "reindex": "reindex",
+}
+"""Every command and the module that holds it, in the order in which help teaches them."""
+
+
+class Trouble(click.ClickException):
+    """Something could not be done, although the command was right."""
+
+    exit_code = EXIT_TROUBLE
+
+
+class Misuse(click.ClickException):
+    """The command was given something that does not exist or does not fit."""
+
+    exit_code = EXIT_MISUSE
+
+
+def root_option(command: Any) -> Any:
+    """Give a command the option ``--root``, which may also stand before the command's name."""
+
+    def keep(context: click.Context, _: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            context.find_root().params["root"] = value
+
+    return click.option(
+        "--root",
+        type=click.Path(file_okay=False),
+        metavar="DIR",
+        expose_value=False,
+        callback=keep,
+        help="Where the runs are.  [default: SEAMARK_DIR, else ./.seamark]",
+    )(command)
+
+
+class CommandGroup(click.Group):
+    """Commands that are imported when they are needed, with every error told in one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, in teaching order."""
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command, or None if there is none of that name."""
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module = import_module(f"seamark.cli.{_COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; for a name that does not exist, say which one is near."""
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], _COMMANDS, 1, 0.3)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"there is no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; turn errors that a person can act on into one line and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except SeamarkError as error:
+            raise _told(error) from error
+        except BrokenPipeError:
+            _drop_output()
+            ctx.exit(EXIT_PIPE)  # click itself would exit with 1
+        except OSError as error:
+            raise Trouble(_os_words(error)) from error
+
+
+def _told(error: SeamarkError) -> click.ClickException:
+    # What follows the first line of a query's error points at the place, on lines of its own.
+    message = str(error).split("\n", 1)[0] if isinstance(error, QueryError) else str(error)
+    return (Misuse if isinstance(error, _MISUSES) else Trouble)(message)
+
+
+def _os_words(error: OSError) -> str:
+    words = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {words}" if error.filename else words
+
+
+@click.group(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND ...",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Each command explains itself with examples: seamark COMMAND --help",
+)
+@click.option("--version", is_flag=True, help="Show the version and exit.")
+@click.option("--root", type=click.Path(file_okay=False), metavar="DIR", hidden=True)
+@click.pass_context
+def app(context: click.Context, root: str | None, *, version: bool) -> None:
+    """Look at what training runs recorded.
+
+    Runs are read from the folder .seamark in the working directory, from SEAMARK_DIR, or from
+    --root DIR. Training may go on meanwhile: reading never disturbs it.
+
+    \b
+    A first look:
+      seamark ls                            the runs, newest first
+      seamark show quick-otter              all that one run recorded
+      seamark plot quick-otter val/loss     a curve, here in the terminal
+      seamark ls --query 'val/loss < 0.3' --sort val/loss:min
+
+    Say which run by its id, by the first characters of its id, by its name, or as PROJECT/ID;
+    "latest" is the newest one. Output that goes into a pipe is plain and complete; --json is for
+    programs.
+    """
+    del root  # read from the context
+    if version:
+        from seamark import __version__
+
+        click.echo(f"seamark {__version__}")
+        context.exit()
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; never raises and never shows a traceback.
+
+    Args:
+        args: Arguments after the program's name; by default those of this process. With
+            ``SEAMARK_TRACEBACK=1`` in the environment an unexpected error is raised instead of
+            told, for a bug report.
+    """
+    _open_missing_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 is no failure
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_GC_THRESHOLD)
+    try:
+        return _run(args)
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+def _open_missing_streams() -> None:
+    """Write into nothing where the caller closed standard output or standard error (``>&-``)."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
+
+
+def _run(args: Sequence[str] | None) -> int:
+    try:
+        code = app.main(args, prog_name="seamark", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as stop:
+        return int(stop.exit_code)
+    except click.ClickException as error:
+        _tell(error)
+        return int(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()
+        return EXIT_PIPE
+    except Exception as error:
+        if os.environ.get("SEAMARK_TRACEBACK"):
+            raise
+        where = "set SEAMARK_TRACEBACK=1 to see where"
+        _tell(Trouble(f"unexpected {type(error).__name__}: {error} ({where})"))
+        return EXIT_TROUBLE
+    return code if isinstance(code, int) else 0
+
+
+def _tell(error: click.ClickException) -> None:
+    """Write an error as one line on standard error."""
+    message = " ".join(error.format_message().split("\n"))
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "seamark"
+    hint = f" (see: {command} --help)" if isinstance(error, click.UsageError) else ""
+    try:
+        click.secho(f"{command}: {clean(message)}{hint}", err=True, fg="red", color=wanted_colour())
+    except OSError:
+        return  # nobody is listening
+
+
+def _drop_output() -> None:
+    """Point standard output at nothing, so that flushing at exit raises no complaint."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+
+
+def root_of(context: click.Context) -> tuple[Path, bool]:
+    """Return the root folder, and whether somebody named it."""
+    from seamark.journal.folder import root_dir
+
+    given = context.find_root().params.get("root")
+    return root_dir(given), bool(given or os.environ.get("SEAMARK_DIR"))
+
+
+def misuse(message: str) -> NoReturn:
+    """Stop with exit code 2 and this line."""
+    raise Misuse(message)

@@ -1,0 +1,343 @@
+"""What ``seamark fsck`` looks for, run by run. It reads the journals and never writes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.cli._text import human_bytes, plural
+from seamark.errors import ArgumentError, JournalError
+from seamark.journal._format import Kind
+from seamark.journal.blobs import blob_path
+from seamark.journal.folder import PROJECT_LOG, JournalFile, RunFolder
+from seamark.journal.process import process_alive
+from seamark.journal.reader import JournalReader
+
+if TYPE_CHECKING:
+    from seamark.store.index import RunView
+
+__all__ = [
+    "PURGING",
+    "Finding",
+    "Totals",
+    "check_blobs",
+    "check_folder",
+    "check_journal",
+    "check_records",
+    "half_purged",
+    "is_live",
+    "project_logs",
+    "unreadable",
+]
+
+PURGING: Final = ".purging"
+"""Ending of the hidden name that a run folder gets while it is deleted."""
+_READ_BYTES: Final = 1 << 20
+_LISTED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong.
+
+    Attributes:
+        project: Project path.
+        run: Run id, or ``.project`` for a project's own log.
+        problem: What it is, in one or two words that stay the same: ``"gap"``, ``"torn tail"``, ...
+        where: The journal, blob, file or attribute, or ``""`` for the run as a whole.
+        detail: The rest, for people.
+        offset: Where it starts in the journal, bytes; None where that means nothing.
+        length: How long it is, bytes; None where that means nothing.
+    """
+
+    project: str
+    run: str
+    problem: str
+    where: str
+    detail: str
+    offset: int | None = None
+    length: int | None = None
+
+
+@dataclass(slots=True)
+class Totals:
+    """How much was looked at."""
+
+    runs: int = 0
+    journals: int = 0
+    frames: int = 0
+    blobs: int = 0
+    size_bytes: int = 0
+    live: int = 0
+
+
+@dataclass(slots=True)
+class _Journal:
+    """One journal while it is checked."""
+
+    folder: RunFolder
+    file: JournalFile
+    found: list[Finding] = field(default_factory=list)
+
+    def tell(
+        self, problem: str, detail: str, offset: int | None = None, length: int | None = None
+    ) -> None:
+        self.found.append(
+            Finding(
+                self.folder.project,
+                self.folder.run,
+                problem,
+                self.file.path.name,
+                detail,
+                offset,
+                length,
+            )
+        )
+
+
+def check_journal(folder: RunFolder, file: JournalFile, totals: Totals) -> list[Finding]:
+    """Read one journal to its end and return what is wrong with it.
+
+    The end of a journal that is being written may be incomplete at any moment; that is no finding.
+    """
+    journal = _Journal(folder, file)
+    totals.journals += 1
+    try:
+        with JournalReader(file.path) as reader:
+            _read(journal, reader, totals)
+    except JournalError as error:
+        journal.tell("not a journal", str(error))
+    except OSError as error:
+        journal.tell("unreadable", error.strerror or str(error))
+    return journal.found
+
+
+def _read(journal: _Journal, reader: JournalReader, totals: Totals) -> None:
+    totals.size_bytes += reader.size
+    if reader.damaged_header:
+        journal.tell(
+            "damaged header",
+            "the first 32 bytes; the journal is read all the same, by its name",
+            0,
+            32,
+        )
+    first = True
+    for frame in reader.frames():
+        totals.frames += 1
+        if first and frame.kind != Kind.HEADER:
+            journal.tell(
+                "no header",
+                "its first record does not say which run and process it belongs to",
+                frame.offset,
+            )
+        first = False
+    for gap in reader.gaps:
+        size = human_bytes(gap.length)
+        detail = f"{size} at {gap.offset:,} hold no valid record; what follows was read"
+        journal.tell("gap", detail, gap.offset, gap.length)
+    _read_end(journal, reader, totals)
+
+
+def _read_end(journal: _Journal, reader: JournalReader, totals: Totals) -> None:
+    if reader.stopped == "newer":
+        detail = f"written by a newer Seamark from {reader.offset:,} on; install that to read it"
+        journal.tell("newer format", detail, reader.offset)
+    elif reader.tail is not None:
+        size = human_bytes(reader.tail.length)
+        detail = f"the last {size} are no whole record: its process died while it wrote, or damage"
+        journal.tell("torn tail", detail, *reader.tail)
+    elif not reader.settled():
+        totals.live += 1
+
+
+def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
+    """Yield what is wrong around the journals of one run.
+
+    Args:
+        folder: The run.
+        live: Whether somebody is writing to it, who may be about to finish what is in ``.staging``.
+    """
+    if folder.purged_mark.exists():
+        detail = "purged, but its folder is here again (copied back?); seamark purge removes it"
+        yield Finding(folder.project, folder.run, "purged", "", detail)
+    if not live and (left := _names(folder.staging_dir)):
+        listed = ", ".join(left[:_LISTED]) + (", …" if len(left) > _LISTED else "")
+        detail = f"{plural(len(left), 'file')} taken, not stored: {listed} (fsck --finish does it)"
+        yield Finding(
+            folder.project, folder.run, "leftover staging", str(folder.staging_dir.name), detail
+        )
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def check_records(view: RunView) -> Iterator[Finding]:
+    """Yield the records of a run that are whole and still cannot be applied."""
+    for journal in view.journals():
+        if journal.stopped == "unreadable":
+            continue  # told by `check_journal`
+        for offset, message in journal.notes:
+            detail = f"at {offset:,}: {message}"
+            yield Finding(
+                view.folder.project,
+                view.folder.run,
+                "unusable record",
+                journal.file,
+                detail,
+                offset,
+            )
+        if more := journal.errors - len(journal.notes):
+            detail = f"{plural(more, 'further record')} that cannot be applied"
+            yield Finding(
+                view.folder.project, view.folder.run, "unusable record", journal.file, detail
+            )
+
+
+def check_blobs(view: RunView, totals: Totals, *, digests: bool) -> Iterator[Finding]:
+    """Yield the contents that a run names and does not have, or that are not what they should be.
+
+    Args:
+        view: The run, refreshed.
+        totals: Counts what was looked at.
+        digests: Read every blob and compare its SHA-256, instead of only its size.
+    """
+    folder = view.folder
+    seen: set[str] = set()
+    for path, digest, size in _kept(view):
+        if digest in seen:
+            continue
+        seen.add(digest)
+        totals.blobs += 1
+        problem = _blob_problem(folder, digest, size, digests=digests)
+        if problem:
+            yield Finding(
+                folder.project, folder.run, problem[0], path, f"{problem[1]} ({digest[:12]}…)"
+            )
+
+
+def _blob_problem(
+    folder: RunFolder, digest: str, size: int | None, *, digests: bool
+) -> tuple[str, str] | None:
+    try:
+        blob = blob_path(folder, digest)
+        found = blob.stat().st_size
+        if size is not None and found != size:
+            return "wrong blob", f"expected {size:,} bytes, found {found:,}"
+        if digests and _sha256(blob) != digest:
+            return "wrong blob", "its bytes do not have the digest that is its name"
+    except ArgumentError as error:
+        return "wrong blob", str(error)
+    except FileNotFoundError:
+        return "missing blob", "the contents of this file are not in the run folder"
+    except OSError as error:
+        return "unreadable blob", error.strerror or str(error)
+    return None
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_READ_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _kept(view: RunView) -> Iterator[tuple[str, str, int | None]]:
+    """Yield (attribute path, SHA-256, size in bytes) of every content that the run keeps itself."""
+    for attribute in view.attributes():
+        value = attribute.value
+        if attribute.family == "file":
+            yield from _records(attribute.path, value)
+        elif attribute.family == "file_set":
+            for name, member in value.items():
+                yield from _records(f"{attribute.path}/{name}", member)
+        elif attribute.family == "file_series":
+            for point in view.files(attribute.path, attempt="all"):
+                yield from _records(attribute.path, point.file)
+        elif attribute.family == "string_series":
+            for text in view.texts(attribute.path, attempt="all"):
+                yield from _long_text(attribute.path, text.text)
+        elif attribute.type == "text":
+            yield from _long_text(attribute.path, value)
+
+
+def _long_text(path: str, text: Any) -> Iterator[tuple[str, str, int | None]]:
+    """Yield the file of a text that was too long for the journal; of others nothing."""
+    if isinstance(text, Mapping) and "sha256" in text:
+        yield path, str(text["sha256"]), text.get("size")
+
+
+def _records(path: str, record: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None]]:
+    """Yield the contents that a FILE record names: none if it is a reference, of a folder many."""
+    if "ref" in record:
+        return
+    if record.get("dir"):
+        for name, (size, digest) in record.get("members", {}).items():
+            if digest:
+                yield f"{path}/{name}", digest, size
+    elif record.get("sha256"):
+        yield path, record["sha256"], record.get("size")
+
+
+def half_purged(root: Path, project: str | None) -> list[Path]:
+    """Return the folders that a purge hid and did not finish deleting."""
+    return [path for path in _beside_runs(root, project) if path.name.endswith(PURGING)]
+
+
+def project_logs(root: Path, project: str | None) -> list[RunFolder]:
+    """Return the folders of projects' own logs below ``root``, or below one project."""
+    return [
+        RunFolder(root, path.parent.relative_to(root).as_posix(), PROJECT_LOG)
+        for path in _beside_runs(root, project)
+        if path.name == PROJECT_LOG and path.parent != root
+    ]
+
+
+def unreadable(root: Path, project: str | None) -> list[Finding]:
+    """Return the folders that cannot be looked into, whose runs no reader sees."""
+    errors: list[OSError] = []
+    for _ in _beside_runs(root, project, errors.append):
+        pass
+    return [
+        Finding(project or "", "", "unreadable", str(error.filename), error.strerror or str(error))
+        for error in errors
+    ]
+
+
+def _beside_runs(
+    root: Path, project: str | None, on_error: Callable[[OSError], None] | None = None
+) -> Iterator[Path]:
+    """Yield the hidden folders of projects, which stand beside their runs."""
+    start = root / project if project else root
+    for folder, names, _ in os.walk(start, onerror=on_error):
+        if "journal" in names:
+            names.clear()  # a run; its inside holds no projects
+            continue
+        hidden = sorted(name for name in names if name.startswith("."))
+        yield from (Path(folder, name) for name in hidden)
+        names[:] = sorted(set(names).difference(hidden))
+
+
+def is_live(folder: RunFolder) -> bool:
+    """Tell whether a process may still write to this run: a journal is open, its writer there."""
+    return any(_may_grow(file.path) for file in folder.journals())
+
+
+def _may_grow(path: Path) -> bool:
+    try:
+        with JournalReader(path) as reader:
+            last = reader.last_frame()
+            if last is not None and last.kind == Kind.CLOSE:
+                return False
+            # A process that was stopped by hand beats no more, but lives.
+            return process_alive(reader.header()) is True or not reader.settled()
+    except OSError:
+        return False

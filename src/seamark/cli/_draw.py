@@ -1,0 +1,300 @@
+"""Curves in the terminal, drawn with braille dots."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from seamark.plots import Axes, Curve, check_drawable, thin
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from plotille import Canvas
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["draw"]
+
+COLOURS: Final = ("cyan", "yellow", "magenta", "green", "red", "blue", "white")
+"""Colours of curves, used in turn."""
+_LEAST_SPAN: Final = 1e-300
+"""A range below this is drawn as one value: doubles become too coarse to divide it."""
+_MOST_POWER: Final = 300
+"""Powers of ten near the end of what a double holds get no round ticks between them."""
+_LONG: Final = 1e7
+"""Whole numbers below this are written out."""
+_DAY_S: Final = 86_400
+_MOST: Final = sys.float_info.max
+_EMPTY: Final = "\u2800"
+"""A braille cell without dots; a space is kinder to whoever copies the picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """One axis: its range, and how values become dots."""
+
+    low: float
+    high: float
+    log: bool
+    dots: int
+
+    @classmethod
+    def over(cls, parts: Sequence[Floats], *, log: bool, dots: int) -> _Scale:
+        """Span all values of ``parts``; a single value gets room on both sides."""
+        low = min(float(part.min()) for part in parts if len(part))
+        high = max(float(part.max()) for part in parts if len(part))
+        if log:
+            low, high = math.log10(low), math.log10(high)
+        if not high / 2 - low / 2 > _LEAST_SPAN:
+            room = max(abs(low) * 0.1, 1.0)
+            low, high = max(-_MOST, low - room), min(_MOST, high + room)
+        return cls(low, high, log, dots)
+
+    def place(self, values: Floats) -> Floats:
+        """Return the dots (0-based, as floats) of values."""
+        plain = np.log10(values) if self.log else values
+        # Halves, as the range of doubles may be wider than a double.
+        return (plain / 2 - self.low / 2) / (self.high / 2 - self.low / 2) * (self.dots - 1)
+
+    def ticks(self, count: int) -> list[float]:
+        """Return about ``count`` round values within the range."""
+        return (
+            _log_ticks(self.low, self.high, count)
+            if self.log
+            else _ticks(self.low, self.high, count)
+        )
+
+
+def _ticks(low: float, high: float, count: int, *, least: float = 0.0) -> list[float]:
+    """Return about ``count`` round values, at least ``least`` apart."""
+    rough = (high / 2 - low / 2) / max(count, 1) * 2
+    if not math.isfinite(rough) or rough <= 0:
+        return [low, high]
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = min(
+        (unit * size for size in (1, 2, 2.5, 5, 10)), key=lambda size: abs(math.log(size / rough))
+    )
+    step = max(step, least)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    # Too many: neighbouring doubles are further apart than a step. One: no two round values.
+    if not 1 < last - first + 1 <= 4 * count + 4:
+        return [low, high]
+    return [number * step for number in range(first, last + 1) if math.isfinite(number * step)]
+
+
+def _log_ticks(low: float, high: float, count: int) -> list[float]:
+    powers = range(max(-307, math.ceil(low - 1e-9)), min(308, math.floor(high + 1e-9)) + 1)
+    if len(powers) > 1:
+        stride = max(1, -(-len(powers) // max(count, 1)))
+        return [10.0**power for power in powers[::stride]]
+    if max(high, -low) > _MOST_POWER:
+        return []
+    return _ticks(10.0**low, 10.0**high, count)
+
+
+def _labels(ticks: Sequence[float]) -> list[str]:
+    """Return tick labels that tell neighbours apart, with as few digits as that takes."""
+    for digits in range(1, 17):
+        labels = [f"{tick:.{digits}g}" for tick in ticks]
+        exact = all(
+            abs(float(label) - tick) <= 1e-9 * abs(tick)
+            for label, tick in zip(labels, ticks, strict=True)
+        )
+        if exact and len(set(labels)) == len(labels):
+            break
+    return [_short(label) for label in labels]
+
+
+def _short(label: str) -> str:
+    """Return ``1e+06`` as ``1000000`` where that is as readable, and exponents without padding."""
+    number = float(label)
+    if "e" in label and 1 <= abs(number) < _LONG and number == int(number):
+        return str(int(number))
+    return label.replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+
+
+_SPANS: Final = ((2 * _DAY_S, _DAY_S, "d"), (2 * 3600, 3600, "h"), (2 * 60, 60, "min"), (0, 1, "s"))
+
+
+def _x_ticks(scale: _Scale, axes: Axes, count: int) -> tuple[list[float], list[str], str]:
+    """Return positions, labels and the name of the x axis."""
+    if axes.x_kind == "date":
+        spots = np.linspace(scale.low, scale.high, max(2, min(count, 5))).tolist()
+        pattern = "%m-%d %H:%M" if scale.high - scale.low > _DAY_S else "%H:%M:%S"
+        moments = [datetime.fromtimestamp(spot).astimezone() for spot in spots]
+        return (
+            spots,
+            [moment.strftime(pattern) for moment in moments],
+            f"time of day, {moments[0]:%Y-%m-%d}",
+        )
+    if axes.x_kind == "time" and not scale.log:
+        size, unit = next(
+            (size, unit) for least, size, unit in _SPANS if scale.high - scale.low >= least
+        )
+        inner = _ticks(scale.low / size, scale.high / size, count)
+        return [tick * size for tick in inner], _labels(inner), f"elapsed, {unit}"
+    whole = axes.x_kind == "step" and not scale.log and scale.high - scale.low > 1
+    ticks = _ticks(scale.low, scale.high, count, least=1.0) if whole else scale.ticks(count)
+    return ticks, _labels(ticks), "step" if axes.x_kind == "step" else "elapsed, s"
+
+
+def draw(
+    curves: Sequence[Curve],
+    axes: Axes,
+    *,
+    width: int,
+    height: int,
+    colour: bool,
+    safe: Callable[[str], str] = str,
+) -> str:
+    """Draw curves with braille dots.
+
+    Args:
+        curves: At least one of them with a value to show.
+        axes: What the axes mean.
+        width: Cells that a line may take.
+        height: Lines of the drawing area; axis, title and legend come on top.
+        colour: Tell curves apart by colours, else by letters in the drawing.
+        safe: Makes names printable.
+
+    Raises:
+        ArgumentError: If no curve has anything that these axes can show.
+    """
+    shown = [axes.visible(curve) for curve in curves]
+    lines = [curve.finite() for curve in shown]
+    check_drawable(lines, axes)
+    y_scale = _Scale.over([line.y for line in lines], log=axes.log_y, dots=4 * height)
+    y_ticks = y_scale.ticks(max(2, round(height / 2.5)))
+    y_labels = _labels(y_ticks)
+    margin = max(map(len, y_labels), default=0)
+    columns = max(10, width - margin - 2)
+    all_x = [curve.x for curve in shown if len(curve.x)]
+    x_scale = _Scale.over(all_x, log=axes.log_x, dots=2 * columns)
+    rows = _raster(shown, x_scale, y_scale, columns, height, colour=colour)
+    at_row = {
+        height - 1 - round(spot) // 4: label for spot, label in _spots(y_scale, y_ticks, y_labels)
+    }
+    out = [f"{' ' * margin}  {safe(axes.title)}"] if axes.title else []
+    out += [
+        f"{at_row.get(at, ''):>{margin}} {'┤' if at in at_row else '│'}{row}"
+        for at, row in enumerate(rows)
+    ]
+    return "\n".join(
+        [*out, *_x_axis(x_scale, axes, margin, columns), *_legend(curves, colour=colour, safe=safe)]
+    )
+
+
+def _spots(scale: _Scale, ticks: Sequence[float], labels: Sequence[str]) -> list[tuple[float, str]]:
+    return list(zip(scale.place(np.asarray(ticks, dtype=np.float64)).tolist(), labels, strict=True))
+
+
+def _raster(
+    curves: Sequence[Curve],
+    x_scale: _Scale,
+    y_scale: _Scale,
+    columns: int,
+    height: int,
+    *,
+    colour: bool,
+) -> list[str]:
+    from plotille import Canvas
+
+    canvas = Canvas(columns, height, 0, 0, 2 * columns, 4 * height)
+    for at, curve in enumerate(curves):
+        paint = COLOURS[at % len(COLOURS)] if colour else None
+        points = thin(curve, 2 * columns)
+        xs, ys = x_scale.place(points.x), points.y
+        _line(canvas, xs, np.where(np.isfinite(ys), ys, np.nan), y_scale, paint)
+        _odd_ones(canvas, xs, ys, 4 * height - 1, paint)
+        if not colour and len(curves) > 1:
+            _letters(canvas, points, x_scale, y_scale, _letter(at), at / len(curves))
+    return [row.rstrip() for row in canvas.plot("\n").replace(_EMPTY, " ").split("\n")]
+
+
+def _line(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | None) -> None:
+    finite = np.isfinite(ys)
+    dots = np.full(len(ys), np.nan)
+    dots[finite] = scale.place(ys[finite])
+    if finite.sum() == 1:
+        at = int(finite.argmax())
+        canvas.point(float(xs[at]), float(dots[at]), color=paint, marker="●")
+        return
+    before: tuple[float, float] | None = None
+    for x, y in zip(xs.tolist(), dots.tolist(), strict=True):
+        if math.isnan(y):
+            before = None
+            continue
+        if before is None:
+            canvas.point(x, y, color=paint)
+        else:
+            canvas.line(*before, x, y, color=paint)
+        before = (x, y)
+
+
+def _odd_ones(canvas: Canvas, xs: Floats, ys: Floats, top: int, paint: str | None) -> None:
+    """Mark NaN and -inf at the bottom, +inf at the top."""
+    for mark, places, row in (
+        ("x", np.isnan(ys), 0),
+        ("v", np.isneginf(ys), 0),
+        ("^", np.isposinf(ys), top),
+    ):
+        for x in xs[places].tolist():
+            canvas.point(x, row, color=paint, marker=mark)
+
+
+def _letter(at: int) -> str:
+    return chr(ord("a") + at % 26)
+
+
+def _letters(
+    canvas: Canvas, curve: Curve, x_scale: _Scale, y_scale: _Scale, letter: str, shift: float
+) -> None:
+    """Put a curve's letter on it in a few places, which differ from curve to curve."""
+    line = curve.finite()
+    count = min(5, len(line.x))
+    for part in range(count):
+        at = min(len(line.x) - 1, int((part + shift) / count * len(line.x)))
+        x = float(x_scale.place(line.x[at : at + 1])[0])
+        y = float(y_scale.place(line.y[at : at + 1])[0])
+        canvas.point(x, y, marker=letter)
+
+
+def _x_axis(scale: _Scale, axes: Axes, margin: int, columns: int) -> list[str]:
+    ticks, labels, name = _x_ticks(scale, axes, max(2, columns // 12))
+    rule, below = ["─"] * columns, [" "] * (columns + margin + 2)
+    free = 0
+    for spot, label in _spots(scale, ticks, labels):
+        column = min(columns - 1, max(0, round(spot) // 2))
+        start = min(max(margin + 2 + column - len(label) // 2, 0), len(below) - len(label))
+        if start < free:
+            continue
+        rule[column] = "┬"
+        below[start : start + len(label)] = label
+        free = start + len(label) + 2
+    under = f"{' ' * (margin + 2)}{name:^{columns}}".rstrip()
+    return [f"{' ' * margin} └{''.join(rule)}", "".join(below).rstrip(), under]
+
+
+def _legend(curves: Sequence[Curve], *, colour: bool, safe: Callable[[str], str]) -> list[str]:
+    from plotille import color
+
+    out = []
+    for at, curve in enumerate(curves):
+        sign = (
+            color("──", fg=COLOURS[at % len(COLOURS)])
+            if colour
+            else f" {_letter(at)}"
+            if len(curves) > 1
+            else "──"
+        )
+        odd = int((~np.isfinite(curve.y)).sum())
+        extra = f"  ({odd:,} not finite: x NaN, ^ +inf, v -inf)" if odd else ""
+        out.append(f"  {sign} {safe(curve.label)}{extra}")
+    return out

@@ -1,0 +1,382 @@
+"""What is known about one run or one attribute, in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.cli._json import dumps
+from seamark.cli._screen import STATE_STYLES, Screen
+from seamark.cli._text import (
+    clean,
+    human_age,
+    human_bytes,
+    human_duration,
+    human_number,
+    human_time,
+    plural,
+    shorten,
+    step_text,
+)
+from seamark.journal.blobs import blob_path, has_blob
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from seamark.cli._runs import RunRef
+    from seamark.store.index import Attribute, RunView
+
+__all__ = [
+    "details",
+    "exact_text",
+    "file_words",
+    "full_text",
+    "last_text",
+    "print_facts",
+    "short_text",
+    "span_text",
+    "sparkline",
+    "time_text",
+    "value_mapping",
+    "value_text",
+    "whereabouts",
+    "whole_text",
+]
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_LABEL: Final = 12
+_LISTED: Final = 8
+_LONGEST_REASON: Final = 300
+
+
+def value_mapping(value: Any) -> Any:
+    """Return an attribute's value for JSON: summaries of series as mappings, the rest as it is."""
+    return (
+        dataclasses.asdict(value)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type)
+        else value
+    )
+
+
+def value_text(value: Any, *, exact: bool) -> str:
+    """Return a value in one line, safe to print.
+
+    Args:
+        value: A decoded atom, or a set of strings.
+        exact: Numbers with all their digits, times as ISO 8601, instead of what is quickly read.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value) if exact else human_number(value, 6)
+    if isinstance(value, int):
+        return _digits(value) if exact else human_number(value)
+    if isinstance(value, datetime):
+        return value.isoformat() if exact else human_time(value)
+    if isinstance(value, set | frozenset):
+        return ", ".join(clean(str(item)) for item in sorted(value))
+    if isinstance(value, str):
+        return clean(value)
+    return clean(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def exact_text(value: Any) -> str:
+    """Return a value for a CSV file: texts as they are, numbers with all digits, "" for None."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, list | tuple | Mapping):
+        return dumps(value, indent=None)
+    return value_text(value, exact=True)
+
+
+def _digits(number: int) -> str:
+    """Return a whole number of any length; Python refuses to write very long ones as decimals."""
+    try:
+        return str(number)
+    except ValueError:
+        return hex(number)
+
+
+def short_text(attribute: Attribute, *, exact: bool) -> str:
+    """Return the value of an atom or a string set in one line."""
+    if attribute.type == "text" and isinstance(attribute.value, Mapping):
+        return f"text of {human_bytes(attribute.value.get('size', 0))}"
+    return value_text(attribute.value, exact=exact)
+
+
+def full_text(view: RunView, attribute: Attribute) -> str:
+    """Return the value of an atom as lines: JSON indented, texts with their line feeds."""
+    value = attribute.value
+    if isinstance(value, str) or attribute.type == "text":
+        return whole_text(view, value)
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str, indent=2)
+    return short_text(attribute, exact=True)
+
+
+def time_text(time_ns: int) -> str:
+    """Return a time, given in nanoseconds since the Unix epoch, in this computer's time zone."""
+    return human_time(datetime.fromtimestamp(time_ns / 1e9, tz=timezone.utc))
+
+
+def whole_text(view: RunView, text: str | Mapping[str, Any]) -> str:
+    """Return a text in full; a very long one is kept as a file of the run.
+
+    Raises:
+        FileMissingError: If that file is not there.
+    """
+    if isinstance(text, str):
+        return text
+    from seamark.journal.blobs import open_blob
+
+    with open_blob(view.folder, text["sha256"]) as file:
+        return file.read().decode("utf-8", "backslashreplace")
+
+
+def span_text(summary: Any) -> str:
+    """Return the first and last step of a series: ``"0…1,874"``."""
+    if not summary.count:
+        return ""
+    first, last = step_text(summary.first_step), step_text(summary.last_step)
+    return first if first == last else f"{first}…{last}"
+
+
+def last_text(attribute: Attribute) -> str:
+    """Return the last point of a series of texts, files or histograms in one line."""
+    last = attribute.value.last
+    if isinstance(last, str):
+        return clean(last)
+    if isinstance(last, Mapping):
+        return clean(str(last.get("name") or last.get("ext") or "file"))
+    if isinstance(last, Sequence) and last:
+        return f"{len(last[-1])} bins"
+    return ""
+
+
+def sparkline(values: NDArray[np.float64], width: int) -> str:
+    """Return a curve as one line of up to ``width`` cells; ``·`` where nothing is finite."""
+    import numpy as np
+
+    if not len(values):
+        return ""
+    parts = np.array_split(values, min(width, len(values)))
+    finite = [part[np.isfinite(part)] for part in parts]
+    heights = [float((part / len(part)).sum()) if len(part) else math.nan for part in finite]
+    known = [height for height in heights if math.isfinite(height)]
+    if not known:
+        return "·" * len(heights)
+    low, span = min(known), (max(known) / 2 - min(known) / 2)
+    top = len(_BARS) - 1
+    return "".join(
+        "·"
+        if math.isnan(height)
+        else _BARS[round((height / 2 - low / 2) / span * top) if span > 0 else 0]
+        for height in heights
+    )
+
+
+# Files
+
+
+def file_words(view: RunView, attribute: Attribute) -> tuple[str, str, str]:
+    """Return size, whereabouts and name of a file, a file set or an artifact.
+
+    The whereabouts are ``kept`` (in the run folder), ``reference`` (where it was recorded),
+    ``gone`` or ``changed`` (a reference to something that is no longer the same), ``pending``
+    (bytes taken, digest not written yet), or ``missing`` (should be kept and is not).
+    """
+    value = attribute.value
+    if attribute.family == "file_set":
+        size = sum(member.get("size", 0) for member in value.values())
+        return human_bytes(size), "kept", plural(len(value), "file")
+    if attribute.family == "artifact":
+        files = value.get("files", [])
+        size = sum(member.get("size") or 0 for member in files)
+        words = plural(len(files) + len(value.get("references", [])), "file")
+        return human_bytes(size), value.get("kind", "tracked"), words
+    size = human_bytes(value["size"]) if isinstance(value.get("size"), int) else ""
+    return size, whereabouts(view, value), str(value.get("ref") or _file_name(value))
+
+
+def _file_name(record: Mapping[str, Any]) -> str:
+    name, ending = str(record.get("name") or "file"), record.get("ext")
+    return name if not ending or name.endswith(f".{ending}") else f"{name}.{ending}"
+
+
+def whereabouts(view: RunView, record: Mapping[str, Any]) -> str:
+    """Return where the content of one FILE record is; see `file_words`."""
+    if reference := record.get("ref"):
+        return _reference_state(str(reference), record)
+    if record.get("pending"):
+        return "pending"
+    if digest := record.get("sha256"):
+        return "kept" if has_blob(view.folder, str(digest)) else "missing"
+    return "kept"
+
+
+def _reference_state(reference: str, record: Mapping[str, Any]) -> str:
+    if "://" in reference:
+        return "reference"
+    try:
+        found = Path(reference).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "gone"
+    except (OSError, ValueError):
+        return "reference"
+    same = record.get("dir") or (
+        found.st_size == record.get("size", found.st_size)
+        and found.st_mtime_ns == record.get("mtime_ns", found.st_mtime_ns)
+    )
+    return "reference" if same else "changed"
+
+
+def details(view: RunView, attribute: Attribute) -> Iterator[tuple[str, str]]:
+    """Yield what is known about an attribute other than an atom or a series of numbers or texts."""
+    yield "path", attribute.path
+    yield "family", attribute.family.replace("_", " ")
+    value = attribute.value
+    if attribute.family == "string_set":
+        yield "members", ", ".join(sorted(value))
+    elif attribute.family == "file":
+        yield from _file_details(view, value)
+    elif attribute.family == "file_set":
+        for name, member in sorted(value.items()):
+            yield human_bytes(member.get("size", 0)), name
+    elif attribute.family == "artifact":
+        yield "kind", str(value.get("kind", "tracked"))
+        for reference in value.get("references", []):
+            yield "reference", str(reference)
+        for member in value.get("files", []):
+            yield human_bytes(member.get("size") or 0), str(member["path"])
+    elif attribute.family == "file_series":
+        for point in view.files(attribute.path):
+            size, where = human_bytes(point.file.get("size") or 0), whereabouts(view, point.file)
+            yield f"step {step_text(point.step)}", f"{_file_name(point.file)}  {size}  {where}"
+    else:
+        yield "points", f"{attribute.value.count:,}"
+        yield "steps", span_text(attribute.value)
+        yield "last", last_text(attribute)
+
+
+def _file_details(view: RunView, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    where = whereabouts(view, record)
+    yield "name", _file_name(record)
+    if isinstance(record.get("size"), int):
+        yield "size", f"{record['size']:,} bytes"
+    yield "where", where
+    if "ref" in record:
+        yield "refers to", str(record["ref"])
+    if digest := record.get("sha256"):
+        yield "sha256", str(digest)
+        if "ref" not in record:
+            yield "stored at", str(blob_path(view.folder, str(digest)))
+    for name, member in sorted((record.get("members") or {}).items()):
+        yield human_bytes(member[0] or 0), name
+
+
+# The run as a whole
+
+
+def print_facts(screen: Screen, ref: RunRef, view: RunView) -> None:
+    """Print what a run is, and loudly what went wrong with it."""
+    facts = {attribute.path: attribute.value for attribute in view.attributes("sys")}
+    now = datetime.now(timezone.utc)
+    state = str(facts.get("sys/state", "unknown"))
+    name = facts.get("sys/name")
+    screen.styled(
+        [
+            (str(name) if name else ref.run, "bold"),
+            ("  ", ""),
+            (state, STATE_STYLES.get(state, "")),
+            ("  trashed" if facts.get("sys/trashed") else "", "yellow"),
+        ]
+    )
+    for label, text in _fact_lines(screen, ref, view, facts, now):
+        screen.styled([(f"{label:<{_LABEL}}", "dim"), (text, "")])
+    for trouble in troubles(view, facts):
+        screen.line(f"! {trouble}", style="bold red")
+
+
+def _fact_lines(
+    screen: Screen, ref: RunRef, view: RunView, facts: Mapping[str, Any], now: datetime
+) -> Iterator[tuple[str, str]]:
+    yield "run", str(ref)
+    for label, path in (("custom id", "sys/custom_run_id"), ("description", "sys/description")):
+        if facts.get(path):
+            yield label, str(facts[path])
+    for label, path in (("tags", "sys/tags"), ("groups", "sys/group_tags")):
+        if facts.get(path):
+            yield label, ", ".join(sorted(facts[path]))
+    for label, path in (("created", "sys/creation_time"), ("last record", "sys/modification_time")):
+        moment = facts.get(path)
+        if isinstance(moment, datetime):
+            yield (
+                label,
+                f"{human_time(moment)} ({human_age(moment, now)})"
+                if screen.terminal
+                else human_time(moment),
+            )
+    if isinstance(facts.get("sys/running_time"), int | float):
+        yield "ran for", human_duration(float(facts["sys/running_time"]))
+    if facts.get("sys/hostname"):
+        yield "host", str(facts["sys/hostname"])
+    yield "folder", str(view.folder.path)
+
+
+def troubles(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each thing that a reader must know: a bad end, losses, damage."""
+    state = facts.get("sys/state")
+    if state == "crashed":
+        yield "crashed: its process ended without a word (killed, or its host went away)"
+    if state in {"failed", "interrupted"}:
+        yield _ending(view, state)
+    if dropped := _value(view, "monitoring/seamark/dropped"):
+        listed = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
+        yield f"lost while recording: {listed}"
+    if gaps := _value(view, "monitoring/seamark/gaps"):
+        size = sum(length for spans in gaps.values() for _, length in spans)
+        where = plural(len(gaps), "journal")
+        yield f"damaged: {human_bytes(size)} in {where} cannot be read (see: seamark fsck)"
+    if errors := _value(view, "monitoring/seamark/fold_errors"):
+        count = plural(sum(errors.values()), "record")
+        yield f"damaged: {count} cannot be applied (see: seamark fsck)"
+    if newer := _value(view, "monitoring/seamark/newer"):
+        count = plural(len(newer), "journal")
+        yield f"incomplete: {count} written by a newer Seamark; install it to see the rest"
+    if conflicts := _value(view, "monitoring/seamark/conflicts"):
+        yield f"written as two kinds of value, the later one is shown: {_listed(conflicts)}"
+
+
+def _ending(view: RunView, state: str) -> str:
+    """Return how a run ended, and where to read more."""
+    record = view.state_of_fold.state[1]
+    error, signal = record.get("error"), record.get("signal")
+    why = ""
+    if isinstance(error, Mapping):
+        why = f": {error.get('type')}: {error.get('message')}"
+    elif signal:
+        why = f" by {signal}"
+    tracebacks = [a.path for a in view.attributes("monitoring") if a.path.endswith("/traceback")]
+    where = f" (seamark show {view.folder.run} {tracebacks[-1]})" if tracebacks else ""
+    return shorten(f"{state}{why}".splitlines()[0], _LONGEST_REASON) + where
+
+
+def _listed(value: Any) -> str:
+    """Return the names that a mapping or a list holds."""
+    names = [str(name) for name in value]
+    return ", ".join(names[:_LISTED]) + (
+        f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    )
+
+
+def _value(view: RunView, path: str) -> Any:
+    attribute = view.attribute(path)
+    return attribute.value if attribute else None

@@ -1,0 +1,59 @@
+"""Strict JSON for programs: a number that JSON cannot hold is a string."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+__all__ = ["dumps", "plain"]
+
+_OBEYED: Final = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+"""What a terminal may act on and JSON does not escape by itself."""
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` as something that strict JSON holds.
+
+    NaN and infinities become ``"nan"``, ``"inf"`` and ``"-inf"`` (a null would read as "nothing
+    recorded"), whole numbers stay exact at any size, times become ISO 8601, sets sorted lists,
+    other objects their text.
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return _text(value) if isinstance(value, str) else value
+    if isinstance(value, float):
+        return (
+            value
+            if math.isfinite(value)
+            else "nan"
+            if math.isnan(value)
+            else "inf"
+            if value > 0
+            else "-inf"
+        )
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {_text(str(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted((plain(item) for item in value), key=str)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "item"):  # a NumPy scalar
+        return plain(value.item())
+    return _text(str(value))
+
+
+def _text(text: str) -> str:
+    """Return ``text`` with visible escapes for lone surrogates, which UTF-8 cannot hold."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def dumps(value: Any, *, indent: int | None = 2) -> str:
+    """Return ``value`` as one strict JSON document in UTF-8."""
+    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    # Only texts hold such characters, where their escapes mean the same.
+    return _OBEYED.sub(lambda found: f"\\u{ord(found.group()):04x}", text)

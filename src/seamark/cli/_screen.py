@@ -1,0 +1,253 @@
+"""Where output goes: aligned text for pipes, coloured tables that fit for terminals.
+
+What a terminal gets is shortened to fit and humanised; what a pipe gets is whole, plain and exact.
+Nothing here reads markup, so that a run named ``[red]`` stays one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
+
+import click
+
+from seamark.cli._text import clean, display_width, shorten
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["STATE_STYLES", "Cell", "Column", "Screen", "data_output", "note", "wanted_colour"]
+
+STATE_STYLES = {
+    "created": "dim",
+    "running": "cyan",
+    "completed": "green",
+    "failed": "bold red",
+    "crashed": "bold red",
+    "interrupted": "yellow",
+    "suspended": "magenta",
+}
+"""How the state of a run is coloured on a terminal, as rich styles."""
+
+_GAP = 2
+
+
+class Cell(NamedTuple):
+    """One field of a table: its text, made safe to print, and a rich style."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        title: Its heading.
+        right: Align to the right, for numbers, which are never shortened.
+        shrink: May be shortened with an ellipsis where the terminal is narrow.
+        path: Holds paths: shortened at their front.
+        least: Cells that are left when it is shortened.
+        rank: 0 is always shown; where even shrinking does not help, the highest rank goes first.
+    """
+
+    title: str
+    right: bool = False
+    shrink: bool = False
+    path: bool = False
+    least: int = 8
+    rank: int = 0
+
+
+def note(message: str, *, style: str = "") -> None:
+    """Say something beside the output, on standard error, so that pipes stay clean."""
+    colour = {"warning": "yellow", "error": "red"}.get(style)
+    click.secho(
+        clean(message, block=True),
+        err=True,
+        fg=colour,
+        dim=not style or None,
+        color=wanted_colour(),
+    )
+
+
+def wanted_colour() -> bool | None:
+    """Return False if ``NO_COLOR`` asks for plain text, else None, so that click decides."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def data_output() -> IO[str]:
+    """Return standard output for data: exact in a pipe, safe to look at on a terminal."""
+    return cast("IO[str]", _SafeTerminal()) if sys.stdout.isatty() else sys.stdout
+
+
+class _SafeTerminal:
+    """Standard output for a person's eyes: what a terminal would obey is escaped."""
+
+    def write(self, text: str) -> None:
+        """Write text."""
+        sys.stdout.write(clean(text, block=True))
+
+
+class Screen:
+    """Standard output, or the file that stands for it.
+
+    Attributes:
+        terminal: Whether a person is looking: only then is output coloured, humanised and
+            shortened.
+        width: Cells in a line; what a pipe gets is not limited by it.
+    """
+
+    def __init__(self, file: IO[str] | None = None) -> None:
+        """Look at ``file``, by default standard output."""
+        self._file = file or sys.stdout
+        self.terminal = self._file.isatty()
+        self.width = max(20, shutil.get_terminal_size().columns)
+        self._rich: Console | None = None
+
+    @property
+    def console(self) -> Console:
+        """Rich's console; imported when first needed, as it takes longer than small commands do."""
+        if self._rich is None:
+            from rich.console import Console
+
+            self._rich = Console(
+                file=self._file, width=self.width, highlight=False, markup=False, emoji=False
+            )
+        return self._rich
+
+    @property
+    def colours(self) -> bool:
+        """Whether the terminal shows colours and nobody asked for none."""
+        wanted = self.terminal and not self.console.no_color
+        return wanted and self.console.color_system is not None
+
+    def line(self, text: str = "", *, style: str = "") -> None:
+        """Print one line, whole; ``text`` is made safe here."""
+        self.styled([(text, style)])
+
+    def styled(self, parts: Iterable[tuple[str, str]]) -> None:
+        """Print one line made of (text, rich style) parts."""
+        safe = [(clean(text, block=True), style) for text, style in parts]
+        if not self.terminal or not any(style for _, style in safe):
+            click.echo("".join(text for text, _ in safe), file=self._file)
+            return
+        from rich.text import Text
+
+        self.console.print(Text.assemble(*safe), soft_wrap=True)
+
+    def heading(self, text: str) -> None:
+        """Print the title of a section, after an empty line."""
+        self.line()
+        self.line(text, style="bold")
+
+    def table(
+        self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, indent: int = 0
+    ) -> list[str]:
+        """Print a table.
+
+        Args:
+            columns: What to show, in order.
+            rows: One cell for each column.
+            indent: Cells to leave free on the left.
+
+        Returns:
+            Titles of the columns that had to be left out for lack of room; always empty for a pipe.
+        """
+        wide = [
+            max([0, *(display_width(row[at].text) for row in rows)]) for at in range(len(columns))
+        ]
+        widths = [
+            max(display_width(one.title), cells) for one, cells in zip(columns, wide, strict=True)
+        ]
+        if not self.terminal:
+            self._plain(columns, rows, widths, indent)
+            return []
+        least = [
+            width if not one.shrink else min(width, max(one.least, cells if one.right else 0))
+            for one, width, cells in zip(columns, widths, wide, strict=True)
+        ]
+        shown = _fit(columns, widths, least, self.width - indent)
+        self._coloured(columns, rows, shown, indent)
+        return [column.title for at, column in enumerate(columns) if at not in shown]
+
+    def _plain(
+        self,
+        columns: Sequence[Column],
+        rows: Sequence[Sequence[Cell]],
+        widths: list[int],
+        indent: int,
+    ) -> None:
+        margin, gap = " " * indent, " " * _GAP
+        lines = [
+            [column.title for column in columns],
+            *([cell.text for cell in row] for row in rows),
+        ]
+        out = [
+            margin + gap.join(map(_pad, line, widths, (c.right for c in columns))).rstrip()
+            for line in lines
+        ]
+        click.echo("\n".join(out), file=self._file)
+
+    def _coloured(
+        self,
+        columns: Sequence[Column],
+        rows: Sequence[Sequence[Cell]],
+        shown: dict[int, int],
+        indent: int,
+    ) -> None:
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table(
+            box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold", show_edge=False
+        )
+        for at, width in shown.items():
+            column = columns[at]
+            grid.add_column(
+                Text(shorten(column.title, width, keep_end="/" in column.title)),
+                justify="right" if column.right else "left",
+                no_wrap=True,
+                width=width,
+            )
+        for row in rows:
+            cells = []
+            for at, width in shown.items():
+                text = shorten(row[at].text, width, keep_end=columns[at].path)
+                cells.append(Text(text, style=row[at].style))
+            grid.add_row(*cells)
+        # A line may be one gap too wide for the console, which would squeeze the last column.
+        self.console.print(
+            Padding(grid, (0, 0, 0, indent)), width=self.width + _GAP, crop=False, soft_wrap=True
+        )
+
+
+def _pad(text: str, width: int, right: bool) -> str:  # noqa: FBT001 - called through map
+    missing = " " * (width - display_width(text))
+    return missing + text if right else text + missing
+
+
+def _fit(
+    columns: Sequence[Column], widths: Sequence[int], least: Sequence[int], room: int
+) -> dict[int, int]:
+    """Return the columns that fit into ``room`` cells, by position, and the cells of each."""
+    shown = dict(enumerate(widths))
+    while len(shown) > 1 and sum(least[at] for at in shown) + _GAP * (len(shown) - 1) > room:
+        worst = max(shown, key=lambda at: (columns[at].rank, at))
+        if columns[worst].rank == 0:
+            break
+        del shown[worst]
+    excess = sum(shown.values()) + _GAP * (len(shown) - 1) - room
+    while excess > 0:
+        at, width = max(shown.items(), key=lambda one: (one[1] > least[one[0]], one[1]))
+        if width <= least[at]:
+            break
+        shown[at] -= 1
+        excess -= 1
+    return shown

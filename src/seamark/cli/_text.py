@@ -1,0 +1,186 @@
+"""Words for people: times, durations, sizes, numbers, and names made safe to print."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from datetime import datetime, timezone
+from typing import Final
+
+__all__ = [
+    "clean",
+    "display_width",
+    "human_age",
+    "human_bytes",
+    "human_count",
+    "human_duration",
+    "human_number",
+    "human_time",
+    "iso_time",
+    "plural",
+    "shorten",
+    "step_text",
+]
+
+_UNSAFE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+"""What a terminal would act on, or what would make a line read differently from what it holds."""
+_KEPT_IN_BLOCKS: Final = "\n\t"
+_NAMED: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+_BYTE: Final = 256
+_KILO: Final = 1000
+_ROUNDED: Final = 1e12
+"""From here on whole numbers are rounded like others."""
+_SOON_S: Final = 10
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3600
+_DAY_S: Final = 86_400
+_EXACT_INTS: Final = 2.0**53
+
+
+def clean(text: str, *, block: bool = False) -> str:
+    r"""Return ``text`` with everything escaped that a terminal would obey instead of showing.
+
+    Args:
+        text: Something a person or a program chose: a run's name, a tag, a path.
+        block: Keep line feeds and tabs, for text that is shown as lines of its own.
+
+    Returns:
+        The text with control characters, lone surrogates and direction marks as ``\x1b`` or
+        ``\u202e``.
+    """
+    if text.isprintable():
+        return text
+
+    def visible(found: re.Match[str]) -> str:
+        char = found.group()
+        if block and char in _KEPT_IN_BLOCKS:
+            return char
+        return _NAMED.get(char) or (
+            f"\\x{ord(char):02x}" if ord(char) < _BYTE else f"\\u{ord(char):04x}"
+        )
+
+    return _UNSAFE.sub(visible, text)
+
+
+def display_width(text: str) -> int:
+    """Return how many terminal cells ``text`` (already `clean`) takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
+    )
+
+
+def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
+    """Return ``text`` cut to ``width`` cells; what was cut shows as an ellipsis.
+
+    Args:
+        text: Already `clean`.
+        width: Cells to fill at most.
+        keep_end: Cut at the front, as the end of a path says more than its beginning.
+    """
+    if display_width(text) <= width:
+        return text
+    kept, used = "", 1
+    for char in reversed(text) if keep_end else text:
+        used += display_width(char)
+        if used > width:
+            break
+        kept = char + kept if keep_end else kept + char
+    return "…" + kept if keep_end else kept + "…"
+
+
+def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
+    """Return ``"1 run"``, ``"2 runs"``, ``"1,234 runs"``."""
+    return f"{count:,} {noun if count == 1 else plural_noun or noun + 's'}"
+
+
+def human_count(count: int) -> str:
+    """Return a whole number with separators: ``"1,234,567"``."""
+    return f"{count:,}"
+
+
+def human_number(value: float, digits: int = 5) -> str:
+    """Return a number with a few significant digits; whole ones in full up to twelve of them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return (
+            str(value) if abs(value) < 10**200 else f"{str(value)[:12]}… ({len(str(value))} digits)"
+        )
+    if math.isnan(value) or math.isinf(value):
+        return str(value)
+    if value == int(value) and abs(value) < _ROUNDED:
+        return str(int(value))
+    return f"{value:.{digits}g}"
+
+
+def step_text(step: float) -> str:
+    """Return a step in full, whole ones without a fraction."""
+    if abs(step) < _EXACT_INTS and step == int(step):
+        return str(int(step))
+    return repr(float(step))
+
+
+def human_bytes(size: float) -> str:
+    """Return a size in bytes with a decimal unit: ``"999 B"``, ``"1.2 MB"``."""
+    if size < _KILO:
+        return f"{int(size)} B"
+    for unit in ("kB", "MB", "GB", "TB"):
+        size /= 1000
+        if round(size) < _KILO:
+            return f"{size:.0f} {unit}" if round(size, 1) >= _KILO / 10 else f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} PB"
+
+
+def human_duration(seconds: float) -> str:
+    """Return a duration with its two greatest units: ``"0.4 s"``, ``"2 min 3 s"``."""
+    if not math.isfinite(seconds) or seconds < 0:
+        return "?"
+    if round(seconds, 1) < _SOON_S:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    for size, unit, lower_size, lower in (
+        (_DAY_S, "d", _HOUR_S, "h"),
+        (_HOUR_S, "h", _MINUTE_S, "min"),
+        (_MINUTE_S, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // lower_size
+            return f"{whole // size} {unit} {rest} {lower}" if rest else f"{whole // size} {unit}"
+    raise AssertionError(whole)  # pragma: no cover - seconds were handled above
+
+
+def human_age(then: datetime, now: datetime) -> str:
+    """Return how long ago ``then`` was: ``"just now"``, ``"5 min ago"``, ``"in 2 h"``."""
+    seconds = (now - then).total_seconds()
+    size = abs(seconds)
+    if size < _SOON_S:
+        return "just now"
+    if size < _MINUTE_S:
+        words = f"{int(size)} s"
+    elif size < _HOUR_S:
+        words = f"{int(size // _MINUTE_S)} min"
+    elif size < 2 * _DAY_S:
+        words = f"{int(size // _HOUR_S)} h"
+    elif size < 365 * _DAY_S:
+        words = f"{int(size // _DAY_S)} d"
+    else:
+        words = f"{size / (365.25 * _DAY_S):.1f} y"
+    return f"{words} ago" if seconds > 0 else f"in {words}"
+
+
+def human_time(moment: datetime) -> str:
+    """Return a moment in this computer's time zone, to the second: ``"2026-11-21 08:00:12"``."""
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def iso_time(moment: datetime) -> str:
+    """Return a moment as ISO 8601 in UTC with milliseconds: ``"2026-11-21T08:00:12.345Z"``."""
+    return moment.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,171 @@
+"""``seamark fsck``: read everything and tell what is damaged."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import click
+
+from seamark.cli import _checks
+from seamark.cli._app import root_option
+from seamark.cli._checks import Finding, Totals
+from seamark.cli._json import dumps
+from seamark.cli._progress import progress_bar
+from seamark.cli._runs import Runs, open_runs, project_option, runs_argument
+from seamark.cli._screen import Cell, Column, Screen, note
+from seamark.cli._text import clean, human_bytes, plural
+from seamark.errors import SeamarkError
+from seamark.journal.folder import RunFolder, iter_runs
+
+__all__ = ["fsck"]
+
+_EXIT_FOUND: Final = 1
+
+
+@click.command(short_help="Read all journals and tell what is damaged.")
+@runs_argument
+@project_option
+@click.option("--blobs", is_flag=True, help="Also read every stored file and compare its digest.")
+@click.option(
+    "--finish", is_flag=True, help="First store what processes that died had taken but not stored."
+)
+@click.option("--json", "as_json", is_flag=True, help="Write one strict JSON document.")
+@root_option
+@click.pass_context
+def fsck(
+    context: click.Context,
+    names: tuple[str, ...],
+    project: str | None,
+    *,
+    blobs: bool,
+    finish: bool,
+    as_json: bool,
+) -> None:
+    """Read every journal to its end and tell what is damaged. Only --finish changes anything.
+
+    Found are: damaged bytes (gap), ends that are no whole record (torn tail: the process died while
+    it wrote; what it had written before is all there), records of a newer Seamark, stored files
+    that are missing or of the wrong size or digest, and files that were taken but never finished. A
+    run that is being written to is no finding.
+
+    The exit code is 1 if anything was found, else 0.
+
+    \b
+    Examples:
+      seamark fsck                           everything below the root
+      seamark fsck --blobs quick-otter       one run, its stored files too
+      seamark fsck --json | jq '.findings[].problem'
+    """
+    runs = open_runs(context, project)
+    root = runs.root
+    refs = [runs.find(name, project) for name in names]
+    folders = [RunFolder(root, ref.project, ref.run) for ref in refs] or _all_folders(root, project)
+    if finish:
+        _finish(runs, folders)
+    totals = Totals()
+    findings = [*_check(runs, folders, totals, digests=blobs)]
+    if not names:
+        findings += [*_unfinished_purges(root, project), *_checks.unreadable(root, project)]
+    if as_json:
+        counts = dataclasses.asdict(totals)
+        listed = [dataclasses.asdict(finding) for finding in findings]
+        click.echo(dumps({"root": str(root), **counts, "findings": listed}))
+    else:
+        _print(Screen(), findings, totals)
+    if findings:
+        context.exit(_EXIT_FOUND)
+
+
+def _all_folders(root: Path, project: str | None) -> list[RunFolder]:
+    return [*iter_runs(root, project), *_checks.project_logs(root, project)]
+
+
+def _finish(runs: Runs, folders: Sequence[RunFolder]) -> None:
+    from seamark.content import finish_staged
+
+    if count := sum(finish_staged(folder) for folder in folders):
+        note(f"stored {plural(count, 'file')} that a process had left unfinished")
+        runs.refresh()
+
+
+def _check(
+    runs: Runs, folders: Sequence[RunFolder], totals: Totals, *, digests: bool
+) -> Iterator[Finding]:
+    with progress_bar("Checking runs") as progress:
+        for done, folder in enumerate(folders):
+            progress(done, len(folders))
+            try:
+                yield from _check_one(runs, folder, totals, digests=digests)
+            except OSError as error:
+                where, why = str(error.filename or ""), error.strerror or str(error)
+                yield Finding(folder.project, folder.run, "unreadable", where, why)
+        progress(len(folders), len(folders))
+
+
+def _check_one(
+    runs: Runs, folder: RunFolder, totals: Totals, *, digests: bool
+) -> Iterator[Finding]:
+    own_log = folder.run.startswith(".")
+    totals.runs += not own_log
+    for file in folder.journals():
+        yield from _checks.check_journal(folder, file, totals)
+    yield from _checks.check_folder(folder, live=_checks.is_live(folder))
+    if folder.purged_mark.exists():
+        return
+    try:
+        if own_log:
+            runs.index.refresh(folder.project, folder.run)
+        view = runs.index.view(folder.project, folder.run)
+        yield from _checks.check_records(view)
+        yield from _checks.check_blobs(view, totals, digests=digests)
+    except SeamarkError as error:
+        yield Finding(folder.project, folder.run, "unreadable run", "", str(error))
+
+
+def _unfinished_purges(root: Path, project: str | None) -> Iterator[Finding]:
+    for hidden in _checks.half_purged(root, project):
+        where = hidden.parent.relative_to(root).as_posix()
+        run = hidden.name.removeprefix(".").removesuffix(_checks.PURGING)
+        detail = "left by a purge that did not come to its end; seamark purge removes it"
+        yield Finding(where, run, "half purged", hidden.name, detail)
+
+
+def _print(screen: Screen, findings: Sequence[Finding], totals: Totals) -> None:
+    looked = (
+        f"{plural(totals.runs, 'run')}, {plural(totals.journals, 'journal')} "
+        f"({human_bytes(totals.size_bytes)}), "
+        f"{plural(totals.frames, 'record')}, {plural(totals.blobs, 'stored file')}"
+    )
+    if totals.live:
+        looked += f"; {totals.live:,} still being written"
+    if findings:
+        (_list if screen.terminal else _table)(screen, findings)
+        note(f"checked {looked}: {plural(len(findings), 'problem')}", style="error")
+    else:
+        screen.line(f"checked {looked}: no damage", style="green")
+
+
+def _list(screen: Screen, findings: Sequence[Finding]) -> None:
+    """Print findings run by run, in as many lines as they take."""
+    for run, found in groupby(findings, key=lambda one: f"{one.project}/{one.run}"):
+        screen.line(run, style="bold")
+        for one in found:
+            screen.styled([(f"  {one.problem}", "bold red"), (f"  {one.where}", "dim")])
+            screen.line(f"    {one.detail}")
+    screen.line()
+
+
+def _table(screen: Screen, findings: Sequence[Finding]) -> None:
+    titles = ("RUN", "PROBLEM", "WHERE", "DETAIL")
+    rows = [
+        [
+            Cell(clean(text))
+            for text in (f"{one.project}/{one.run}", one.problem, one.where, one.detail)
+        ]
+        for one in findings
+    ]
+    screen.table([Column(title) for title in titles], rows)

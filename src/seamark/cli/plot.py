@@ -1,0 +1,223 @@
+"""``seamark plot``: curves of one run or many, in the terminal or as a file."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from seamark.cli._app import Misuse, misuse, root_option
+from seamark.cli._runs import (
+    RunRef,
+    Runs,
+    attempt_option,
+    matches,
+    matching_paths,
+    open_runs,
+    project_option,
+    query_option,
+)
+from seamark.cli._screen import Screen, note
+from seamark.cli._text import clean, plural
+from seamark.errors import RunNotFoundError
+
+if TYPE_CHECKING:
+    from seamark.plots import Axes, Curve
+    from seamark.store.view import Attempt
+
+__all__ = ["plot"]
+
+_MOST_CURVES: Final = 20
+_LEAST_HEIGHT: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What to draw: runs, and in each of them the series."""
+
+    refs: list[RunRef]
+    patterns: list[str]
+
+
+@click.command(short_help="Plot curves in the terminal, or to PNG, SVG, PDF or HTML.")
+@click.argument("words", nargs=-1, required=True, metavar="RUN... PATH...")
+@project_option
+@query_option
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write .png, .svg, .pdf or .html (works without a network) instead of drawing here.",
+)
+@click.option(
+    "-x",
+    "--x",
+    "x_kind",
+    type=click.Choice(["step", "time", "date"]),
+    default="step",
+    show_default=True,
+    help="Over steps, time since the run's first point, or clock time.",
+)
+@click.option(
+    "--smooth",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    metavar="WEIGHT",
+    help="Moving average, 0 (none) to below 1, such as 0.9.",
+)
+@click.option("--log/--linear", "log_y", default=False, help="Logarithmic y axis.")
+@click.option("--log-x", is_flag=True, help="Logarithmic x axis.")
+@attempt_option
+@click.option(
+    "--height", type=click.IntRange(_LEAST_HEIGHT), metavar="LINES", help="Of the drawing here."
+)
+@root_option
+@click.pass_context
+def plot(
+    context: click.Context,
+    words: tuple[str, ...],
+    project: str | None,
+    query: str | None,
+    out: Path | None,
+    x_kind: Any,
+    smooth: float,
+    attempt: Attempt,
+    height: int | None,
+    *,
+    log_y: bool,
+    log_x: bool,
+) -> None:
+    """Plot series of numbers of one run or of several, one over the other.
+
+    First the runs, then the series: paths, namespaces, or patterns with * (quote them). With
+    --query the runs come from the query and all words are series. NaN and infinite values are
+    marked at the edge of the picture.
+
+    \b
+    Examples:
+      seamark plot latest val/loss
+      seamark plot quick-otter calm-heron train/loss val/loss --smooth 0.9
+      seamark plot latest 'train/*' --log -x time
+      seamark plot --query 'hyperparams/lr < 0.01' val/loss -o losses.html
+
+    Files need the extra: pip install "seamark[plot]"
+    """
+    runs = open_runs(context, project)
+    wanted = _sort_words(runs, words, project, query)
+    raw = _curves(runs, wanted, x_kind, attempt)
+    from seamark import plots
+
+    axes = plots.Axes(x_kind=x_kind, title=_title(wanted, raw), log_x=log_x, log_y=log_y)
+    curves = [replace(curve, y=plots.smooth(curve.y, smooth)) for curve in raw] if smooth else raw
+    _note_left_out(raw, axes)
+    if out is not None:
+        plots.save(curves, raw if smooth else None, axes, out)
+        note(f"wrote {out}")
+        return
+    screen = Screen()
+    from seamark.cli._draw import draw
+
+    lines = height or max(
+        _LEAST_HEIGHT, min(20, shutil.get_terminal_size().lines - 8 - len(curves))
+    )
+    click.echo(
+        draw(curves, axes, width=screen.width, height=lines, colour=screen.colours, safe=clean)
+    )
+
+
+def _sort_words(
+    runs: Runs, words: Sequence[str], project: str | None, query: str | None
+) -> _Wanted:
+    """Tell runs from series: words name runs as long as they can, everything after is a series."""
+    if query is not None:
+        refs = runs.select(query, project)
+        if not refs:
+            misuse(f"no run matches the query {query!r}")
+        return _Wanted(refs, list(words))
+    refs, rest = [runs.find(words[0], project)], list(words[1:])
+    while rest:
+        try:
+            refs.append(runs.find(rest[0], project))
+        except RunNotFoundError:
+            break
+        except Misuse:
+            if not _is_series(runs, refs, rest[0]):
+                raise
+            break
+        rest.pop(0)
+    if not rest:
+        misuse(
+            f"which series? this run has: {_some_series(runs, refs[0])} "
+            f"(seamark show {refs[0].run} lists all)"
+        )
+    return _Wanted(list(dict.fromkeys(refs)), rest)
+
+
+def _is_series(runs: Runs, refs: Sequence[RunRef], word: str) -> bool:
+    return any(matching_paths(runs.view(ref), [word], ("float_series",)) for ref in refs)
+
+
+def _some_series(runs: Runs, ref: RunRef) -> str:
+    paths = [a.path for a in runs.view(ref).attributes() if a.family == "float_series"]
+    return ", ".join(paths[:5]) or "(this run has none)"
+
+
+def _curves(runs: Runs, wanted: _Wanted, x_kind: str, attempt: Attempt) -> list[Curve]:
+    views = [(ref, runs.view(ref)) for ref in wanted.refs]
+    found = [
+        (ref, view, path)
+        for ref, view in views
+        for path in matching_paths(view, wanted.patterns, ("float_series",))
+    ]
+    for pattern in wanted.patterns:
+        if not any(matches(path, pattern) for _, _, path in found):
+            hint = f"; there are: {_some_series(runs, wanted.refs[0])}"
+            misuse(f"no series of numbers matches {pattern!r}{hint}")
+    if len(found) > _MOST_CURVES:
+        note(
+            f"drawing {_MOST_CURVES} of {len(found)} curves; name fewer series or runs",
+            style="warning",
+        )
+        found = found[:_MOST_CURVES]
+    names = {ref: runs.label(ref) for ref in wanted.refs}
+    several_runs, several_paths = len(wanted.refs) > 1, len({path for _, _, path in found}) > 1
+    out = []
+    for ref, view, path in found:
+        parts = [names[ref]] if several_runs else []
+        parts += [path] if several_paths or not several_runs else []
+        out.append(_curve(view.points(path, attempt), " ".join(parts), x_kind))
+    return out
+
+
+def _curve(points: Any, label: str, x_kind: str) -> Curve:
+    import numpy as np
+
+    from seamark.plots import Curve
+
+    x = points.step
+    if x_kind != "step":
+        order = np.argsort(points.time_ns, kind="stable")
+        times, value = points.time_ns[order], points.value[order]
+        start = times[0] if x_kind == "time" and len(times) else 0
+        return Curve(label, (times - start) / 1e9, value)
+    return Curve(label, x, points.value)
+
+
+def _title(wanted: _Wanted, curves: Sequence[Curve]) -> str:
+    if len(wanted.refs) > 1 and len(wanted.patterns) == 1:
+        return wanted.patterns[0]
+    return wanted.refs[0].run if len(wanted.refs) == 1 and len(curves) > 1 else ""
+
+
+def _note_left_out(curves: Sequence[Curve], axes: Axes) -> None:
+    left = sum(len(curve.x) - len(axes.visible(curve).x) for curve in curves)
+    if left:
+        note(
+            f"{plural(left, 'point')} at or below zero have no place on a logarithmic axis",
+            style="warning",
+        )

@@ -1,0 +1,147 @@
+"""``seamark purge``: delete runs for good."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from seamark.cli._app import Trouble, misuse, root_option
+from seamark.cli._checks import PURGING, half_purged, is_live
+from seamark.cli._runs import RunRef, Runs, open_runs, project_option, query_option, runs_argument
+from seamark.cli._screen import note
+from seamark.cli._text import human_bytes, plural
+from seamark.journal.folder import RunFolder, iter_runs
+
+__all__ = ["purge"]
+
+_LISTED = 20
+
+
+@click.command(short_help="Delete runs for good.")
+@runs_argument
+@project_option
+@query_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Also runs that are not in the trash.")
+@root_option
+@click.pass_context
+def purge(
+    context: click.Context,
+    names: tuple[str, ...],
+    project: str | None,
+    query: str | None,
+    *,
+    yes: bool,
+    force: bool,
+) -> None:
+    """Delete runs for good, with their files. Without a name: all that are in the trash.
+
+    A mark stays behind, so that copying folders together does not bring a purged run back. Runs
+    that are being written to are never deleted.
+
+    \b
+    Examples:
+      seamark purge                          everything in the trash; asks first
+      seamark purge quick-otter --yes
+      seamark purge --force --query 'sys/state = "crashed"'
+    """
+    runs = open_runs(context, project)
+    if names or query is not None:
+        refs = runs.chosen(names, project, query, trashed=None if force else True)
+        if not force:
+            _refuse_untrashed(runs, refs)
+        folders = [RunFolder(runs.root, ref.project, ref.run) for ref in refs]
+    else:
+        folders = _trash(runs, project)
+        _finish_earlier(runs.root, project)
+    _refuse_live(folders)
+    if not folders:
+        note("the trash is empty; nothing to purge")
+        return
+    if not yes:
+        _ask(runs, folders)
+    for folder in folders:
+        remove(folder)
+    runs.refresh(project)
+    note(f"purged {plural(len(folders), 'run')}")
+
+
+def _trash(runs: Runs, project: str | None) -> list[RunFolder]:
+    """Return what is in the trash, and purged runs that somebody copied back."""
+    refs = runs.select("", project, trashed=True)
+    folders = [RunFolder(runs.root, ref.project, ref.run) for ref in refs]
+    back = (folder for folder in iter_runs(runs.root, project) if folder.purged_mark.exists())
+    return list(dict.fromkeys([*folders, *back]))
+
+
+def _refuse_untrashed(runs: Runs, refs: Sequence[RunRef]) -> None:
+    for ref in refs:
+        mark = runs.view(ref).attribute("sys/trashed")
+        if mark is None or mark.value is not True:
+            misuse(f"run {ref} is not in the trash: seamark trash {ref.run} first, or add --force")
+
+
+def _refuse_live(folders: Sequence[RunFolder]) -> None:
+    if live := [f"{folder.project}/{folder.run}" for folder in folders if is_live(folder)]:
+        listed = ", ".join(live[:_LISTED]) + (", …" if len(live) > _LISTED else "")
+        msg = f"nothing was purged: a process is still writing to {listed}; stop it first"
+        raise Trouble(msg)
+
+
+def _ask(runs: Runs, folders: Sequence[RunFolder]) -> None:
+    if not sys.stdin.isatty():
+        misuse("purge asks before it deletes, and nobody is there to answer: add --yes")
+    size = sum(_size(folder.path) for folder in folders)
+    for folder in folders[:_LISTED]:
+        note(f"  {runs.label(RunRef(folder.project, folder.run))}  ({folder.path})")
+    if len(folders) > _LISTED:
+        note(f"  and {len(folders) - _LISTED} more")
+    click.confirm(
+        f"Delete {plural(len(folders), 'run')}, {human_bytes(size)}, for good?",
+        abort=True,
+        err=True,
+    )
+
+
+def _size(folder: Path) -> int:
+    return sum(
+        entry.stat(follow_symlinks=False).st_size
+        for where, _, files in os.walk(folder)
+        for entry in (Path(where) / name for name in files)
+    )
+
+
+def remove(folder: RunFolder) -> None:
+    """Delete one run folder and leave the mark that it was purged.
+
+    The mark comes first and the folder is hidden before it is emptied: whoever reads meanwhile sees
+    the whole run or none, and a purge that is cut short is finished by the next one.
+
+    Raises:
+        OSError: If the folder cannot be changed.
+    """
+    mark = folder.purged_mark
+    mark.parent.mkdir(exist_ok=True)
+    mark.touch()
+    hidden = folder.path.with_name(f".{folder.run}{PURGING}")
+    if hidden.exists():
+        _delete(hidden)
+    folder.path.rename(hidden)
+    _delete(hidden)
+
+
+def _delete(hidden: Path) -> None:
+    if hidden.is_symlink():
+        hidden.unlink()  # somebody keeps the run elsewhere
+    else:
+        shutil.rmtree(hidden)
+
+
+def _finish_earlier(root: Path, project: str | None) -> None:
+    for hidden in list(half_purged(root, project)):
+        _delete(hidden)

@@ -1,0 +1,92 @@
+"""``seamark trash`` and ``seamark untrash``: hide runs, or show them again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from seamark.cli._app import root_option
+from seamark.cli._runs import RunRef, Runs, open_runs, project_option, query_option, runs_argument
+from seamark.cli._screen import note
+from seamark.cli._text import plural
+
+__all__ = ["trash", "untrash"]
+
+
+@click.command(short_help="Hide runs; their files stay.")
+@runs_argument
+@project_option
+@query_option
+@root_option
+@click.pass_context
+def trash(
+    context: click.Context, names: tuple[str, ...], project: str | None, query: str | None
+) -> None:
+    """Put runs into the trash: listings leave them out, nothing is deleted.
+
+    \b
+    Examples:
+      seamark trash quick-otter calm-heron
+      seamark trash --query 'sys/state = "failed" AND val/loss:count < 10'
+      seamark ls --trashed                   what is in the trash
+      seamark untrash quick-otter            take it out again
+      seamark purge                          delete for good what is in the trash
+    """
+    runs = open_runs(context, project)
+    refs = runs.chosen(names, project, query)
+    _mark(runs, refs, trashed=True)
+    note(
+        f"{plural(len(refs), 'run')} in the trash; "
+        "seamark untrash takes them out, seamark purge deletes them"
+    )
+
+
+@click.command(short_help="Take runs out of the trash.")
+@runs_argument
+@project_option
+@query_option
+@root_option
+@click.pass_context
+def untrash(
+    context: click.Context, names: tuple[str, ...], project: str | None, query: str | None
+) -> None:
+    """Take runs out of the trash, so that listings show them again.
+
+    \b
+    Examples:
+      seamark untrash quick-otter
+      seamark untrash --query 'sys/tags CONTAINS "keep"'
+    """
+    runs = open_runs(context, project)
+    refs = runs.chosen(names, project, query, trashed=True)
+    _mark(runs, refs, trashed=False)
+    note(f"{plural(len(refs), 'run')} out of the trash")
+
+
+def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> None:
+    """Write the mark through a journal of our own, which takes part in nothing else of the run."""
+    from seamark.run import init_run
+
+    for ref in refs:
+        run = init_run(
+            ref.project,
+            with_id=ref.run,
+            root=str(runs.root),
+            mode="offline",
+            owner=False,
+            capture_stdout=False,
+            capture_stderr=False,
+            capture_hardware_metrics=False,
+            capture_traceback=False,
+            capture_script=False,
+            capture_packages=False,
+            capture_host=False,
+            capture_signals=False,
+            git_ref=False,
+        )
+        try:
+            run.record_op({"op": "assign", "atoms": {"sys/trashed": ["bool", trashed]}})
+        finally:
+            run.stop()
+        runs.refresh(ref.project, ref.run)

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from seamark.cli import app, main
+from seamark.cli._app import _COMMANDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from click.testing import Result
+
+HEAVY = {"numpy", "pandas", "matplotlib", "plotly", "plotille", "torch", "lightning"}
+
+
+def test_help_names_every_command(cli: Callable[..., Result]) -> None:
+    """Each with one line; without any word the same help is shown."""
+    shown = cli("--help").stdout
+    for name in _COMMANDS:
+        assert f"\n  {name} " in shown
+    assert cli().stdout == shown
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_every_command_teaches_with_examples(cli: Callable[..., Result], command: str) -> None:
+    """Help of a command holds examples that name it, within 80 columns."""
+    shown = cli(command, "--help").stdout
+    assert "Example" in shown
+    assert f"  seamark {command}" in shown
+    assert "--root" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["lss"], "there is no command 'lss'; did you mean 'ls'?"),
+        (["ls", "--colums", "x"], "--columns"),
+        (["show"], "Missing argument 'RUN'"),
+        (["show", "nobody"], "no run 'nobody'"),
+        (["ls", "--query", "lr <"], "query"),
+        (["ls", "--limit", "-1"], "--limit"),
+        (["ls", "--project", "a//b"], "project"),
+        (["trash"], "which runs?"),
+        (["export"], "which runs?"),
+        (["plot", "--smooth", "1", "x", "y"], "--smooth"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(
+    shell: Callable[..., subprocess.CompletedProcess[str]],
+    root: Path,
+    words: list[str],
+    message: str,
+) -> None:
+    """Exit code 2, one line on standard error, nothing on standard output, no traceback."""
+    done = shell(*words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+
+
+def test_a_root_that_is_named_must_exist(
+    shell: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """By option or by environment; without either there are simply no runs yet."""
+    assert shell("ls", "--root", tmp_path / "no").returncode == 2
+    assert shell("ls", SEAMARK_DIR=str(tmp_path / "no")).returncode == 2
+    done = shell("ls", "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, [])
+    assert "no runs here yet" in done.stderr
+
+
+def test_root_stands_before_or_after_the_command(
+    cli: Callable[..., Result],
+    record: Callable[..., str],
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both are what people type; the one after the command wins."""
+    run = record()
+    monkeypatch.delenv("SEAMARK_DIR")
+    assert run in cli("ls", "--root", root).stdout
+    assert run in cli("--root", root, "ls").stdout
+    assert run in cli("--root", root / "no", "ls", "--root", root).stdout
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(record: Callable[..., str], root: Path) -> None:
+    """``seamark ... | head -1`` writes no complaint."""
+    run = record(steps=3000)
+    line = f"{sys.executable} -m seamark export {run} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", line],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.stdout.splitlines() == ["run,path,step,value,time,attempt", "141"]
+    assert done.stderr == ""
+
+
+def test_closed_output_is_no_error(root: Path) -> None:
+    """Nobody wants to see anything, so nothing is shown."""
+    line = f"{sys.executable} -m seamark ls >&- 2>&-"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run(["bash", "-c", line], timeout=60, check=False, env=env).returncode == 0
+
+
+def test_a_full_disk_is_told(root: Path) -> None:
+    """Output that cannot be written is a failure."""
+    line = f"{sys.executable} -m seamark --help > /dev/full"
+    done = subprocess.run(
+        ["bash", "-c", line],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+
+
+def test_ctrl_c_ends_it_quietly(
+    root: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 130, no traceback."""
+    monkeypatch.setattr(
+        "seamark.cli._runs.open_runs", lambda *_, **__: signal.raise_signal(signal.SIGINT)
+    )
+    monkeypatch.setattr(
+        "seamark.cli.ls.open_runs", lambda *_, **__: signal.raise_signal(signal.SIGINT)
+    )
+    assert main(["ls"]) == 130
+    assert capfd.readouterr().err.strip() == ""
+
+
+def test_unexpected_errors_are_told_in_one_line(
+    root: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake of ours shows no traceback unless somebody asks for it."""
+
+    def fail(*_: object, **__: object) -> None:
+        msg = "a mistake\nof ours"
+        raise ZeroDivisionError(msg)
+
+    monkeypatch.setattr("seamark.cli.ls.open_runs", fail)
+    assert main(["ls"]) == 1
+    shown = capfd.readouterr().err
+    assert "unexpected ZeroDivisionError: a mistake of ours" in shown
+    assert shown.count("\n") == 1
+    monkeypatch.setenv("SEAMARK_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["ls"])
+
+
+def test_version(shell: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """Also from a source tree."""
+    import seamark
+
+    assert shell("--version").stdout == f"seamark {seamark.__version__}\n"
+
+
+def test_help_and_listing_import_nothing_heavy(record: Callable[..., str]) -> None:
+    """What makes ``seamark ls`` answer at once."""
+    record()
+    for words, more in (
+        (["--help"], {"sqlalchemy", "rich"}),
+        (["ls"], {"rich"}),
+        (["ls", "--json"], {"rich"}),
+    ):
+        code = (
+            "import sys; from seamark.cli import main; code = main(sys.argv[1:]); "
+            f"assert code == 0; found = set(sys.modules) & {HEAVY | more!r}; "
+            "print(*sorted(found), file=sys.stderr)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert done.stderr.split() == []
+
+
+def test_every_command_is_listed_once() -> None:
+    """The table of commands and the commands agree."""
+    import click
+
+    context = click.Context(app)
+    for name in app.list_commands(context):
+        command = app.get_command(context, name)
+        assert command is not None
+        assert command.name == name

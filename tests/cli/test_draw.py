@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamark.cli._draw import draw
+from seamark.errors import ArgumentError
+from seamark.plots import Axes, Curve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def curve(
+    values: Sequence[float], steps: Sequence[float] | None = None, label: str = "loss"
+) -> Curve:
+    x = np.arange(len(values), dtype=float) if steps is None else np.asarray(steps, dtype=float)
+    return Curve(label, x, np.asarray(values, dtype=float))
+
+
+def picture(*curves: Curve, axes: Axes | None = None, width: int = 60, height: int = 8) -> str:
+    return draw(curves, axes or Axes(), width=width, height=height, colour=False)
+
+
+def test_a_falling_line_falls() -> None:
+    """The greatest value is in the first row at the left, the smallest in the last at the right."""
+    rows = picture(curve([3, 2, 1, 0])).splitlines()
+    top, bottom = rows[0], rows[7]
+    assert "⠉" in top[:12] or "⠑" in top[:12]
+    assert bottom.rstrip()[-1] not in " │┤"
+    assert len(bottom.rstrip()) > 50
+    assert rows[0].startswith("3 ┤")
+
+
+def test_no_line_is_wider_than_the_terminal() -> None:
+    """Whatever the tick labels, a line fits."""
+    shown = picture(curve([1e-300, 1e300]), width=40)
+    assert max(map(len, shown.splitlines())) <= 40
+
+
+def test_values_that_are_not_finite_are_marked_and_counted() -> None:
+    """NaN stands at the bottom, infinities at their edge, and the legend counts them."""
+    shown = picture(curve([1, math.nan, 2, math.inf, -math.inf, 1.5]))
+    rows = shown.splitlines()
+    assert "^" in rows[0]
+    assert "x" in rows[7]
+    assert "v" in rows[7]
+    assert "3 not finite" in shown
+
+
+def test_one_point_is_seen() -> None:
+    """A series of one point is a dot, not an empty picture."""
+    assert "●" in picture(curve([5.0]))
+
+
+def test_nothing_to_draw_is_an_error_that_says_why() -> None:
+    """Only NaN, or nothing above zero on a logarithmic axis."""
+    with pytest.raises(ArgumentError, match="finite"):
+        picture(curve([math.nan]))
+    with pytest.raises(ArgumentError, match="greater than zero"):
+        picture(curve([-1.0, 0.0]), axes=Axes(log_y=True))
+
+
+def test_curves_are_told_apart_without_colour() -> None:
+    """Letters stand on the curves and in the legend."""
+    shown = picture(curve([1, 2, 3, 4, 5], label="first"), curve([5, 4, 3, 2, 1], label="second"))
+    drawn, legend = shown.split("step")
+    assert "a" in drawn
+    assert "b" in drawn
+    assert " a first" in legend
+    assert " b second" in legend
+
+
+def test_logarithmic_ticks_are_powers_of_ten() -> None:
+    """Over several decades the axis names the decades."""
+    shown = picture(curve([1, 10, 100, 1000, 10000]), axes=Axes(log_y=True), height=15)
+    labels = [row.split("┤")[0].strip() for row in shown.splitlines() if "┤" in row]
+    assert labels == ["10000", "1000", "100", "10", "1"]
+
+
+def test_steps_are_whole() -> None:
+    """Three epochs have no tick at epoch 0.5."""
+    assert "0.5" not in picture(curve([1, 2, 3])).splitlines()[-3]
+
+
+def test_time_axes_name_their_unit() -> None:
+    """Two hours are shown in hours, clock times with their day."""
+    assert "elapsed, h" in picture(curve([1, 2], [0, 7300]), axes=Axes(x_kind="time"))
+    assert "2026" in picture(curve([1, 2], [1.795e9, 1.7951e9]), axes=Axes(x_kind="date"))
+
+
+def test_names_are_made_safe() -> None:
+    """What a run is called goes through the caller's escaping."""
+    shown = draw(
+        [curve([1, 2], label="\x1b[2J")], Axes(), width=60, height=8, colour=False, safe=ascii
+    )
+    assert "\x1b" not in shown
+
+
+values = st.floats(width=64, allow_nan=True, allow_infinity=True)
+
+
+@given(
+    st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), values), min_size=1),
+    st.booleans(),
+    st.booleans(),
+)
+def test_any_series_can_be_drawn(
+    points: list[tuple[float, float]],
+    log_x: bool,  # noqa: FBT001 - drawn by hypothesis
+    log_y: bool,  # noqa: FBT001
+) -> None:
+    """Drawing never fails, other than by saying that there is nothing to show."""
+    one = curve([value for _, value in points], [step for step, _ in points])
+    for kind in ("step", "time"):
+        try:
+            shown = picture(one, axes=Axes(x_kind=kind, log_x=log_x, log_y=log_y), width=50)
+        except ArgumentError:
+            continue
+        assert max(map(len, shown.splitlines()[:8])) <= 50

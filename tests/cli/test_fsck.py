@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from seamark.journal._format import Kind, frame_bytes
+from seamark.journal.folder import RunFolder
+from seamark.journal.reader import JournalReader
+from seamark.types import File
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from seamark.run import Run
+
+
+def journal_of(root: Path, run: str, project: str = "default") -> Path:
+    return RunFolder(root, project, run).journals()[0].path
+
+
+def problems(result: Result) -> list[str]:
+    return [found["problem"] for found in json.loads(result.stdout)["findings"]]
+
+
+def age(path: Path, seconds: float = 600) -> None:
+    """Make a file look untouched for a while, so that nobody waits for more of it."""
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+def frame_offsets(path: Path) -> list[tuple[int, int, int]]:
+    with JournalReader(path) as reader:
+        return [(frame.offset, frame.end, frame.kind) for frame in reader.frames()]
+
+
+def test_sound_runs_are_clean(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+    """Exit code 0, and what was looked at."""
+    record()
+    record("team/vision")
+    result = cli("fsck")
+    assert result.exit_code == 0
+    assert "checked 2 runs, 2 journals" in result.stdout
+    assert "no damage" in result.stdout
+    assert cli("fsck", "--json").exit_code == 0
+
+
+def test_a_flipped_bit_is_a_gap(
+    cli: Callable[..., Result], record: Callable[..., str], root: Path
+) -> None:
+    """Exit code 1; run, journal, offset and length are named; everything else was read."""
+    run = record()
+    path = journal_of(root, run)
+    start, end, _ = next(entry for entry in frame_offsets(path) if entry[2] == Kind.ROW)
+    data = bytearray(path.read_bytes())
+    data[start + 30] ^= 1
+    path.write_bytes(data)
+    result = cli("fsck", "--json")
+    assert result.exit_code == 1
+    (found,) = json.loads(result.stdout)["findings"]
+    assert found["problem"] == "gap"
+    assert found["run"] == run
+    assert found["where"] == path.name
+    assert (found["offset"], found["length"]) == (start, end - start)
+    assert json.loads(result.stdout)["frames"] == len(frame_offsets(path))
+
+
+def test_a_torn_end_of_a_dead_writer_is_told(
+    cli: Callable[..., Result], record: Callable[..., str], root: Path
+) -> None:
+    """What was written before it is all there; the bytes that are no record are named."""
+    path = journal_of(root, record())
+    start, end, _ = frame_offsets(path)[-1]
+    path.write_bytes(path.read_bytes()[: end - 3])
+    age(path)
+    assert problems(result := cli("fsck", "--json")) == ["torn tail"]
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["findings"][0]["offset"] == start
+
+
+def test_a_run_that_is_being_written_is_no_finding(
+    cli: Callable[..., Result], start: Callable[..., Run], root: Path
+) -> None:
+    """While a process writes, the end of its journal may be incomplete at any moment."""
+    run = start()
+    run.log_metrics({"loss": 1.0}, step=0)
+    result = cli("fsck", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["live"] == 1
+    with journal_of(root, run.id).open("ab") as file:
+        file.write(b"\x01\x02\x03")
+    assert cli("fsck").exit_code == 0
+    run.stop()
+
+
+def test_records_of_a_newer_seamark_are_told(
+    cli: Callable[..., Result], record: Callable[..., str], root: Path
+) -> None:
+    """A kind that must not be passed over stops reading, and a reader must know."""
+    path = journal_of(root, record())
+    with JournalReader(path) as reader:
+        salt = reader.salt
+        last = reader.last_frame()
+    assert last is not None
+    with path.open("ab") as file:
+        file.write(frame_bytes(salt, 99, last.t + 1, b"from the future"))
+    assert problems(cli("fsck", "--json")) == ["newer format"]
+
+
+def test_a_damaged_file_header_is_told_and_the_journal_read(
+    cli: Callable[..., Result], record: Callable[..., str], root: Path
+) -> None:
+    """The uid in the file's name mends it."""
+    path = journal_of(root, record())
+    before = len(frame_offsets(path))
+    data = bytearray(path.read_bytes())
+    data[0] ^= 0xFF
+    path.write_bytes(data)
+    result = cli("fsck", "--json")
+    assert problems(result) == ["damaged header"]
+    assert json.loads(result.stdout)["frames"] == before
+
+
+def test_other_files_among_the_journals_are_told(
+    cli: Callable[..., Result], record: Callable[..., str], root: Path
+) -> None:
+    """A stray file is named; temporaries of rsync are nobody's business."""
+    path = journal_of(root, record())
+    (path.parent / "notes.txt").write_text("forty bytes of something that is no journal")
+    (path.parent / ".half-copied").write_bytes(b"")
+    assert problems(cli("fsck", "--json")) == ["not a journal"]
+
+
+@pytest.fixture
+def run_with_file(start: Callable[..., Run]) -> Run:
+    run = start()
+    run["report"].upload(File.from_content("a report", extension="txt"))
+    run.stop()
+    return run
+
+
+def test_a_missing_blob_is_told(cli: Callable[..., Result], run_with_file: Run) -> None:
+    """The attribute whose content is gone is named."""
+    for blob in run_with_file.folder.blobs_dir.iterdir():
+        blob.unlink()
+    result = cli("fsck", "--json")
+    assert result.exit_code == 1
+    assert problems(result) == ["missing blob"]
+    assert json.loads(result.stdout)["findings"][0]["where"] == "report"
+
+
+def test_wrong_sizes_are_found_at_once_and_wrong_bytes_on_request(
+    cli: Callable[..., Result], run_with_file: Run
+) -> None:
+    """Reading every blob takes time, so digests are compared with --blobs only."""
+    (blob,) = run_with_file.folder.blobs_dir.iterdir()
+    blob.chmod(0o644)
+    blob.write_text("A report")
+    assert cli("fsck").exit_code == 0
+    assert problems(cli("fsck", "--blobs", "--json")) == ["wrong blob"]
+    blob.write_text("longer than it was")
+    assert problems(cli("fsck", "--json")) == ["wrong blob"]
+
+
+def test_what_a_dead_process_staged_is_told(cli: Callable[..., Result], run_with_file: Run) -> None:
+    """Files that were taken and never became blobs."""
+    staging = run_with_file.folder.staging_dir
+    staging.mkdir(exist_ok=True)
+    (staging / "abc").write_bytes(b"x")
+    result = cli("fsck", "--json")
+    assert problems(result) == ["leftover staging"]
+    assert "abc" in json.loads(result.stdout)["findings"][0]["detail"]
+
+
+def test_one_run_can_be_checked_alone(
+    cli: Callable[..., Result], record: Callable[..., str], root: Path
+) -> None:
+    """Damage elsewhere is not its business."""
+    sound, damaged = record(), record()
+    path = journal_of(root, damaged)
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+    assert cli("fsck", sound).exit_code == 0
+    assert cli("fsck", damaged).exit_code == 1
+
+
+def test_checking_nothing_is_no_success(cli: Callable[..., Result], tmp_path: Path) -> None:
+    """A root that does not exist is a mistake, not a clean result."""
+    result = cli("fsck", "--root", tmp_path / "nowhere")
+    assert result.exit_code == 2
+    assert "does not exist" in result.stderr
+
+
+def test_findings_are_told_in_a_table_and_on_a_terminal(
+    cli: Callable[..., Result],
+    terminal: Callable[..., tuple[int, str]],
+    record: Callable[..., str],
+    root: Path,
+) -> None:
+    """In a pipe one line for each finding; on a terminal nothing is cut short."""
+    path = journal_of(root, record())
+    path.write_bytes(path.read_bytes()[:-3])
+    age(path)
+    rows = [line for line in cli("fsck").stdout.splitlines() if "torn tail" in line]
+    assert len(rows) == 1
+    assert path.name in rows[0]
+    code, shown = terminal("fsck", columns=40)
+    assert code == 1
+    assert path.name in shown
+    assert "1 problem" in shown
+
+
+def test_a_project_log_is_checked_too(
+    cli: Callable[..., Result], record: Callable[..., str], root: Path
+) -> None:
+    """A project is a log like a run."""
+    path = journal_of(root, record())
+    folder = RunFolder(root, "default", ".project")
+    folder.journal_dir.mkdir(parents=True)
+    copy = folder.journal_dir / path.name
+    data = bytearray(path.read_bytes())
+    data[frame_offsets(path)[-2][0] + 25] ^= 1
+    copy.write_bytes(data)
+    (found,) = json.loads(cli("fsck", "--json").stdout)["findings"]
+    assert found["run"] == ".project"
+
+
+def test_what_cannot_be_read_is_told(
+    cli: Callable[..., Result],
+    record: Callable[..., str],
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run whose folder cannot be listed is a finding, and the others are still checked."""
+    barred, other = record(), record()
+    listing = RunFolder.journals
+
+    def journals(folder: RunFolder) -> object:
+        if folder.run == barred:
+            raise PermissionError(13, "Permission denied", str(folder.journal_dir))
+        return listing(folder)
+
+    monkeypatch.setattr(RunFolder, "journals", journals)
+    result = cli("fsck", "--json")
+    assert result.exit_code == 1
+    assert problems(result) == ["unreadable"]
+    assert json.loads(result.stdout)["runs"] == 2
+    assert other
+
+
+TAKEN = """
+    import os, signal, sys, time
+    from pathlib import Path
+    from seamark.run import init_run
+
+    class Busy:
+        def run(self):
+            time.sleep(100)
+
+    run = init_run(capture_packages=False, capture_git=False)
+    run.content._worker.submit(Busy())
+    run.content.keep("model/last", Path(sys.argv[1]))
+    print(run.id, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_dead_process_had_taken_is_stored_on_request(
+    cli: Callable[..., Result], root: Path, tmp_path: Path
+) -> None:
+    """Its bytes are still there: fsck tells, and --finish makes them a file like any other."""
+    source = tmp_path / "last.ckpt"
+    source.write_bytes(bytes(20_000_000))
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(TAKEN), source],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    ).stdout.strip()
+    source.unlink()
+    assert (root / "default" / run).is_dir()
+    assert problems(cli("fsck", "--json")) == ["leftover staging"]
+    result = cli("fsck", "--finish", "--blobs")
+    assert result.exit_code == 0, result.stdout
+    assert "stored 1 file" in result.stderr
+    assert "20,000,000 bytes\nwhere       kept" in cli("show", run, "model/last").stdout

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from seamark.run import Run
+
+
+def legend(text: str) -> list[str]:
+    lines = text.splitlines()
+    last = max(at for at, line in enumerate(lines) if "└" in line)
+    return [line.strip() for line in lines[last + 3 :]]
+
+
+def test_one_series_of_one_run(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+    """An axis, a line, a legend; plain text in a pipe."""
+    result = cli("plot", record(), "val/loss")
+    assert result.exit_code == 0, result.stderr
+    assert "step" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert legend(result.stdout) == ["── val/loss"]
+
+
+def test_runs_come_first_then_series(
+    cli: Callable[..., Result], record: Callable[..., str]
+) -> None:
+    """Several of both; the legend names what tells them apart."""
+    record(name="one"), record(name="two")
+    assert legend(cli("plot", "one", "two", "val/loss").stdout) == ["a one", "b two"]
+    assert legend(cli("plot", "one", "val/loss", "train/loss").stdout) == [
+        "a val/loss",
+        "b train/loss",
+    ]
+    assert legend(cli("plot", "one", "two", "*/loss").stdout) == [
+        "a one train/loss",
+        "b one val/loss",
+        "c two train/loss",
+        "d two val/loss",
+    ]
+
+
+def test_runs_by_query(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+    """All words are series then."""
+    record(name="short", steps=2), record(name="long", steps=30)
+    assert legend(cli("plot", "--query", "val/loss:count > 10", "val/loss").stdout) == [
+        "── val/loss"
+    ]
+    assert cli("plot", "--query", "val/loss:count > 100", "val/loss").exit_code == 2
+
+
+def test_mistakes_say_what_there_is(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+    """No series given, or one that is not there: the error lists some that are."""
+    run = record()
+    for words in ([run], [run, "val/los"]):
+        result = cli("plot", *words)
+        assert result.exit_code == 2
+        assert "train/loss, val/loss" in result.stderr
+
+
+def test_points_without_a_place_are_counted(
+    cli: Callable[..., Result], start: Callable[..., Run]
+) -> None:
+    """On a logarithmic axis nothing vanishes in silence; NaN is marked."""
+    run = start()
+    for step, value in enumerate([1.0, 0.0, -1.0, 10.0, math.nan]):
+        run.log_metrics({"x": value}, step=step)
+    run.stop()
+    result = cli("plot", run.id, "x", "--log")
+    assert result.exit_code == 0
+    assert "2 points at or below zero" in result.stderr
+    assert "1 not finite" in result.stdout
+
+
+@pytest.mark.parametrize("kind", ["step", "time", "date"])
+def test_every_x_axis(cli: Callable[..., Result], record: Callable[..., str], kind: str) -> None:
+    """Steps, elapsed time, clock time."""
+    result = cli("plot", record(), "val/loss", "-x", kind, "--smooth", "0.6")
+    assert result.exit_code == 0, result.stderr
+    assert {"step": "step", "time": "elapsed", "date": "time of day"}[kind] in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("ending", "start_bytes"), [("png", b"\x89png"), ("svg", b"<?xml"), ("html", b"<html")]
+)
+def test_files(
+    cli: Callable[..., Result],
+    record: Callable[..., str],
+    tmp_path: Path,
+    ending: str,
+    start_bytes: bytes,
+) -> None:
+    """The ending of the name chooses the kind."""
+    pytest.importorskip("matplotlib" if ending != "html" else "plotly")
+    target = tmp_path / f"loss.{ending}"
+    result = cli("plot", record(), "val/loss", "train/loss", "--smooth", "0.9", "--out", target)
+    assert result.exit_code == 0, result.stderr
+    assert start_bytes in target.read_bytes()[:200].lower()
+
+
+def test_a_missing_extra_is_a_mistake_with_a_remedy(
+    cli: Callable[..., Result],
+    record: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Exit code 2 and what to install."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = cli("plot", record(), "val/loss", "--out", tmp_path / "loss.png")
+    assert result.exit_code == 2
+    assert 'pip install "seamark[plot]"' in result.stderr
+
+
+def test_the_terminal_gets_colours(
+    record: Callable[..., str], terminal: Callable[..., tuple[int, str]]
+) -> None:
+    """And lines that fit."""
+    import re
+
+    code, shown = terminal("plot", record(), "val/loss", "train/loss", columns=60)
+    assert code == 0
+    assert "\x1b[36m" in shown
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert max(map(len, plain.splitlines())) <= 60

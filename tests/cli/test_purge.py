@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+from seamark.cli import purge as purge_module
+from seamark.journal.folder import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+    from click.testing import Result
+
+    from seamark.run import Run
+
+
+def listed(cli: Callable[..., Result], *words: str) -> set[str]:
+    return {row["run"] for row in json.loads(cli("ls", "--json", *words).stdout)}
+
+
+def test_trashed_runs_are_hidden_and_come_back(
+    cli: Callable[..., Result], record: Callable[..., str]
+) -> None:
+    """Nothing is deleted by the trash."""
+    kept, gone = record(), record()
+    assert cli("trash", gone).exit_code == 0
+    assert listed(cli) == {kept}
+    assert listed(cli, "--trashed") == {gone}
+    assert cli("untrash", gone).exit_code == 0
+    assert listed(cli) == {kept, gone}
+
+
+def test_trashing_leaves_the_state_alone(
+    cli: Callable[..., Result], record: Callable[..., str]
+) -> None:
+    """The command is no owner of the run: what is completed stays completed."""
+    run = record()
+    for verb in ("trash", "untrash", "trash"):
+        assert cli(verb, run).exit_code == 0
+    shown = json.loads(cli("show", run, "--json").stdout)["attributes"]
+    assert shown["sys/state"]["value"] == "completed"
+    assert shown["sys/trashed"]["value"] is True
+
+
+def test_trashing_by_query(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+    """All that match, and an error if none does."""
+    short, long = record(steps=2), record(steps=30)
+    assert cli("trash", "--query", "train/loss:count < 10").exit_code == 0
+    assert listed(cli) == {long}
+    assert listed(cli, "--trashed") == {short}
+    result = cli("trash", "--query", "train/loss:count < 1")
+    assert result.exit_code == 2
+    assert "no run matches" in result.stderr
+
+
+def test_trash_works_where_a_launcher_set_a_rank(
+    cli: Callable[..., Result], record: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a shell within a job, RANK says nothing about this command."""
+    run = record()
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert cli("trash", run).exit_code == 0
+    assert listed(cli, "--trashed") == {run}
+
+
+def test_purge_deletes_what_is_in_the_trash_and_leaves_a_mark(
+    cli: Callable[..., Result], record: Callable[..., str], root: Path
+) -> None:
+    """The folder is gone, the mark keeps copies from reviving it, other runs are untouched."""
+    kept, gone = record(), record()
+    cli("trash", gone)
+    result = cli("purge", "--yes")
+    assert result.exit_code == 0, result.stderr
+    folder = RunFolder(root, "default", gone)
+    assert not folder.path.exists()
+    assert folder.purged_mark.exists()
+    assert listed(cli) == {kept}
+    assert sorted(path.name for path in (root / "default").iterdir()) == sorted([kept, ".purged"])
+
+
+def test_purge_refuses_what_is_not_in_the_trash(
+    cli: Callable[..., Result], record: Callable[..., str], root: Path
+) -> None:
+    """One step of caution, which --force leaves out."""
+    run = record()
+    result = cli("purge", run, "--yes")
+    assert result.exit_code == 2
+    assert "not in the trash" in result.stderr
+    assert (root / "default" / run).is_dir()
+    assert cli("purge", run, "--yes", "--force").exit_code == 0
+    assert not (root / "default" / run).exists()
+
+
+def test_purge_never_deletes_a_run_that_is_being_written(
+    cli: Callable[..., Result], start: Callable[..., Run], record: Callable[..., str], root: Path
+) -> None:
+    """Not even with --force; and nothing else is deleted either."""
+    live = start()
+    live.log_metrics({"loss": 1.0}, step=0)
+    done = record()
+    cli("trash", live.id)
+    cli("trash", done)
+    result = cli("purge", "--yes", "--force", live.id, done)
+    assert result.exit_code == 1
+    assert live.id in result.stderr
+    assert (root / "default" / live.id).is_dir()
+    assert (root / "default" / done).is_dir()
+    live.log_metrics({"loss": 0.5}, step=1)
+    live.stop()
+    assert cli("purge", "--yes").exit_code == 0
+
+
+def test_purge_asks_a_person_and_nobody_else(
+    cli: Callable[..., Result],
+    terminal: Callable[..., tuple[int, str]],
+    record: Callable[..., str],
+    root: Path,
+) -> None:
+    """Without a terminal --yes is needed; on one, everything but "y" keeps the runs."""
+    run = record()
+    cli("trash", run)
+    assert cli("purge").exit_code == 2
+    code, shown = terminal("purge", typed="n\n")
+    assert code != 0
+    assert "1 run" in shown
+    assert (root / "default" / run).is_dir()
+    assert terminal("purge", typed="y\n")[0] == 0
+    assert not (root / "default" / run).exists()
+
+
+def test_an_empty_trash_is_no_error(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+    """Nothing to do is said, not failed."""
+    record()
+    result = cli("purge", "--yes")
+    assert result.exit_code == 0
+    assert "nothing to purge" in result.stderr
+
+
+def test_a_purge_that_was_cut_short_is_finished_by_the_next(
+    cli: Callable[..., Result],
+    record: Callable[..., str],
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody sees half a run meanwhile, and fsck tells."""
+    run = record()
+    cli("trash", run)
+    delete = shutil.rmtree
+
+    def fail(path: Path) -> None:
+        msg = "disk on fire"
+        raise OSError(5, msg, str(path))
+
+    monkeypatch.setattr(purge_module.shutil, "rmtree", fail)
+    result = cli("purge", "--yes")
+    assert result.exit_code == 1
+    assert "disk on fire" in result.stderr
+    monkeypatch.setattr(purge_module.shutil, "rmtree", delete)
+    assert listed(cli) == listed(cli, "--trashed") == set()
+    assert "half purged" in cli("fsck").stdout
+    assert cli("purge", "--yes").exit_code == 0
+    assert cli("fsck").exit_code == 0
+    assert [path.name for path in (root / "default").iterdir()] == [".purged"]
+
+
+def test_a_purged_run_that_was_copied_back_stays_away(
+    cli: Callable[..., Result], record: Callable[..., str], root: Path, tmp_path: Path
+) -> None:
+    """Merging folders does not revive it; fsck tells, and the next purge removes it again."""
+    run = record()
+    shutil.copytree(root / "default" / run, tmp_path / "copy")
+    cli("purge", run, "--yes", "--force")
+    shutil.copytree(tmp_path / "copy", root / "default" / run)
+    assert listed(cli) == set()
+    assert json.loads(cli("fsck", "--json").stdout)["findings"][0]["problem"] == "purged"
+    assert cli("purge", "--yes").exit_code == 0
+    assert not (root / "default" / run).exists()

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import json
+import math
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamark.cli._json import dumps, plain
+from seamark.cli._text import (
+    clean,
+    display_width,
+    human_age,
+    human_bytes,
+    human_duration,
+    human_number,
+    iso_time,
+    plural,
+    shorten,
+    step_text,
+)
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+
+
+@given(st.text())
+def test_printed_names_hold_nothing_that_a_terminal_obeys(text: str) -> None:
+    """No control character, direction mark or lone surrogate reaches the terminal."""
+    shown = clean(text)
+    assert not any(
+        ord(char) < 32 or 127 <= ord(char) < 160 or 0xD800 <= ord(char) < 0xE000 for char in shown
+    )
+    assert not set(shown) & set(
+        "\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    )
+    shown.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("Grüße 日本", "Grüße 日本"),
+        ("[red]no markup[/]", "[red]no markup[/]"),
+        ("\x1b[31mred\x07", r"\x1b[31mred\x07"),
+        ("a\nb\tc\r", r"a\nb\tc\r"),
+        ("evil\u202etxt", r"evil\u202etxt"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_what_is_escaped_stays_readable(text: str, shown: str) -> None:
+    """Escapes are visible, everything else stays as it is."""
+    assert clean(text) == shown
+
+
+def test_blocks_keep_their_lines() -> None:
+    """A traceback keeps line feeds and tabs, and nothing else of the kind."""
+    assert clean("a\n\tb\x1b", block=True) == "a\n\tb\\x1b"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0.0 s"),
+        (0.04, "0.0 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (59.6, "1 min"),
+        (60, "1 min"),
+        (123, "2 min 3 s"),
+        (3600, "1 h"),
+        (3661, "1 h 1 min"),
+        (90_000, "1 d 1 h"),
+        (math.nan, "?"),
+        (-1, "?"),
+    ],
+)
+def test_durations_are_told_in_two_units(seconds: float, shown: str) -> None:
+    """The two greatest units; what cannot be a duration is a question mark."""
+    assert human_duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (999_950, "1.0 MB"),
+        (12_345_678, "12.3 MB"),
+        (123_456_789_012, "123 GB"),
+        (5e18, "5000.0 PB"),
+    ],
+)
+def test_sizes_have_decimal_units(size: float, shown: str) -> None:
+    """Units of 1,000, never a number with four digits before the unit below petabytes."""
+    assert human_bytes(size) == shown
+
+
+@pytest.mark.parametrize(
+    ("ago", "shown"),
+    [
+        (timedelta(seconds=3), "just now"),
+        (timedelta(seconds=-3), "just now"),
+        (timedelta(seconds=42), "42 s ago"),
+        (timedelta(minutes=5), "5 min ago"),
+        (timedelta(hours=47), "47 h ago"),
+        (timedelta(days=3), "3 d ago"),
+        (timedelta(days=800), "2.2 y ago"),
+        (timedelta(hours=-2), "in 2 h"),
+    ],
+)
+def test_ages_are_told_in_one_unit(ago: timedelta, shown: str) -> None:
+    """Also for a moment in the future, as clocks of hosts differ."""
+    assert human_age(NOON - ago, NOON) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1, "1"),
+        (10**30, "1" + "0" * 30),
+        (True, "true"),
+        (1.0, "1"),
+        (1234567.0, "1234567"),
+        (0.000123456, "0.00012346"),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+        (1e300, "1e+300"),
+    ],
+)
+def test_numbers_are_short_without_lying(value: float, shown: str) -> None:
+    """A few digits, but whole numbers are not rounded."""
+    assert human_number(value) == shown
+
+
+def test_steps_keep_all_their_digits() -> None:
+    """A step is an address: it is never rounded."""
+    assert [step_text(step) for step in (0.0, 10.0, 2.0**53, 0.1, 123456789.25)] == [
+        "0",
+        "10",
+        "9007199254740992.0",
+        "0.1",
+        "123456789.25",
+    ]
+
+
+def test_wide_letters_count_twice() -> None:
+    """Columns stay aligned with letters that take two cells, and with accents that take none."""
+    assert display_width("日本") == 4
+    assert display_width("e\u0301") == 1
+    assert shorten("日本語", 5) == "日本…"
+    assert shorten("short", 5) == "short"
+
+
+def test_counted_nouns_agree() -> None:
+    """One run, two runs, many with separators."""
+    assert [plural(n, "run") for n in (0, 1, 1234)] == ["0 runs", "1 run", "1,234 runs"]
+
+
+def test_times_for_programs_are_utc() -> None:
+    """ISO 8601 with a Z, whatever zone the moment came in."""
+    assert iso_time(NOON.astimezone(timezone(timedelta(hours=5)))) == "2026-11-21T12:00:00.000Z"
+
+
+def test_json_is_strict_and_exact() -> None:
+    """NaN and infinities are strings, whole numbers keep all digits, sets are sorted lists."""
+    value = {
+        "nan": math.nan,
+        "inf": [math.inf, -math.inf],
+        "big": 2**200,
+        "set": {"b", "a"},
+        "when": NOON,
+        1: None,
+    }
+    assert json.loads(dumps(value), parse_constant=pytest.fail) == {
+        "nan": "nan",
+        "inf": ["inf", "-inf"],
+        "big": 2**200,
+        "set": ["a", "b"],
+        "when": NOON.isoformat(),
+        "1": None,
+    }
+
+
+def test_json_survives_every_text() -> None:
+    """Lone surrogates become visible escapes, unknown objects their text."""
+    assert dumps("a\ud800").encode() == b'"a\\\\ud800"'
+    assert plain(Decimal("1.5")) == "1.5"

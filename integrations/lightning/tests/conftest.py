@@ -1,0 +1,174 @@
+"""A real Trainer, a tiny model and a reader, for every package name that is installed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import warnings
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from seamark.lightning import SeamarkLogger
+from seamark.store.index import Index
+
+PACKAGES = {"lightning.pytorch": "lightning", "pytorch_lightning": "pytorch-lightning"}
+PROVEN = {
+    "lightning:oldest": {"pytorch-lightning": "1.9.5"},
+    "lightning:latest": {"pytorch-lightning": "2.6.6", "lightning": "2.6.6"},
+}
+INSTALLED = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
+FOREIGN = (
+    "SEAMARK_",
+    "NEPTUNE_",
+    "SLURM_",
+    "TORCHELASTIC_",
+    "PL_",
+    "RANK",
+    "LOCAL_RANK",
+    "NODE_RANK",
+    "WORLD_SIZE",
+)
+
+
+def pytest_configure() -> None:
+    """Refuse to start where the host is missing, or is another than is to be proved."""
+    if not INSTALLED:
+        msg = "neither lightning nor pytorch_lightning can be imported: nothing can be proved"
+        raise pytest.UsageError(msg)
+    claim = os.environ.get("SEAMARK_REQUIRE")
+    if claim is None:
+        return
+    found = {PACKAGES[name]: importlib.metadata.version(PACKAGES[name]) for name in INSTALLED}
+    if found != PROVEN.get(claim):
+        msg = f"SEAMARK_REQUIRE={claim} means {PROVEN.get(claim)}, but installed is {found}"
+        raise pytest.UsageError(msg)
+
+
+@pytest.fixture(autouse=True)
+def _isolated(tmp_path_factory, monkeypatch):
+    """An empty folder, a cache and an environment of its own, and Lightning's rank as it was."""
+    for name in list(os.environ):
+        if name.startswith(FOREIGN):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.chdir(tmp_path_factory.mktemp("work"))
+    rank_zero = importlib.import_module("lightning_utilities.core.rank_zero").rank_zero_only
+    monkeypatch.setattr(rank_zero, "rank", 0)
+
+
+@pytest.fixture(params=INSTALLED)
+def host(request):
+    """One of the installed packages."""
+    return importlib.import_module(request.param)
+
+
+def module_class(host):
+    """Return a LightningModule class of this package that logs in every stage."""
+
+    class Tiny(host.LightningModule):
+        def __init__(self, width=2, score=None):
+            super().__init__()
+            self.save_hyperparameters()
+            self.layer = torch.nn.Linear(4, width)
+            self.score = score
+            self.at_step = None  # called with the module at every training step
+            self.seen = 0
+
+        def forward(self, batch):
+            return self.layer(batch)
+
+        def training_step(self, batch, batch_idx):
+            if self.at_step is not None:
+                self.at_step(self)
+            self.seen += 1
+            loss = self(batch[0]).pow(2).mean()
+            self.log("train/loss", loss)
+            return loss
+
+        def validation_step(self, batch, batch_idx):
+            loss = self(batch[0]).pow(2).mean()
+            self.log("val/loss", loss if self.score is None else torch.tensor(float(self.score)))
+            self.log("val/other", -loss)
+
+        def test_step(self, batch, batch_idx):
+            self.log("test/loss", self(batch[0]).pow(2).mean())
+
+        def predict_step(self, batch, batch_idx, dataloader_idx=0):
+            return self(batch[0])
+
+        def loader(self):
+            torch.manual_seed(0)
+            return DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=4)
+
+        train_dataloader = val_dataloader = test_dataloader = predict_dataloader = loader
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    return Tiny
+
+
+@pytest.fixture
+def tiny(host):
+    """A fresh tiny LightningModule of this package."""
+    return module_class(host)()
+
+
+@pytest.fixture
+def trainer(host):
+    """Make a quiet Trainer; two steps an epoch, one epoch unless asked otherwise."""
+
+    def make(**given):
+        quiet = {
+            "accelerator": "cpu",
+            "devices": 1,
+            "max_epochs": 1,
+            "log_every_n_steps": 1,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "num_sanity_val_steps": 0,
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return host.Trainer(**quiet | given)
+
+    return make
+
+
+@pytest.fixture
+def read():
+    """Read what a logger has recorded, through the store: a dict of path and attribute."""
+    opened = []
+
+    def make(logger, namespace=""):
+        folder = logger.experiment.get_root_object().folder
+        logger.experiment.get_root_object().wait()
+        index = Index.open(folder.root)
+        opened.append(index)
+        index.refresh(folder.project, folder.run)
+        return {
+            found.path: found
+            for found in index.view(folder.project, folder.run).attributes(namespace)
+        }
+
+    yield make
+    for index in opened:
+        index.close()
+
+
+@pytest.fixture
+def logger():
+    return SeamarkLogger()
+
+
+@pytest.fixture
+def helpers(host):
+    return SimpleNamespace(
+        module_class=lambda: module_class(host), package=host.__name__, python=sys.executable
+    )

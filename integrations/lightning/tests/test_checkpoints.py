@@ -1,0 +1,451 @@
+"""After every fit the recorded checkpoints are the files that the callbacks saved."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import time
+from hashlib import sha256
+from pathlib import Path
+
+import fsspec
+import pytest
+import torch
+
+from seamark.lightning import SeamarkLogger
+
+FILES = "training/model/checkpoints"
+
+
+def on_disk(folder):
+    """Return every checkpoint below a folder, file or folder, by its path without extension."""
+    found = {}
+    for path in sorted(Path(folder).rglob("*.ckpt")):
+        if path.exists() and not any(parent.suffix == ".ckpt" for parent in path.parents):
+            found[str(path.relative_to(folder).with_suffix(""))] = path
+    return found
+
+
+@pytest.fixture(params=["reference", "keep"])
+def logger(request):
+    """Both ways of recording a checkpoint go through the whole matrix."""
+    return SeamarkLogger(checkpoints=request.param)
+
+
+@pytest.fixture
+def check(read):
+    """Assert that record and disk are equal, file by file, and return the names."""
+
+    def compare(logger, folder, namespace=FILES):
+        disk = on_disk(folder)
+        record = {
+            path.removeprefix(namespace + "/"): found.value
+            for path, found in read(logger, namespace).items()
+        }
+        assert sorted(record) == sorted(disk)
+        for name, path in disk.items():
+            if path.is_file():
+                assert record[name]["size"] == path.stat().st_size
+                assert record[name]["sha256"] == sha256(path.read_bytes()).hexdigest()
+                assert record[name]["ext"] == "ckpt"
+        return sorted(disk)
+
+    return compare
+
+
+def saver(host, **given):
+    return host.callbacks.ModelCheckpoint(**given)
+
+
+def test_default_callback(trainer, tiny, logger, check, read):
+    """The callback that a Trainer makes by itself has no monitor and keeps the newest file only."""
+    fit = trainer(logger=logger, max_epochs=3)
+    fit.fit(tiny)
+    assert check(logger, fit.checkpoint_callback.dirpath) == ["epoch=2-step=6"]
+    found = read(logger)
+    assert found["training/model/best_model_path"].value == fit.checkpoint_callback.best_model_path
+    assert "training/model/best_model_score" not in found
+
+
+def test_callback_that_forgets_all_but_the_newest(host, trainer, tiny, logger, check):
+    """Without a monitor the callback names one file, and leaves all of them on disk."""
+    fit = trainer(logger=logger, max_epochs=4, callbacks=[saver(host, save_top_k=-1)])
+    fit.fit(tiny)
+    assert len(check(logger, fit.checkpoint_callback.dirpath)) == 4
+
+
+def test_last_alone(host, trainer, tiny, logger, check):
+    """The only file is rewritten: one record, of the bytes that are there now."""
+    fit = trainer(
+        logger=logger, max_epochs=3, callbacks=[saver(host, save_top_k=0, save_last=True)]
+    )
+    fit.fit(tiny)
+    assert check(logger, fit.checkpoint_callback.dirpath) == ["last"]
+
+
+@pytest.mark.parametrize("saves", [1, 5])
+def test_linked_last(host, trainer, tiny, logger, check, saves):
+    """No hook is called for the link, which is made or moved after the last one."""
+    # Before 2.2 this value means the same as True.
+    callback = saver(host, save_last="link", save_top_k=-1 if saves == 5 else 1)
+    fit = trainer(logger=logger, max_epochs=saves, callbacks=[callback])
+    fit.fit(tiny)
+    assert "last" in check(logger, fit.checkpoint_callback.dirpath)
+
+
+def test_linked_last_with_pruning(host, trainer, tiny, logger, check):
+    """The file that the link pointed to before is gone, and so is its record."""
+    fit = trainer(logger=logger, max_epochs=5, callbacks=[saver(host, save_last="link")])
+    fit.fit(tiny)
+    names = check(logger, fit.checkpoint_callback.dirpath)
+    assert names == ["epoch=4-step=10", "last"]
+
+
+def test_top_k_and_last(host, trainer, helpers, logger, check, read):
+    """The worst file is removed after the hook of its successor, without another hook."""
+    model = helpers.module_class()()
+    scores = iter([3.0, 2.0, 4.0, 1.0, 5.0])
+    model.on_validation_start = lambda: setattr(model, "score", next(scores))
+    callback = saver(host, monitor="val/loss", save_top_k=2, save_last=True, filename="{epoch}")
+    fit = trainer(logger=logger, max_epochs=5, callbacks=[callback])
+    fit.fit(model)
+    assert check(logger, callback.dirpath) == ["epoch=1", "epoch=3", "last"]
+    found = read(logger)
+    assert found["training/model/best_model_score"].value == 1.0
+    assert found["training/model/best_model_path"].value == callback.best_model_path
+
+
+def test_two_callbacks(host, trainer, tiny, logger, check):
+    """Neither forgets what the other recorded; the first has the plain namespace."""
+    one = saver(host, monitor="val/loss", filename="one-{epoch}", save_top_k=1)
+    two = saver(host, monitor="val/other", filename="two-{epoch}", save_top_k=2, dirpath="two")
+    fit = trainer(logger=logger, max_epochs=4, callbacks=[one, two])
+    fit.fit(tiny)
+    assert all(name.startswith("one") for name in check(logger, one.dirpath))
+    namespaces = second_namespaces(logger)
+    assert len(namespaces) == 1
+    assert "val-other" in namespaces[0]
+    assert len(check(logger, two.dirpath, namespaces[0] + "/checkpoints")) == 2
+
+
+def second_namespaces(logger):
+    savers = logger._checkpoints._savers.values()
+    return [one.namespace for one in savers][1:]
+
+
+def test_first_callback_of_the_trainer_is_the_first(host, trainer, tiny, logger, check):
+    """Not the one that happens to save first, which may differ in the next process."""
+    one = saver(host, monitor="val/loss", filename="{epoch}", dirpath="one")
+    two = saver(host, every_n_train_steps=1, filename="{step}", dirpath="two")
+    trainer(logger=logger, callbacks=[one, two]).fit(tiny)
+    assert check(logger, one.dirpath) == ["epoch=0"]
+
+
+def test_two_callbacks_in_one_folder(host, trainer, tiny, logger, check, read):
+    """Files of both lie side by side; each stands under its own callback."""
+    one = saver(host, monitor="val/loss", filename="one-{epoch}", dirpath="both")
+    two = saver(host, monitor="val/other", filename="two-{epoch}", dirpath="both", save_top_k=-1)
+    trainer(logger=logger, max_epochs=3, callbacks=[one, two]).fit(tiny)
+    found = [
+        path.rpartition("/")[2]
+        for path in read(logger, "training/model")
+        if "/checkpoints/" in path
+    ]
+    assert sorted(found) == sorted(on_disk("both"))
+
+
+def test_best_score_of_zero(host, trainer, helpers, logger, check, read):
+    """Nought is a score."""
+    callback = saver(host, monitor="val/loss", filename="best")
+    model = helpers.module_class()(score=0.0)
+    trainer(logger=logger, callbacks=[callback]).fit(model)
+    assert read(logger)["training/model/best_model_score"].value == 0.0
+    assert check(logger, callback.dirpath) == ["best"]
+
+
+def test_second_trainer_with_the_same_logger(trainer, helpers, logger, check):
+    """What the first one saved is still there; the same folder is the same callback."""
+    trainer(logger=logger).fit(helpers.module_class()())
+    second = trainer(logger=logger, max_epochs=2)
+    second.fit(helpers.module_class()())
+    names = check(logger, second.checkpoint_callback.dirpath)
+    assert len(names) == 2
+    assert second_namespaces(logger) == []
+
+
+def test_second_fit_of_one_trainer(trainer, tiny, logger, check):
+    """A fit that goes on prunes the files of the one before it."""
+    fit = trainer(logger=logger)
+    fit.fit(tiny)
+    fit.fit_loop.max_epochs = 3
+    fit.fit(tiny)
+    assert check(logger, fit.checkpoint_callback.dirpath) == ["epoch=2-step=6"]
+
+
+def test_files_restored_from_a_checkpoint_are_pruned(host, trainer, helpers, check):
+    """A callback that reads its state back goes on with the files of the process before it."""
+    first = SeamarkLogger(custom_run_id="resumed")
+    given = {
+        "monitor": "val/loss",
+        "mode": "max",
+        "save_top_k": 2,
+        "filename": "{epoch}",
+        "dirpath": "kept",
+    }
+    model = helpers.module_class()()
+    model.on_validation_start = lambda: setattr(model, "score", model.current_epoch)
+    callback = saver(host, **given, save_last=True)
+    trainer(logger=first, max_epochs=2, callbacks=[callback]).fit(model)
+    first.experiment.stop()
+
+    second = SeamarkLogger(custom_run_id="resumed")
+    callback = saver(host, **given, save_last=True)
+    trainer(logger=second, max_epochs=4, callbacks=[callback]).fit(
+        model, ckpt_path="kept/last.ckpt"
+    )
+    assert check(second, "kept") == ["epoch=2", "epoch=3", "last"]
+
+
+class Slow:
+    """A writer that takes its time, so that files do not exist yet at the hook."""
+
+    @staticmethod
+    def of(host):
+        fabric = "lightning.fabric" if host.__name__ == "lightning.pytorch" else "lightning_fabric"
+        base = importlib.import_module(f"{fabric}.plugins.io.torch_io").TorchCheckpointIO
+
+        class SlowIO(base):
+            def save_checkpoint(self, checkpoint, path, storage_options=None):
+                time.sleep(0.05)
+                super().save_checkpoint(checkpoint, path, storage_options)
+
+        return SlowIO()
+
+
+@pytest.mark.parametrize("given", [{}, {"save_top_k": -1}, {"save_last": True, "save_top_k": 0}])
+def test_async_checkpoints(host, trainer, tiny, logger, check, given):
+    """At the hook the file is still to be written, and an old one with its name may be there."""
+    plugins = importlib.import_module(f"{host.__name__}.plugins.io")
+    fit = trainer(
+        logger=logger,
+        max_epochs=3,
+        callbacks=[saver(host, **given)],
+        plugins=[plugins.AsyncCheckpointIO(Slow.of(host))],
+    )
+    fit.fit(tiny)
+    assert check(logger, fit.checkpoint_callback.dirpath)
+
+
+def test_async_checkpoints_of_a_fit_that_fails(host, trainer, tiny, logger, check):
+    """The files come after ``finalize``; they are recorded when the logger is next asked."""
+    plugins = importlib.import_module(f"{host.__name__}.plugins.io")
+    fit = trainer(
+        logger=logger,
+        max_epochs=3,
+        callbacks=[saver(host, save_top_k=-1)],
+        plugins=[plugins.AsyncCheckpointIO(Slow.of(host))],
+    )
+    tiny.at_step = lambda module: module.seen == 5 and 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        fit.fit(tiny)
+    fit.strategy.checkpoint_io.teardown()
+    assert len(check(logger, fit.checkpoint_callback.dirpath)) == 2
+
+
+def sharded(host):
+    """A checkpoint writer that makes a folder of several files, as the sharded strategies do."""
+    fabric = "lightning.fabric" if host.__name__ == "lightning.pytorch" else "lightning_fabric"
+    base = importlib.import_module(f"{fabric}.plugins.io.torch_io").TorchCheckpointIO
+
+    class ShardedIO(base):
+        def save_checkpoint(self, checkpoint, path, storage_options=None):
+            folder = Path(path)
+            (folder / "shards").mkdir(parents=True, exist_ok=True)
+            torch.save(checkpoint["state_dict"], folder / "shards" / "0.distcp")
+            torch.save({"step": checkpoint["global_step"]}, folder / "meta.pt")
+
+        def remove_checkpoint(self, path):
+            shutil.rmtree(path)
+
+    return ShardedIO()
+
+
+def test_sharded_folders(host, trainer, tiny, logger, check):
+    """A checkpoint may be a folder; a rewritten one is recorded anew."""
+    callback = saver(host, save_last=True)
+    fit = trainer(logger=logger, max_epochs=3, callbacks=[callback], plugins=[sharded(host)])
+    fit.fit(tiny)
+    assert check(logger, callback.dirpath) == ["epoch=2-step=6", "last"]
+
+
+@pytest.mark.parametrize("size", [10, 2_000_000], ids=["small", "large"])
+def test_temporary_folder_on_another_file_system(
+    host, trainer, tiny, logger, check, size, monkeypatch
+):
+    """There Lightning rewrites ``last.ckpt`` in place, under the same inode."""
+    other = Path("/dev/shm")
+    if other.stat().st_dev == Path.cwd().stat().st_dev:
+        pytest.skip("there is one file system only")
+    monkeypatch.setenv("TMPDIR", str(other))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    tiny.register_buffer("weight", torch.zeros(size))
+    saves = saver(host, save_top_k=0, save_last=True)
+    fit = trainer(logger=logger, max_epochs=4, callbacks=[saves])
+    fit.fit(tiny)
+    assert check(logger, saves.dirpath) == ["last"]
+    for blob in logger.experiment.folder.blobs_dir.glob("[0-9a-f]*"):
+        assert blob.stat().st_ino != Path(saves.dirpath, "last.ckpt").stat().st_ino
+
+
+def test_large_checkpoints(host, trainer, tiny, logger, check):
+    """Large files are taken by a link and stored on a thread, while the trainer removes them."""
+    tiny.register_buffer("weight", torch.zeros(2_000_000))
+    saves = saver(host, save_last=True)
+    trainer(logger=logger, max_epochs=4, callbacks=[saves]).fit(tiny)
+    assert check(logger, saves.dirpath) == ["epoch=3-step=8", "last"]
+
+
+def test_kept_bytes_outlive_the_file(host, trainer, tiny, read):
+    """With ``checkpoints="keep"`` the bytes are in the run folder, whatever becomes of the file."""
+    logger = SeamarkLogger(checkpoints="keep")
+    callback = saver(host, filename="best")
+    trainer(logger=logger, callbacks=[callback]).fit(tiny)
+    expected = Path(callback.best_model_path).read_bytes()
+    logger.experiment.wait()
+    Path(callback.best_model_path).unlink()
+    logger.experiment[FILES + "/best"].download("copy.ckpt")
+    assert Path("copy.ckpt").read_bytes() == expected
+
+
+def test_pruning_drops_the_kept_bytes(host, trainer, tiny, check):
+    """A run that keeps one file does not grow with the number of saves."""
+    logger = SeamarkLogger(checkpoints="keep")
+    fit = trainer(logger=logger, max_epochs=4, callbacks=[saver(host)])
+    fit.fit(tiny)
+    assert check(logger, fit.checkpoint_callback.dirpath) == ["epoch=3-step=8"]
+    logger.experiment.wait()
+    blobs = [
+        blob
+        for blob in logger.experiment.folder.blobs_dir.iterdir()
+        if not blob.name.startswith(".")
+    ]
+    assert len(blobs) == 1
+
+
+def test_reference_makes_no_copy(host, trainer, tiny):
+    """Without a remote no second copy of gigabytes lies on the same disk."""
+    logger = SeamarkLogger()
+    trainer(logger=logger).fit(tiny)
+    logger.experiment.wait()
+    assert not list(logger.experiment.folder.path.glob("blobs/*"))
+
+
+def test_unchanged_files_are_recorded_once(host, trainer, tiny, monkeypatch):
+    """Five saves of five files are five records, however often the callback names them."""
+    logger = SeamarkLogger()
+    taken = []
+    refer = type(logger.experiment.content).refer
+    monkeypatch.setattr(
+        type(logger.experiment.content),
+        "refer",
+        lambda *given: (taken.append(given[1]), refer(*given)),
+    )
+    callback = saver(host, monitor="val/loss", save_top_k=-1, filename="{epoch}")
+    fit = trainer(logger=logger, max_epochs=5, callbacks=[callback])
+    fit.fit(tiny)
+    fit.test(tiny, verbose=False)
+    assert len(taken) == 5
+
+
+def test_remote_folder(host, trainer, tiny, logger, read):
+    """A ``dirpath`` may be a URL; what is removed there is removed here."""
+    folder = f"memory://{logger.version}"
+    callback = saver(host, dirpath=folder, filename="{epoch}", save_last=True)
+    trainer(logger=logger, max_epochs=3, callbacks=[callback]).fit(tiny)
+    there = fsspec.filesystem("memory").ls(f"/{logger.version}", detail=False)
+    record = read(logger, FILES)
+    assert [f"{path.rpartition('/')[2]}.ckpt" for path in record] == [
+        path.rpartition("/")[2] for path in sorted(there)
+    ]
+    assert record[FILES + "/last"].value["ref"] == f"{folder}/last.ckpt"
+
+
+def test_file_saved_on_exception(host, trainer, tiny, logger, check):
+    """It is neither the best nor the last one."""
+    try:
+        callback = saver(host, save_on_exception=True, filename="{step}", save_top_k=-1)
+    except TypeError:
+        callback = saver(host, filename="{step}", save_top_k=-1)  # before 2.6 there is no such file
+    tiny.at_step = lambda module: module.seen == 3 and 1 / 0
+    fit = trainer(logger=logger, max_epochs=3, callbacks=[callback])
+    with pytest.raises(ZeroDivisionError):
+        fit.fit(tiny)
+    check(logger, callback.dirpath)
+
+
+def test_on_exception_checkpoint(host, trainer, tiny, logger, read):
+    """This callback tells no logger at all; an old file of its name is not of this fit."""
+    if not hasattr(host.callbacks, "OnExceptionCheckpoint"):
+        return  # Lightning 1.9 has none
+    Path("odd").mkdir()
+    Path("odd/on_exception.ckpt").touch()
+    callback = host.callbacks.OnExceptionCheckpoint("odd")
+    fit = trainer(logger=logger, callbacks=[callback])
+    fit.test(tiny, verbose=False)
+    assert read(logger, "training/model") == {}
+    tiny.at_step = lambda module: module.seen == 3 and 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        trainer(logger=logger, max_epochs=3, callbacks=[callback]).fit(tiny)
+    assert Path("odd/on_exception.ckpt").stat().st_size
+    assert [
+        path for path in read(logger, "training/model") if path.endswith("checkpoints/on_exception")
+    ]
+
+
+def test_nothing_is_recorded_when_switched_off(host, trainer, tiny, read):
+    """``log_model_checkpoints=False`` wins over ``checkpoints``."""
+    logger = SeamarkLogger(log_model_checkpoints=False, checkpoints="keep")
+    trainer(logger=logger).fit(tiny)
+    assert read(logger, "training/model") == {}
+
+
+def test_empty_prefix(host, trainer, tiny, check):
+    """Without a prefix the namespace starts at the root of the run."""
+    logger = SeamarkLogger(prefix="")
+    fit = trainer(logger=logger)
+    fit.fit(tiny)
+    check(logger, fit.checkpoint_callback.dirpath, "model/checkpoints")
+
+
+def test_checkpoints_go_into_the_run_folder(trainer, tiny, logger):
+    """Without a ``dirpath``: ``save_dir/name/version/checkpoints``, in the run's own folder."""
+    fit = trainer(logger=logger)
+    fit.fit(tiny)
+    expected = Path(logger.save_dir, logger.name, logger.version, "checkpoints")
+    assert Path(fit.checkpoint_callback.dirpath) == expected
+    assert logger.experiment.folder.files_dir in expected.parents
+
+
+def test_trouble_with_a_file_does_not_stop_the_training(trainer, tiny, monkeypatch, read):
+    """The loss is counted on the run."""
+    logger = SeamarkLogger()
+
+    def refuse(*given):
+        msg = "no such luck"
+        raise OSError(msg)
+
+    monkeypatch.setattr(type(logger.experiment.content), "refer", refuse)
+    trainer(logger=logger, max_epochs=2).fit(tiny)
+    logger.experiment.stop()
+    assert read(logger)["training/status"].value == "success"
+    assert any(path.startswith("monitoring/seamark/dropped") for path in read(logger))
+
+
+def test_callback_that_is_gone(host, trainer, helpers, logger, check):
+    """The hook gets a weak proxy; what its callback saved outlives it on record."""
+    fit = trainer(logger=logger)
+    fit.fit(helpers.module_class()())
+    folder = fit.checkpoint_callback.dirpath
+    del fit
+    logger.finalize("success")
+    assert check(logger, folder) == ["epoch=0-step=2"]

@@ -1,0 +1,103 @@
+"""LightningCLI with the logger named in its configuration, as a program of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys, warnings
+warnings.simplefilter("ignore")
+sys.path.insert(0, {tests!r})
+import importlib
+import conftest
+host = importlib.import_module({host!r})
+cli = importlib.import_module({host!r} + ".cli")
+Tiny = conftest.module_class(host)
+
+
+class Configured(Tiny):
+    def __init__(self, width: int = 2):
+        super().__init__(width)
+
+
+class SaveToLogger(cli.SaveConfigCallback):
+    def setup(self, trainer, pl_module, stage):
+        super().setup(trainer, pl_module, stage)
+        config = self.parser.dump(self.config, skip_none=False)
+        trainer.logger.log_hyperparams({{"config": config}})
+
+
+cli.LightningCLI(Configured, save_config_callback=SaveToLogger, seed_everything_default=1)
+"""
+QUIET = [
+    "--trainer.max_epochs=1",
+    "--trainer.accelerator=cpu",
+    "--trainer.devices=1",
+    "--trainer.enable_progress_bar=false",
+    "--trainer.enable_model_summary=false",
+    "--trainer.logger=seamark.lightning.SeamarkLogger",
+]
+
+
+@pytest.fixture
+def program(helpers):
+    pytest.importorskip("jsonargparse")
+    text = PROGRAM.format(tests=str(Path(__file__).parent), host=helpers.package)
+    Path("program.py").write_text(text)
+
+    def start(*arguments):
+        done = subprocess.run(
+            [sys.executable, "program.py", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return start
+
+
+def test_twice_in_one_folder(program):
+    """The second run has a log_dir of its own; each configuration lies beside its checkpoints."""
+    for width in ("2", "3"):
+        program("fit", *QUIET, "--trainer.logger.project=cli", f"--model.width={width}")
+    runs = [path.parent for path in Path(".seamark/cli").glob("*/journal")]
+    assert len(runs) == 2
+    for run in runs:
+        assert (run / "files" / "config.yaml").is_file()
+        assert len(list(run.glob("files/**/checkpoints/*.ckpt"))) == 1
+
+
+def test_saved_configuration_can_be_used_again(program):
+    """What LightningCLI writes for the logger is what it reads."""
+    program("fit", *QUIET, "--trainer.logger.name=again", "--trainer.logger.prefix=p")
+    (config,) = Path(".seamark/default").glob("*/files/config.yaml")
+    assert "seamark.lightning" in config.read_text()
+    program("fit", "--config", str(config))
+    assert len(list(Path(".seamark/default").glob("*/journal"))) == 2
+
+
+def test_secret_in_the_configuration_is_not_recorded(program):
+    """The callback above logs the whole configuration as a string."""
+    program("fit", *QUIET, "--trainer.logger.api_key=tok-5e1f")
+    (journal,) = Path(".seamark/default").glob("*/journal/*")
+    assert b"max_epochs" in journal.read_bytes()
+    assert b"tok-5e1f" not in journal.read_bytes()
+
+
+def test_run_arguments_in_the_configuration(program):
+    """What the signature does not spell out is given as ``dict_kwargs``."""
+    Path("config.yaml").write_text(
+        "trainer:\n  logger:\n    class_path: seamark.lightning.SeamarkLogger\n"
+        "    init_args:\n      project: cli\n"
+        "    dict_kwargs:\n      tags: [one, two]\n"
+    )
+    program("fit", *QUIET[:-1], "--config", "config.yaml")
+    (journal,) = Path(".seamark/cli").glob("*/journal/*")
+    assert b'"values":["one","two"]' in journal.read_bytes()

@@ -1,0 +1,595 @@
+"""The logger by itself: its arguments, what Lightning asks of it, and what it writes where."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import errno
+import importlib
+import math
+import pickle
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import seamark
+from seamark.lightning import NeptuneLogger, SeamarkLogger
+from seamark.types import File
+
+SECRET = "tok-3f9a-do-not-keep"
+
+
+def rank_of_lightning():
+    return importlib.import_module("lightning_utilities.core.rank_zero").rank_zero_only
+
+
+# ---------------------------------------------------------------- construction
+
+
+def test_unknown_argument_names_the_nearest():
+    """A misspelt run argument is an error at the line that has it."""
+    with pytest.raises(TypeError, match="description"):
+        SeamarkLogger(descripton="typo")
+
+
+@pytest.mark.parametrize(
+    "legacy",
+    [
+        "project_name",
+        "offline_mode",
+        "experiment_name",
+        "params",
+        "upload_stdout",
+        "close_after_fit",
+    ],
+)
+def test_legacy_keyword_says_what_to_write(legacy):
+    """Keywords of older loggers are refused with their successor."""
+    with pytest.raises(ValueError, match=f"{legacy}: use"):
+        SeamarkLogger(**{legacy: "x"})
+
+
+@pytest.mark.parametrize("run", ["some string", 3, object()])
+def test_run_must_be_a_run(run):
+    """Anything but a Run or one of its namespaces is refused."""
+    with pytest.raises(ValueError, match=r"seamark\.init_run"):
+        SeamarkLogger(run=run)
+
+
+@pytest.mark.parametrize("other", ["project", "name", "api_key", "tags", "foo"])
+def test_run_excludes_what_describes_a_new_one(other):
+    """With a run given, nothing else about a run can be."""
+    with seamark.init_run() as run, pytest.raises(ValueError, match=other):
+        SeamarkLogger(run=run, **{other: "redundant"})
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("prefix", "a//b"),
+        ("prefix", "/a"),
+        ("project", "../up"),
+        ("checkpoints", "copy"),
+        ("custom_run_id", 3),
+    ],
+)
+def test_wrong_values_raise_at_construction(argument, value):
+    """A direct mistake is an exact error, before any training."""
+    with pytest.raises((ValueError, TypeError), match=argument.partition("_")[0]):
+        SeamarkLogger(**{argument: value})
+
+
+def test_arguments_are_keywords():
+    """As in the logger whose signature this is."""
+    with pytest.raises(TypeError):
+        SeamarkLogger("some key")
+
+
+def test_no_argument_at_all_works(host):
+    """And the class is a Logger of every Lightning that is imported."""
+    logger = SeamarkLogger()
+    assert isinstance(logger, host.loggers.Logger)
+    assert issubclass(SeamarkLogger, host.loggers.Logger)
+    assert NeptuneLogger is SeamarkLogger
+
+
+def test_class_attributes_of_the_removed_logger():
+    assert (
+        SeamarkLogger.LOGGER_JOIN_CHAR,
+        SeamarkLogger.PARAMETERS_KEY,
+        SeamarkLogger.ARTIFACTS_KEY,
+    ) == (
+        "/",
+        "hyperparams",
+        "artifacts",
+    )
+
+
+def test_aggregation_arguments_warn_once():
+    """They are accepted and have no effect."""
+    with pytest.warns(UserWarning, match="agg_key_funcs") as caught:
+        SeamarkLogger(agg_key_funcs={"loss": max}, agg_default_func=min)
+    assert len([one for one in caught if "agg_key_funcs" in str(one.message)]) == 1
+
+
+def test_nothing_on_disk_before_the_first_value(logger):
+    """Looking at a logger costs nothing."""
+    assert logger.experiment is logger.run
+    assert logger.name
+    assert logger.version
+    assert logger.save_dir
+    logger.save()
+    pickle.dumps(logger)
+    copy.deepcopy(logger)
+    assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name", [None, "plain", "with space/and slash", "..", "ünï", "con", "a" * 300, ""]
+)
+def test_name_and_version_are_safe_as_folders(name):
+    """Trainer makes folders of them; whatever a run is called."""
+    logger = SeamarkLogger(name=name)
+    for part in (logger.name, logger.version):
+        assert isinstance(part, str)
+        assert part == Path(part).name
+        assert part not in {"", ".", ".."}
+        assert len(part.encode()) <= 100
+    assert (
+        Path(logger.save_dir, logger.name, logger.version)
+        .resolve()
+        .is_relative_to(Path(logger.save_dir).resolve())
+    )
+
+
+def test_plain_name_is_kept(read):
+    logger = SeamarkLogger(name="plain", tags=["a", "b"], description="what it is for")
+    logger.log_metrics({"loss": 1.0}, step=0)
+    assert logger.name == "plain"
+    found = read(logger, "sys")
+    assert found["sys/name"].value == "plain"
+    assert found["sys/tags"].value == {"a", "b"}
+    assert found["sys/description"].value == "what it is for"
+
+
+def test_two_loggers_share_no_folder():
+    """Otherwise LightningCLI refuses the second run in one working folder."""
+    one, two = SeamarkLogger(name="same"), SeamarkLogger(name="same")
+    assert one.save_dir != two.save_dir
+    one, two = SeamarkLogger(save_dir="logs"), SeamarkLogger(save_dir="logs")
+    assert one.save_dir == two.save_dir == "logs"
+    assert (one.name, one.version) != (two.name, two.version)
+
+
+def test_inherited_properties(logger):
+    assert logger.group_separator == "/"
+    assert logger.root_dir == str(Path(logger.save_dir, logger.name))
+    assert logger.log_dir == str(Path(logger.root_dir, logger.version))
+
+
+# ---------------------------------------------------------------- an existing run
+
+
+def test_logger_on_a_run(read):
+    """Values go below the prefix of the run that was given."""
+    run = seamark.init_run(name="mine")
+    logger = SeamarkLogger(run=run)
+    logger.log_metrics({"loss": 0.5}, step=3)
+    assert logger.experiment is run
+    assert logger.version == run.id
+    assert logger.name == "mine"
+    assert read(logger)["training/loss"].value.last == 0.5
+    run.stop()
+
+
+def test_logger_on_a_namespace(read, tiny, trainer):
+    """Everything goes below that path, but for the version of the integration."""
+    run = seamark.init_run()
+    logger = SeamarkLogger(run=run["folds/1"])
+    fit = trainer(logger=logger)
+    fit.fit(tiny)
+    logger.experiment["note"] = "inside"
+    found = read(logger)
+    assert found["folds/1/note"].value == "inside"
+    assert found["folds/1/training/train/loss"].value.count == 2
+    assert found["folds/1/training/hyperparams/width"].value == 2
+    assert found["folds/1/training/model/checkpoints/epoch=0-step=2"].family == "file"
+    assert found["folds/1/training/status"].value == "success"
+    assert "source_code/integrations/pytorch-lightning" in found
+    assert logger.version == run.id
+    run.stop()
+
+
+# ---------------------------------------------------------------- metrics
+
+
+def test_metrics_keep_step_and_kind(logger, read):
+    """The step as given, also when it repeats or falls; NaN and infinities are values."""
+    for step, loss in [(0, 1.0), (5, float("nan")), (5, 2.0), (1, float("inf"))]:
+        logger.log_metrics(metrics={"loss": loss}, step=step)
+    logger.log_metrics({"loss": torch.tensor(3.0), "acc": torch.tensor([0.5])}, step=7)
+    points = logger.experiment["training/loss"].fetch_points(attempt="all")
+    assert [float(step) for step in points.step] == [0, 1, 5, 5, 7]
+    values = [float(value) for value in points.value]
+    assert values[:2] == [1.0, math.inf]
+    assert math.isnan(values[2])
+    assert values[3:] == [2.0, 3.0]
+    assert read(logger)["training/acc"].value.last == 0.5
+
+
+def test_metrics_without_a_step_are_numbered(logger):
+    for value in (3.0, 2.0, 1.0):
+        logger.log_metrics({"loss": value})
+    assert list(logger.experiment["training/loss"].fetch_points().step) == [0, 1, 2]
+
+
+def test_metrics_that_cannot_be_kept_do_not_raise(logger, read):
+    """Everything else in the same call is kept."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logger.log_metrics(
+            {"text": "abc", "none": None, "big": torch.zeros(3), "": 1.0, 5: 2.0, "good": 4.0},
+            step=0,
+        )
+    assert read(logger)["training/good"].value.last == 4.0
+
+
+def test_prefix_is_of_the_callers_choice(read):
+    for prefix, path in [("", "loss"), ("a/b", "a/b/loss"), (None, "loss")]:
+        logger = SeamarkLogger(prefix=prefix)
+        logger.log_metrics({"loss": 1.0}, step=0)
+        assert path in read(logger)
+
+
+def test_save_costs_nothing(logger, monkeypatch):
+    """Lightning calls it after every ``log_metrics``."""
+    logger.log_metrics({"loss": 1.0}, step=0)
+    journal = next(logger.experiment.folder.journal_dir.iterdir())
+    size = journal.stat().st_size
+    monkeypatch.setattr("os.write", None)
+    monkeypatch.setattr("os.fsync", None)
+    logger.save()
+    monkeypatch.undo()
+    assert journal.stat().st_size == size
+
+
+# ---------------------------------------------------------------- hyperparameters
+
+
+@dataclasses.dataclass
+class Options:
+    lr: float = 0.1
+    layers: tuple = (1, 2)
+
+
+def never():
+    msg = "a hyperparameter was called"
+    raise AssertionError(msg)
+
+
+def test_hyperparameters_of_every_kind(logger, read):
+    """Types are kept, containers nest, callables are names and are not called."""
+    logger.log_hyperparams(
+        {
+            "lr": 0.1,
+            "steps": 3,
+            "flag": True,
+            "nothing": None,
+            "names": ["a", "b"],
+            "nested": {"deep": {"x": 1}, "empty": {}},
+            "space": argparse.Namespace(a=1),
+            "options": Options(),
+            "activation": nn.ReLU,
+            "model": nn.Linear(2, 2),
+            "callable": never,
+            "tensor": torch.tensor([1.0, 2.0]),
+            "weights": torch.zeros(1000),
+            "nan": float("nan"),
+            "config": "trainer:\n  max_epochs: 3\n",
+        }
+    )
+    found = {
+        path.removeprefix("training/hyperparams/"): one
+        for path, one in read(logger, "training").items()
+    }
+    assert (found["lr"].value, found["lr"].type) == (0.1, "float")
+    assert (found["steps"].value, found["steps"].type) == (3, "int")
+    assert (found["flag"].value, found["flag"].type) == (True, "bool")
+    assert found["nothing"].value is None
+    assert found["names"].value == ["a", "b"]
+    assert found["nested/deep/x"].value == 1
+    assert found["space/a"].value == 1
+    assert found["options/lr"].value == 0.1
+    assert "never" in found["callable"].value
+    assert "ReLU" in found["activation"].value
+    assert "Linear" in found["model"].value
+    assert found["config"].value.startswith("trainer:")
+
+
+def test_hyperparameters_as_a_namespace(logger, read):
+    logger.log_hyperparams(argparse.Namespace(lr=0.5, inner=argparse.Namespace(x=1)))
+    found = read(logger)
+    assert found["training/hyperparams/lr"].value == 0.5
+    assert found["training/hyperparams/inner/x"].value == 1
+
+
+def test_hyperparameters_of_omegaconf(logger, read):
+    omegaconf = pytest.importorskip("omegaconf")
+    logger.log_hyperparams(omegaconf.OmegaConf.create({"lr": 0.5, "net": {"width": "${lr}"}}))
+    assert read(logger)["training/hyperparams/net/width"].value == 0.5
+
+
+def test_unchanged_hyperparameters_write_nothing(logger):
+    """Lightning logs them at every stage."""
+    logger.log_hyperparams({"lr": 0.1, "net": {"width": 3}, "nan": float("nan")})
+    journal = next(logger.experiment.folder.journal_dir.iterdir())
+    size = journal.stat().st_size
+    logger.log_hyperparams({"lr": 0.1, "net": {"width": 3}, "nan": float("nan")})
+    assert journal.stat().st_size == size
+    logger.log_hyperparams({"lr": 0.2, "net": {"width": 3}})
+    assert size < journal.stat().st_size < size + 200
+
+
+def test_hyperparameters_come_back_when_the_disk_has_room_again(logger, read, monkeypatch):
+    """What was not written is not taken for written."""
+    logger.log_metrics({"loss": 1.0}, step=0)
+
+    def full(*given):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.write", full)
+        logger.log_hyperparams({"lr": 0.1})
+    logger.log_hyperparams({"lr": 0.1})
+    assert read(logger)["training/hyperparams/lr"].value == 0.1
+
+
+def test_secret_in_a_configuration_is_not_recorded():
+    """LightningCLI hands over its whole configuration, in which our own arguments stand."""
+    logger = SeamarkLogger(api_key=SECRET)
+    logger.log_hyperparams({"config": f"logger:\n  api_key: {SECRET}\n", "list": [SECRET]})
+    logger.experiment.stop()
+    for path in Path.cwd().rglob("*"):
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes()
+
+
+# ---------------------------------------------------------------- model
+
+
+def test_model_summary(tiny, logger, read):
+    """A text file, as a person asked for it."""
+    logger.log_model_summary(tiny, max_depth=-1)
+    found = read(logger)["training/model/summary"]
+    assert (found.family, found.value["ext"]) == ("file", "txt")
+    logger.experiment["training/model/summary"].download("summary.txt")
+    assert "layer" in Path("summary.txt").read_text()
+
+
+def test_graph_without_an_example_runs_nothing(helpers, read):
+    """The modules are listed; no forward pass is made up."""
+    logger = SeamarkLogger(log_graph=True)
+    model = helpers.module_class()()
+    model.forward = never
+    logger.log_graph(model)
+    logger.experiment["training/model/graph"].download("graph.txt")
+    assert "Linear" in Path("graph.txt").read_text()
+
+
+def test_graph_with_an_example_changes_nothing_in_the_model(helpers, read):
+    """Neither the random numbers, nor modes, nor batch statistics."""
+    logger = SeamarkLogger(log_graph=True)
+    model = helpers.module_class()()
+    model.layer = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(0.5))
+    model.layer[1].eval()
+    model.example_input_array = torch.ones(5, 4)
+    before = copy.deepcopy(model.state_dict())
+    random = torch.random.get_rng_state()
+    logger.log_graph(model)
+    assert torch.equal(random, torch.random.get_rng_state())
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    assert model.layer[0].training
+    assert not model.layer[1].training
+    assert not any(module._forward_hooks for module in model.modules())
+    logger.experiment["training/model/graph"].download("graph.txt")
+    assert "5x4 -> 5x3" in Path("graph.txt").read_text()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_graph_never_raises(helpers):
+    logger = SeamarkLogger(log_graph=True)
+    model = helpers.module_class()()
+    model.example_input_array = torch.ones(5, 99)
+    logger.log_graph(model)
+    logger.log_graph(None)
+
+
+def test_graph_is_off_by_default(tiny, logger):
+    logger.log_graph(tiny)
+    assert list(Path.cwd().iterdir()) == []
+
+
+# ---------------------------------------------------------------- deprecated methods
+
+
+def test_deprecated_methods_warn_and_work(logger, read):
+    """They say what to write instead."""
+    Path("file.txt").write_text("content")
+    with pytest.warns(UserWarning, match=r"append\(42\)"):
+        logger.log_metric("metric", torch.tensor(1.5), step=2)
+    with pytest.warns(UserWarning, match="append"):
+        logger.log_text("text", "words")
+    with pytest.warns(UserWarning, match="append"):
+        logger.log_image("image", "file.txt")
+    with pytest.warns(UserWarning, match="upload"):
+        logger.log_artifact("file.txt")
+    with pytest.warns(UserWarning, match="upload"):
+        logger.log_artifact("named", "file.txt")
+    found = read(logger)
+    assert found["training/metric"].family == "float_series"
+    assert found["training/text"].family == "string_series"
+    assert found["training/image"].family == "file_series"
+    assert found["training/artifacts/file.txt"].family == "file"
+    assert found["training/artifacts/named"].value["size"] == len("content")
+
+
+def test_removed_methods_raise(logger):
+    with pytest.raises(ValueError, match="hyperparams/key"):
+        logger.set_property("a", 1)
+    with pytest.raises(ValueError, match="sys/tags"):
+        logger.append_tags("a")
+
+
+# ---------------------------------------------------------------- copies
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize(
+    "how", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))], ids=["deepcopy", "pickle"]
+)
+def test_copies_are_the_same_run(how, recorded, read):
+    """A copy makes no run; what it records goes to the run that it was copied from."""
+    logger = SeamarkLogger(name="copied", project="team/net", tags=["x"])
+    if recorded:
+        logger.log_metrics({"loss": 1.0}, step=0)
+    before = sorted(Path.cwd().rglob("*"))
+    other = how(logger)
+    assert sorted(Path.cwd().rglob("*")) == before
+    assert (other.name, other.version, other.save_dir) == (
+        logger.name,
+        logger.version,
+        logger.save_dir,
+    )
+    other.log_metrics({"acc": 1.0}, step=1)
+    found = read(other)
+    assert found["training/acc"].value.last == 1.0
+    assert ("training/loss" in found) is recorded
+    assert found["sys/name"].value == "copied"
+    assert found["sys/tags"].value == {"x"}
+    assert len(list(Path.cwd().glob(".seamark/team/net/*"))) == 1
+
+
+def test_copies_hold_no_secret():
+    """Neither the key nor what a proxy's URL may hold."""
+    proxies = {"https": f"http://user:{SECRET}@proxy"}
+    logger = SeamarkLogger(api_key=SECRET, proxies=proxies)
+    token = SeamarkLogger(api_token=SECRET)
+    for one in (logger, token):
+        assert SECRET.encode() not in pickle.dumps(one)
+        assert SECRET not in repr(vars(copy.deepcopy(one)))
+        assert SECRET not in repr(one)
+    logger.log_metrics({"a": 1.0}, step=0)
+    assert SECRET.encode() not in pickle.dumps(logger)
+    assert proxies == {"https": f"http://user:{SECRET}@proxy"}
+
+
+def test_nothing_raises_after_the_run_was_stopped(tiny, caplog):
+    """One warning for each kind of loss, however many there are."""
+    logger = SeamarkLogger(log_graph=True)
+    logger.log_metrics({"a": 1.0}, step=0)
+    logger.experiment.stop()
+    for _ in range(3):
+        logger.log_metrics({"b": 1.0}, step=1)
+        logger.log_hyperparams({"lr": 1})
+        logger.log_graph(tiny)
+        logger.log_model_summary(tiny)
+        logger.after_save_checkpoint(object())
+        logger.finalize("success")
+    assert len(caplog.records) <= 6
+
+
+def test_nothing_raises_where_nothing_can_be_written(tiny, caplog):
+    """A run that was opened for reading."""
+    first = SeamarkLogger()
+    first.log_metrics({"a": 1.0}, step=0)
+    logger = SeamarkLogger(with_id=first.version, mode="read-only")
+    for _ in range(3):
+        logger.log_metrics({"b": 1.0}, step=1)
+        logger.log_hyperparams({"lr": 1})
+        logger.finalize("success")
+    assert 1 <= len(caplog.records) <= 4
+
+
+def test_logger_of_a_given_run_pickles(read):
+    """Also of a namespace; both sides record into one run."""
+    run = seamark.init_run(project="given")
+    logger = SeamarkLogger(run=run["inner"])
+    logger.log_metrics({"a": 1.0}, step=0)
+    other = pickle.loads(pickle.dumps(logger))
+    other.log_metrics({"b": 2.0}, step=0)
+    found = read(other)
+    assert {"inner/training/a", "inner/training/b"} <= set(found)
+    run.stop()
+
+
+# ---------------------------------------------------------------- other ranks
+
+
+def test_other_ranks_hold_a_dummy(host, logger):
+    """It is the host's own kind of dummy, and answers every verb of a Run."""
+    rank_of_lightning().rank = 1
+    dummy = importlib.import_module(f"{host.__name__}.loggers.logger").DummyExperiment
+    experiment = logger.experiment
+    assert isinstance(experiment, dummy)
+    assert isinstance(logger.run, dummy)
+    experiment["a/b"] = 1
+    experiment["a"]["b"].append(1.0, step=3)
+    experiment["a"].extend([1.0, 2.0])
+    experiment["tags"].add("x")
+    experiment["file"].upload(File.from_content("x"))
+    experiment.log_metrics({"a": 1.0}, step=1)
+    del experiment["a"]
+    assert experiment.exists("a") is False
+    experiment.wait()
+    experiment.sync()
+    assert experiment.something(foo="bar") is None
+    assert experiment[0].add_image("x") is None
+    experiment.stop()
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_other_ranks_record_nothing(logger, tiny):
+    """Lightning calls every method on every rank."""
+    rank_of_lightning().rank = 1
+    logger.log_hyperparams({"lr": 1})
+    logger.log_metrics({"a": 1.0}, step=0)
+    logger.log_graph(tiny)
+    logger.log_model_summary(tiny)
+    logger.save()
+    logger.finalize("success")
+    assert logger.name
+    assert logger.version
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_rank_is_looked_at_when_it_matters(logger, read):
+    """Under Horovod and in spawned children it is not known at construction."""
+    rank_of_lightning().rank = 1
+    logger.log_metrics({"a": 1.0}, step=0)
+    rank_of_lightning().rank = 0
+    logger.log_metrics({"b": 1.0}, step=0)
+    found = read(logger)
+    assert "training/b" in found
+    assert "training/a" not in found
+
+
+@pytest.mark.parametrize("name", ["RANK", "SLURM_PROCID", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK"])
+def test_rank_of_a_launcher_counts(logger, monkeypatch, name):
+    """Lightning 1.9 does not know some of these until its Trainer is made."""
+    monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+    monkeypatch.setenv("SLURM_JOB_NAME", "train")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    logger.log_metrics({"a": 1.0}, step=0)
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_disabled_logger_records_nothing(trainer, tiny):
+    """``mode="disabled"`` trains as if there were no logger."""
+    logger = SeamarkLogger(mode="disabled")
+    fit = trainer(logger=logger)
+    fit.fit(tiny)
+    assert not list(Path.cwd().rglob("journal"))

@@ -1,0 +1,264 @@
+"""Training with the logger is training without it, and every stage leaves its mark."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import seamark
+from seamark.lightning import SeamarkLogger
+
+
+def state_of(read, logger):
+    return read(logger)["sys/state"].value
+
+
+class Journal:
+    """A callback that writes down which hooks were called."""
+
+    @staticmethod
+    def of(host):
+        class Recorder(host.callbacks.Callback):
+            def __init__(self):
+                self.hooks = []
+
+            def __getattribute__(self, name):
+                if name.startswith("on_") and name not in (
+                    "on_save_checkpoint",
+                    "on_load_checkpoint",
+                ):
+                    object.__getattribute__(self, "hooks").append(name)
+                return object.__getattribute__(self, name)
+
+        return Recorder()
+
+
+def test_fit_records_what_was_logged(trainer, tiny, logger, read):
+    """Metrics with Lightning's step, its epoch, hyperparameters, status and version."""
+    trainer(logger=logger, max_epochs=2).fit(tiny)
+    found = read(logger)
+    points = logger.experiment["training/train/loss"].fetch_points()
+    assert [float(step) for step in points.step] == [0, 1, 2, 3]
+    assert list(logger.experiment["training/val/loss"].fetch_points().step) == [1, 3]
+    assert found["training/epoch"].family == "float_series"
+    assert found["training/hyperparams/width"].value == 2
+    assert found["training/status"].value == "success"
+    assert found["source_code/integrations/pytorch-lightning"].value
+    assert state_of(read, logger) == "completed"
+
+
+def test_all_stages_go_to_one_run(trainer, tiny, logger, read):
+    """fit, validate, test, predict and another fit."""
+    fit = trainer(logger=logger)
+    fit.fit(tiny)
+    for stage in (fit.validate, fit.test):
+        stage(tiny, verbose=False)
+        assert state_of(read, logger) == "completed"
+    fit.predict(tiny)
+    fit.fit_loop.max_epochs = 2
+    fit.fit(tiny)
+    found = read(logger)
+    assert found["training/test/loss"].value.count == 1
+    assert found["training/train/loss"].value.count == 4
+    assert len(logger.experiment.folder.journals()) == 1
+
+
+def test_running_again_while_the_next_stage_runs(trainer, tiny, logger, read):
+    """A completed run that is written to is running."""
+    seen = []
+    tiny.on_test_start = lambda: seen.append(logger.experiment.state)
+    fit = trainer(logger=logger)
+    fit.fit(tiny)
+    fit.test(tiny, verbose=False)
+    assert seen == ["running"]
+
+
+def test_logging_after_finalize(trainer, tiny, logger, read):
+    """The run stays open; what comes later is recorded."""
+    trainer(logger=logger).fit(tiny)
+    logger.log_metrics({"later": 1.0}, step=100)
+    assert state_of(read, logger) == "running"
+    logger.experiment["note"] = "looks good"
+    logger.log_model_summary(tiny)
+    logger.experiment.stop()
+    found = read(logger)
+    assert {"training/later", "note", "training/model/summary"} <= set(found)
+    assert found["sys/state"].value == "completed"
+
+
+def test_failure_is_recorded_and_passed_on(trainer, tiny, logger, read):
+    """The exception reaches the caller as it is; the run knows it."""
+    tiny.at_step = lambda module: module.seen == 1 and 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        trainer(logger=logger).fit(tiny)
+    assert state_of(read, logger) == "failed"
+    assert read(logger)["training/status"].value == "failed"
+    logger.log_metrics({"later": 1.0}, step=100)
+    assert state_of(read, logger) == "failed"
+
+
+def test_fit_after_a_failure_is_running_again(trainer, helpers, logger, read):
+    """Whoever tries again with the same logger has a run that succeeds."""
+    model = helpers.module_class()()
+    model.at_step = lambda module: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        trainer(logger=logger).fit(model)
+    trainer(logger=logger).fit(helpers.module_class()())
+    assert state_of(read, logger) == "completed"
+
+
+def interrupt(module):
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c(host, trainer, tiny, logger, read):
+    """Lightning ends the process (2.x) or the fit (1.9); the run is interrupted."""
+    outcomes = []
+    for given in (False, logger):
+        tiny.at_step = interrupt
+        try:
+            trainer(logger=given).fit(tiny)
+            outcomes.append("returned")
+        except SystemExit as exit_:
+            outcomes.append(exit_.code)
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert outcomes[0] == outcomes[1]
+    assert state_of(read, logger) == "interrupted"
+
+
+def test_requeue_suspends(trainer, tiny, logger, read):
+    """SLURM continues the run later; steps until the end of the job do not revive it."""
+    logger.log_metrics({"loss": 1.0}, step=0)
+    logger.finalize("finished")
+    logger.log_metrics({"loss": 1.0}, step=1)
+    assert state_of(read, logger) == "suspended"
+
+
+def test_same_callbacks_and_checkpoints_as_without(host, trainer, helpers, logger):
+    """No hook more or less, and the same weights."""
+
+    def train(given, folder):
+        host.seed_everything(1)
+        callback = Journal.of(host)
+        saver = host.callbacks.ModelCheckpoint(dirpath=folder, monitor="val/loss", save_last=True)
+        fit = trainer(logger=given or False, max_epochs=2, callbacks=[callback, saver])
+        model = helpers.module_class()()
+        fit.fit(model)
+        fit.test(model, verbose=False)
+        names = sorted(path.name for path in Path(folder).iterdir())
+        return callback.hooks, names, [weight.tolist() for weight in model.parameters()]
+
+    assert train(None, "without") == train(logger, "with")
+
+
+def test_several_loggers_side_by_side(host, trainer, tiny, read):
+    """Each records the whole training; the first decides where checkpoints go."""
+    loggers = [SeamarkLogger(), SeamarkLogger(prefix="b"), host.loggers.CSVLogger("csv")]
+    trainer(logger=loggers).fit(tiny)
+    assert read(loggers[0])["training/train/loss"].value.count == 2
+    assert read(loggers[1])["b/train/loss"].value.count == 2
+    assert read(loggers[1])["b/model/checkpoints/epoch=0-step=2"].family == "file"
+
+
+def test_logger_behind_another(host, trainer, tiny, logger, read):
+    """Checkpoints then lie in the other logger's folder, and are recorded all the same."""
+    trainer(logger=[host.loggers.CSVLogger("csv"), logger]).fit(tiny)
+    assert read(logger)["training/model/checkpoints/epoch=0-step=2"].family == "file"
+
+
+def test_two_runs_in_a_row(trainer, helpers, read):
+    """A sweep in one process: a run for each."""
+    versions = set()
+    for _ in range(3):
+        logger = SeamarkLogger(project="sweep")
+        trainer(logger=logger).fit(helpers.module_class()())
+        logger.experiment.stop()
+        versions.add(logger.version)
+    assert len(versions) == 3
+
+
+def test_stopped_run_does_not_stop_the_training(trainer, tiny, logger, read):
+    """Whoever stops the run too early loses records, not the training."""
+    trainer(logger=logger).fit(tiny)
+    logger.experiment.stop()
+    fit = trainer(logger=logger)
+    fit.test(tiny, verbose=False)
+    assert fit.callback_metrics["test/loss"] is not None
+    assert "training/test/loss" not in read(logger)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_root_that_cannot_be_written(trainer, tiny):
+    """A wrong root is a warning, and the training goes on."""
+    Path("file").touch()
+    logger = SeamarkLogger(root="file/below", save_dir="elsewhere")
+    fit = trainer(logger=logger)
+    fit.fit(tiny)
+    assert fit.global_step == 2
+
+
+def test_reading_while_training(trainer, tiny, logger):
+    """The run of the logger reads what it wrote a moment ago."""
+    seen = []
+    tiny.on_train_epoch_end = lambda: seen.append(
+        logger.experiment["training/train/loss"].fetch_last()
+    )
+    trainer(logger=logger).fit(tiny)
+    assert len(seen) == 1
+
+
+def test_hooks_of_the_module_use_the_run(trainer, tiny, logger, read):
+    """``self.logger.experiment`` is the Run, with all its verbs."""
+
+    def at_step(module):
+        module.logger.experiment["own/series"].append(module.seen, step=module.global_step)
+        module.logger.experiment["own"]["best"] = {"loss": 0.5}
+
+    tiny.at_step = at_step
+    trainer(logger=logger).fit(tiny)
+    found = read(logger)
+    assert found["own/series"].value.count == 2
+    assert found["own/best/loss"].value == 0.5
+
+
+def test_namespace_handler_is_the_experiment(trainer, tiny, read):
+    run = seamark.init_run()
+    logger = SeamarkLogger(run=run["part"], prefix="")
+    tiny.at_step = lambda module: module.logger.experiment["own"].append(1.0)
+    trainer(logger=logger).fit(tiny)
+    assert read(logger)["part/own"].value.count == 2
+    run.stop()
+
+
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+def test_stages_without_a_fit(trainer, tiny, logger, read, stage):
+    """Each of them is a training's worth of a run."""
+    given = {} if stage == "predict" else {"verbose": False}
+    getattr(trainer(logger=logger), stage)(tiny, **given)
+    assert state_of(read, logger) == "completed"
+
+
+def test_fast_dev_run_records_nothing(trainer, tiny, logger):
+    """Lightning replaces the loggers itself."""
+    trainer(logger=logger, fast_dev_run=True).fit(tiny)
+    assert not list(os.scandir("."))
+
+
+def test_learning_rate_monitor(host, trainer, helpers, logger, read):
+    """Lightning's own callbacks that talk to loggers."""
+    torch = importlib.import_module("torch")
+    model = helpers.module_class()()
+
+    def configure_optimizers():
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
+
+    model.configure_optimizers = configure_optimizers
+    monitor = host.callbacks.LearningRateMonitor("step")
+    trainer(logger=logger, callbacks=[monitor]).fit(model)
+    assert read(logger)["training/lr-SGD"].value.count == 2

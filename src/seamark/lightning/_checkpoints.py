@@ -1,0 +1,187 @@
+"""The checkpoints of all checkpoint callbacks that save under one logger."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import sys
+import weakref
+from collections.abc import Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from seamark.checkpoints import CheckpointSet, fingerprint, is_url
+from seamark.paths import join_path
+from seamark.values import encode_atom, to_float
+
+if TYPE_CHECKING:
+    from seamark.run import Run
+
+__all__ = ["Checkpoints"]
+
+# What the callbacks of one version or another call the files that they keep.
+# ``_last_checkpoint_saved`` (2.x) is the only name of a file saved because of an exception;
+# ``ckpt_path`` is that of ``OnExceptionCheckpoint``.
+_PATH_ATTRIBUTES = ("last_model_path", "best_model_path", "_last_checkpoint_saved", "ckpt_path")
+
+
+class _Key(NamedTuple):
+    """What tells one callback from another; weak proxies have no identity of their own."""
+
+    state_key: str
+    folder: str | None
+
+
+class _Saver(NamedTuple):
+    namespace: str
+    files: CheckpointSet
+
+
+class Checkpoints:
+    """Records for each callback the files that it keeps, the best of them and its score.
+
+    The Trainer's first callback records below ``<namespace>/checkpoints``, further ones below
+    ``<namespace>/<slug of their state_key>/checkpoints``.
+
+    Args:
+        run: Where to record.
+        namespace: Attribute path of the model, such as ``"training/model"``.
+        keep: Take the bytes into the run folder, instead of recording where they are.
+    """
+
+    def __init__(self, run: Run, namespace: str, *, keep: bool) -> None:
+        self._run = run
+        self._namespace = namespace
+        self._keep = keep
+        self._savers: dict[_Key, _Saver] = {}
+        self._callbacks: dict[_Key, Any] = {}
+        self._noted: dict[str, object] = {}
+        self._first: _Key | None = None
+        self._silent_savers: list[tuple[Any, Hashable | None]] = []
+        self.unsettled = False
+        """Whether something may still come to disk, or go, that nobody will tell us of."""
+
+    def watch(self, callbacks: Iterable[Any]) -> None:
+        """Take note of all checkpoint callbacks of a Trainer that begins a stage.
+
+        The first of them keeps the plain namespace, whichever saves first. Some tell no logger when
+        they save, as ``OnExceptionCheckpoint``; their files are looked for in `settle`.
+        """
+        self._silent_savers = []
+        for callback in callbacks:
+            path = getattr(callback, "ckpt_path", None)
+            if isinstance(path, str):
+                self._silent_savers.append((weakref.proxy(callback), _probe(path)))
+            elif self._first is None:
+                self._first = _key(callback)
+
+    def saved(self, callback: Any) -> None:
+        """Record what a callback keeps; it has just saved something.
+
+        Args:
+            callback: A checkpoint callback, or a weak proxy of one.
+        """
+        key = _key(callback)
+        saver = self._savers.get(key)
+        if not self._savers:  # not before: the run, which is recorded to by now, closes after it
+            atexit.register(_settle_at_exit, weakref.ref(self), os.getpid())
+        if saver is None:
+            namespace = self._namespace_for(key)
+            files = CheckpointSet(
+                self._run, join_path(namespace, "checkpoints"), keep=self._keep, probe=_probe
+            )
+            saver = self._savers[key] = _Saver(namespace, files)
+        self._callbacks[key] = callback
+        self.unsettled = False
+        saver.files.update(_locations(callback), key.folder)
+        self._note_best(saver.namespace, callback)
+
+    def settle(self) -> None:
+        """Make the record equal the disk; links and deletions come after the last save."""
+        silent = [
+            callback for callback, before in self._silent_savers if _changed(callback, before)
+        ]
+        for callback in (*self._callbacks.values(), *silent):
+            try:
+                self.saved(callback)
+            except ReferenceError:  # its Trainer is gone; what it saved may still be there
+                continue
+            except Exception as error:  # noqa: BLE001 - the other callbacks, and how the stage ended
+                self._run.drop("checkpoints", warn=f"a checkpoint callback is odd: {error!r}")
+        for key, saver in self._savers.items():
+            saver.files.adopt(key.folder)
+            saver.files.settle()
+        self.unsettled = any(saver.files.pending for saver in self._savers.values())
+
+    def _namespace_for(self, key: _Key) -> str:
+        if self._first is None:
+            self._first = key
+        if key == self._first:
+            return self._namespace
+        slug = re.sub(r"[^A-Za-z0-9_.]+", "-", key.state_key).strip("-.") or "checkpoint"
+        taken = {saver.namespace for saver in self._savers.values()}
+        names = (slug if number == 1 else f"{slug}-{number}" for number in range(1, len(taken) + 2))
+        return next(
+            path for name in names if (path := join_path(self._namespace, name)) not in taken
+        )
+
+    def _note_best(self, namespace: str, callback: Any) -> None:
+        path, score = (
+            getattr(callback, "best_model_path", None),
+            getattr(callback, "best_model_score", None),
+        )
+        found: dict[str, object] = {}
+        if isinstance(path, (str, os.PathLike)) and str(path):
+            found[join_path(namespace, "best_model_path")] = str(path)
+        if score is not None:
+            found[join_path(namespace, "best_model_score")] = to_float(score)
+        new = {name: value for name, value in found.items() if self._noted.get(name) != value}
+        if new:
+            self._run.record_atoms({name: encode_atom(value) for name, value in new.items()})
+            self._noted.update(new)
+
+
+def _key(callback: Any) -> _Key:
+    folder = getattr(callback, "dirpath", None)
+    return _Key(
+        str(getattr(callback, "state_key", type(callback).__qualname__)),
+        os.fspath(folder) if isinstance(folder, (str, os.PathLike)) else None,
+    )
+
+
+def _locations(callback: Any) -> Iterator[str]:
+    named = [getattr(callback, name, None) for name in _PATH_ATTRIBUTES]
+    best = getattr(callback, "best_k_models", None)
+    if isinstance(best, dict):
+        named.extend(best)
+    for path in named:
+        if isinstance(path, (str, os.PathLike)) and str(path):
+            location = os.fspath(path)
+            yield location if is_url(location) else os.path.abspath(location)  # noqa: PTH100
+
+
+def _changed(callback: Any, before: Hashable | None) -> bool:
+    try:
+        found = _probe(callback.ckpt_path)
+    except ReferenceError:
+        return False
+    return found is not None and found != before
+
+
+def _settle_at_exit(reference: weakref.ref[Checkpoints], pid: int) -> None:
+    """Look a last time: Python has waited for asynchronous writers, and the run is open."""
+    checkpoints = reference()
+    if checkpoints is not None and pid == os.getpid():
+        checkpoints.settle()
+
+
+def _probe(location: str) -> Hashable | None:
+    """Like `fingerprint`, also for the remote files that Lightning writes through fsspec."""
+    if not is_url(location):
+        return fingerprint(location)
+    fsspec: Any = sys.modules["fsspec"]  # Lightning has imported it to write there
+    files, path = fsspec.core.url_to_fs(location)
+    if not files.exists(path):
+        return None
+    info = files.info(path)
+    return tuple(str(info.get(key)) for key in ("size", "mtime", "LastModified", "created", "ETag"))

@@ -1,0 +1,105 @@
+"""Methods of the logger that came before the one whose signature this is."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from seamark.errors import ArgumentError
+from seamark.lightning._guard import guarded
+from seamark.types import File
+
+if TYPE_CHECKING:
+    from seamark.handler import Handler
+    from seamark.run import Run
+
+__all__ = ["DeprecatedMethods"]
+
+
+class DeprecatedMethods:
+    """Four methods that warn and still work, and two that say what to write instead.
+
+    A class that has them offers ``run`` and ``_path``.
+    """
+
+    ARTIFACTS_KEY = "artifacts"
+    PARAMETERS_KEY = "hyperparams"
+
+    if TYPE_CHECKING:
+
+        @property
+        def run(self) -> Run | Handler: ...
+
+        def _path(self, *parts: str) -> str: ...
+
+    @guarded
+    def log_metric(self, metric_name: str, metric_value: Any, step: float | None = None) -> None:
+        """Append one value to a series. Deprecated: ``logger.run[path].append(value)``."""
+        path = self._path(metric_name)
+        _warn("log_metric", f"logger.run[{path!r}].append(42)")
+        self.run[path].append(metric_value, step=step)
+
+    @guarded
+    def log_text(self, log_name: str, text: str, step: float | None = None) -> None:
+        """Append one text to a series. Deprecated: ``logger.run[path].append(text)``."""
+        path = self._path(log_name)
+        _warn("log_text", f"logger.run[{path!r}].append('text')")
+        self.run[path].append(str(text), step=step)
+
+    @guarded
+    def log_image(self, log_name: str, image: Any, step: float | None = None) -> None:
+        """Append an image to a series. Deprecated: ``logger.run[path].append(File...)``.
+
+        Args:
+            log_name: Name of the series, below the logger's prefix.
+            image: Path of an image file, or anything that ``File.as_image`` takes.
+            step: As in ``append``.
+        """
+        path = self._path(log_name)
+        _warn("log_image", f"logger.run[{path!r}].append(File.from_path('image.png'))")
+        if isinstance(image, (str, os.PathLike)):
+            image = File.from_path(os.fspath(image))
+        elif not isinstance(image, File):
+            image = File.as_image(image)
+        self.run[path].append(image, step=step)
+
+    @guarded
+    def log_artifact(self, artifact: str, destination: str | None = None) -> None:
+        """Keep a file. Deprecated: ``logger.run[path].upload('path_to_file')``.
+
+        Args:
+            artifact: Name of the artifact, below ``<prefix>/artifacts``; the file itself if no
+                destination is given.
+            destination: Path of the file.
+        """
+        path = self._path(self.ARTIFACTS_KEY, artifact.strip("/"))
+        _warn("log_artifact", f"logger.run[{path!r}].upload('path_to_file')")
+        self.run[path].upload(artifact if destination is None else destination)
+
+    def set_property(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refuse: properties are plain fields now.
+
+        Raises:
+            ArgumentError: Always; the message says what to write instead.
+        """
+        path = self._path(self.PARAMETERS_KEY, "key")
+        _refuse("set_property", f"logger.run[{path!r}] = value")
+
+    def append_tags(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refuse: tags are a set on the run now.
+
+        Raises:
+            ArgumentError: Always; the message says what to write instead.
+        """
+        _refuse("append_tags", "logger.run['sys/tags'].add(['foo', 'bar'])")
+
+
+def _warn(method: str, instead: str) -> None:
+    msg = f"logger.{method}() is deprecated and may go away; write {instead} instead"
+    warnings.warn(msg, UserWarning, stacklevel=4)
+
+
+def _refuse(method: str, instead: str) -> NoReturn:
+    msg = f"logger.{method}() is no longer there; write {instead} instead"
+    raise ArgumentError(msg)

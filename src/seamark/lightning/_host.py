@@ -1,0 +1,136 @@
+"""Which Lightning is running: ``lightning`` or ``pytorch_lightning``, or both in one process.
+
+The two are the same code under two names, and their classes are unrelated. The logger derives from
+the one that is already imported (so that nobody loads the other for our sake) and is registered
+with the other where that is imported too, because ``LightningCLI`` insists on a subclass of its own
+package's ``Logger``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import MissingExtraError
+
+__all__ = ["Logger", "dummy_experiments", "global_rank", "model_summary", "register", "version"]
+
+_PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
+
+
+def _import_first() -> str:
+    """Import the logger base class of one package and return the package's name."""
+    loaded = [name for name in _PACKAGES if sys.modules.get(name) is not None]
+    for package in (*loaded, *_PACKAGES):
+        top = package.partition(".")[0]
+        try:
+            importlib.import_module(f"{package}.loggers.logger")
+        except ModuleNotFoundError as error:
+            # Also ``lightning`` before 1.9 has no such module. What else is missing is for the
+            # host to say.
+            if (error.name or "").partition(".")[0] != top:
+                raise
+        else:
+            return package
+    msg = (
+        "seamark.lightning needs PyTorch Lightning, which is not installed: "
+        "pip install 'seamark[lightning]' (or the package lightning)"
+    )
+    raise MissingExtraError(msg)
+
+
+PACKAGE: Final = _import_first()
+
+if TYPE_CHECKING:
+    # What the adapter relies on, so that types are checked without a host.
+    class Logger:
+        """The base class that all loggers of Lightning share."""
+
+        def finalize(self, status: str) -> None: ...
+
+else:
+    Logger = sys.modules[f"{PACKAGE}.loggers.logger"].Logger
+
+
+def _loaded(module: str) -> list[Any]:
+    """Return this module of each package that is imported, first the one we derive from."""
+    packages = sorted(_PACKAGES, key=lambda name: name != PACKAGE)
+    found = (sys.modules.get(f"{package}.{module}") for package in packages)
+    return [module for module in found if module is not None]
+
+
+def register(cls: type) -> None:
+    """Make ``cls`` count as a ``Logger`` of the other package too, now or when it is imported."""
+    for package in _PACKAGES:
+        name = f"{package}.loggers.logger"
+        if name in sys.modules:
+            _register_with(sys.modules[name], cls)
+        else:
+            sys.meta_path.insert(0, _Later(name, cls))
+
+
+def _register_with(module: Any, cls: type) -> None:
+    if not issubclass(cls, module.Logger):
+        module.Logger.register(cls)
+
+
+class _Later(MetaPathFinder):
+    """Registers a class with the ``Logger`` of a module as soon as that is imported, then goes."""
+
+    def __init__(self, name: str, cls: type) -> None:
+        self._name = name
+        self._cls = cls
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find the module like everybody else, and have its loader register the class."""
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        load: Any = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            load(module)
+            _register_with(module, self._cls)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def dummy_experiments() -> tuple[type, ...]:
+    """Return the class of each imported package that stands for the experiment on other ranks."""
+    return tuple(module.DummyExperiment for module in _loaded("loggers.logger"))
+
+
+def global_rank() -> int:
+    """Return the rank that Lightning gave this process, 0-based; 0 as long as it gave none."""
+    rank_zero: Any = sys.modules["lightning_utilities.core.rank_zero"]
+    return int(getattr(rank_zero.rank_zero_only, "rank", 0) or 0)
+
+
+def version(model: object = None) -> str:
+    """Return the version of the package that a module is of, or of the one we derive from."""
+    return str(sys.modules[_package_of(model)].__version__)
+
+
+def model_summary(model: object, max_depth: int) -> str:
+    """Return Lightning's table of layers, for a ``LightningModule`` of either package."""
+    summary: Any = importlib.import_module(f"{_package_of(model)}.utilities.model_summary")
+    return str(summary.ModelSummary(model, max_depth=max_depth))
+
+
+def _package_of(model: object) -> str:
+    for cls in type(model).__mro__:
+        for package in _PACKAGES:
+            if cls.__module__.startswith(f"{package}."):
+                return package
+    return PACKAGE

@@ -1,0 +1,352 @@
+"""The logger: what Lightning says becomes records of one run."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, get_type_hints
+
+from seamark.handler import Handler
+from seamark.lightning import _host
+from seamark.lightning._arguments import check_legacy, check_prefix, check_run, new_run
+from seamark.lightning._checkpoints import Checkpoints
+from seamark.lightning._deprecated import DeprecatedMethods
+from seamark.lightning._experiment import silent_experiment
+from seamark.lightning._guard import guarded
+from seamark.lightning._translate import MetricPaths, folder_name, masked, state_after
+from seamark.paths import join_path
+from seamark.ranks import current_rank
+from seamark.run import Run
+from seamark.types import File
+from seamark.values import Atom, parameters
+
+__all__ = ["NeptuneLogger", "SeamarkLogger"]
+
+log = logging.getLogger("seamark")
+
+_VERSION_PATH: Final = "source_code/integrations/pytorch-lightning"
+_NOT_PICKLED: Final = {"_api_key": None, "_began_in": None, "_checkpoints": None}
+
+
+class SeamarkLogger(DeprecatedMethods, _host.Logger):
+    """A Lightning logger that records a training into a Seamark run.
+
+    It takes the arguments of the ``NeptuneLogger`` that Lightning removed in 2026, and writes the
+    same namespaces. Nothing is on disk before the first value. Other ranks than 0 record nothing;
+    ``experiment`` is a stand-in there.
+
+    Args:
+        api_key: For remotes. Held in memory only; never pickled, never recorded.
+        project: Path of the project, such as ``"team/mnist"``; else SEAMARK_PROJECT,
+            NEPTUNE_PROJECT or ``"default"``.
+        name: Shown name of the run, free text.
+        run: An existing ``Run``, or a namespace of one such as ``run["folds/1"]``, instead of a new
+            run.
+        log_model_checkpoints: Whether to record what the checkpoint callbacks save.
+        prefix: Namespace for everything that this logger writes; empty for none.
+        save_dir: Where Lightning puts files: ``<save_dir>/<name>/<version>/checkpoints``. By
+            default a folder of the run's own, ``<run folder>/files``.
+        checkpoints: ``"reference"`` records where checkpoints are, ``"keep"`` takes their bytes
+            into the run folder. By default what the run says.
+        log_graph: Whether to keep the model's structure under ``<prefix>/model/graph``. A forward
+            pass is made only if the module has an ``example_input_array``.
+        ranks: ``"zero"``: rank 0 records.
+        resume: As in ``seamark.init_run``.
+        agg_key_funcs: Accepted and without effect.
+        agg_default_func: Accepted and without effect.
+        **run_kwargs: Further arguments of ``seamark.init_run``, such as ``tags`` or
+            ``custom_run_id``.
+
+    Raises:
+        ArgumentError: If arguments contradict each other, belong to an older logger, or have no
+            legal value.
+        UnknownArgumentError: If a further argument does not exist; the nearest one is named.
+        PathError: If the prefix or the project breaks the grammar.
+        RunNotFoundError: If ``with_id`` names no run.
+
+    Example:
+        ::
+
+            from seamark.lightning import SeamarkLogger
+
+            logger = SeamarkLogger(project="digits", tags=["baseline"])
+            trainer = Trainer(max_epochs=10, logger=logger)
+            trainer.fit(model)
+            logger.experiment["note"] = "trained on the old split"
+
+    .. versionadded:: 0.1.0
+    """
+
+    LOGGER_JOIN_CHAR = "/"
+
+    def __init__(
+        self,
+        *,
+        api_key: str | None = None,
+        project: str | None = None,
+        name: str | None = None,
+        run: Run | Handler | None = None,
+        log_model_checkpoints: bool | None = True,
+        prefix: str | None = "training",
+        save_dir: str | os.PathLike[str] | None = None,
+        checkpoints: Literal["reference", "keep"] | None = None,
+        log_graph: bool = False,
+        ranks: str = "zero",
+        resume: str = "auto",
+        agg_key_funcs: Mapping[str, Callable[[Sequence[float]], float]] | None = None,
+        agg_default_func: Callable[[Sequence[float]], float] | None = None,
+        **run_kwargs: Any,
+    ) -> None:
+        check_legacy(run_kwargs)
+        check_run(run, {"api_key": api_key, "project": project, "name": name, **run_kwargs})
+        super().__init__()
+        if agg_key_funcs is not None or agg_default_func is not None:
+            msg = "SeamarkLogger: agg_key_funcs and agg_default_func have no effect"
+            warnings.warn(msg, UserWarning, stacklevel=2)
+        given = {
+            "api_key": api_key,
+            "project": project,
+            "name": name,
+            "ranks": ranks,
+            "resume": resume,
+        }
+        self._experiment: Run | Handler = (
+            new_run(checkpoints=checkpoints, **given, **run_kwargs) if run is None else run
+        )
+        root = self._experiment.get_root_object()
+        assert isinstance(root, Run)  # noqa: S101 - check_run saw to it
+        self._run = root
+        base = run.path if isinstance(run, Handler) else ""
+        self._prefix = check_prefix(prefix) if prefix else ""
+        self._paths = MetricPaths(join_path(base, self._prefix))
+        self._api_key = api_key or run_kwargs.get("api_token")
+        self._save_dir = None if save_dir is None else os.fspath(save_dir)
+        self._log_model_checkpoints = bool(log_model_checkpoints)
+        self._keep = (checkpoints or root.checkpoints) == "keep"
+        self._log_graph = log_graph
+        self._noted: dict[str, Atom] = {}
+        self._checkpoints: Checkpoints | None = None
+        self._began_in: int | None = None
+        self._told: set[str] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the key, and what belongs to this process."""
+        return {**self.__dict__, **_NOT_PICKLED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Become the same logger of the same run in another process; nothing is created."""
+        self.__dict__.update(state)
+
+    # ---------------------------------------------------------------- who and where
+
+    @property
+    def name(self) -> str:
+        """The run's name, or its project, as a name that can be a folder."""
+        return folder_name(self._run.name or self._run.project.rpartition("/")[2])
+
+    @property
+    def version(self) -> str:
+        """The run's id."""
+        return self._run.id
+
+    @property
+    def save_dir(self) -> str:
+        """Where Lightning puts files of this run."""
+        return str(self._run.folder.files_dir) if self._save_dir is None else self._save_dir
+
+    @property
+    def root_dir(self) -> str:
+        """The folder of all runs of this name below `save_dir`."""
+        return os.path.join(self.save_dir, self.name)  # noqa: PTH118 - Lightning may pass a URL on
+
+    @property
+    def log_dir(self) -> str:
+        """The folder of this run below `root_dir`, in which checkpoints go."""
+        return os.path.join(self.root_dir, self.version)  # noqa: PTH118
+
+    @property
+    def experiment(self) -> Any:
+        """The ``Run``, or the namespace given; on other ranks a stand-in that does nothing."""
+        if self._is_other_rank():
+            return silent_experiment(self._run)
+        if self._checkpoints is not None and self._checkpoints.unsettled:
+            self._checkpoints.settle()
+        return self._experiment
+
+    @property
+    def run(self) -> Any:
+        """The same as `experiment`."""
+        return self.experiment
+
+    # ---------------------------------------------------------------- what Lightning calls
+
+    def log_metrics(self, metrics: Mapping[str, Any], step: float | None = None) -> None:
+        """Record numbers at one step.
+
+        Args:
+            metrics: Numbers or tensors with one element, by name.
+            step: As Lightning passes it, kept as given; None numbers the points.
+        """
+        try:
+            if (run := self._recording()) is not None:
+                paths = self._paths
+                run.log_metrics({paths[name]: value for name, value in metrics.items()}, step)
+        except Exception as error:  # noqa: BLE001 - as guarded, without its cost
+            self._lost("log_metrics", error)
+
+    @guarded
+    def log_hyperparams(
+        self, params: dict[str, Any] | Namespace, *_args: Any, **_kwargs: Any
+    ) -> None:
+        """Record hyperparameters under ``<prefix>/hyperparams``, those that are new or changed.
+
+        Args:
+            params: A mapping, Namespace, dataclass or OmegaConf, nested as it may be; types are
+                kept and nothing is called.
+        """
+        found = parameters(params, self._path(self.PARAMETERS_KEY))
+        self._note({path: masked(atom, self._api_key) for path, atom in found.items()})
+
+    @guarded
+    def log_graph(self, model: Any, input_array: Any = None) -> None:
+        """Keep the structure of the model, if asked for. Every stage begins with this call.
+
+        Args:
+            model: The module.
+            input_array: Input for one forward pass; else the module's ``example_input_array``, else
+                none is made.
+        """
+        if self._is_other_rank():
+            return
+        self._begin_stage(model)
+        path = self._path("model/graph")
+        if not self._log_graph or path in self._noted:
+            return
+        from seamark.lightning._graph import describe_model
+
+        example = (
+            getattr(model, "example_input_array", None) if input_array is None else input_array
+        )
+        self._keep_text(path, describe_model(model, example))
+        self._noted[path] = Atom("file", None)
+
+    @guarded
+    def log_model_summary(self, model: Any, max_depth: int = -1) -> None:
+        """Keep Lightning's table of layers under ``<prefix>/model/summary``.
+
+        Args:
+            model: A ``LightningModule``.
+            max_depth: Levels of layers to show; -1 for all.
+        """
+        if not self._is_other_rank():
+            self._keep_text(self._path("model/summary"), _host.model_summary(model, max_depth))
+
+    @guarded
+    def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
+        """Record what a checkpoint callback keeps now.
+
+        Args:
+            checkpoint_callback: The callback, or a weak proxy of it.
+        """
+        if self._log_model_checkpoints and self._recording() is not None:
+            self._saved().saved(checkpoint_callback)
+
+    def save(self) -> None:
+        """Do nothing: what was recorded is with the operating system already."""
+
+    @guarded
+    def finalize(self, status: str) -> None:
+        """Note how a stage ended. The run stays open: the next stage makes it running again.
+
+        Args:
+            status: ``"success"``, ``"failed"`` or ``"finished"`` (a job that will be continued), as
+                Lightning says.
+        """
+        error = sys.exc_info()[1]
+        if (run := self._recording(again=False)) is None:
+            return
+        if self._checkpoints is not None:
+            self._checkpoints.settle()
+            # After a failure Lightning waits for its asynchronous writers only when it has called
+            # this.
+            self._checkpoints.unsettled |= status != "success"
+        if status:
+            run.record_atoms({self._path("status"): Atom("string", str(status))})
+        state, error = state_after(status, error)
+        if state is not None:
+            run.note_state(state, error=error)
+        self._began_in = None
+
+    # ---------------------------------------------------------------- inside
+
+    def _path(self, *parts: str) -> str:
+        return join_path(self._paths.prefix, *parts)
+
+    def _is_other_rank(self) -> bool:
+        if _host.global_rank():
+            return True
+        return self._began_in != os.getpid() and current_rank().rank != 0
+
+    def _recording(self, *, again: bool = True) -> Run | None:
+        """Return the run if this process records; ask anew after a fork and after a stage.
+
+        Args:
+            again: Whether a run that was completed is running again.
+        """
+        if _host.global_rank():
+            return None
+        if self._began_in != os.getpid():
+            if self._run.mode == "disabled" or current_rank().rank != 0:
+                return None
+            self._began_in = os.getpid()
+            self._note({_VERSION_PATH: Atom("string", _host.version())})
+            if again and self._run.state == "completed":
+                self._run.note_state("running")
+        return self._run
+
+    def _note(self, atoms: Mapping[str, Atom]) -> None:
+        """Record those values that are new or changed."""
+        if (run := self._recording()) is None:
+            return
+        new = {path: atom for path, atom in atoms.items() if self._noted.get(path) != atom}
+        if new:
+            before = run.positions()
+            run.record_atoms(new)
+            if run.positions() != before:  # else the disk was full; the next stage says it again
+                self._noted.update(new)
+
+    def _begin_stage(self, model: Any) -> None:
+        """Take the beginning of a stage as what revives a run that failed or was interrupted."""
+        if self._run.state in {"completed", "failed", "interrupted"}:
+            self._run.note_state("running")
+        trainer = getattr(model, "_trainer", None)  # the property raises without one
+        if trainer is not None and self._log_model_checkpoints and self._run.mode != "disabled":
+            self._saved().watch(getattr(trainer, "checkpoint_callbacks", ()))
+
+    def _keep_text(self, path: str, text: str) -> None:
+        if self._recording() is not None:
+            self._run[path].upload(File.from_content(text, extension="txt"))
+
+    def _saved(self) -> Checkpoints:
+        if self._checkpoints is None:
+            self._checkpoints = Checkpoints(self._run, self._path("model"), keep=self._keep)
+        return self._checkpoints
+
+    def _lost(self, method: str, error: Exception) -> None:
+        warn = f"{method}: {type(error).__name__}: {error}"
+        if self._run.writer is None and method not in self._told:  # then the run warns of nothing
+            self._told.add(method)
+            log.warning("seamark: %s", warn)
+        self._run.drop(f"lightning.{method}", warn=warn)
+
+
+_host.register(SeamarkLogger)
+# The jsonargparse that LightningCLI 1.9 uses does not evaluate annotations that are strings.
+SeamarkLogger.__init__.__annotations__.update(get_type_hints(SeamarkLogger.__init__))
+
+NeptuneLogger = SeamarkLogger
+"""The same class, under the name that Lightning's had."""

@@ -1,0 +1,49 @@
+"""What every test stands on: a folder, a cache and an environment of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+from hypothesis import settings
+
+# No deadline: how long an example takes on a shared machine says nothing about the code.
+settings.register_profile("seamark", deadline=None, print_blob=True)
+settings.register_profile("ci", settings.get_profile("seamark"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "seamark")
+
+EXTRAS = (
+    "PIL",
+    "jsonargparse",
+    "lightning",
+    "matplotlib",
+    "omegaconf",
+    "pandas",
+    "plotly",
+    "pytorch_lightning",
+    "sklearn",
+    "torch",
+)
+FOREIGN_PREFIXES = ("SEAMARK_", "NEPTUNE_", "SLURM_", "TORCHELASTIC_", "HOROVOD_", "OMPI_", "PMI_")
+FOREIGN_NAMES = ("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE")
+
+
+def pytest_configure() -> None:
+    """Refuse to start without the extras where they are promised: no skip can look green."""
+    if os.environ.get("SEAMARK_REQUIRE") != "extras":
+        return
+    if missing := [name for name in EXTRAS if importlib.util.find_spec(name) is None]:
+        msg = f"SEAMARK_REQUIRE=extras, but these cannot be imported: {', '.join(missing)}"
+        raise pytest.UsageError(msg)
+
+
+@pytest.fixture(autouse=True)
+def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in an empty folder, with an own index cache and no settings or ranks from outside."""
+    for name in list(os.environ):
+        if name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.chdir(tmp_path_factory.mktemp("work"))

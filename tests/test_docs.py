@@ -1,0 +1,200 @@
+"""The README and the documents say what is so: their code runs, and they leave no public name out.
+
+How the blocks of one page are run, in order and in one empty folder:
+
+- ``python`` blocks share one namespace. One whose first line is a comment with a file name (``#
+  train.py``) is written into that file instead. A ``text`` block directly below a ``python`` block
+  is what it prints.
+- ``console`` blocks hold commands (after ``$``) and what they print. ``seamark`` and ``python`` are
+  those of the tests.
+- Blocks of other languages are not run; ``py`` is for fragments of Python that are no program.
+
+Commands write to a terminal 100 cells wide. Printed text is compared without regard to white space,
+``...`` stands for anything, and run ids, times, host names and what leads to ``.seamark`` are all
+alike. Below ``<!-- numbers vary -->`` all numbers and curves are alike too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import fcntl
+import importlib.util
+import io
+import os
+import pty
+import re
+import shlex
+import socket
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from seamark.journal._format import Kind
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "seamark"
+PAGES = sorted(
+    path.relative_to(ROOT)
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    if "_build" not in path.parts
+)
+FENCE = re.compile(
+    r"(?P<vary><!-- numbers vary -->\n+)?^```(?P<language>\w+)\n(?P<body>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+HOSTS = re.compile(r"\b(torch|lightning|pytorch_lightning|pandas|sklearn|matplotlib|plotly|PIL)\b")
+ALIKE = (
+    (re.compile(re.escape(socket.gethostname())), "HOST"),
+    (re.compile(r"(/[^\s/]+)+/(?=\.seamark\b)"), ""),
+    (re.compile(r"\b(?=[a-z]*\d)[a-z0-9]{16}\b"), "RUN"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d:\d\d)?"), "TIME"),
+    (re.compile(r"\bjust now\b|\b\d+(\.\d+)? ?(ns|µs|ms|s|min|h|d)\b( ago)?"), "TIME"),
+)
+
+
+class Block(NamedTuple):
+    language: str
+    body: str
+    vary: bool
+    line: int
+    below: str  # language of the block directly above, with nothing but white space between
+
+
+def blocks_of(page: Path) -> list[Block]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found, end, above = [], 0, ""
+    for match in FENCE.finditer(text):
+        below = above if not text[end : match.start()].strip() else ""
+        line = text.count("\n", 0, match.start("language")) + 1
+        found.append(Block(match["language"], match["body"], bool(match["vary"]), line, below))
+        end, above = match.end(), match["language"]
+    return found
+
+
+def alike(text: str, *, vary: bool) -> str:
+    for pattern, word in ALIKE:
+        text = pattern.sub(word, text)
+    if vary:
+        text = re.sub(r"[\u2581-\u2588]+", "~", re.sub(r"[\u2800-\u28ff]+", "", text))
+        text = re.sub(r"-?\d+(\.\d+)?(e[+-]\d+)?", "0", text)
+    return text
+
+
+def assert_printed(got: str, block: Block, wanted: str, where: str) -> None:
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    got, wanted = (alike(text.strip() + "\n", vary=block.vary) for text in (got, wanted))
+    if not doctest.OutputChecker().check_output(wanted, got, options):
+        pytest.fail(f"{where}\n--- the page says\n{wanted}\n--- printed was\n{got}", pytrace=False)
+
+
+def commands_of(body: str) -> list[tuple[str, str]]:
+    """Split a console block into (command, output) pairs; a backslash continues a command."""
+    parts = re.split(r"^\$ ((?:.*\\\n)*.*)\n?", body, flags=re.MULTILINE)
+    assert not parts[0].strip(), f"output without a command: {parts[0]!r}"
+    return list(
+        zip((command.replace("\\\n", " ") for command in parts[1::2]), parts[2::2], strict=True)
+    )
+
+
+def run_command(command: str) -> str:
+    """Run one line of a console block on a terminal and return what it prints; an error fails."""
+    program, *arguments = shlex.split(command)
+    programs = {"seamark": [sys.executable, "-m", "seamark"], "python": [sys.executable]}
+    assert program in programs, f"a page cannot run {program!r}: use another language"
+    arguments = [str(ROOT / word) if word.startswith("examples/") else word for word in arguments]
+    code, printed = on_terminal([*programs[program], *arguments])
+    assert code == 0, f"{command} ended with {code}:\n{printed}"
+    return printed
+
+
+def on_terminal(words: list[str]) -> tuple[int, str]:
+    """Run a program that writes to a terminal 100 cells wide; return its exit code and the text."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    env = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+    streams = {"stdin": subprocess.DEVNULL, "stdout": its, "stderr": its}
+    with subprocess.Popen(words, env=env, **streams) as process:
+        os.close(its)
+        printed = b""
+        with contextlib.suppress(OSError):  # how Linux tells that the last writer has gone
+            while part := os.read(ours, 1 << 16):
+                printed += part
+        os.close(ours)
+    text = printed.decode("utf-8", "replace").replace("\r\n", "\n")
+    return process.returncode, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_page_does_what_it_says(page: Path) -> None:
+    """Every Python and console block of a page runs, and prints what stands there."""
+    blocks = [block for block in blocks_of(page) if block.language in {"python", "console", "text"}]
+    for name in sorted(
+        {name for block in blocks for name in HOSTS.findall(block.body) if block.language != "text"}
+    ):
+        pytest.importorskip(name)
+    namespace: dict[str, Any] = {"__name__": page.stem}
+    printed = ""
+    for block in blocks:
+        where = f"{page}:{block.line}"
+        if block.language == "console":
+            for command, wanted in commands_of(block.body):
+                assert_printed(run_command(command), block, wanted, f"{where}: {command}")
+        elif block.language == "text" and block.below == "python":
+            assert_printed(printed, block, block.body, where)
+        elif block.language == "python" and (name := re.match(r"# (\w+\.py)\n", block.body)):
+            Path(name[1]).write_text(block.body, encoding="utf-8")
+        elif block.language == "python":
+            with contextlib.redirect_stdout(io.StringIO()) as output:
+                exec(compile("\n" * block.line + block.body, str(page), "exec"), namespace)
+            printed = output.getvalue()
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    """The command that the README gives for the tests stands in ``.ci/run`` word for word."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    commands = re.findall(r"^```sh\n(python3 -m venv .*-s tests)\n```$", readme, re.MULTILINE)
+    assert len(commands) == 1
+    assert commands[0] in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_every_environment_variable_is_documented() -> None:
+    """The reference lists the variables that the package reads, and no others."""
+    pattern = re.compile(r"\bSEAMARK_[A-Z][A-Z_]*[A-Z]\b")
+    read = {
+        name for path in SOURCE.rglob("*.py") for name in pattern.findall(path.read_text("utf-8"))
+    }
+    page = (ROOT / "docs" / "reference" / "environment.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `(SEAMARK_\w+)`", page, re.MULTILINE)) == read
+
+
+def test_command_reference_is_what_the_commands_say() -> None:
+    """``docs/reference/cli.md`` is the help of every command as it is now."""
+    spec = importlib.util.spec_from_file_location(
+        "cli_reference", ROOT / "docs" / "cli_reference.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    assert (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8") == generator.page(), (
+        "out of date: python docs/cli_reference.py > docs/reference/cli.md"
+    )
+
+
+def test_every_record_is_documented() -> None:
+    """The page about the journal names every kind of frame and every op that the package writes."""
+    page = (ROOT / "docs" / "explanation" / "journal.md").read_text("utf-8")
+    ops = {
+        op
+        for path in SOURCE.rglob("*.py")
+        for op in re.findall(r'"op": "(\w+)"', path.read_text("utf-8"))
+    }
+    assert ops
+    assert not [kind.name for kind in Kind if kind.name not in page]
+    assert not [op for op in sorted(ops) if f"`{op}`" not in page]

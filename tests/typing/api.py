@@ -1,0 +1,52 @@
+"""The public names as a user's type checker sees them; checked by mypy and pyright, never run."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import seamark
+from seamark import Handler, Project, Run, errors
+from seamark.types import File, Histogram
+from seamark.utils import stringify_unsupported
+
+run: Run = seamark.init_run(
+    "team/digits",
+    name="quick-otter",
+    mode="offline",
+    tags=["a", "b"],
+    root=Path("runs"),
+    params={"lr": 0.1},
+    capture_git=False,
+)
+handler: Handler = run["train"]["loss"]
+
+run["parameters"] = {"lr": 0.1, "layers": [1, 2]}
+run["note"] = "text"
+handler.append(0.3)
+handler.append(0.3, step=1.5, timestamp=datetime.now(timezone.utc))
+handler.extend([0.2, 0.1], steps=[1, 2], timestamps=[0.0, 1.0])
+run["weights"].append(Histogram([0.0, 0.5, 1.0], [1, 2]))
+run.log_metrics({"train/loss": 0.3, "train/acc": 0.9}, step=10)
+run["sys/tags"].add("one")
+run["sys/tags"].remove(["one"])
+run["image"].upload(File.from_content(b"", extension="png"))
+run["files"].upload_files(["*.py"])
+run["params"] = stringify_unsupported({"a": object()})
+del run["note"]
+
+last_step: float = handler.fetch_points().step[-1]
+exists: bool = run.exists("train/loss")
+url: str = run.get_url()
+
+with seamark.init_run(with_id="0abc", mode="read-only") as again:
+    again["train/loss"].fetch_values(limit=10)
+
+project: Project = seamark.init_project("team/digits")
+rows = project.fetch_runs_table(query="lr > 0.1", columns=["sys/id"], limit=10).to_rows()
+series = project.fetch_series(["train/loss"], runs="lr > 0.1", attempt="all").to_numpy()
+
+try:
+    run.stop()
+except errors.SeamarkError as error:
+    message: str = str(error)

@@ -37,7 +37,10 @@ SRUN = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "4", "SL
             Rank(1, 2, "lightning", "NODE_RANK, LOCAL_RANK"),
         ),
         # ... and the first process of the second node: not 0 is what matters
-        ({"NODE_RANK": "1", "MASTER_ADDR": "a"}, Rank(1, None, "lightning", "NODE_RANK, LOCAL_RANK")),
+        (
+            {"NODE_RANK": "1", "MASTER_ADDR": "a"},
+            Rank(1, None, "lightning", "NODE_RANK, LOCAL_RANK"),
+        ),
         (
             {"NODE_RANK": "1", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8"},
             Rank(6, 8, "lightning", "NODE_RANK, LOCAL_RANK"),

@@ -40,7 +40,7 @@ def test_files_on_disk_know_their_extension_and_place(tmp_path, monkeypatch):
 
 
 def test_text_and_bytes_are_content():
-    """Text is UTF-8 and ``txt``, bytes are ``bin``, unless said otherwise; odd text is no obstacle."""
+    """Text is UTF-8 and ``txt``, bytes are ``bin``, unless said otherwise."""
     assert File.from_content("ü").content == "ü".encode()
     assert File.from_content("x").extension == "txt"
     assert File.from_content(b"x").extension == "bin"
@@ -98,7 +98,7 @@ def test_floats_of_0_to_1_are_scaled():
 )
 def test_arrays_that_are_no_image_are_refused(array, error):
     """The message says which shape or range was expected."""
-    with pytest.raises(error, match="File.as_image: expected"):
+    with pytest.raises(error, match=r"File\.as_image: expected"):
         File.as_image(array)
 
 
@@ -217,7 +217,8 @@ def test_histograms_take_what_numpy_gives():
 def test_files_need_no_library():
     """Making files of text imports neither NumPy nor anything that draws."""
     code = (
-        "import sys; from seamark.types import File; File.from_content('x'); File.is_convertable(5);"
+        "import sys; from seamark.types import File; File.from_content('x');"
+        "File.is_convertable(5);"
         "found = {'numpy', 'PIL', 'matplotlib', 'pandas', 'plotly'} & set(sys.modules);"
         "assert not found, found"
     )

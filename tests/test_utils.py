@@ -18,7 +18,14 @@ def test_what_cannot_be_kept_becomes_text_and_the_rest_stays():
     """Containers stay nested, so that every leaf gets a path of its own."""
     file = File.from_content("x")
     found = stringify_unsupported(
-        {"lr": 0.1, "model": Model(), "deep": {1: {"x": Model()}}, "f": file, "n": None, "l": [1, 2]}
+        {
+            "lr": 0.1,
+            "model": Model(),
+            "deep": {1: {"x": Model()}},
+            "f": file,
+            "n": None,
+            "l": [1, 2],
+        }
     )
     assert found == {
         "lr": 0.1,

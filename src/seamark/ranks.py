@@ -4,42 +4,38 @@ Nothing is remembered between calls and nothing is imported: under several launc
 not known when a logger is constructed, or when it is unpickled in a worker. What is asked first
 wins:
 
-==  ====================================================  =============  =============================================
-no  source                                                launcher       when it is there
-==  ====================================================  =============  =============================================
-1   ``torch.distributed``, an initialised process group   as below       from ``init_process_group`` on; in Lightning
-                                                                         before any hook of a logger
-2   ``horovod.torch``, initialised                        horovod        from ``hvd.init()`` on, also under ``mpirun``
-3   TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE             torchrun       from the start of each worker
-4   HOROVOD_RANK, HOROVOD_SIZE                            horovod        from the start of each worker (Lightning's
-                                                                         own rank is 0 in all of
-                                                                         them until a Trainer is
-                                                                         made)
-5   RANK, WORLD_SIZE                                      env            DeepSpeed, accelerate, Kubernetes operators
-6   ``rank_zero_only.rank`` of Lightning, above 0         lightning      in ``ddp_spawn``, ``ddp_fork``: from the start
-                                                                         of training in the worker
-                                                                         (1.9 sets no variables
-                                                                         there at all)
-7   NODE_RANK, LOCAL_RANK (LOCAL_WORLD_SIZE, WORLD_SIZE)  lightning      rank > 0 of Lightning's script launcher: from
-                                                                         the start; rank 0 is the
-                                                                         process that was there
-                                                                         before, without any
-                                                                         variable until fit
-8   OMPI_COMM_WORLD_RANK, PMIX_RANK                       openmpi        from the start
-    MV2_COMM_WORLD_RANK                                   mvapich
-    PMI_RANK                                              mpich          MPICH and Intel MPI
-    JSM_NAMESPACE_RANK                                    jsrun
-9   SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS    slurm          from the start, in steps started by ``srun``;
-                                                                         not in an interactive shell
-                                                                         (job name ``bash`` or
-                                                                         ``interactive``), and with
-                                                                         one task there is nothing
-                                                                         to tell apart
-10  nothing of it                                         none           rank 0
-==  ====================================================  =============  =============================================
+==  ===========================================  =========  =====================================
+no  source                                       launcher   when it is there
+==  ===========================================  =========  =====================================
+1   ``torch.distributed``, an initialised        as below   from ``init_process_group`` on; in
+    process group                                           Lightning before any call of a logger
+2   ``horovod.torch``, initialised               horovod    from ``hvd.init()`` on, also under
+                                                            ``mpirun``
+3   TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE    torchrun   from the start of each worker
+4   HOROVOD_RANK, HOROVOD_SIZE                   horovod    from the start of each worker;
+                                                            Lightning's own rank is 0 in all of
+                                                            them until a Trainer is made
+5   RANK, WORLD_SIZE                             env        DeepSpeed, accelerate, Kubernetes
+6   ``rank_zero_only.rank``, above 0             lightning  ``ddp_spawn``, ``ddp_fork``: from the
+                                                            start of training in the worker (1.9
+                                                            sets no variables there at all)
+7   NODE_RANK, LOCAL_RANK, LOCAL_WORLD_SIZE,     lightning  its script launcher: from the start
+    WORLD_SIZE                                              for ranks above 0; rank 0 is the
+                                                            process that was there before, which
+                                                            has no variable until ``fit``
+8   OMPI_COMM_WORLD_RANK, PMIX_RANK              openmpi    from the start
+    MV2_COMM_WORLD_RANK                          mvapich
+    PMI_RANK (MPICH, Intel MPI)                  mpich
+    JSM_NAMESPACE_RANK                           jsrun
+9   SLURM_PROCID with SLURM_STEP_NUM_TASKS or    slurm      from the start, in steps of several
+    SLURM_NTASKS above 1                                    tasks that ``srun`` started; not in an
+                                                            interactive shell (a job named
+                                                            ``bash`` or ``interactive``)
+10  nothing of it                                none       rank 0
+==  ===========================================  =========  =====================================
 
-Number 7 without LOCAL_WORLD_SIZE cannot be exact on further nodes: it tells rank 0 from the others,
-which is what decides who records, and number 1 or 6 give the exact rank once training starts.
+Number 7 cannot be exact on further nodes without LOCAL_WORLD_SIZE. It tells rank 0 from the others,
+which is what decides who records; numbers 1 and 6 give the exact rank once training starts.
 """
 
 from __future__ import annotations
@@ -100,8 +96,9 @@ class Rank:
 
 
 def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
-    """Return the rank of this process as far as it can be known now; see the table above. Never
-    raises.
+    """Return the rank of this process as far as it can be known now. Never raises.
+
+    The table above says from what.
 
     Args:
         environment: Stands in for ``os.environ``.
@@ -143,7 +140,7 @@ def _horovod() -> tuple[int, int] | None:
 
 
 def _rank_zero_only(env: Mapping[str, str]) -> Rank | None:
-    """Return the rank that Lightning was told, unless it is 0: that is also what it says before it was told."""
+    """Return the rank that Lightning was told; 0 is also what it says before it was told."""
     for name in _RANK_ZERO_MODULES:
         function = getattr(sys.modules.get(name), "rank_zero_only", None)
         rank = getattr(function, "rank", None)
@@ -191,7 +188,7 @@ def _mpi(env: Mapping[str, str]) -> Rank | None:
 
 
 def _slurm(env: Mapping[str, str]) -> Rank | None:
-    """Return the task's rank in a step that ``srun`` started; a shell inside of an allocation is no training."""
+    """Return the task's rank in a step that ``srun`` started; a shell is no training."""
     tasks = _number(env, "SLURM_STEP_NUM_TASKS") or _number(env, "SLURM_NTASKS")
     if tasks is None or tasks == 1 or env.get("SLURM_JOB_NAME") in _INTERACTIVE:
         return None
@@ -239,8 +236,9 @@ def _job_parts(env: Mapping[str, str]) -> Iterator[str]:
 
 
 def restart_count(environment: Mapping[str, str] | None = None) -> int:
-    """Return how often a launcher restarted this job: the larger one of torchrun's and SLURM's
-    counts, else 0.
+    """Return how often a launcher restarted this job.
+
+    The larger one of torchrun's and SLURM's counts; 0 without them.
 
     Args:
         environment: Stands in for ``os.environ``.
@@ -277,7 +275,7 @@ def same_job(recorded: str | None, environment: Mapping[str, str] | None = None)
 
 
 def boot_id() -> str | None:
-    """Return the id that the kernel drew when this host booted, or None where there is none (not Linux)."""
+    """Return the id that the kernel drew when this host booted, or None (not Linux)."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -285,8 +283,9 @@ def boot_id() -> str | None:
 
 
 def process_start(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot, or None if it is gone or cannot be
-    known.
+    """Return when a process started, in clock ticks since boot.
+
+    None if it is gone or that cannot be known.
 
     Source: proc(5), field 22 of ``/proc/<pid>/stat``; a zombie counts as gone.
     """

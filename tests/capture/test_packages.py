@@ -12,7 +12,9 @@ from seamark.capture.packages import installed_packages, python_version
 def test_every_distribution_stands_there_with_its_version():
     """The same names and versions as importlib.metadata tells, sorted, each once."""
     lines = installed_packages().splitlines()
-    expected = {f"{one.metadata['Name']}=={one.version}" for one in importlib.metadata.distributions()}
+    expected = {
+        f"{one.metadata['Name']}=={one.version}" for one in importlib.metadata.distributions()
+    }
     assert set(lines) <= expected
     assert "pytest==" + importlib.metadata.version("pytest") in lines
     keys = [re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines]

@@ -6,14 +6,14 @@ import signal
 
 import pytest
 
-# Each script runs twice: as it is, and with a run (or two) started first. OBSERVED stands where that happens.
+# Each script runs twice: as it is, and with a run (or two) started where OBSERVED stands.
 BARE = "pass"
 WITH_RUN = "import seamark; run = seamark.init_run(capture_git=False, capture_packages=False)"
 WITH_TWO = WITH_RUN + "; other = seamark.init_run(capture_git=False, capture_packages=False)"
 
 
 def both(scripts, code: str, *, started: str = WITH_RUN):
-    """Run a script without and with us; return both ends. Lines stay where they are, for tracebacks name them."""
+    """Run a script without and with us; return both ends. Tracebacks name the same lines."""
     bare = scripts.run(code.replace("OBSERVED", BARE))
     ours = scripts.run(code.replace("OBSERVED", started))
     return bare, ours
@@ -182,7 +182,7 @@ def test_sigterm_interrupts_every_run_and_still_kills(scripts, started):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_sigterm_handler_of_the_script_decides(scripts, when):
-    """Installed before the run it is called by ours; installed after, it replaces ours and need not know it."""
+    """One that was there before is called by ours; one that comes later replaces ours."""
     handler = "signal.signal(signal.SIGTERM, lambda *_: (print('saving'), sys.exit(7)))"
     lines = [handler, "OBSERVED"] if when == "before" else ["OBSERVED", handler]
     code = "\n".join(["import signal, sys", *lines, KILL])
@@ -198,7 +198,11 @@ def test_a_handler_over_ours_that_calls_it_decides(scripts):
 import signal
 OBSERVED
 found = signal.getsignal(signal.SIGTERM)
-signal.signal(signal.SIGTERM, lambda *what: (found(*what) if callable(found) else None, print("graceful")))
+def graceful(*what):
+    if callable(found):
+        found(*what)
+    print("graceful")
+signal.signal(signal.SIGTERM, graceful)
 {KILL}
 print("went on")
 """
@@ -210,7 +214,8 @@ print("went on")
 def test_ignored_sigterm_stays_ignored(scripts):
     """Who ignores SIGTERM goes on, and is not called interrupted."""
     bare, ours = both(
-        scripts, f"import signal\nsignal.signal(15, signal.SIG_IGN)\nOBSERVED\n{KILL}\nprint('on')\n"
+        scripts,
+        f"import signal\nsignal.signal(15, signal.SIG_IGN)\nOBSERVED\n{KILL}\nprint('on')\n",
     )
     assert (ours.code, ours.stdout) == (bare.code, bare.stdout) == (0, "on\n")
     assert scripts.recorded().states[-1]["state"] == "completed"
@@ -271,7 +276,7 @@ def test_sigusr_and_sigint_are_never_touched(scripts):
 
 
 def test_a_run_of_another_thread_leaves_signals_alone(scripts):
-    """Only the main thread may install handlers; elsewhere nothing is installed and nothing raised."""
+    """Only the main thread may install handlers; elsewhere that is no error."""
     code = """
         import signal, threading, seamark
         made = []
@@ -286,7 +291,7 @@ def test_a_run_of_another_thread_leaves_signals_alone(scripts):
 
 
 def test_sigterm_in_the_middle_of_a_record_loses_neither(scripts):
-    """The handler interrupts the call that writes; what it notes is written after that call, then we die."""
+    """What the handler notes is written after the call that it interrupted; then we die."""
     code = """
         import os, signal, seamark, zlib
         run = seamark.init_run(capture_git=False, capture_packages=False)

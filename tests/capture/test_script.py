@@ -6,7 +6,10 @@ import sys
 
 import pytest
 
-SHOW = "from seamark.capture.script import Script; s = Script.running(); print(s.entrypoint, list(s.arguments))"
+SHOW = (
+    "from seamark.capture.script import Script; s = Script.running(); "
+    "print(s.entrypoint, list(s.arguments))"
+)
 
 
 def shown(scripts, *command: str, **kwargs) -> str:
@@ -22,7 +25,8 @@ def test_a_script_is_named_relative_to_the_working_directory(scripts):
     assert shown(scripts, "jobs/train.py", "--lr", "1") == "jobs/train.py ['--lr', '1']"
     outside = scripts.folder / "jobs" / "train.py"
     (scripts.folder / "elsewhere").mkdir()
-    code = f"import os, runpy; os.chdir('elsewhere'); runpy.run_path({str(outside)!r}, run_name='__main__')"
+    run = f"runpy.run_path({str(outside)!r}, run_name='__main__')"
+    code = f"import os, runpy; os.chdir('elsewhere'); {run}"
     assert shown(scripts, "-c", code) == f"{outside} []"
 
 
@@ -50,7 +54,11 @@ def test_code_on_the_command_line_has_no_file(scripts):
 
 def test_standard_input_has_no_file(scripts):
     """python - < script"""
-    assert shown(scripts, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-', 'x'], input={SHOW!r}, text=True, check=True)") == "<stdin> ['x']"
+    code = f"""
+        import subprocess, sys
+        subprocess.run([sys.executable, "-", "x"], input={SHOW!r}, text=True, check=True)
+    """
+    assert scripts.run(code).stdout == "<stdin> ['x']\n"
 
 
 def test_a_spawned_worker_names_the_script_of_its_parent(scripts):

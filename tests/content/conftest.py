@@ -12,6 +12,11 @@ from seamark.journal._format import Kind
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader, decode_json
 from seamark.journal.writer import JournalWriter
+from seamark.paths import is_inside
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
 class Gate:
@@ -60,14 +65,14 @@ class Recording:
         return [op for _, op in sorted(found, key=lambda each: each[0])]
 
     def file(self, path):
-        """The FILE record at a path, as table B has it: the last upload, completed by its digest."""
+        """The FILE record at a path by table B: the last upload, completed by its digest."""
         current = token = None
         for op in self.ops():
             if op.get("path") == path and op["op"] in ("file", "own"):
                 current, token = op["file"], op.get("token")
             elif op.get("path") == path and op["op"] == "digest" and op["token"] == token:
                 current = op["file"]
-            elif op["op"] == "delete" and path in op["paths"]:
+            elif op["op"] == "delete" and any(is_inside(path, each) for each in op["paths"]):
                 current = None
         return current
 
@@ -82,11 +87,10 @@ class Recording:
         return self.folder.blobs_dir.joinpath(self.file(path)["sha256"]).read_bytes()
 
     def blobs(self):
-        return set(os.listdir(self.folder.blobs_dir)) if self.folder.blobs_dir.is_dir() else set()
+        return set(names_in(self.folder.blobs_dir))
 
     def staged(self):
-        folder = self.folder.staging_dir
-        return sorted(os.listdir(folder)) if folder.is_dir() else []
+        return names_in(self.folder.staging_dir)
 
 
 @pytest.fixture

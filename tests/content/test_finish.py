@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -167,7 +166,7 @@ def test_a_copied_run_folder_is_completed_where_it_lies(run, train, tmp_path):
     shutil.copytree(run.folder.root, copy, copy_function=shutil.copyfile)
     folder = RunFolder(copy, run.folder.project, run.folder.run)
     assert finish_staged(folder) == 2
-    assert len(os.listdir(folder.blobs_dir)) == 1
+    assert len(list(folder.blobs_dir.iterdir())) == 1
 
 
 @pytest.mark.parametrize("way", ["leave", "remove", "rewrite"])

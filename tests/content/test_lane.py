@@ -163,7 +163,7 @@ def test_a_file_known_to_be_rewritten_in_place_is_copied_at_the_call(run, tmp_pa
 
 
 def test_checkpoints_that_travel_through_a_temporary_folder_elsewhere(run, tmp_path, other_device):
-    """With TMPDIR on another file system ``last.ckpt`` is rewritten in place, and kept each time."""
+    """With TMPDIR on another file system ``last.ckpt`` is rewritten in place, and kept."""
     source = tmp_path / "last.ckpt"
     for letter in "abc":
         with tempfile.NamedTemporaryFile(dir=other_device, delete=False) as part:
@@ -367,10 +367,9 @@ def test_put_stores_before_it_returns(run, tmp_path):
 
 def test_names_that_are_no_utf8_are_recorded_visibly(run, tmp_path):
     """A file name that the journal cannot hold is escaped rather than refused."""
-    source = os.path.join(os.fsencode(tmp_path), b"bad\xff.bin")
-    with open(source, "wb") as file:
-        file.write(b"x")
-    run.lane.upload("a", File(os.fsdecode(source)))
+    source = tmp_path / os.fsdecode(b"bad\xff.bin")
+    source.write_bytes(b"x")
+    run.lane.upload("a", File(source))
     assert run.file("a")["name"] == "bad\\udcff.bin"
     assert run.content("a") == b"x"
 
@@ -517,14 +516,14 @@ def test_the_staging_folder_goes_when_the_lane_is_done(run, tmp_path):
     (tmp_path / "a").write_bytes(large("a"))
     run.lane.keep("a", tmp_path / "a")
     run.lane.close(60)
-    assert sorted(os.listdir(run.folder.path)) == ["blobs", "journal"]
+    assert {path.name for path in run.folder.path.iterdir()} == {"blobs", "journal"}
 
 
 # -------------------------------------------------------------------- processes
 
 
 def test_a_forked_child_leaves_the_jobs_to_its_parent(run, tmp_path):
-    """The child neither waits for them nor touches what is staged, and can take files of its own."""
+    """The child waits for none, touches nothing staged, and can take files of its own."""
     (tmp_path / "a").write_bytes(large("a"))
     (tmp_path / "b").write_bytes(large("b"))
     opened = run.hold_up()
@@ -573,4 +572,4 @@ def test_a_file_taken_while_the_interpreter_ends_is_stored(tmp_path):
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert done.stdout == ""
     folder = RunFolder(tmp_path, "p", "0123456789abcdef")
-    assert len(os.listdir(folder.blobs_dir)) == 1
+    assert len(list(folder.blobs_dir.iterdir())) == 1

@@ -58,7 +58,10 @@ def test_members_from_elsewhere_are_named_from_where_the_pattern_starts(tree, mo
         ("s3://bucket/a b.ckpt", "s3://bucket/a b.ckpt"),
         ("https://me:pw@host:80/x", "https://host:80/x"),
         ("https://h/x?token=abc&v=1&api_key=q", "https://h/x?token=***&v=1&api_key=***"),
-        ("gs://b/x?X-Goog-Signature=1&X-Goog-Credential=2", "gs://b/x?X-Goog-Signature=***&X-Goog-Credential=***"),
+        (
+            "gs://b/x?X-Goog-Signature=1&X-Goog-Credential=2",
+            "gs://b/x?X-Goog-Signature=***&X-Goog-Credential=***",
+        ),
         ("http://[broken@x/y", "http://x/y"),
         ("zip::s3://u:p@b/x.zip", "zip::s3://b/x.zip"),
     ],

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 
 import pytest
 
@@ -16,7 +17,7 @@ def folder(tmp_path):
 
 
 def names(path):
-    return sorted(os.listdir(path)) if path.is_dir() else []
+    return sorted(each.name for each in path.iterdir()) if path.is_dir() else []
 
 
 @pytest.mark.parametrize("digest", ["", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 65])
@@ -129,15 +130,16 @@ def test_blobs_have_the_permissions_of_other_files(folder, tmp_path):
     assert blobs.blob_path(folder, digest).stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_old_temporaries_are_removed_and_young_ones_stay(folder):
-    """What a killed process was writing goes; what a living one writes does not."""
-    folder.staging_dir.mkdir(parents=True)
-    for name in (".tmp-old", ".tmp-new", "0123"):
+def test_leftovers_are_removed_when_they_are_old_and_not_wanted(folder):
+    """What a killed process was writing goes; what a living one may still record does not."""
+    (folder.staging_dir / "01").mkdir(parents=True)
+    (folder.staging_dir / "01" / "inside").touch()
+    for name in (".tmp-1", "23", "45"):
         (folder.staging_dir / name).touch()
-        if name != ".tmp-new":
-            os.utime(folder.staging_dir / name, (1, 1))
-    blobs.remove_old_temporaries(folder)
-    assert names(folder.staging_dir) == [".tmp-new", "0123"]
+    blobs.remove_leftovers(folder, {"23"})
+    assert names(folder.staging_dir) == [".tmp-1", "01", "23", "45"]
+    blobs.remove_leftovers(folder, {"23"}, now_s=time.time() + 7200)
+    assert names(folder.staging_dir) == ["23"]
 
 
 def test_forcing_a_pruned_blob_to_disk_is_harmless(folder):

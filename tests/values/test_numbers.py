@@ -14,8 +14,21 @@ from seamark.values import to_float, to_floats, to_step, to_time_ns
 
 @pytest.mark.parametrize(
     "value",
-    ["1.5", b"1", None, 1j, [1], np.str_("1"), np.complex64(1), np.ones(2), 10**400, object()]
-    + [np.datetime64("2026"), np.array(["a"]), datetime(2026, 1, 1, tzinfo=timezone.utc)],
+    [
+        "1.5",
+        b"1",
+        None,
+        1j,
+        [1],
+        np.str_("1"),
+        np.complex64(1),
+        np.ones(2),
+        10**400,
+        object(),
+        np.datetime64("2026"),
+        np.array(["a"]),
+        datetime(2026, 1, 1, tzinfo=timezone.utc),
+    ],
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_real_number_is_refused(value):
@@ -32,7 +45,7 @@ def test_what_is_no_real_number_is_refused(value):
         (2**53 + 1, 2.0**53),
         (np.float32(0.1), float(np.float32(0.1))),
         (np.int64(-3), -3.0),
-        (np.bool_(True), 1.0),
+        (np.bool_(1), 1.0),
         (np.longdouble(1.5), 1.5),
         (np.array([[2.5]]), 2.5),
         (Decimal("0.5"), 0.5),
@@ -80,10 +93,16 @@ def test_device_tensors_move_in_one_transfer():
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
     row = {f"m{n}": torch.tensor(n, device="cuda", dtype=torch.float32) for n in range(20)}
-    row |= {"int": torch.tensor(2**40, device="cuda"), "cpu": torch.tensor(0.5), "no": torch.ones(2).cuda()}
+    row |= {
+        "int": torch.tensor(2**40, device="cuda"),
+        "cpu": torch.tensor(0.5),
+        "no": torch.ones(2).cuda(),
+    }
     with torch.profiler.profile() as profile:
         found, failed = to_floats(row)
-    copies = [event for event in profile.events() if event.name == "Memcpy DtoH (Device -> Pageable)"]
+    copies = [
+        event for event in profile.events() if event.name == "Memcpy DtoH (Device -> Pageable)"
+    ]
     assert found == {**{f"m{n}": float(n) for n in range(20)}, "int": 2.0**40, "cpu": 0.5}
     assert set(failed) == {"no"}
     assert len(copies) == 1
@@ -120,7 +139,7 @@ def test_times_are_exact_nanoseconds():
 
 @pytest.mark.parametrize(
     "timestamp",
-    [math.nan, "now", 1e30, True, datetime.max, object(), 10**5000],
+    [math.nan, "now", 1e30, True, datetime.max.replace(tzinfo=timezone.utc), object(), 10**5000],
     ids=lambda value: type(value).__name__,
 )
 def test_a_time_that_is_none_is_a_mistake(timestamp):

@@ -97,7 +97,7 @@ def test_nothing_is_called_and_callables_are_their_names():
             "method": "".join,
             "module": math,
             "partial": functools.partial(train, 1, loss="mse"),
-            "lambda": lambda: train(),
+            "lambda": lambda: 1 / 0,
             "inside": [train],
         }
     )
@@ -175,7 +175,9 @@ def test_odd_objects_never_raise():
         def __repr__(self):
             raise RuntimeError
 
-    found = values({"bad": Explodes(), "dead": dead, "own": exploding, "mine": Mine(x=1), "b": b"\xff"})
+    found = values(
+        {"bad": Explodes(), "dead": dead, "own": exploding, "mine": Mine(x=1), "b": b"\xff"}
+    )
     assert found["p/bad"] == f"<{__name__}.Explodes>"
     assert "weakproxy" in found["p/dead"]
     assert found["p/own/a"] == 1

@@ -47,7 +47,7 @@ class Recorder(Protocol):
 
     @property
     def settled(self) -> bool:
-        """Whether every record made so far is written; False while one waits for the call it interrupted."""
+        """Whether every record is written; False while one waits for a call it interrupted."""
 
     def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
         """Assign values by path; count what cannot be kept."""
@@ -108,8 +108,7 @@ class Capture:
     # ---------------------------------------------------------------- the run's life
 
     def start(self) -> None:
-        """Record what is known at once, begin to watch for the end, and find out the rest on a
-        thread.
+        """Record what is known, watch for the end, and find out the rest on a thread.
 
         Called with the first record. Never raises and never waits.
         """
@@ -137,7 +136,7 @@ class Capture:
             self._thread.start()
 
     def _tasks(self) -> list[Callable[[], None]]:
-        """Return what is left to the thread; what may change later (``sys.argv``) is read here and now."""
+        """Return what is left to the thread; what may change, such as ``sys.argv``, is read now."""
         switches = self._switches
         script = Script.running()
         tasks: list[Callable[[], None]] = []
@@ -166,8 +165,9 @@ class Capture:
                 log.debug("seamark: a capture failed", exc_info=True)
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Stop watching, and wait for what is still being found out. May be called twice; never
-        raises.
+        """Stop watching, and wait for what is still being found out.
+
+        May be called twice; never raises.
 
         Args:
             timeout_s: The longest time to wait, in seconds; a git that hangs gets half a second of
@@ -202,7 +202,7 @@ class Capture:
                 log.debug("seamark: a traceback could not be recorded", exc_info=True)
 
     def saw_exception(self, error: BaseException) -> None:
-        """Take note of the exception that ends the process: Ctrl-C interrupts the run, others fail it."""
+        """Take note of what ends the process: Ctrl-C interrupts the run, other errors fail it."""
         self.note_exception(error)
         if isinstance(error, KeyboardInterrupt):
             self._run.note_state("interrupted", error=error)

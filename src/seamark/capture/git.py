@@ -1,4 +1,4 @@
-"""Which commit of which repository runs, asked of the ``git`` command, which gets two seconds for it."""
+"""Which commit of which repository runs: asked of ``git``, which gets two seconds for it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture.masking import bare_url
-from seamark.capture.script import Script
+
+if TYPE_CHECKING:
+    from seamark.capture.script import Script
 
 __all__ = ["TIMEOUT_S", "GitProbe", "repository_of"]
 
@@ -23,7 +25,7 @@ TIMEOUT_S: Final = 2.0
 
 _NOT_ASKING: Final = {
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",  # leaves the index alone: a commit that is under way is not disturbed
+    "GIT_OPTIONAL_LOCKS": "0",  # leaves the index alone, which somebody may be committing
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ASKPASS": "",
     "SSH_ASKPASS": "",
@@ -83,12 +85,11 @@ class GitProbe:
         self._process: subprocess.Popen[bytes] | None = None
 
     def find(self, record: Callable[[Mapping[str, Any]], None]) -> None:
-        """Hand what is found to ``record``, by path, as soon as it is known. Takes two seconds at
-        most.
+        """Hand what is found to ``record``, by path, as soon as it is known.
 
-        In a repository all four facts are recorded, as null where there is none (a detached head
-        has no branch, a repository without a commit has no commit); outside of one, or without git,
-        nothing is.
+        Takes two seconds at most. In a repository all four facts are recorded, as null where there
+        is none (a detached head has no branch, a repository without a commit has no commit);
+        outside of one, or without git, nothing is.
         """
         self._deadline = time.monotonic() + self._timeout_s
         try:
@@ -127,7 +128,7 @@ class GitProbe:
         }
 
     def _remote(self) -> str | None:
-        """Return the address of ``origin``, else of the first remote, without anything that could be a secret."""
+        """Return the address of ``origin``, else of the first remote, without secrets."""
         # Not `git remote get-url`: that applies url.<base>.insteadOf, where tokens are often kept.
         lines = (self._ask("config", "--get-regexp", r"^remote\..*\.url$") or "").splitlines()
         urls = {key: url for key, _, url in (line.partition(" ") for line in reversed(lines))}
@@ -177,7 +178,7 @@ class GitProbe:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill git and what it started: a pager, a helper or a shell script's child holds the pipe open otherwise."""
+    """Kill git and what it started, which holds the pipe open otherwise."""
     try:
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -188,7 +189,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:
-    """Collect a killed process; one in an uninterruptible wait (a dead network mount) is left to its fate."""
+    """Collect a killed process; one that waits for a dead network mount is left to its fate."""
     if process.stdout is not None:
         process.stdout.close()
     try:

@@ -4,13 +4,14 @@ There is no way to know every secret. The rules here rather hide too much: a val
 by mistake can be looked up elsewhere, one that was kept cannot be taken back. Four things give a
 secret away:
 
-=====================  ==================================================================================
-its name               ``--api-key X``, ``--api-key=X``, ``+logger.token=X``, ``{"password": "X"}``, ``-p X``
-its place              ``scheme://user:X@host``, ``Authorization: Bearer X``, ``--user name:X``
-its shape              ``ghp_...``, ``hf_...``, ``sk-...``, ``AKIA...``, ``eyJ...``, PEM private keys, ...
-an environment         the value of ``NEPTUNE_API_TOKEN``, ``AWS_SECRET_ACCESS_KEY`` and whatever else is
-variable               named like a secret, wherever that value turns up
-=====================  ==================================================================================
+=============  ===============================================================================
+its name       ``--api-key X``, ``--api-key=X``, ``+logger.token=X``, ``{"password": "X"}``,
+               ``-p X``
+its place      ``scheme://user:X@host``, ``Authorization: Bearer X``, ``--user name:X``
+its shape      ``ghp_...``, ``hf_...``, ``sk-...``, ``AKIA...``, ``eyJ...``, PEM private keys
+a variable     the value of ``NEPTUNE_API_TOKEN``, ``AWS_SECRET_ACCESS_KEY`` and whatever else
+               in the environment is named like a secret, wherever that value turns up
+=============  ===============================================================================
 
 Names that only look like it (``--max-tokens 512``, ``--pad-token "<pad>"``, ``--key-dim 64``) keep
 their values.
@@ -45,7 +46,7 @@ class _Level(enum.IntEnum):
     """How surely a value is a secret, told from its name alone."""
 
     NO = 0
-    WEAK = 1  # key: on a command line unless the value is a number or the like, elsewhere only if it looks drawn
+    WEAK = 1  # key: on a command line like LIKELY, elsewhere only if the value looks drawn
     LIKELY = 2  # auth, pass: unless the value is a number or the like
     SURE = 3  # password, token, api_key: always
 
@@ -114,7 +115,7 @@ def _level(name: str) -> _Level:
 
 
 def _hides(name: str, value: str, *, text: bool) -> bool:
-    """Tell whether ``value`` is hidden because of its name; in a text, ``key`` names too much to hide it all."""
+    """Tell whether ``value`` is hidden for its name; in a text, ``key`` names too many things."""
     level = _level(name)
     if level is _Level.SURE or level is _Level.NO:
         return level is _Level.SURE
@@ -173,7 +174,7 @@ _BARE: Final = re.compile(r"(?P<value>[^\s\"']+)")
 
 
 def _looks_random(value: str, at_least: int) -> bool:
-    """Tell whether ``value`` reads like drawn characters: long, of three kinds, and changing kind all the time."""
+    """Tell whether ``value`` reads like drawn characters: three kinds, changing all the time."""
     if len(value) < at_least or not re.fullmatch(r"[A-Za-z0-9+/_=-]+", value):
         return False
     kinds = [
@@ -224,7 +225,7 @@ def _value_at(text: str, start: int, level: _Level, *, code: bool) -> re.Match[s
 
 
 def _length(value: re.Match[str]) -> int:
-    """Return how much of a value is hidden: of one without quotes, not the punctuation that ends it."""
+    """Return how much of a value is hidden: not the punctuation that ends an unquoted one."""
     if value.re is not _BARE:
         return len(value["value"])
     return len(value["value"].rstrip(",;)}]")) or len(value["value"])
@@ -286,7 +287,7 @@ def mask_secrets(
 
 
 def _shortened(text: str) -> str:
-    """Leave out the middle of a huge text, at white space, so that no secret is cut in two and its rest not known."""
+    """Leave out the middle of a huge text; cut at white space, so as to cut no secret in two."""
     if len(text) <= _MAX_MASKED_CHARS:
         return text
     head = "".join(text[: _MAX_MASKED_CHARS // 2].rsplit(None, 1)[:1])
@@ -300,14 +301,15 @@ def _mask_authorization(found: re.Match[str]) -> str:
 
 
 def mask_traceback(text: str, *, known: Iterable[str] = ()) -> str:
-    """Mask a formatted traceback: source lines as code, so that ``key=lambda x: x`` stays readable,
-    the rest as text.
+    """Mask a formatted traceback: its source lines as code, the rest as text.
+
+    So ``key=lambda x: x`` stays readable.
 
     Args:
         text: As `traceback.format_exception` gives it, joined.
         known: As in `mask_secrets`.
     """
-    known = list(known)
+    known = [*known, *_secret_values(os.environ)]
     parts: list[tuple[bool, list[str]]] = []
     code = False
     for line in text.splitlines(keepends=True):
@@ -319,7 +321,8 @@ def mask_traceback(text: str, *, known: Iterable[str] = ()) -> str:
             parts.append((here, []))
         parts[-1][1].append(line)
     return "".join(
-        mask_secrets("".join(lines), known=known, code=is_code) for is_code, lines in parts
+        mask_secrets("".join(lines), environment={}, known=known, code=is_code)
+        for is_code, lines in parts
     )
 
 
@@ -364,7 +367,7 @@ def mask_arguments(
     Returns:
         As many arguments, in the same order.
     """
-    known = list(known)
+    known = [*known, *_secret_values(os.environ if environment is None else environment)]
     masked: list[str] = []
     pending = ""  # the option whose value comes next, in the arguments that follow
     for argument in arguments:
@@ -375,7 +378,7 @@ def mask_arguments(
                 pending = ""
         else:
             hidden, pending = _mask_argument(argument)
-        masked.append(mask_secrets(hidden, environment=environment, known=known))
+        masked.append(mask_secrets(hidden, environment={}, known=known))
     return masked
 
 
@@ -387,7 +390,7 @@ def _is_option(argument: str, pending: str) -> bool:
 
 
 def _mask_argument(argument: str) -> tuple[str, str]:
-    """Return one argument with its value masked, and the name of the option that waits for the next argument."""
+    """Return one argument, masked, and the name of the option whose value comes next."""
     found = _OPTION.fullmatch(argument) or _OVERRIDE.fullmatch(argument)
     if found is None:
         return (MASK if _looks_random(argument, _RANDOM_CHARS) else argument), ""

@@ -19,10 +19,9 @@ def python_version() -> str:
 
 
 def installed_packages() -> str:
-    """Return ``name==version`` of every installed distribution, one a line, sorted: a requirements
-    file.
+    """Return ``name==version`` of all that is installed, one a line: a requirements file.
 
-    Where a name is found twice on ``sys.path``, the first counts, as for imports.
+    Sorted by name. Where a name is found twice on ``sys.path``, the first counts, as for imports.
     """
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():

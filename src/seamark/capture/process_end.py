@@ -3,16 +3,18 @@
 One registration serves the whole process, however many runs it has; runs are held weakly. Whatever
 is observed goes on exactly as without us: same output, same exit code, same handlers.
 
-===========================  ======================================================================================
-uncaught exception           ``sys.excepthook`` tells the runs, then calls the hook that it found
-KeyboardInterrupt            the same: it arrives there if nobody catches it
-exception in a thread        no end of the process, and therefore none of our business
-SystemExit                   no failure, whatever the code
-a prompt (notebook, REPL)    an error there ends nothing
-SIGTERM                      see `_SigtermHandler`
-SIGINT, SIGUSR1, SIGUSR2     never touched: Lightning gives up its SLURM requeue if it finds a handler of others
-after ``os.fork``            the child forgets the runs of its parent and gets the handlers back that we found
-===========================  ======================================================================================
+=============================  =================================================================
+an uncaught exception          ``sys.excepthook`` tells the runs, then calls the hook it found
+KeyboardInterrupt              the same: it arrives there if nobody catches it
+an exception in a thread       no end of the process, and therefore none of our business
+SystemExit                     no failure, whatever the code
+a prompt (notebook, shell)     an error there ends nothing
+SIGTERM                        see `_SigtermHandler`
+SIGINT, SIGUSR1, SIGUSR2       never touched: Lightning gives up its SLURM requeue if it finds a
+                               handler of somebody else
+after ``os.fork``              the child forgets its parent's runs, and gets the handlers back
+                               that we found
+=============================  =================================================================
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class Witness(Protocol):
 
     @property
     def settled(self) -> bool:
-        """Whether what was noted is written; False while it waits for the call that the signal interrupted."""
+        """Whether what was noted is written; False while it waits for the interrupted call."""
 
     def saw_exception(self, error: BaseException) -> None:
         """Take note of the exception that ends the process."""
@@ -108,7 +110,7 @@ def watch(witness: Witness, *, exceptions: bool, signals: bool) -> None:
 
 
 def unwatch(witness: Witness) -> None:
-    """Tell ``witness`` nothing any more; the last one takes our hooks with it, where they still stand on top."""
+    """Tell ``witness`` nothing any more; the last takes our hooks with it, if they are on top."""
     _of_exceptions.discard(witness)
     _of_signals.discard(witness)
     if not _of_exceptions:
@@ -132,7 +134,11 @@ def _register() -> None:
 
 
 def _after_fork() -> None:
-    """Be as if we had never been there: the runs are the parent's, and a child may be killed while it waits in C."""
+    """Be as if we had never been there.
+
+    The runs are the parent's; and a child that waits in C code dies of SIGTERM at once only if no
+    handler of Python's has to be called.
+    """
     _of_exceptions.clear()
     _of_signals.clear()
     _Hook.passing.clear()
@@ -183,7 +189,7 @@ def _tell_exception(error: BaseException | None) -> None:
 
 
 def _at_a_prompt() -> bool:
-    """Tell whether somebody sits at a prompt (Python's or IPython's), where an error ends a line and not the process."""
+    """Tell whether somebody sits at a prompt (Python's or IPython's), where errors end a line."""
     return hasattr(sys, "ps1")
 
 
@@ -218,14 +224,14 @@ def _tell_unseen() -> None:
 
 
 class _SigtermHandler:
-    """Our handler of SIGTERM, in front of what it found: tells the runs, then
+    """Our handler of SIGTERM, in front of what it found.
+
+    It tells the runs, then
 
     - calls what it found, if that was a function;
     - dies of the signal, if it found the default and still stands on top: the default is put back
-    and the signal
-      raised again, so that the exit status is that of SIGTERM;
-    - returns otherwise: it was called by a handler that was installed over it (Lightning's), which
-    decides.
+      and the signal raised again, so that the exit status is that of SIGTERM;
+    - returns otherwise: it was called by what was installed over it (Lightning's), which decides.
 
     It is not installed where SIGTERM is ignored, or by default does nothing (process 1 of a
     container), or is handled by somebody outside of Python.
@@ -238,12 +244,14 @@ class _SigtermHandler:
         self.found = found
 
     def __eq__(self, other: object) -> bool:
-        """Be equal to the default where we stand in for it.
+        """Be equal to the default that we stand in for, in the eyes of Lightning 1.
 
-        Lightning 1.9 lets its job pass over SIGTERM under SLURM, unless ``signal.getsignal`` gives
-        something that is not in ``(None, SIG_DFL)``.
+        It passes over SIGTERM under SLURM unless ``signal.getsignal`` gives something that is not
+        in ``(None, SIG_DFL)``. Lightning 2 keeps what it finds and calls it, and must find us. To
+        be taken out with the support of Lightning 1.9.
         """
-        return self is other or (other is signal.SIG_DFL and self.found is signal.SIG_DFL)
+        stands_in = other is signal.SIG_DFL and self.found is signal.SIG_DFL
+        return self is other or (stands_in and _lightning_1_is_loaded())
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         first = not _SigtermHandler.passing
@@ -258,6 +266,11 @@ class _SigtermHandler:
         finally:
             if first:
                 _SigtermHandler.passing = False
+
+
+def _lightning_1_is_loaded() -> bool:
+    loaded = (sys.modules.get(name) for name in ("pytorch_lightning", "lightning"))
+    return any(str(getattr(module, "__version__", "")).startswith("1.") for module in loaded)
 
 
 def _tell_signal() -> list[Witness]:
@@ -279,9 +292,8 @@ def _die(told: list[Witness]) -> None:
     """
     if not all(witness.settled for witness in told):
         try:
-            _thread.start_new_thread(
-                _die_soon, (told,)
-            )  # threading.Thread takes locks that may be held
+            # Not a threading.Thread: that takes locks, which may be held by who we interrupted.
+            _thread.start_new_thread(_die_soon, (told,))
         except RuntimeError:
             pass
         else:

@@ -67,7 +67,7 @@ def _entrypoint(main: ModuleType | None, file: Path | None) -> str:
 
 
 def _notebook(main: ModuleType | None) -> str | None:
-    """Return the notebook that runs, or None. Front ends that know its path leave it in one of two places."""
+    """Return the notebook that runs, or None; front ends leave its path in one of two places."""
     if "ipykernel" not in sys.modules or _file_of(main) is not None:
         return None
     path = getattr(main, "__vsc_ipynb_file__", None) or os.environ.get("JPY_SESSION_NAME")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +17,7 @@ from seamark.content._hold import ChangedError, Hold
 from seamark.content._jobs import Target, store_hold, tree_bytes
 from seamark.content._ops import op_payloads
 from seamark.errors import JournalError
-from seamark.journal.blobs import Stamp, open_source, put_bytes, remove_old_temporaries
+from seamark.journal.blobs import Stamp, open_source, put_bytes, remove_leftovers, remove_staged
 from seamark.journal.folder import host_name
 from seamark.journal.process import boot_id, process_start
 from seamark.journal.reader import JournalReader, decode_json
@@ -26,7 +25,7 @@ from seamark.journal.writer import JournalWriter
 from seamark.paths import is_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from seamark.journal.folder import RunFolder
 
@@ -60,9 +59,11 @@ def finish_staged(folder: RunFolder, record: Callable[[dict[str, Any]], None] | 
     """
     if not folder.staging_dir.is_dir():  # a lane removes it when it is done
         return 0
-    pending = [each for each in _pending(folder).values() if each.settled]
+    known = _pending(folder)
+    pending = [each for each in known.values() if each.settled]
+    wanted = {str(each.target.file.get("staged")) for each in known.values()}
     if not pending:
-        remove_old_temporaries(folder)
+        remove_leftovers(folder, wanted)
         return 0
     writer = None if record is not None else JournalWriter(folder, _header)
     append = record or (lambda op: writer.append_op(op) if writer is not None else None)
@@ -72,11 +73,13 @@ def finish_staged(folder: RunFolder, record: Callable[[dict[str, Any]], None] | 
             found = _store(folder, target)
             append(target.op(_completed(target.file, found)))
             finished += "sha256" in found
-        _clear(folder, {str(each.target.file.get("staged")) for each in pending})
+        for name in {str(each.target.file.get("staged")) for each in pending}:
+            if name and _TOKEN.issuperset(name):
+                remove_staged(folder, name)
     finally:
         if writer is not None:
             writer.close()
-    remove_old_temporaries(folder)
+    remove_leftovers(folder, wanted)
     return finished
 
 
@@ -212,14 +215,3 @@ def _store_one(folder: RunFolder, file: dict[str, Any], staged: Path | None) -> 
 
 def _completed(file: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in file.items() if key != "staged"} | found
-
-
-def _clear(folder: RunFolder, names: Iterable[str]) -> None:
-    """Remove what was staged for files that are recorded now."""
-    for name in names:
-        if _TOKEN.issuperset(name) and name:
-            place = folder.staging_dir / name
-            if place.is_dir():
-                shutil.rmtree(place, ignore_errors=True)
-            else:
-                place.unlink(missing_ok=True)

@@ -17,7 +17,8 @@ bytes that are half one checkpoint and half the next. From then on, and also whe
 again with the name and inode but not the bytes that it had, the lane knows that this file is
 rewritten in place, and copies it before the call returns: a wait, but what was promised. So at most
 the first version of such a file is lost, and only if the second one was written before the first
-was copied.
+was copied. (A file that was uploaded rather than kept as a checkpoint may be a log that grows: its
+bytes are stored as they are when they are copied, and marked ``"changed": true``.)
 
 Times of files move in ticks (up to 10 ms). A change within the tick of the last one cannot be seen;
 therefore a large file that was written in the current tick is taken when that tick is over, and a
@@ -37,7 +38,7 @@ from typing import Final
 from seamark.errors import FileMissingError
 from seamark.journal.blobs import Stamp, clone, copy_into, open_source, read_all
 
-__all__ = ["SMALL", "ChangedError", "Hold", "look", "read_small", "take"]
+__all__ = ["SMALL", "ChangedError", "Hold", "Patience", "look", "read_small", "take"]
 
 SMALL: Final = 4 << 20
 """Files of up to this many bytes are stored at once."""
@@ -49,6 +50,26 @@ _TRIES: Final = 3
 
 class ChangedError(Exception):
     """A source was rewritten before its bytes were copied."""
+
+
+class Patience:
+    """How long ticks are waited for: two of them in all, also for a folder of many files.
+
+    The clock of a file server may be ahead, and the tick of its files in the future.
+    """
+
+    def __init__(self) -> None:
+        self._end: float | None = None
+
+    def wait(self) -> bool:
+        """Wait a moment; False if that was done for long enough."""
+        now = time.monotonic()
+        if self._end is None:
+            self._end = now + 2 * _TICK_S
+        if now > self._end:
+            return False
+        time.sleep(_TICK_S / 10)
+        return True
 
 
 @dataclass(slots=True)
@@ -131,14 +152,12 @@ def _stamp(fd: int) -> tuple[Stamp, bool]:
     return stamp, stamp.mtime_ns < tick
 
 
-def _settled(fd: int) -> tuple[Stamp, bool]:
+def _settled(fd: int, patience: Patience) -> tuple[Stamp, bool]:
     """Do what `_stamp` does, past the tick in which the file was written if that ends soon."""
-    end = time.monotonic() + 2 * _TICK_S
     while True:
         stamp, settled = _stamp(fd)
-        if settled or time.monotonic() > end:  # a file server's clock may be ahead
+        if settled or not patience.wait():
             return stamp, settled
-        time.sleep(_TICK_S / 10)
 
 
 def read_small(source: str) -> tuple[bytes, Stamp, bool] | None:
@@ -168,13 +187,17 @@ def read_small(source: str) -> tuple[bytes, Stamp, bool] | None:
         os.close(fd)
 
 
-def take(source: str, staged: Path, *, copy: bool = False) -> Hold:
+def take(
+    source: str, staged: Path, patience: Patience, *, copy: bool = False, scarce: bool = False
+) -> Hold:
     """Take hold of a large file.
 
     Args:
         source: Resolved absolute path of a regular file.
         staged: Name for it in ``.staging/``; its folder exists, unless there is no writing there.
+        patience: Shared by what is taken together.
         copy: Copy it now, because it is known to be rewritten in place.
+        scarce: Rather copy it now than keep it open: many files are open already.
 
     Raises:
         ChangedError: If it was rewritten while it was copied.
@@ -183,7 +206,7 @@ def take(source: str, staged: Path, *, copy: bool = False) -> Hold:
     fd = open_source(source)
     hold = None
     try:
-        stamp, settled = _settled(fd)
+        stamp, settled = _settled(fd, patience)
         hold = Hold(source, stamp, settled=settled)
         if _copied(fd, staged, copy=copy):
             hold.staged, hold.private = staged, True
@@ -191,6 +214,9 @@ def take(source: str, staged: Path, *, copy: bool = False) -> Hold:
             os.utime(staged, ns=(stamp.mtime_ns, stamp.mtime_ns))
         elif _linked(source, staged, stamp):
             hold.staged = staged
+        elif scarce and _copied(fd, staged, copy=True):
+            hold.staged, hold.private = staged, True
+            hold.check(fd)
         else:
             hold.fd = os.dup(fd)
     except BaseException:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from seamark.journal.blobs import (
     open_source,
     put_bytes,
     sync_blob,
+    sync_folder,
 )
 
 if TYPE_CHECKING:
@@ -39,8 +41,13 @@ def tree_bytes(members: dict[str, list[Any]]) -> bytes:
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
 
 
-def store_hold(folder: RunFolder, hold: Hold) -> tuple[str, int]:
+def store_hold(folder: RunFolder, hold: Hold, *, changed: bool = False) -> tuple[str, int]:
     """Make a blob of a file that is held, and return SHA-256 and size in bytes.
+
+    Args:
+        folder: The run.
+        hold: The file.
+        changed: Take the bytes that are there now, whatever was there before.
 
     Raises:
         ChangedError: If it was rewritten before it was copied, or is gone.
@@ -53,6 +60,8 @@ def store_hold(folder: RunFolder, hold: Hold) -> tuple[str, int]:
     except FileNotFoundError as error:  # somebody removed .staging
         raise ChangedError(hold.source) from error
     try:
+        if changed:
+            return copy_blob(folder, fd)
         hold.check(fd)
         return copy_blob(folder, fd, lambda: hold.check(fd))
     finally:
@@ -79,7 +88,11 @@ class Target:
         """Return the op that completes this target."""
         if self.name is None:
             return {"op": "digest", "path": self.path, "token": self.token, "file": file}
-        return {"op": "files", "path": self.path, "members": {self.name: file | {"token": self.token}}}
+        return {
+            "op": "files",
+            "path": self.path,
+            "members": {self.name: file | {"token": self.token}},
+        }
 
 
 @dataclass(eq=False)
@@ -91,6 +104,8 @@ class StoreJob:
         holds: The files held, by name within the folder; a file by itself is ``""``.
         targets: Where it is recorded; empty if all were deleted meanwhile.
         place: The folder in ``.staging/`` of a folder, None for a file.
+        strict: Whether bytes that were written since they were taken are worth nothing (a
+            checkpoint); otherwise they are kept as they are, and marked (a log that grows).
         done: Whether it is stored and recorded; nothing can be added then.
     """
 
@@ -98,7 +113,10 @@ class StoreJob:
     holds: dict[str, Hold]
     targets: list[Target]
     place: Path | None = None
+    strict: bool = True
     done: bool = False
+    _members: dict[str, list[Any]] = field(default_factory=dict)
+    _changed: bool = False
 
     @property
     def key(self) -> tuple[str, Stamp] | None:
@@ -112,25 +130,40 @@ class StoreJob:
             self.lane.withdraw(self)
             self.release()
             return
-        members: dict[str, list[Any]] = {}
-        lost = False
         for name, hold in self.holds.items():
-            try:
-                sha256, size = store_hold(self.lane.folder, hold)
-            except ChangedError:
-                lost = True
-                members[name] = [hold.stamp.size, None]
-                self.lane.note_changed(hold)
-            else:
-                members[name] = [size, sha256]
-        if self.place is None:
-            size, sha256_or_none = members.popitem()[1]
-            found = {"size": size, "sha256": sha256_or_none}
-        else:
-            found = {"members": members, "size": sum(size for size, _ in members.values())}
-            found["sha256"] = None if lost else put_bytes(self.lane.folder, tree_bytes(members))
-        if self.lane.complete(self, found):
+            if name not in self._members:
+                self._members[name] = self._store(hold)
+        if self.lane.complete(self, self._found()):
             self.release()
+
+    def _store(self, hold: Hold) -> list[Any]:
+        """Return size and digest of a file; the digest is None if the bytes are lost."""
+        folder = self.lane.folder
+        try:
+            sha256, size = store_hold(folder, hold)
+        except ChangedError:
+            self._changed = True
+            try:
+                if not self.strict:
+                    sha256, size = store_hold(folder, hold, changed=True)
+                    return [size, sha256]
+            except ChangedError:  # gone
+                pass
+            self.lane.note_changed(hold)
+            return [hold.stamp.size, None]
+        return [size, sha256]
+
+    def _found(self) -> dict[str, Any]:
+        """Return what is known now for the FILE record."""
+        found: dict[str, Any] = {"changed": True} if self._changed else {}
+        if self.place is None:
+            found["size"], found["sha256"] = self._members[""]
+            return found
+        members = dict(self._members)
+        whole = all(sha256 for _, sha256 in members.values())
+        found["members"], found["size"] = members, sum(size for size, _ in members.values())
+        found["sha256"] = put_bytes(self.lane.folder, tree_bytes(members)) if whole else None
+        return found
 
     def release(self) -> None:
         """Let go of everything held."""
@@ -215,6 +248,7 @@ class BytesJob:
         sha256 = put_bytes(self.lane.folder, self.content)
         self.lane.kept_in_memory(-len(self.content))
         sync_blob(self.lane.folder, sha256)
+        sync_folder(self.lane.folder.blobs_dir)
 
     def give_up(self) -> None:
         """It was counted when it failed."""
@@ -226,14 +260,23 @@ class BytesJob:
 
 @dataclass(eq=False)
 class SyncJob:
-    """Force a blob to disk that was written on the caller's thread."""
+    """Force blobs to disk that were written on the caller's thread.
 
-    lane: ContentLane
-    sha256: str
+    Attributes:
+        folder: The run.
+        digests: Those that wait. Of very many in a short time only the newest do, the others are
+            left to the kernel, so that stopping a run does not take minutes.
+    """
+
+    folder: RunFolder
+    digests: deque[str] = field(default_factory=lambda: deque(maxlen=256))
 
     def run(self) -> None:
-        """Force it."""
-        sync_blob(self.lane.folder, self.sha256)
+        """Force them."""
+        while self.digests:
+            sync_blob(self.folder, self.digests[0])
+            self.digests.popleft()
+        sync_folder(self.folder.blobs_dir)
 
     def give_up(self) -> None:
         """The kernel has it."""

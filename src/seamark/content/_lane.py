@@ -6,11 +6,13 @@ import contextlib
 import hashlib
 import os
 import secrets
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.content._hold import (
     ChangedError,
     Hold,
+    Patience,
     look,
     read_small,
     take,
@@ -26,7 +28,7 @@ from seamark.content._names import (
 from seamark.content._prune import Mentions, PruneJob
 from seamark.content._worker import Worker
 from seamark.errors import FileMissingError
-from seamark.journal.blobs import Stamp, copy_blob, has_blob, open_source, put_bytes
+from seamark.journal.blobs import Stamp, copy_blob, has_blob, open_source, put_bytes, remove_blob
 from seamark.paths import is_inside
 
 if TYPE_CHECKING:
@@ -40,6 +42,15 @@ __all__ = ["ContentLane"]
 
 _MAX_IN_MEMORY: Final = 64 << 20
 """Content that the disk refused is held in memory up to this many bytes."""
+
+_MAX_OPEN: Final = 64
+"""Files on other file systems that may be held open; further ones are copied at once."""
+
+_MAX_HANDED_OUT: Final = 4096
+"""How many digests are remembered that `ContentLane.put` returned; they are never pruned."""
+
+_MEMBERS_AN_OP: Final = 100
+"""Members of a file set that are recorded together; longer ops are compressed in the journal."""
 
 _MAX_SOURCES: Final = 4096
 """How many sources are remembered as taken."""
@@ -74,6 +85,8 @@ class ContentLane:
         self._rewritten: set[str] = set()
         self._at: dict[str, frozenset[str]] = {}
         self._paths: set[str] = set()
+        self._handed_out: deque[str] = deque(maxlen=_MAX_HANDED_OUT)
+        self._unsynced = SyncJob(folder)
         self._in_memory = 0
         self.mentions = Mentions(folder)
 
@@ -82,12 +95,19 @@ class ContentLane:
     def put(self, file: File) -> dict[str, Any]:
         """Store a file before this returns, and return its FILE record.
 
-        The record has no digest if the file on disk kept changing while it was copied (``"lost"``).
+        A file that is being written meanwhile is marked as ``"changed"``; one that could not be
+        stored has no digest but ``"lost"``.
 
         Raises:
             FileMissingError: If there is no such file on disk.
             OSError: If it cannot be read.
         """
+        record = self._put(file)
+        digests = [digest for _, digest in record.get("members", {}).values()]
+        self._handed_out.extend(filter(None, [*digests, record.get("sha256")]))
+        return record
+
+    def _put(self, file: File) -> dict[str, Any]:
         if file.content is not None:
             return self._put_content(file.content, file.name, file.extension)
         source = look(str(file.path))[0]
@@ -117,9 +137,10 @@ class ContentLane:
         """
         if file.content is not None:
             name = f"{path.rpartition('/')[2]}.{file.extension}".rstrip(".")
-            self._record_file(path, self._put_content(file.content, name, file.extension))
+            with self._worker.lock:  # nothing is pruned between storing and recording
+                self._record_file(path, self._put_content(file.content, name, file.extension))
         else:
-            self._take(path, str(file.path), file.extension)
+            self._take(path, str(file.path), file.extension, strict=False)
         if wait:
             self.flush()
 
@@ -130,7 +151,7 @@ class ContentLane:
             FileMissingError: If it does not exist (yet).
             OSError: If it cannot be read.
         """
-        self._take(path, os.path.abspath(target), None)
+        self._take(path, os.path.abspath(target), None, strict=True)
 
     def upload_members(self, path: str, members: Mapping[str, str | os.PathLike[str]]) -> None:
         """Take files as members of the file set at an attribute path.
@@ -146,12 +167,16 @@ class ContentLane:
                 raise FileMissingError(msg)
         complete: dict[str, dict[str, Any]] = {}
         for name, source in found.items():
-            ext = extension_of(name)
-            record = self._at_once(source, name.rpartition("/")[2], ext)
+            own, ext = name.rpartition("/")[2], extension_of(name)
+            record = self._at_once(source, own, ext)
             if record is None:
-                self._own(path, source, {"": source}, name.rpartition("/")[2], ext, member=name)
-            else:
-                complete[name] = record
+                self._own(path, source, {"": source}, own, ext, member=name, strict=False)
+                continue
+            self._handed_out.append(record["sha256"])
+            complete[name] = record
+            if len(complete) == _MEMBERS_AN_OP:
+                self._record({"op": "files", "path": path, "members": complete})
+                complete = {}
         if complete:
             self._record({"op": "files", "path": path, "members": complete})
 
@@ -254,21 +279,20 @@ class ContentLane:
             if self._worker.stopped:
                 return False
             self._end(job)
-            lost = None if found["sha256"] else "changed"
+            if not found["sha256"]:
+                found = {key: each for key, each in found.items() if key != "sha256"}
+                found |= {"lost": "changed"}
             for target in job.targets:
-                file = {key: value for key, value in target.file.items() if key != "staged"}
-                file |= {key: value for key, value in found.items() if value is not None}
-                if lost:
-                    file["lost"] = lost
-                elif target.name is None:
+                file = {key: value for key, value in target.file.items() if key != "staged"} | found
+                if "lost" not in file and target.name is None:
                     self._remember_at(target.path, file)
                 self._record(target.op(file))
             hold = job.holds.get("")
-            if hold is not None and found["sha256"] and hold.settled:
+            if hold is not None and hold.settled and not found.keys() & {"lost", "changed"}:
                 self._remember(hold.source, hold.stamp, found["sha256"])
-            if not job.targets and found["sha256"]:  # deleted while it was stored
+            if not job.targets:  # deleted while it was stored
                 members = found.get("members", {}).values()
-                digests = {found["sha256"], *(digest for _, digest in members)}
+                digests = {found.get("sha256"), *(digest for _, digest in members)} - {None}
                 self._worker.submit(PruneJob(self, frozenset(digests)))
         return True
 
@@ -299,10 +323,21 @@ class ContentLane:
             self._in_memory += more
             return True
 
-    def has_content(self, sha256: str) -> bool:
-        """Tell whether this lane recorded a content at a path that it did not prune."""
+    def drop(self, sha256: str) -> None:
+        """Remove a blob, if this lane recorded it nowhere else.
+
+        Raises:
+            OSError: If it cannot be removed.
+        """
         with self._worker.lock:
-            return any(sha256 in digests for digests in self._at.values())
+            if not self.has_content(sha256):
+                remove_blob(self.folder, sha256)
+
+    def has_content(self, sha256: str) -> bool:
+        """Tell whether this lane recorded a content that it did not prune, or handed it out."""
+        with self._worker.lock:
+            kept = any(sha256 in digests for digests in self._at.values())
+            return kept or sha256 in self._handed_out
 
     def recorded(self, path: str | None) -> bool:
         """Tell whether this lane ever recorded a file at a path."""
@@ -310,18 +345,19 @@ class ContentLane:
 
     # ---------------------------------------------------------------- inside
 
-    def _take(self, path: str, target: str, ext: str | None) -> None:
+    def _take(self, path: str, target: str, ext: str | None, *, strict: bool) -> None:
         source, _ = look(target)
         name = os.path.basename(target)
         ext = extension_of(name) if ext is None else ext
         if os.path.isdir(source):
-            self._own(path, source, walk_files(source), name, ext)
+            self._own(path, source, walk_files(source), name, ext, strict=strict)
             return
-        file = self._at_once(source, name, ext)
-        if file is not None:
-            self._record_file(path, file)
-        else:
-            self._own(path, source, {"": source}, name, ext)
+        with self._worker.lock:  # nothing is pruned between storing and recording
+            file = self._at_once(source, name, ext)
+            if file is not None:
+                self._record_file(path, file)
+                return
+        self._own(path, source, {"": source}, name, ext, strict=strict)
 
     def _at_once(self, source: str, name: str, ext: str) -> dict[str, Any] | None:
         """Return the FILE record of a file that is known or small, None for one to be held."""
@@ -347,6 +383,7 @@ class ContentLane:
         ext: str,
         *,
         member: str | None = None,
+        strict: bool,
     ) -> None:
         """Take hold of a large file or a folder, record that, and leave the rest to the thread."""
         token = secrets.token_hex(8)
@@ -354,10 +391,10 @@ class ContentLane:
         key = (source, Stamp.of(os.stat(source)))
         with self._worker.lock:
             for held in self._jobs:
-                if held.key == key and not held.done and held.targets:
+                if (held.key, held.strict, held.done) == (key, strict, False) and held.targets:
                     self._record_own(held, path, token, name, ext, member)
                     return
-        job = self._hold(inside, token, folder=folder)
+        job = self._hold(inside, token, folder=folder, strict=strict)
         try:
             with self._worker.lock:
                 self._record_own(job, path, token, name, ext, member)
@@ -369,26 +406,29 @@ class ContentLane:
             self._remember(source, job.holds[""].stamp, None)
         self._worker.submit(job)
 
-    def _hold(self, inside: dict[str, str], token: str, *, folder: bool) -> StoreJob:
+    def _hold(self, inside: dict[str, str], token: str, *, folder: bool, strict: bool) -> StoreJob:
         place = self._staging(token) if folder else None
-        job = StoreJob(self, {}, [], place)
+        job, patience = StoreJob(self, {}, [], place, strict), Patience()
         try:
             for name, each in inside.items():
                 source = os.path.realpath(each)
                 staged = self._staging(token) if place is None else place / name
                 self._make_room(staged)
-                job.holds[name] = self._take_hold(source, staged)
+                job.holds[name] = self._take_hold(source, staged, job, patience)
         except BaseException:
             job.release()
             raise
         return job
 
-    def _take_hold(self, source: str, staged: Path) -> Hold:
+    def _take_hold(self, source: str, staged: Path, job: StoreJob, patience: Patience) -> Hold:
         copy = source in self._rewritten or self._is_rewritten(source)
+        with self._worker.lock:
+            holds = [hold for each in (*self._jobs, job) for hold in each.holds.values()]
+        scarce = sum(hold.fd is not None for hold in holds) >= _MAX_OPEN
         try:
-            return take(source, staged, copy=copy)
+            return take(source, staged, patience, copy=copy, scarce=scarce)
         except ChangedError:  # while it was copied: another process is writing it
-            return take(source, staged)
+            return take(source, staged, patience)
 
     def _is_rewritten(self, source: str) -> bool:
         """Tell whether a source has the inode, but not the bytes, that it had when it was taken."""
@@ -471,7 +511,10 @@ class ContentLane:
             if self.kept_in_memory(len(content)):
                 self._worker.postpone(BytesJob(self, content))
             return hashlib.sha256(content).hexdigest()
-        self._worker.submit(SyncJob(self, sha256))
+        with self._worker.lock:
+            self._unsynced.digests.append(sha256)
+            if len(self._unsynced.digests) == 1:
+                self._worker.submit(self._unsynced)
         return sha256
 
     def _store_now(self, source: str, name: str, ext: str) -> dict[str, Any]:
@@ -481,17 +524,15 @@ class ContentLane:
             return record
         fd = open_source(source)
         try:
-            hold = Hold(source, Stamp.of(os.fstat(fd)))
-            sha256, size = copy_blob(self.folder, fd, lambda: hold.check(fd))
-        except ChangedError as error:
-            self._trouble("rewritten while it was copied", error)
-            return file_record(name, ext, hold.stamp.size, lost="changed")
+            before = os.fstat(fd)
+            sha256, size = copy_blob(self.folder, fd)
+            same = Stamp.of(os.fstat(fd)) == Stamp.of(before)
         except OSError as error:
             self._trouble("not stored", error)
-            return file_record(name, ext, hold.stamp.size, lost="not stored")
+            return file_record(name, ext, before.st_size, lost="not stored")
         finally:
             os.close(fd)
-        return file_record(name, ext, size, sha256=sha256)
+        return file_record(name, ext, size, sha256=sha256, changed=None if same else True)
 
     def _staging(self, token: str) -> Path:
         return self.folder.staging_dir / token

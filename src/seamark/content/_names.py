@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 from seamark.errors import FileMissingError
 from seamark.values import escape
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["extension_of", "file_record", "local_path", "members_of", "reference", "walk_files"]
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|:)")
+_USER: Final = re.compile(r"//[^/#]*@")
 _SECRET: Final = re.compile(
     r"((?:^|&)[^=&]*(?:token|secret|key|password|credential|sig|auth)[^=&]*=)[^&]*", re.IGNORECASE
 )
@@ -49,14 +50,7 @@ def local_path(target: str | os.PathLike[str]) -> str | None:
 def reference(url: str) -> str:
     """Return a URL without user, password and the values of what looks secret in its query."""
     head, mark, query = url.partition("?")
-    query = _SECRET.sub(r"\1***", query)
-    try:
-        parts = urlsplit(head)
-        if "@" in parts.netloc:
-            head = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    except ValueError:  # something that only looks like a URL
-        head = re.sub(r"//[^/@]*@", "//", head)
-    return escape(head + mark + query)
+    return escape(_USER.sub("//", head) + mark + _SECRET.sub(r"\1***", query))
 
 
 def walk_files(folder: str) -> dict[str, str]:

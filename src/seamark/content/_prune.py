@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from seamark.content._ops import op_payloads
-from seamark.journal.blobs import remove_blob
 from seamark.journal.folder import host_name
 from seamark.journal.reader import JournalReader
 
@@ -103,7 +102,7 @@ class PruneJob:
         lane = self.lane
         for sha256 in self.digests:
             if not lane.has_content(sha256) and not lane.mentions.elsewhere(sha256, lane.recorded):
-                remove_blob(lane.folder, sha256)
+                lane.drop(sha256)
 
     def give_up(self) -> None:
         """The bytes stay."""

@@ -52,13 +52,13 @@ class Worker:
         self._queue: deque[Job] = deque()
         self._later: deque[Job] = deque()
         self._failed: weakref.WeakSet[Job] = weakref.WeakSet()
-        self._current: Job | None = None
+        self._running: list[Job] = []
         self._thread: threading.Thread | None = None
         self._stopped = False
 
     def after_fork(self) -> None:
         """Forget the jobs of the parent in a forked child."""
-        jobs = [*self._queue, *self._later, *([self._current] if self._current else [])]
+        jobs = [*self._queue, *self._later, *self._running]
         self._renew()
         for job in jobs:
             job.abandon()
@@ -101,29 +101,35 @@ class Worker:
             while self._step():
                 pass
         finally:
-            with self._changed:
-                self._thread = None
-                self._changed.notify_all()
+            self._leave()
 
     def _step(self) -> bool:
         """Run the next job; False if there is none."""
         with self._changed:
             if self._stopped or not self._queue:
-                # said here, under the lock, so that a job added next finds no thread and starts one
-                self._thread = None
+                self._leave()  # under the lock: a job added next has to start a thread
                 return False
-            job = self._current = self._queue.popleft()
+            job = self._queue.popleft()
+            self._running.append(job)
+        done = False
         try:
             done = self._run(job)
         finally:
             with self._changed:
-                self._current = None
+                if job in self._running:  # not if a fork came between
+                    self._running.remove(job)
+                if done:
+                    self._queue.extend(self._later)
+                    self._later.clear()
                 self._changed.notify_all()
-        if done and self._later:
-            with self._changed:
-                self._queue.extend(self._later)
-                self._later.clear()
         return True
+
+    def _leave(self) -> None:
+        """Say that the thread that calls this is no longer there for new jobs."""
+        with self._changed:
+            if self._thread is threading.current_thread():
+                self._thread = None
+            self._changed.notify_all()
 
     def _run(self, job: Job) -> bool:
         """Return whether the job is done."""
@@ -166,15 +172,15 @@ class Worker:
             if not self._step():  # there is no thread
                 break
         with self._changed:
-            return not (self._queue or self._later or self._current)
+            return not (self._queue or self._later or self._running)
 
     def _waits(self, end: float | None) -> bool:
         """Wait for the thread; True if the caller has to run jobs itself."""
         with self._changed:
-            while self._queue or self._current:
+            while self._queue or self._running:
                 if end is not None and time.monotonic() >= end:
                     return False
-                if self._thread is None and self._current is None:
+                if self._thread is None and not self._running:
                     return True
                 self._changed.wait(None if end is None else max(0.0, end - time.monotonic()))
             return False

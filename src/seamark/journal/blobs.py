@@ -14,13 +14,14 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import time
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from seamark.errors import ArgumentError, FileMissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
     from pathlib import Path
 
     from seamark.journal.folder import RunFolder
@@ -39,11 +40,13 @@ __all__ = [
     "put_bytes",
     "read_all",
     "remove_blob",
-    "remove_old_temporaries",
+    "remove_leftovers",
+    "remove_staged",
     "sync_blob",
+    "sync_folder",
 ]
 
-TEMPORARY: Final = ".tmp-"
+_TEMPORARY: Final = ".tmp-"
 """How the names of files begin that are being written in ``.staging/``."""
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -200,7 +203,7 @@ def remove_blob(folder: RunFolder, sha256: str) -> None:
 
 
 def sync_blob(folder: RunFolder, sha256: str) -> None:
-    """Force a blob and its name to disk.
+    """Force the bytes of a blob to disk; `sync_folder` does the same for its name.
 
     Raises:
         OSError: If the disk refuses.
@@ -213,7 +216,6 @@ def sync_blob(folder: RunFolder, sha256: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-    sync_folder(folder.blobs_dir)
 
 
 def sync_folder(path: Path) -> None:
@@ -286,7 +288,7 @@ class _new_file(contextlib.AbstractContextManager[tuple[int, "Path"]]):  # noqa:
 
     def __enter__(self) -> tuple[int, Path]:
         _make(self._folder, self._folder.staging_dir)
-        self._path = self._folder.staging_dir / (TEMPORARY + secrets.token_hex(8))
+        self._path = self._folder.staging_dir / (_TEMPORARY + secrets.token_hex(8))
         self._fd = os.open(self._path, _NEW_FLAGS, 0o666)
         return self._fd, self._path
 
@@ -310,9 +312,27 @@ def _move(folder: RunFolder, path: Path, sha256: str) -> None:
     os.replace(path, blob_path(folder, sha256))  # noqa: PTH105
 
 
-def remove_old_temporaries(folder: RunFolder) -> None:
-    """Remove what writers that died left under a temporary name; younger than an hour it stays."""
-    with contextlib.suppress(OSError):
-        for path in folder.staging_dir.glob(TEMPORARY + "*"):
-            if path.stat().st_mtime < time.time() - _OLD_S:
-                path.unlink()
+def remove_leftovers(folder: RunFolder, wanted: Container[str], now_s: float | None = None) -> None:
+    """Remove from ``.staging/`` what nobody will ask for: half-written copies, deleted files.
+
+    Args:
+        folder: The run.
+        wanted: Names that stay. What was touched in the last hour stays as well, because a writer
+            may be about to record it.
+        now_s: Seconds since the Unix epoch; now if left out.
+    """
+    limit = (time.time() if now_s is None else now_s) - _OLD_S
+    with contextlib.suppress(OSError), os.scandir(folder.staging_dir) as entries:
+        for entry in entries:
+            if entry.name not in wanted and entry.stat(follow_symlinks=False).st_ctime < limit:
+                remove_staged(folder, entry.name)
+
+
+def remove_staged(folder: RunFolder, name: str) -> None:
+    """Remove a file or folder from ``.staging/`` if it is there."""
+    path = folder.staging_dir / name
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()

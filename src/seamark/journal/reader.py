@@ -353,13 +353,24 @@ class JournalReader:
                 want = min(2 * want, _FRAME_LIMIT)  # one long frame
                 continue
             if not data:
+                self._look_at_stub()
                 return
             if not self._pass_over(bad=bad):
                 return
             want = _BLOCK_BYTES
 
+    def _look_at_stub(self) -> None:
+        """Tell of a file that ends within its own header."""
+        size = self.size
+        if size < FILE_HEADER_BYTES:
+            self.stopped = "incomplete"
+            if self.settled():
+                self.tail = Gap(0, size)
+
     @staticmethod
     def _known_part(raws: list[RawFrame]) -> list[RawFrame]:
+        if _KNOWN.issuperset({raw[1] for raw in raws}):
+            return raws
         for index, raw in enumerate(raws):
             if raw[1] not in _KNOWN and not raw[2] & SKIPPABLE:
                 return raws[:index]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -84,7 +85,7 @@ def gather(block: Block, table: RowTable, stop: int) -> tuple[list[Sheet], list[
     if not frames:
         return sheets, records
     words = np.frombuffer(block.data, "<i8", count=len(block.data) // 8)
-    places = np.array([frame[0] for frame in frames], np.int64) >> 3
+    places = np.fromiter(map(itemgetter(0), frames), np.int64, len(frames)) >> 3
     kinds = words[places + 1] & 0xFF
     special = np.nonzero(kinds != Kind.ROW)[0].tolist()
     start = 0

@@ -46,6 +46,8 @@ _LOCK_S: Final = 10.0
 _RACY_NS: Final = 2 * 10**9
 """A folder that changed so recently may change again without its time changing, nanoseconds."""
 _I63: Final = (1 << 63) - 1
+_OF_RUN: Final = ("attribute", "series", "element", "chunk", "journal", "journal_text")
+"""Tables whose rows belong to one run."""
 
 log = logging.getLogger("seamark")
 T = TypeVar("T")
@@ -338,25 +340,26 @@ class Index:
                 self.connection.exec_driver_sql("INSERT INTO meta (key, value) VALUES ('folded_at', ?)", (now,))
 
     def _known(self, project: str | None, run: str | None = None) -> dict[tuple[str, str], _Known]:
-        where, values = "", []
-        if project is not None and run is not None:
-            where, values = " WHERE r.project = ? AND r.name = ?", [project, run]
+        where, values = "name <> '.project'", ()
+        if run is not None:
+            where, values = "project = ? AND name = ?", (project, run)
         elif project is not None:  # "0" is the character after "/"
-            where, values = " WHERE (r.project = ? OR (r.project > ? AND r.project < ?)) AND", [project, project + "/", project + "0"]
-        if run is None:
-            where = (where or " WHERE") + " r.name <> '.project'"
-        rows = self.connection.exec_driver_sql(
-            "SELECT r.project, r.name, r.id, r.listed, j.file, j.size, j.mtime, j.inode, j.retry"
-            f" FROM run r LEFT JOIN journal j ON j.run = r.id{where}",  # noqa: S608 - our own words
-            tuple(values),
-        )
+            where, values = f"{where} AND (project = ? OR (project > ? AND project < ?))", (project, f"{project}/", f"{project}0")
+        cursor = self.connection.connection.cursor()
         known: dict[tuple[str, str], _Known] = {}
-        for parent, name, number, listed, file, size, mtime, inode, retry in rows.fetchall():
-            facts = known.get((parent, name))
-            if facts is None:
-                facts = known[parent, name] = _Known(number, listed, [])
-            if file is not None:
-                facts.journals.append((file, size, mtime, inode, retry))
+        by_number: dict[int, _Known] = {}
+        for number, parent, name, listed in cursor.execute(
+            f"SELECT id, project, name, listed FROM run WHERE {where}",  # noqa: S608 - our own words
+            values,
+        ):
+            known[parent, name] = by_number[number] = _Known(number, listed, [])
+        inside = f" WHERE run IN (SELECT id FROM run WHERE {where})" if values else ""
+        for number, *look in cursor.execute(
+            f"SELECT run, file, size, mtime, inode, retry FROM journal{inside}",  # noqa: S608
+            values,
+        ):
+            if number in by_number:
+                by_number[number].journals.append(tuple(look))
         return known
 
     def _changed(self, project: str, name: str, known: _Known | None) -> bool | None:
@@ -388,7 +391,7 @@ class Index:
     def _forget(self, number: int) -> None:
         connection = self.connection
         with schema.transaction(connection):
-            for table in ("attribute", "series", "element", "chunk", "journal"):
+            for table in _OF_RUN:
                 connection.exec_driver_sql(f"DELETE FROM {table} WHERE run = ?", (number,))  # noqa: S608
             connection.exec_driver_sql("DELETE FROM run WHERE id = ?", (number,))
 
@@ -545,7 +548,7 @@ class _RunFolding:
         try:
             with schema.transaction(connection):
                 if self.anew and self.number is not None:
-                    for table in ("attribute", "series", "element", "chunk", "journal"):
+                    for table in _OF_RUN:
                         connection.exec_driver_sql(f"DELETE FROM {table} WHERE run = ?", (self.number,))  # noqa: S608
                 place = (self.number, self.folder.project, self.folder.run)
                 extra = {"listed": self.listed, "owner": self._owner()}

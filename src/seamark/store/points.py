@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -74,7 +75,7 @@ def read_floats(
         done = chunked.get(journal.number)
         sheets: Iterator[Sheet] = iter(())
         if done is not None:
-            sheets = _chunked_sheets(index, number, journal, asked)
+            sheets = _chunked_sheets(index, number, journal, asked, offsets=cut < float("inf"))
         for sheet in _chain(sheets, _plain_sheets(index, folder, journal, done, asked)):
             for path, piece in _pieces(sheet, cut):
                 pieces[path].append((journal, piece))
@@ -113,12 +114,15 @@ def _assembled(run: RunState, path: str, parts: list[tuple[JournalState, _Piece]
     kept = [(journal, piece) for journal, piece in kept if len(piece.step)]
     if not kept:
         return None
-    step, value, t, time = (np.concatenate(column) for column in zip(*(piece for _, piece in kept), strict=True))
+    step, value, time = (
+        np.concatenate([column(piece) for _, piece in kept]) for column in map(itemgetter, (0, 1, 3))
+    )
     attempts = [-1 if journal.attempt is None else journal.attempt for journal, _ in kept]
     attempt = np.repeat(np.array(attempts, np.int64), [len(piece.step) for _, piece in kept])
     uids = sorted({journal.uid for journal, _ in kept})
     if len(uids) > 1 or (len(step) > 1 and (step[1:] < step[:-1]).any()):
         ranks = np.repeat([uids.index(journal.uid) for journal, _ in kept], [len(piece.step) for _, piece in kept])
+        t = np.concatenate([piece.t for _, piece in kept])
         order = np.lexsort((ranks, t, step))
         step, value, time, attempt = step[order], value[order], time[order], attempt[order]
     return Points(step, value, time, attempt)
@@ -168,7 +172,10 @@ def _plain_sheets(
 # ---------------------------------------------------------------------- chunks
 
 
-def _chunked_sheets(index: Index, number: int | None, journal: JournalState, paths: Sequence[str]) -> Iterator[Sheet]:
+def _chunked_sheets(
+    index: Index, number: int | None, journal: JournalState, paths: Sequence[str], *, offsets: bool
+) -> Iterator[Sheet]:
+    """Yield what is in chunks; without ``offsets`` those columns stay empty, because nobody looks at them."""
     connection = index.connection
     numbers = {index.numbers.number(connection, path): path for path in paths}
     wanted = [one for one in numbers if one is not None]
@@ -183,12 +190,12 @@ def _chunked_sheets(index: Index, number: int | None, journal: JournalState, pat
     for _, path, data in rows.fetchall():
         if path == 0:
             if series:
-                yield _unpack_group(shared, series)
+                yield _unpack_group(shared, series, offsets=offsets)
             shared, series = data, {}
         else:
             series[numbers[path]] = data
     if series:
-        yield _unpack_group(shared, series)
+        yield _unpack_group(shared, series, offsets=offsets)
 
 
 def _pack_group(sheet: Sheet, records: list[int]) -> tuple[bytes, dict[str, bytes]]:
@@ -208,14 +215,15 @@ def _pack_group(sheet: Sheet, records: list[int]) -> tuple[bytes, dict[str, byte
     return join_parts(shared), series
 
 
-def _unpack_group(shared: bytes, series: dict[str, bytes]) -> Sheet:
+def _unpack_group(shared: bytes, series: dict[str, bytes], *, offsets: bool) -> Sheet:
     step, t, time, offset, _ = split_parts(shared)
     times = unpack_ints(t)
     found: dict[str, tuple[Ints | None, Floats]] = {}
     for path, data in series.items():
         rows, values = split_parts(data)
         found[path] = (unpack_ints(rows) if rows else None, unpack_floats(values))
-    return Sheet(unpack_ints(offset), times, unpack_ints(time) if time else times, unpack_floats(step), found)
+    places = unpack_ints(offset) if offsets else np.empty(0, np.int64)
+    return Sheet(places, times, unpack_ints(time) if time else times, unpack_floats(step), found)
 
 
 def _extend_chunks(
@@ -242,7 +250,9 @@ def _extend_chunks(
 
 def _chunked(index: Index, number: int) -> dict[int, _Done]:
     rows = index.connection.exec_driver_sql(
-        "SELECT number, chunked, chunk_numbers FROM journal WHERE run = ? AND chunked > 0", (number,)
+        "SELECT j.number, j.chunked, t.chunk_numbers FROM journal j JOIN journal_text t"
+        " ON t.run = j.run AND t.number = j.number WHERE j.run = ? AND j.chunked > 0",
+        (number,),
     )
     return {journal: _Done(offset, *load_tables(text)) for journal, offset, text in rows.fetchall()}
 
@@ -294,12 +304,16 @@ def _store_group(
     connection = index.connection
     with schema.transaction(connection):
         moved = connection.exec_driver_sql(
-            'UPDATE journal SET chunked = ?, chunk_numbers = ?'
+            'UPDATE journal SET chunked = ?'
             ' WHERE run = ? AND number = ? AND chunked = ? AND "offset" >= ? AND file = ?',
-            (done.offset, dump_tables(done.paths, done.schemas), number, journal.number, start, done.offset, journal.file),
+            (done.offset, number, journal.number, start, done.offset, journal.file),
         )
         if not moved.rowcount:
             return False
+        connection.exec_driver_sql(
+            "UPDATE journal_text SET chunk_numbers = ? WHERE run = ? AND number = ?",
+            (dump_tables(done.paths, done.schemas), number, journal.number),
+        )
         known = index.numbers.ensure(connection, series)
         rows = [(number, 0, journal.number, start, shared)]
         rows += [(number, known[path], journal.number, start, data) for path, data in series.items()]

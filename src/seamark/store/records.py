@@ -76,12 +76,14 @@ def _sql(statement: Any, table: sa.Table) -> str:
 
 _INSERT_ATTRIBUTE: Final = _sql(sa.insert(schema.attribute), schema.attribute)
 _INSERT_JOURNAL: Final = _sql(sa.insert(schema.journal), schema.journal)
+_INSERT_TEXT: Final = _sql(sa.insert(schema.journal_text), schema.journal_text)
 _INSERT_ELEMENT: Final = _sql(sa.insert(schema.element), schema.element)
 _INSERT_SERIES: Final = _sql(sa.insert(schema.series), schema.series)
 _UPDATE_JOURNAL: Final = (
     'UPDATE journal SET file = ?, "offset" = ?, last_offset = ?, last_crc = ?, size = ?, mtime = ?, inode = ?,'
-    ' retry = ?, facts = ?, numbers = ? WHERE run = ? AND number = ? AND "offset" = ?'
+    ' retry = ? WHERE run = ? AND number = ? AND "offset" = ?'
 )
+_UPDATE_TEXT: Final = "UPDATE journal_text SET facts = ?, numbers = ? WHERE run = ? AND number = ?"
 _FACTS: Final = (
     "header",
     "first_t",
@@ -214,7 +216,7 @@ def _columns(run: RunState, path: str, state: FamilyState) -> tuple[Any, ...]:
         return (*_number(state.last), None, None) if state.count else _NOTHING
     if isinstance(state, SeriesState):
         text = state.last[:_SHOWN_TEXT] if isinstance(state.last, str) else None
-        return None, None, None, text
+        return None, None, state.count, text
     if isinstance(state, FileState):
         return None, None, None, str(state.record.get("name", ""))
     if isinstance(state, RecordState):
@@ -340,14 +342,16 @@ def save_run(
 
 
 def _save_journal(cursor: Any, run_id: int, journal: JournalState, look: tuple[int, int, int, int]) -> None:
-    tables = dump_tables(journal.paths, journal.schemas)
-    values = (journal.file, journal.offset, journal.last_offset, journal.last_crc, *look, _facts(journal), tables)
+    values = (journal.file, journal.offset, journal.last_offset, journal.last_crc, *look)
+    texts = (_facts(journal), dump_tables(journal.paths, journal.schemas))
     if journal.stored_offset < 0:
-        cursor.execute(_INSERT_JOURNAL, (run_id, journal.number, *values, 0, ""))
+        cursor.execute(_INSERT_JOURNAL, (run_id, journal.number, *values, 0))
+        cursor.execute(_INSERT_TEXT, (run_id, journal.number, *texts, ""))
         return
     cursor.execute(_UPDATE_JOURNAL, (*values, run_id, journal.number, journal.stored_offset))
     if cursor.rowcount != 1:
         raise Conflict
+    cursor.execute(_UPDATE_TEXT, (*texts, run_id, journal.number))
 
 
 def _save_attributes(cursor: Any, run_id: int, run: RunState, known: dict[str, int], keys: _Keys) -> None:
@@ -405,7 +409,10 @@ def _load_journal(row: Any) -> JournalState:
 
 def load_journals(connection: sa.Connection, run_id: int) -> list[JournalState]:
     """Return what is known of the journals of a run."""
-    rows = connection.execute(sa.select(schema.journal).where(schema.journal.c.run == run_id))
+    journal, text = schema.journal, schema.journal_text
+    same = sa.and_(text.c.run == journal.c.run, text.c.number == journal.c.number)
+    columns = (*journal.c, text.c.facts, text.c.numbers)
+    rows = connection.execute(sa.select(*columns).select_from(journal.join(text, same)).where(journal.c.run == run_id))
     return [_load_journal(row) for row in rows]
 
 

@@ -13,7 +13,7 @@ import socket
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -25,8 +25,10 @@ __all__ = [
     "chunk",
     "connect",
     "element",
+    "fetch",
     "index_path",
     "journal",
+    "journal_text",
     "meta",
     "metadata",
     "path",
@@ -35,7 +37,7 @@ __all__ = [
     "transaction",
 ]
 
-SCHEMA_VERSION: Final = "3"
+SCHEMA_VERSION: Final = "4"
 """Changes with the tables and with the rules of the fold; an index of another version is built anew."""
 
 BUSY_S: Final = 30.0
@@ -92,12 +94,20 @@ journal = sa.Table(
     sa.Column("mtime", sa.BigInteger, nullable=False),
     sa.Column("inode", sa.BigInteger, nullable=False),
     sa.Column("retry", sa.BigInteger, nullable=False),  # when to look again although nothing changed; 0: never
-    sa.Column("facts", sa.Text, nullable=False),  # JSON
-    sa.Column("numbers", sa.Text, nullable=False),  # JSON: paths and schemas
     sa.Column("chunked", sa.BigInteger, nullable=False),  # points before this offset are in chunks
-    sa.Column("chunk_numbers", sa.Text, nullable=False),  # paths and schemas as of there
     sqlite_with_rowid=False,
 )
+
+journal_text = sa.Table(
+    "journal_text",
+    metadata,
+    sa.Column("run", _Id, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("facts", sa.Text, nullable=False),  # JSON
+    sa.Column("numbers", sa.Text, nullable=False),  # JSON: paths and schemas
+    sa.Column("chunk_numbers", sa.Text, nullable=False),  # the same as of ``chunked``
+)
+"""The long part of ``journal``, which is read as a whole at every refresh."""
 
 attribute = sa.Table(
     "attribute",
@@ -109,7 +119,7 @@ attribute = sa.Table(
     sa.Column("type", sa.Text, nullable=False),  # of an atom, else the family
     sa.Column("class", sa.SmallInteger),  # of the number: -1 -inf, 0 finite, 1 inf, 2 NaN; null: no number
     sa.Column("number", sa.Float),  # null unless finite; SQLite would turn NaN into null
-    sa.Column("whole", sa.BigInteger),  # ints, bools, and microseconds since the epoch of datetimes
+    sa.Column("whole", sa.BigInteger),  # ints, bools, microseconds since the epoch of datetimes, sizes of the rest
     sa.Column("text", sa.Text),
     sa.Column("t", sa.BigInteger),  # the key's three parts; null: never
     sa.Column("writer", sa.Integer),
@@ -204,8 +214,18 @@ def _set_up(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode=WAL").fetchone()
     connection.execute("PRAGMA synchronous=NORMAL")  # never torn, though the last moments may be missing
     connection.execute("PRAGMA wal_autocheckpoint=8000")
-    connection.execute("PRAGMA cache_size=-65536")
+    connection.execute("PRAGMA cache_size=-262144")  # KiB, taken as needed: a query may touch a page of every run
     connection.execute("PRAGMA temp_store=MEMORY")
+
+
+def fetch(connection: sa.Connection, statement: sa.Select[Any]) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement as the driver has them; SQLAlchemy's rows take twice as long."""
+    compiled = statement.compile(connection, compile_kwargs={"render_postcompile": True})
+    given = compiled.params
+    cursor = connection.connection.cursor()
+    cursor.execute(str(compiled), [given[name] for name in compiled.positiontup or ()])
+    rows: list[tuple[Any, ...]] = cursor.fetchall()  # type: ignore[assignment]  # the driver's rows are tuples
+    return rows
 
 
 @contextlib.contextmanager

@@ -1,9 +1,9 @@
-"""From queries to SQL: which runs match, in which order. SQLAlchemy Core, for SQLite and PostgreSQL alike."""
+"""From queries to SQL: which runs match. SQLAlchemy Core, for SQLite and PostgreSQL alike."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -14,7 +14,7 @@ from seamark.store import schema
 from seamark.store.query import And, Comparison, Expression, Field, Not, Or, Value
 from seamark.store.records import FAMILY_NUMBERS, instant
 
-__all__ = ["AGGREGATE_COLUMNS", "CRASHED", "Compiler", "derived_order", "order_by"]
+__all__ = ["AGGREGATE_COLUMNS", "CRASHED", "Compiler", "derived_column"]
 
 Clause = sa.ColumnElement[bool]
 
@@ -248,33 +248,8 @@ def _exactly(row: Any, number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, A
     )
 
 
-def order_by(field: Field, row: Any, summary: Any, *, ascending: bool) -> Sequence[sa.ColumnElement[Any]]:
-    """Return how runs are sorted by a field: numbers, then texts, then NaN, then runs without a value.
-
-    That order of kinds is the same up and down; runs that are equal in the field stand newest first.
-
-    Args:
-        field: What to sort by.
-        row: The attribute's row, joined to the run; None for what the run's row holds.
-        summary: The row of ``series`` joined to that, where the field asks for an aggregate; else None.
-        ascending: Smallest first.
-    """
-    last = [schema.run.c.created.desc(), schema.run.c.project, schema.run.c.name]
-    turn: Callable[[Any], Any] = sa.asc if ascending else sa.desc
-    if row is None:
-        return last
-    if summary is not None:
-        column = summary.c[AGGREGATE_COLUMNS[str(field.aggregate)]]
-        return [column.is_(None), turn(column), *last]
-    klass = row.c["class"]
-    kind = sa.case(
-        (sa.or_(row.c.path.is_(None), row.c.type == "null"), 3), (klass == _NAN, 2), (klass.is_(None), 1), else_=0
-    )
-    return [kind, turn(klass), turn(row.c.number), turn(row.c.whole), turn(row.c.text), *last]
-
-
-def derived_order(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[Any] | None:
-    """Return the column to sort by for what the run's row holds, or None for an attribute."""
+def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[Any] | None:
+    """Return the column of what the run's row holds, or None for an attribute."""
     run = schema.run.c
     if path == "sys/state":
         return state

@@ -6,16 +6,19 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
 from seamark.errors import ArgumentError, MissingExtraError
+from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.reader import SETTLE_NS
+from seamark.paths import is_inside
 from seamark.store import schema
 from seamark.store.query import And, Comparison, Expression, Field, Not, Or, Value, parse, parse_field
-from seamark.store.records import NUMBER_FAMILIES, atom_value
-from seamark.store.sql import CRASHED, Compiler, derived_order, order_by
+from seamark.store.records import atom_value
+from seamark.store.sql import AGGREGATE_COLUMNS, CRASHED, Compiler, derived_column
 from seamark.store.view import Points, decoded, is_crashed, time_of
 
 if TYPE_CHECKING:
@@ -41,8 +44,8 @@ _FIRST: Final = (
     "sys/trashed",
 )
 _DERIVED: Final = ("sys/id", "sys/state", "sys/owner", *_FIRST[4:])
-_PART: Final = 500
-"""So many ids stand in one statement."""
+_PART: Final = 900
+"""So many values stand in one statement; old SQLite takes 999."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +152,12 @@ def _equals(path: str, value: str) -> Comparison:
 
 
 class _Chosen:
-    """The numbers of runs that a selection chose, in order, and what is needed to read them."""
+    """The runs that a selection chose, in order, and how many match regardless of the limit."""
 
-    def __init__(self, runs: list[tuple[int, str, str, str]], total: int) -> None:
-        self.numbers = [number for number, _, _, _ in runs]
-        self.refs = [(project, name) for _, project, name, _ in runs]
-        self.states = {number: state for number, _, _, state in runs}
+    def __init__(self, rows: list[tuple[Any, ...]], total: int) -> None:
+        self.numbers: list[int] = [row[0] for row in rows]
+        self.refs: list[tuple[str, str]] = [(row[1], row[2]) for row in rows]
+        self.states: dict[int, str] = {row[0]: row[3] for row in rows}
         self.total = total
 
 
@@ -187,34 +190,66 @@ def _choose(index: Index, selection: Selection) -> _Chosen:
         return index.numbers.number(connection, path)
 
     state = _state_column(index)
-    where = [Compiler(number, state).condition(expression), run.c.name != ".project"]
+    where = [Compiler(number, state).condition(expression), run.c.name != PROJECT_LOG]
     if selection.project is not None:
-        inside = run.c.project.between(selection.project + "/", selection.project + "/\U0010ffff")
-        where.append(sa.or_(run.c.project == selection.project, inside))
-    source: Any = run
-    row = summary = None
-    derived = derived_order(field.path, state)
-    path = None if derived is not None else number(field.path)
-    if path is not None:
-        row = schema.attribute.alias()
-        on = sa.and_(row.c.run == run.c.id, row.c.path == path, row.c.visible == 1)
-        source = run.outerjoin(row, on)
-        if field.aggregate not in (None, "last"):
-            summary = schema.series.alias()
-            same = (summary.c.run == row.c.run, summary.c.path == row.c.path, summary.c.family == row.c.family)
-            source = source.outerjoin(summary, sa.and_(*same))
-    order = list(order_by(field, row, summary, ascending=selection.ascending))
+        where.append(run.c.project.in_(_projects(index, selection.project)))
+    derived, path = derived_column(field.path, state), number(field.path)
+    columns = [run.c.id, run.c.project, run.c.name, state, run.c.created]
+    source: sa.FromClause = run
     if derived is not None:
-        order.insert(0, derived.asc() if selection.ascending else derived.desc())
-    columns = [run.c.id, run.c.project, run.c.name, state.label("shown_state")]
-    statement = sa.select(*columns).select_from(source).where(*where).order_by(*order)
-    if selection.limit is not None:
-        statement = statement.limit(selection.limit)
-    rows = [tuple(found) for found in connection.execute(statement)]
-    total = len(rows)
-    if selection.limit is not None and total == selection.limit:
-        total = connection.execute(sa.select(sa.func.count()).select_from(run).where(*where)).scalar_one()
-    return _Chosen(rows, total)
+        columns.append(derived)
+    elif path is not None:
+        source, more = _with_sort_columns(path, field)
+        columns += more
+    rows = schema.fetch(connection, sa.select(*columns).select_from(source).where(*where))
+    rows.sort(key=itemgetter(1, 2))
+    rows.sort(key=itemgetter(4), reverse=True)
+    if derived is not None:
+        rows.sort(key=itemgetter(5), reverse=not selection.ascending)
+    elif path is not None:
+        rows = _sorted(rows, ascending=selection.ascending)
+    return _Chosen(rows[: selection.limit], len(rows))
+
+
+def _with_sort_columns(path: int, field: Field) -> tuple[sa.FromClause, list[Any]]:
+    """Return runs joined to what they have at a path, and its kind, class, number, whole and text.
+
+    Kinds: 0 a number, 1 a text, 2 NaN, 3 nothing.
+    """
+    row, series = schema.attribute.c, schema.series.c
+    here = sa.and_(row.run == schema.run.c.id, row.path == path, row.visible == 1)
+    joined = schema.run.outerjoin(schema.attribute, here)
+    if field.aggregate not in (None, "last"):
+        same = sa.and_(series.run == row.run, series.path == row.path, series.family == row.family)
+        number = series[AGGREGATE_COLUMNS[str(field.aggregate)]]
+        kind = sa.case((series.run.is_(None), 3), (number.is_(None), 2), else_=0)
+        nothing = [sa.literal(0), sa.literal("")]
+        return joined.outerjoin(schema.series, same), [kind, sa.literal(0), sa.func.coalesce(number, 0.0), *nothing]
+    klass = row["class"]
+    kind = sa.case(
+        (sa.or_(row.path.is_(None), row.type == "null"), 3),
+        (klass == 2, 2),  # noqa: PLR2004 - see the table
+        (klass.is_(None), sa.case((row.text.is_(None), 3), else_=1)),
+        else_=0,
+    )
+    fill = sa.func.coalesce
+    return joined, [kind, fill(klass, 0), fill(row.number, 0.0), fill(row.whole, 0), fill(row.text, "")]
+
+
+def _sorted(rows: list[tuple[Any, ...]], *, ascending: bool) -> list[tuple[Any, ...]]:
+    """Return rows in the order numbers, texts, NaN, nothing, up or down; equal ones stay as they are."""
+    kinds: tuple[list[tuple[Any, ...]], ...] = ([], [], [], [])
+    for row in rows:
+        kinds[row[5]].append(row)
+    kinds[0].sort(key=itemgetter(6, 7, 8), reverse=not ascending)
+    kinds[1].sort(key=itemgetter(9), reverse=not ascending)
+    return [row for kind in kinds for row in kind]
+
+
+def _projects(index: Index, project: str) -> list[str]:
+    """Return the project and its sub-projects, of those that have runs."""
+    known = schema.fetch(index.connection, sa.select(schema.run.c.project).distinct())
+    return [name for (name,) in known if is_inside(name, project)]
 
 
 def select_runs(index: Index, selection: Selection) -> list[tuple[str, str]]:
@@ -350,6 +385,7 @@ class _Wanted:
         self.differing = isinstance(text, str) and text.endswith(_DIFFERING)
         self.text = text.removesuffix(_DIFFERING) if self.differing else text
         self.field = parse_field(self.text)
+        self.aggregate = None if self.field.aggregate == "last" else self.field.aggregate
         self.pattern = "*" in self.text or "?" in self.text
 
     def paths(self, known: Iterable[str]) -> list[str]:
@@ -367,142 +403,138 @@ def _read_table(index: Index, chosen: _Chosen, wanted: list[_Wanted]) -> RunsTab
     known = index.numbers.paths(index.connection)
     everything = any(one.pattern and one.field.path == "*" for one in wanted)
     paths = None if everything else {path for one in wanted for path in one.paths((*_DERIVED, *known))}
-    cells = _read_cells(index, chosen, None if paths is None else [known[path] for path in paths if path in known])
-    present = {path for run in cells.values() for path in run}
-    first = [path for path in _FIRST if path in present]
-    ordered = first + sorted(present.difference(first))
+    cells = _Cells(index, chosen, None if paths is None else [known[path] for path in sorted(paths) if path in known])
+    if any(one.field.aggregate not in (None, "last") for one in wanted):
+        cells.read_series()
     labels: dict[str, tuple[str, str | None]] = {"sys/id": ("sys/id", None)}
+    ordered = cells.paths()
     for one in wanted:
-        found: dict[str, tuple[str, str | None]] = {}
-        for path in one.paths(ordered):
-            if not (one.pattern and one.field.aggregate and not _has(cells, path, one.field.aggregate)):
-                found[one.label(path)] = (path, one.field.aggregate)
+        found = {one.label(path): (path, one.aggregate) for path in one.paths(ordered)}
+        if one.pattern and one.aggregate:
+            found = {label: at for label, at in found.items() if any(run.get(at) is not None for run in cells)}
         if one.differing:
-            found = {label: at for label, at in found.items() if _differs(chosen, cells, at)}
+            found = {label: at for label, at in found.items() if len({repr(run.get(at)) for run in cells}) > 1}
         labels |= {label: at for label, at in found.items() if label not in labels}
     rows = [
-        {label: value for label, at in labels.items() if (value := _cell(cells[number], at)) is not None}
-        for number in chosen.numbers
+        {label: value for label, at in labels.items() if (value := run.get(at)) is not None} for run in cells
     ]
     return RunsTable(list(labels), rows, chosen.refs, chosen.total)
 
 
-def _cell(run: dict[str, _Value], at: tuple[str, str | None]) -> Any:
-    found = run.get(at[0])
-    if found is None:
-        return None
-    return found.shown if at[1] in (None, "last") else found.aggregates.get(str(at[1]))
+At = tuple[str, str | None]
+"""A path and what is asked of a series there; None: what it shows."""
 
 
-def _has(cells: dict[int, dict[str, _Value]], path: str, aggregate: str) -> bool:
-    return any(aggregate in run[path].aggregates for run in cells.values() if path in run)
+class _Cells:
+    """What the chosen runs show; iterates over one dict a run, by path and aggregate, in their order."""
 
+    def __init__(self, index: Index, chosen: _Chosen, paths: list[int] | None) -> None:
+        self._index = index
+        self._chosen = chosen
+        self._paths = paths
+        self._runs: dict[int, dict[At, Any]] = {number: {} for number in chosen.numbers}
+        for runs, part in self._parts():
+            self._read_attributes(runs, part)
+        for start in range(0, len(chosen.numbers), _PART):
+            self._read_facts(chosen.numbers[start : start + _PART])
 
-def _differs(chosen: _Chosen, cells: dict[int, dict[str, _Value]], at: tuple[str, str | None]) -> bool:
-    return len({repr(_cell(cells[number], at)) for number in chosen.numbers}) > 1
+    def __iter__(self) -> Iterator[dict[At, Any]]:
+        return iter(self._runs.values())
 
+    def _parts(self) -> Iterator[tuple[list[int], list[int] | None]]:
+        """Yield runs and paths for one statement each."""
+        numbers, size = self._chosen.numbers, _PART // 2
+        for start in range(0, len(numbers), size):
+            if self._paths is None:
+                yield numbers[start : start + size], None
+                continue
+            for at in range(0, len(self._paths), size):
+                yield numbers[start : start + size], self._paths[at : at + size]
 
-class _Value:
-    """What a run shows at a path: the value itself, and for series what else can be asked for."""
+    def paths(self) -> list[str]:
+        """Return the paths that any of the runs has, the best known ones first."""
+        present = {path for run in self for path, aggregate in run if aggregate is None}
+        first = [path for path in _FIRST if path in present]
+        return first + sorted(present.difference(first))
 
-    __slots__ = ("aggregates", "shown")
+    def _read_attributes(self, runs: list[int], paths: list[int] | None) -> None:
+        table = schema.attribute.c
+        long = sa.case((table.type.in_(("text", "string_series")), table.registers))
+        statement = sa.select(
+            table.run, table.path, table.type, table["class"], table.number, table.whole, table.text, long
+        ).where(table.run.in_(runs), table.visible == 1)  # fmt: skip
+        if paths is not None:
+            statement = statement.where(table.path.in_(paths))
+        connection, path_of = self._index.connection, self._index.numbers.path
+        sets = False
+        for run, number, kind, klass, value, whole, text, registers in schema.fetch(connection, statement):
+            at = (path_of(connection, number), None)
+            if kind == "string_set":
+                sets, self._runs[run][at] = True, StringList()
+            else:
+                self._runs[run][at] = _shown(kind, klass, value, whole, text, registers)
+        if sets:
+            self._read_sets(runs)
 
-    def __init__(self, shown: Any, aggregates: dict[str, Any] | None = None) -> None:
-        self.shown = shown
-        self.aggregates = aggregates or {}
+    def _read_sets(self, runs: list[int]) -> None:
+        table, connection = schema.element.c, self._index.connection
+        rows = schema.fetch(connection, sa.select(table.run, table.path, table.value).where(table.run.in_(runs)))
+        for run, number, value in sorted(rows):
+            elements = self._runs[run].get((self._index.numbers.path(connection, number), None))
+            if isinstance(elements, StringList):
+                elements.append(value)
 
-
-def _read_cells(index: Index, chosen: _Chosen, paths: list[int] | None) -> dict[int, dict[str, _Value]]:
-    """Return what the chosen runs show, by number of the run and path; derived facts always."""
-    cells: dict[int, dict[str, _Value]] = {number: {} for number in chosen.numbers}
-    for start in range(0, len(chosen.numbers), _PART):
-        part = chosen.numbers[start : start + _PART]
-        for parts in [None] if paths is None else [paths[at : at + _PART] for at in range(0, len(paths), _PART)]:
-            _read_attributes(index, part, parts, cells)
-        _read_facts(index, part, chosen, cells)
-    return cells
-
-
-def _read_attributes(
-    index: Index, runs: list[int], paths: list[int] | None, cells: dict[int, dict[str, _Value]]
-) -> None:
-    connection, table = index.connection, schema.attribute.c
-    series = schema.series.c
-    same = sa.and_(series.run == table.run, series.path == table.path, series.family == table.family)
-    statement = (
-        sa.select(
-            table.run, table.path, table.family, table.type, table["class"], table.number, table.whole, table.text,
-            series.low, series.high, series.mean, series.count, series.first_step, series.last_step,
-            sa.case((table.type.in_(("text", "string_series")), table.registers)),
-        )
-        .select_from(schema.attribute.outerjoin(schema.series, same))
-        .where(table.run.in_(runs), table.visible == 1)
-    )  # fmt: skip
-    if paths is not None:
-        statement = statement.where(table.path.in_(paths))
-    path_of = index.numbers.path
-    sets: list[tuple[int, int]] = []
-    for run, number, family, kind, klass, value, whole, text, *rest, registers in connection.execute(statement):
-        path = path_of(connection, number)
-        if family == 0:
-            shown = atom_value(kind, klass, value, whole, text, registers)
-            cells[run][path] = _Value(decoded(kind, shown) if kind in ("datetime", "json") else shown)
-        elif NUMBER_FAMILIES[family] == "string_set":
-            sets.append((run, number))
-        else:
-            cells[run][path] = _shown(NUMBER_FAMILIES[family], (klass, value, whole, text), rest, registers)
-    if sets:
-        _read_sets(index, runs, sets, cells)
-
-
-def _shown(family: str, own: tuple[Any, Any, Any, Any], rest: Sequence[Any], registers: str | None) -> _Value:
-    klass, value, whole, text = own
-    low, high, mean, count, first, last = rest
-    if family in ("file", "artifact"):
-        return _Value(text)
-    if family == "file_set":
-        return _Value(whole, {"count": whole})
-    aggregates = {"count": count, "first_step": first, "last_step": last}
-    if family == "float_series":
-        shown = None if klass is None else atom_value("float", klass, value, None, None, None)
-        return _Value(shown, {**aggregates, "min": low, "max": high, "mean": mean})
-    if family == "string_series":
-        return _Value(json.loads(registers.partition("\n")[2]) if registers else None, aggregates)
-    return _Value(count, aggregates)
-
-
-def _read_sets(
-    index: Index, runs: list[int], sets: list[tuple[int, int]], cells: dict[int, dict[str, _Value]]
-) -> None:
-    connection, table = index.connection, schema.element.c
-    found: dict[tuple[int, int], list[str]] = {}
-    for run, number, value in connection.execute(
-        sa.select(table.run, table.path, table.value).where(table.run.in_(runs))
-    ):
-        found.setdefault((run, number), []).append(value)
-    for run, number in sets:
-        elements = StringList(sorted(found.get((run, number), [])))
-        cells[run][index.numbers.path(connection, number)] = _Value(elements)
-
-
-def _read_facts(index: Index, runs: list[int], chosen: _Chosen, cells: dict[int, dict[str, _Value]]) -> None:
-    table = schema.run.c
-    rows = index.connection.execute(
-        sa.select(
+    def _read_facts(self, runs: list[int]) -> None:
+        table = schema.run.c
+        statement = sa.select(
             table.id, table.name, table.owner, table.created, table.modified, table.running, table.trashed
-        ).where(table.id.in_(runs))
-    )
-    for number, name, owner, created, modified, running, trashed in rows:
-        facts = {
-            "sys/id": name,
-            "sys/state": chosen.states[number],
-            "sys/owner": owner,
-            "sys/creation_time": time_of(created),
-            "sys/modification_time": time_of(modified),
-            "sys/running_time": running / 1e9,
-            "sys/trashed": bool(trashed),
-        }
-        cells[number].update({path: _Value(value) for path, value in facts.items()})
+        ).where(table.id.in_(runs))  # fmt: skip
+        for number, name, owner, created, modified, running, trashed in schema.fetch(self._index.connection, statement):
+            facts = {
+                "sys/id": name,
+                "sys/state": self._chosen.states[number],
+                "sys/owner": owner,
+                "sys/creation_time": time_of(created),
+                "sys/modification_time": time_of(modified),
+                "sys/running_time": running / 1e9,
+                "sys/trashed": bool(trashed),
+            }
+            self._runs[number].update({(path, None): value for path, value in facts.items()})
+
+    def read_series(self) -> None:
+        """Read what else can be asked of series."""
+        table, connection = schema.series.c, self._index.connection
+        names = list(AGGREGATE_COLUMNS)
+        columns = [table[AGGREGATE_COLUMNS[name]] for name in names]
+        same = sa.and_(
+            schema.attribute.c.run == table.run,
+            schema.attribute.c.path == table.path,
+            schema.attribute.c.family == table.family,
+            schema.attribute.c.visible == 1,
+        )
+        for runs, paths in self._parts():
+            statement = sa.select(table.run, table.path, *columns).select_from(
+                schema.series.join(schema.attribute, same)
+            ).where(table.run.in_(runs))  # fmt: skip
+            if paths is not None:
+                statement = statement.where(table.path.in_(paths))
+            for run, number, *values in schema.fetch(connection, statement):
+                path = self._index.numbers.path(connection, number)
+                self._runs[run].update({(path, name): value for name, value in zip(names, values, strict=True)})
+
+
+def _shown(kind: str, klass: int | None, number: float | None, whole: int | None, text: str | None, long: Any) -> Any:
+    """Return what a row of ``attribute`` shows in a table; None for nothing."""
+    if kind == "float_series":
+        return None if klass is None else atom_value("float", klass, number, None, None, None)
+    if kind in ("file", "artifact"):
+        return text
+    if kind == "string_series":
+        return json.loads(long.partition("\n")[2]) if long else None
+    if kind in ("file_set", "file_series", "histogram_series"):
+        return whole
+    value = atom_value(kind, klass, number, whole, text, long)
+    return decoded(kind, value) if kind in ("datetime", "json") else value
 
 
 # ---------------------------------------------------------------------- the table of points

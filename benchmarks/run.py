@@ -1,0 +1,105 @@
+"""Measure the targets of the design: ``python benchmarks/run.py [ROW ...]``.
+
+Prints each row's table, figure and target, and keeps them in ``results.json`` beside this file
+(a row that is measured again replaces its earlier figure). ``--page`` writes ``docs/benchmarks.md``
+from what is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import harness
+from harness import SOURCE, Bench, Result
+
+sys.path.insert(0, str(SOURCE))
+
+from rows import footprint, kills, lightning_steps, logging_calls, reading, sizes
+
+ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
+    "log-metrics": logging_calls.cost_of_a_call,
+    "points-per-second": logging_calls.points_a_second,
+    "sigkill": kills.lost_at_sigkill,
+    "journal-bytes": sizes.bytes_in_the_journal,
+    "folded-bytes": sizes.bytes_folded,
+    "read-series": reading.one_long_series,
+    "open-index": reading.many_runs,
+    "frame": reading.one_frame,
+    "lightning": lightning_steps.added_time,
+    "memory": footprint.memory,
+    "import": footprint.import_time,
+}
+ORDER = [
+    "log-metrics",
+    "captures",
+    "points-per-second",
+    "sigkill",
+    "journal-bytes",
+    "folded-bytes",
+    "read-series",
+    "open-index",
+    "ls",
+    "runs-table",
+    "frame",
+    "lightning",
+    "memory",
+    "import",
+]
+KEPT = harness.HERE / "results.json"
+PAGE = harness.HERE.parent / "docs" / "benchmarks.md"
+
+
+def facts() -> dict[str, str]:
+    """Return on what was measured."""
+    names = ("torch", "lightning", "tensorboard", "numpy", "pandas", "sqlalchemy", "zstandard")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    return {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+        "software": f"Python {platform.python_version()}, {versions}",
+        "last measured": time.strftime("%Y-%m-%d"),
+    }
+
+
+def measure(name: str, bench: Bench) -> list[Result]:
+    """Measure one row and print it."""
+    before = os.getloadavg()[0]
+    begun = time.perf_counter()
+    results = list(ROWS[name](bench))
+    for result in results:
+        result.load = (before, os.getloadavg()[0])
+        print("\n" + harness.section(vars(result)), flush=True)
+    print(f"({name}: {time.perf_counter() - begun:.0f} s)", flush=True)
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"any of: {', '.join(ROWS)}")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0, help="do less; nothing is kept then")
+    parser.add_argument("--page", action="store_true", help="write docs/benchmarks.md")
+    given = parser.parse_args()
+    if unknown := set(given.rows) - set(ROWS):
+        parser.error(f"no such row: {', '.join(sorted(unknown))}")
+    names = given.rows or ([] if given.page else list(ROWS))
+    bench = Bench(given.rounds, given.scale)
+    missed = []
+    for name in names:
+        results = measure(name, bench)
+        missed += [result.key for result in results if not result.met]
+        if given.scale == 1:
+            harness.keep(results, KEPT, facts())
+    if given.page:
+        PAGE.write_text(harness.page(harness.keep([], KEPT, facts()), ORDER))
+    if missed:
+        print(f"\ntargets missed: {', '.join(missed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,559 @@
+"""Reading what a disk, a network file system or a dying process made of a journal."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seamark.errors import JournalError
+from seamark.journal._format import (
+    FILE_HEADER_BYTES,
+    MAX_PAYLOAD_BYTES,
+    SKIPPABLE,
+    ZLIB,
+    Kind,
+    file_header,
+    frame_bytes,
+    salt_of,
+)
+from seamark.journal.reader import SETTLE_NS, Frame, Gap, JournalReader, decode_json, payload_of, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GOLDEN = Path(__file__).parent / "golden/golden-4711-00112233.00112233445566778899aabbccddeeff"
+UID = bytes.fromhex(GOLDEN.name[-32:])
+SALT = salt_of(UID)
+START_NS = 1_700_000_000_000_000_000
+LATER = 2**62
+"""A time at which nothing of these files can be expected to change any more."""
+
+
+class Found(NamedTuple):
+    frames: list[Frame]
+    gaps: list[Gap]
+    tail: Gap | None
+    stopped: str | None
+    closed: bool
+    offset: int
+
+
+def put(path: Path, data: bytes) -> None:
+    """Make a file hold ``data``. Not by truncating it first, which makes some disks wait."""
+    with open(path, "r+b" if path.exists() else "x+b", buffering=0) as file:
+        file.write(data)
+        file.truncate()
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., Found]:
+    """Return a function that reads given bytes as a journal that grew just now, or long ago."""
+    path = tmp_path / GOLDEN.name
+
+    def read(data: bytes, *, live: bool = False, offset: int = 0, now_ns: int | None = None) -> Found:
+        put(path, data)
+        grown = START_NS + 100 * 10**9
+        os.utime(path, ns=(grown, grown))
+        now = now_ns if now_ns is not None else grown + 10**9 if live else LATER
+        with JournalReader(path, now_ns=lambda: now) as reader:
+            frames = list(reader.frames(offset))
+            return Found(
+                frames, reader.gaps, reader.tail, reader.stopped, reader.closed, reader.offset
+            )
+
+    return read
+
+
+def journal(*frames: tuple[int, int, bytes], start: int = START_NS + 50 * 10**9) -> bytes:
+    """Return a journal of (kind, flags, payload), one frame a nanosecond."""
+    return file_header(UID) + b"".join(
+        frame_bytes(SALT, kind, start + number, payload, flags=flags)
+        for number, (kind, flags, payload) in enumerate(frames)
+    )
+
+
+def whole(data: bytes) -> list[Frame]:
+    """Return the frames of an undamaged journal."""
+    raws: list[Any] = []
+    end, bad = scan(data, SALT, raws, FILE_HEADER_BYTES)
+    assert (end, bad) == (len(data), False)
+    ends = [raw[0] for raw in raws[1:]] + [len(data)]
+    return [
+        Frame(raw[0], after, *raw[1:5], payload_of(data, raw))
+        for raw, after in zip(raws, ends, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def golden() -> bytes:
+    return GOLDEN.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def open_golden(golden: bytes) -> bytes:
+    """The golden journal without its CLOSE."""
+    return golden[: whole(golden)[-1].offset]
+
+
+# -------------------------------------------------------------------- every byte
+
+
+def test_truncation_at_every_byte(open_golden: bytes, read: Any) -> None:
+    """Every whole frame is read; the rest is waited for, and a gap once nothing more can come."""
+    frames = whole(open_golden)
+    for size in range(len(open_golden) + 1):
+        kept = [frame for frame in frames if frame.end <= size]
+        end = kept[-1].end if kept else FILE_HEADER_BYTES
+        live = read(open_golden[:size], live=True)
+        assert live.frames == kept
+        assert (live.gaps, live.tail, live.offset) == ([], None, end)
+        assert (live.stopped == "incomplete") == (size not in (end,))
+        late = read(open_golden[:size])
+        assert (late.frames, late.gaps) == (kept, [])
+        start = end if size >= FILE_HEADER_BYTES else 0
+        assert late.tail == (None if size == end else Gap(start, size - start))
+
+
+def test_a_flipped_bit_in_every_byte(golden: bytes, read: Any) -> None:
+    """It costs the frame that it is in, which is reported as a gap, and no other."""
+    frames = whole(golden)
+    for at in range(len(golden)):
+        damaged = bytearray(golden)
+        damaged[at] ^= 1 << (at * 5 % 8)
+        found = read(bytes(damaged))
+        hit = [frame for frame in frames if frame.offset <= at < frame.end]
+        assert found.frames == [frame for frame in frames if frame not in hit], at
+        lost = [Gap(frame.offset, frame.end - frame.offset) for frame in hit]
+        if hit == frames[-1:]:
+            assert (found.gaps, found.tail) == ([], lost[0])
+        else:
+            assert (found.gaps, found.tail) == (lost, None)
+            assert found.closed
+
+
+def test_a_flipped_bit_in_every_byte_of_a_live_journal(open_golden: bytes, read: Any) -> None:
+    """Bytes may still turn good while the journal is live: reading waits before them."""
+    frames = whole(open_golden)
+    start = frames[0].t
+    for at in range(FILE_HEADER_BYTES, len(open_golden)):
+        damaged = bytearray(open_golden)
+        damaged[at] ^= 1 << (at * 3 % 8)
+        found = read(bytes(damaged), live=True, now_ns=start + 30 * 10**9)
+        (hit,) = [frame for frame in frames if frame.offset <= at < frame.end]
+        before = [frame for frame in frames if frame.end <= hit.offset]
+        if found.gaps:  # a length that reaches past the end, and frames behind it: it is bad
+            assert found.gaps == [Gap(hit.offset, hit.end - hit.offset)]
+            assert found.frames == [frame for frame in frames if frame != hit]
+        else:
+            assert found.frames == before
+            assert (found.offset, found.tail) == (hit.offset, None)
+            assert found.stopped in ("bad", "incomplete")
+            assert read(open_golden, live=True, offset=found.offset).frames == frames[len(before) :]
+
+
+def test_damaged_file_header_is_mended_from_the_name(golden: bytes, tmp_path: Path) -> None:
+    """Whatever became of the first 32 bytes, the frames are read, and the damage is reported."""
+    for head in (bytes(32), os.urandom(32), b"\n" * 32, golden[:16] + bytes(16)):
+        path = tmp_path / GOLDEN.name
+        path.write_bytes(head + golden[32:])
+        with JournalReader(path, now_ns=lambda: LATER) as reader:
+            assert list(reader.frames()) == whole(golden)
+            assert reader.damaged_header
+            assert reader.uid == UID
+
+
+def test_damaged_header_without_a_uid_in_the_name(golden: bytes, tmp_path: Path) -> None:
+    """A renamed journal is read by its own header; without either it is no journal."""
+    path = tmp_path / "renamed"
+    path.write_bytes(golden)
+    with JournalReader(path) as reader:
+        assert list(reader.frames()) == whole(golden)
+    path.write_bytes(bytes(32) + golden[32:])
+    with pytest.raises(JournalError, match="renamed"):
+        JournalReader(path)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x89SMK", b"text of another kind" * 100])
+def test_other_files(tmp_path: Path, data: bytes) -> None:
+    """What is no journal is said to be none, or holds no frames; what is not there is an error."""
+    path = tmp_path / "some.file"
+    path.write_bytes(data)
+    if len(data) >= FILE_HEADER_BYTES:
+        with pytest.raises(JournalError, match=r"some\.file"):
+            JournalReader(path)
+    else:
+        with JournalReader(path) as reader:
+            assert list(reader.frames()) == []
+            assert reader.header() == {}
+            assert reader.last_frame() is None
+    with pytest.raises(JournalError, match="missing"):
+        JournalReader(tmp_path / "missing")
+
+
+# -------------------------------------------------------------------- live, settled
+
+
+def test_a_growing_journal_is_followed(golden: bytes, read: Any) -> None:
+    """Read at any sizes on its way, it gives each frame once, and no gap."""
+    cuts = [*range(40, len(golden), 37), len(golden)]
+    offset, found = 0, []
+    for cut in cuts:
+        one = read(golden[:cut], live=True, offset=offset)
+        assert one.gaps == []
+        found += one.frames
+        offset = one.offset
+    assert found == whole(golden)
+
+
+def test_zero_pages_are_waited_for(read: Any) -> None:
+    """A network file system shows zeros for pages that are not there yet; nothing is passed over."""
+    rows = [(Kind.OP, 0, json.dumps({"op": n}).encode() * 20) for n in range(100)]
+    data = journal((Kind.HEADER, 0, b"{}"), *rows)
+    holed = data[:4096] + bytes(4096) + data[8192:]
+    found = read(holed, live=True)
+    assert (found.gaps, found.stopped) == ([], "bad")
+    rest = read(data, live=True, offset=found.offset)
+    assert found.frames + rest.frames == whole(data)
+    late = read(holed)
+    assert late.gaps == [Gap(found.offset, late.frames[len(found.frames)].offset - found.offset)]
+    assert late.frames == [f for f in whole(data) if f.end <= 4096 or f.offset >= 8192]
+
+
+def test_a_live_journal_passes_over_old_damage(read: Any) -> None:
+    """Bad bytes before a frame of two minutes ago have stayed bad: a live run is read on."""
+    data = bytearray(journal(*[(Kind.OP, 0, b"{}")] * 5))
+    frames = whole(bytes(data))
+    data[frames[2].offset + 25] ^= 1
+    fresh = read(bytes(data), live=True, now_ns=frames[3].t + SETTLE_NS - 10**9)
+    assert (len(fresh.frames), fresh.stopped) == (2, "bad")
+    old = read(bytes(data), live=True, now_ns=frames[3].t + SETTLE_NS + 1)
+    assert (len(old.frames), old.gaps) == (4, [Gap(frames[2].offset, 32)])
+
+
+def test_a_close_settles_a_journal(read: Any) -> None:
+    """Behind CLOSE nothing follows: damage before it is passed over at once."""
+    data = bytearray(journal(*[(Kind.OP, 0, b"{}")] * 5, (Kind.CLOSE, 0, b"{}")))
+    data[100] ^= 1
+    found = read(bytes(data), live=True)
+    assert len(found.gaps) == 1
+    assert (len(found.frames), found.closed, found.stopped) == (5, True, None)
+
+
+def test_a_dead_process_settles_a_journal(tmp_path: Path) -> None:
+    """On the same boot of the same host, a journal whose process is gone is read to its end."""
+    code = (
+        "import sys, os; from pathlib import Path\n"
+        "from seamark.journal.folder import RunFolder, host_name\n"
+        "from seamark.journal.process import boot_id, process_start\n"
+        "from seamark.journal.writer import JournalWriter\n"
+        "pid = os.getpid()\n"
+        "facts = dict(host=host_name(), boot=boot_id(), pid=pid, start=process_start(pid))\n"
+        "writer = JournalWriter(RunFolder(Path(sys.argv[1]), 'p', 'r'), lambda: facts)\n"
+        "for step in range(5): writer.append_row({'a': 1.0}, step)\n"
+        "print(flush=True); sys.stdin.read(); os._exit(0)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    (path,) = (tmp_path / "p/r/journal").iterdir()
+    with open(path, "ab") as file:
+        file.write(b"\x01" * 13)
+    with JournalReader(path) as reader:
+        assert len(list(reader.frames())) == 8
+        assert (reader.stopped, reader.tail, reader.settled()) == ("incomplete", None, False)
+    process.communicate()
+    process.stdout.close()
+    with JournalReader(path) as reader:
+        assert len(list(reader.frames())) == 8
+        assert reader.tail == Gap(reader.offset, 13)
+
+
+@pytest.mark.parametrize("settles", ["a frame follows", "it is closed"])
+def test_a_read_in_the_middle_of_a_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settles: str
+) -> None:
+    """What was seen half-written, and is whole at the second look, is no gap."""
+    last = Kind.CLOSE if settles == "it is closed" else Kind.OP
+    data = journal((Kind.HEADER, 0, b"{}"), *[(Kind.OP, 0, b"{}" * 99)] * 4, (last, 0, b"{}"))
+    path = tmp_path / GOLDEN.name
+    path.write_bytes(data)
+    torn = whole(data)[3].offset + 60
+    real = os.pread
+    reads = 0
+
+    def pread(fd: int, size: int, offset: int) -> bytes:
+        nonlocal reads
+        found = real(fd, size, offset)
+        reads += 1
+        return found[: max(0, torn - offset)] if reads == 2 else found
+
+    monkeypatch.setattr(os, "pread", pread)
+    with JournalReader(path) as reader:
+        assert list(reader.frames()) == whole(data)
+        assert (reader.gaps, reader.tail, reader.stopped) == ([], None, None)
+    assert reads > 3
+
+
+def test_reading_needs_no_more_than_reading(tmp_path: Path, golden: bytes) -> None:
+    """A foreign file that may only be read is read, and neither it nor its folder changes."""
+    path = tmp_path / GOLDEN.name
+    path.write_bytes(golden)
+    path.chmod(0o400)
+    tmp_path.chmod(0o500)
+    before = path.stat()
+    with JournalReader(path) as reader:
+        assert len(list(reader.frames())) == 27
+    assert path.stat() == before
+    assert os.listdir(tmp_path) == [GOLDEN.name]
+    tmp_path.chmod(0o700)
+
+
+def test_closing_twice_is_harmless(golden: bytes) -> None:
+    """A reader can be closed as often as one likes."""
+    reader = JournalReader(GOLDEN)
+    reader.close()
+    reader.close()
+
+
+# -------------------------------------------------------------------- later versions
+
+
+def test_unknown_kinds_that_may_be_skipped(read: Any) -> None:
+    """They are given to who reads, to be remembered; reading goes on."""
+    data = journal((Kind.HEADER, 0, b"{}"), (99, SKIPPABLE, b"new"), (Kind.OP, 0, b"{}"))
+    found = read(data)
+    assert [frame.kind for frame in found.frames] == [1, 99, 2]
+    assert (found.stopped, found.gaps) == (None, [])
+
+
+def test_unknown_kinds_that_may_not_be_skipped(read: Any) -> None:
+    """Reading stops before them and says why; nothing behind them is shown half-understood."""
+    data = journal((Kind.HEADER, 0, b"{}"), (99, 0, b"new"), (Kind.OP, 0, b"{}"))
+    for live in (True, False):
+        found = read(data, live=live)
+        assert [frame.kind for frame in found.frames] == [1]
+        assert (found.stopped, found.gaps, found.tail) == ("newer", [], None)
+        assert found.offset == whole(data)[1].offset
+        again = read(data, live=live, offset=found.offset)
+        assert (again.frames, again.stopped) == ([], "newer")
+
+
+def test_a_newer_major_version(read: Any) -> None:
+    """A file of format 2 is not read at all; one whose version byte was damaged is."""
+    newer = bytearray(journal((Kind.HEADER, 0, b'{"format":2}'), (Kind.OP, 0, b"{}")))
+    newer[8] = 2
+    assert read(bytes(newer)).stopped == "newer"
+    assert read(bytes(newer)).frames == []
+    damaged = bytearray(journal((Kind.HEADER, 0, b'{"format":1}'), (Kind.OP, 0, b"{}")))
+    damaged[8] = 2
+    assert len(read(bytes(damaged)).frames) == 2
+
+
+def test_a_newer_minor_version_is_read(read: Any) -> None:
+    """Minor versions only add what may be skipped."""
+    data = bytearray(journal((Kind.HEADER, 0, b"{}"), (Kind.OP, 0, b"{}")))
+    data[10] = 7
+    assert len(read(bytes(data)).frames) == 2
+
+
+# -------------------------------------------------------------------- limits
+
+
+@pytest.mark.parametrize(
+    ("kind", "length"),
+    [(0, 8), (Kind.OP, 0), (Kind.OP, MAX_PAYLOAD_BYTES + 1), (Kind.OP, 2**32 - 1)],
+)
+def test_frames_that_are_never_valid(read: Any, kind: int, length: int) -> None:
+    """Kind 0, an empty payload of anything but a heartbeat, and lengths over the limit are bad."""
+    body = struct.pack("<IBBHIq", length, kind, 0, 0x5EA3, 0, START_NS) + bytes(min(length, 64))
+    odd = zlib.crc32(body, SALT).to_bytes(4, "little") + body
+    good = frame_bytes(SALT, Kind.OP, START_NS, b"{}")
+    found = read(journal((Kind.HEADER, 0, b"{}")) + odd + bytes(-len(odd) % 8) + good)
+    assert [frame.kind for frame in found.frames] == [1, 2]
+    assert len(found.gaps) == 1
+
+
+def test_the_longest_frame_is_read(read: Any) -> None:
+    """A payload of 16 MiB is whole, between short frames, and found from the end."""
+    data = journal((Kind.HEADER, 0, b"{}"), (Kind.OP, 0, b"x" * MAX_PAYLOAD_BYTES), (Kind.OP, 0, b"{}"))
+    found = read(data)
+    assert [len(frame.payload) for frame in found.frames] == [2, MAX_PAYLOAD_BYTES, 2]
+    torn = read(data[:-40])
+    assert (len(torn.frames), torn.tail.offset) == (1, whole(data)[1].offset)
+
+
+def test_a_damaged_long_frame_costs_only_itself(read: Any) -> None:
+    """Frames behind megabytes of bad bytes are found."""
+    data = bytearray(
+        journal((Kind.HEADER, 0, b"{}"), (Kind.OP, 0, os.urandom(3 << 20)), *[(Kind.OP, 0, b"{}")] * 9)
+    )
+    data[1 << 20] ^= 1
+    found = read(bytes(data))
+    assert len(found.frames) == 10
+    assert found.gaps == [Gap(64, found.frames[1].offset - 64)]
+
+
+def test_zlib_bombs_and_rubbish(read: Any) -> None:
+    """What does not decompress within 16 MiB has an empty payload; memory is not filled first."""
+    bomb = zlib.compress(bytes(64 << 20), 9)
+    data = journal(
+        (Kind.HEADER, 0, b"{}"),
+        (Kind.OP, ZLIB, bomb),
+        (Kind.OP, ZLIB, b"no zlib at all"),
+        (Kind.OP, ZLIB, zlib.compress(b"{}" * 100)[:-5]),
+        (Kind.OP, ZLIB, zlib.compress(b"{}")),
+    )
+    assert [frame.payload for frame in read(data).frames] == [b"{}", b"", b"", b"", b"{}"]
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+@pytest.mark.parametrize("depth", [1, 63, 64])
+def test_json_of_legal_depth(depth: int) -> None:
+    """64 levels are read."""
+    assert json.dumps(decode_json(nested(depth))) == nested(depth).decode()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        nested(65),
+        nested(100_000),
+        b"[" * 1_000_000,
+        b'{"a":' * 70 + b"1" + b"}" * 70,
+        b'["\\\\",' + nested(64) + b"]",
+        b'["\\"",' + nested(64) + b"]",
+        b"",
+        b"\xff",
+        b"{",
+        b"nothing",
+        b"9" * 5000,
+    ],
+    ids=lambda payload: f"{len(payload)}:{payload[:9]!r}",
+)
+def test_json_that_is_refused(payload: bytes) -> None:
+    """What is too deep, or no JSON, is a ValueError: never a crash, never a RecursionError."""
+    with pytest.raises(ValueError, match=r".*"):
+        decode_json(payload)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text('[]{}"\\,:ab\n', max_size=30),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text('[]{}"\\', max_size=8), inner),
+        max_leaves=120,
+    )
+)
+def test_brackets_in_texts_do_not_count(value: Any) -> None:
+    """Depth is that of the JSON, whatever stands in its texts."""
+    filler = ["[" * 70]
+    assert decode_json(json.dumps([filler, value]).encode()) == [filler, value]
+
+
+# -------------------------------------------------------------------- the last frame
+
+
+def test_last_frame(golden: bytes, tmp_path: Path) -> None:
+    """The last valid frame is found from the end, past any rubbish there."""
+    frames = whole(golden)
+    path = tmp_path / GOLDEN.name
+    for rubbish in (b"", b"\xa3\x5e" * 7, os.urandom(100_000), bytes(1 << 20)):
+        put(path, golden + rubbish)
+        with JournalReader(path) as reader:
+            assert reader.last_frame() == frames[-1]
+    for size in range(FILE_HEADER_BYTES, len(golden), 11):
+        put(path, golden[:size])
+        with JournalReader(path) as reader:
+            before = [frame for frame in frames if frame.end <= size]
+            assert reader.last_frame() == (before[-1] if before else None)
+
+
+# -------------------------------------------------------------------- any frames, any damage
+
+
+payloads = st.binary(min_size=1, max_size=120)
+some_frames = st.lists(
+    st.tuples(st.sampled_from([*range(2, 11), 77]), st.just(SKIPPABLE), payloads), max_size=12
+)
+harm = st.one_of(
+    st.tuples(st.just("flip"), st.integers(0, 5000), st.integers(0, 7)),
+    st.tuples(st.just("zero"), st.integers(0, 5000), st.integers(1, 300)),
+    st.tuples(st.just("noise"), st.integers(0, 5000), st.binary(min_size=1, max_size=100)),
+    st.tuples(st.just("cut"), st.integers(0, 5000), st.none()),
+)
+
+
+def harmed(data: bytes, harms: list[Any]) -> bytes:
+    found = bytearray(data)
+    for what, at, how in harms:
+        start = at % (len(data) + 1)
+        if what == "flip" and start < len(found):
+            found[start] ^= 1 << how
+        elif what == "zero":
+            found[start : start + how] = bytes(len(found[start : start + how]))
+        elif what == "noise":
+            found[start : start + len(how)] = how[: len(found[start : start + len(how)])]
+        elif what == "cut":
+            del found[start:]
+    return bytes(found)
+
+
+@settings(max_examples=300)
+@given(frames=some_frames, harms=st.lists(harm, max_size=4))
+def test_any_frames_any_damage(
+    tmp_path_factory: pytest.TempPathFactory, frames: list[Any], harms: list[Any]
+) -> None:
+    """Exactly the frames whose bytes are untouched are read; the gaps are exactly the rest."""
+    data = journal((Kind.HEADER, 0, b'{"format":1}'), *frames)
+    damaged = harmed(data, harms)
+    kept = [f for f in whole(data) if damaged[f.offset : f.end] == data[f.offset : f.end]]
+    path = tmp_path_factory.getbasetemp() / GOLDEN.name
+    put(path, damaged)
+    with JournalReader(path, now_ns=lambda: LATER) as reader:
+        if reader.newer:  # the version and the frame that repeats it are both damaged
+            assert not kept or kept[0].kind != Kind.HEADER
+            return
+        assert list(reader.frames()) == kept
+        spans = [(f.offset, f.end) for f in kept] + [(o, o + n) for o, n in reader.gaps]
+        if reader.tail is not None:
+            spans.append((reader.tail.offset, len(damaged)))
+        spans.sort()
+        if len(damaged) > FILE_HEADER_BYTES:
+            assert spans[0][0] == FILE_HEADER_BYTES
+            assert spans[-1][1] == len(damaged)
+            assert all(a[1] == b[0] for a, b in zip(spans, spans[1:], strict=False))
+        last = reader.last_frame()
+        assert last == (kept[-1] if kept else None)
+
+
+@settings(max_examples=100)
+@given(frames=some_frames, cuts=st.lists(st.integers(0, 2000), max_size=8))
+def test_any_frames_read_while_they_grow(
+    tmp_path_factory: pytest.TempPathFactory, frames: list[Any], cuts: list[int]
+) -> None:
+    """Whatever the sizes at which a live journal is looked at, each frame is given once."""
+    data = journal((Kind.HEADER, 0, b"{}"), *frames)
+    path = tmp_path_factory.getbasetemp() / GOLDEN.name
+    offset, found = 0, []
+    for size in [*sorted(min(cut, len(data)) for cut in cuts), len(data)]:
+        put(path, data[:size])
+        with JournalReader(path, now_ns=lambda: path.stat().st_mtime_ns) as reader:
+            found += list(reader.frames(offset))
+            assert (reader.gaps, reader.tail) == ([], None)
+            offset = reader.offset
+    assert found == whole(data)

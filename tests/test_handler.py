@@ -1,0 +1,726 @@
+"""The verbs of a path: what is written with them is read back, and mistakes are exact errors."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import types as python_types
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from seamark import init_run
+from seamark.errors import (
+    ArgumentError,
+    FamilyError,
+    InactiveRunError,
+    MissingFieldError,
+    PathError,
+    ReadOnlyError,
+    SeamarkError,
+    ValueKindError,
+)
+from seamark.journal.reader import JournalReader, decode_json
+from seamark.types import File, Histogram
+from seamark.utils import stringify_unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from seamark.run import Run
+
+QUIET: Any = dict.fromkeys(
+    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
+    False,
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    with init_run("p", root=tmp_path / "root", **QUIET) as run:
+        yield run
+
+
+@pytest.fixture
+def again(run: Run) -> Callable[[], Run]:
+    """Return a function that opens the run for reading, as another process would."""
+    return lambda: init_run("p", root=run.root, with_id=run.id, mode="read-only")
+
+
+def ops(run: Run) -> list[dict[str, Any]]:
+    """Return every op in the run's journals."""
+    found = []
+    for journal in run.folder.journals():
+        with JournalReader(journal.path) as reader:
+            found += [decode_json(f.payload) for f in reader.frames() if f.kind in (2, 8, 9)]
+    return found
+
+
+# -------------------------------------------------------------------- atoms
+
+
+class Colour:
+    """Something that cannot be kept."""
+
+
+@dataclasses.dataclass
+class Optimizer:
+    lr: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.999)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "type_"),
+    [
+        (1, 1, "int"),
+        (2**100, 2**100, "int"),
+        (-(2**63) - 1, -(2**63) - 1, "int"),
+        (0.5, 0.5, "float"),
+        (1.0, 1.0, "float"),
+        (math.inf, math.inf, "float"),
+        (True, True, "bool"),
+        ("text", "text", "string"),
+        ("", "", "string"),
+        ("Grüße 🚢\n\t", "Grüße 🚢\n\t", "string"),
+        (None, None, "null"),
+        (np.float32(0.5), 0.5, "float"),
+        (np.int64(7), 7, "int"),
+        (np.array(3), 3, "int"),
+        ([1, "a", None, [0.5]], [1, "a", None, [0.5]], "json"),
+        ((1, 2), [1, 2], "json"),
+        ([], [], "json"),
+        ({}, {}, "json"),
+        (datetime(2026, 11, 21, 8, 0, 0, 123456, timezone.utc), None, "datetime"),
+        (datetime(2026, 11, 21, 8, tzinfo=timezone(timedelta(hours=-5))), None, "datetime"),
+    ],
+    ids=lambda value: f"{value!r:.20}",
+)
+def test_atoms_come_back_as_they_were(run: Run, again: Any, value: Any, expected: Any, type_: str) -> None:
+    """An atom keeps its value and its type."""
+    run["a/b"] = value
+    expected = value if type_ == "datetime" else expected
+    for reader in (run, again()):
+        fetched = reader["a/b"].fetch()
+        assert fetched == expected
+        assert type(fetched) is type(expected)
+        assert reader.get_attribute_type("a/b") == type_
+        assert reader.exists("a/b")
+        assert reader.exists("a")
+
+
+def test_nan_comes_back(run: Run) -> None:
+    """NaN is a value like any other."""
+    run["a"] = math.nan
+    assert math.isnan(run["a"].fetch())
+
+
+def test_an_atom_may_change_its_type(run: Run) -> None:
+    """The value carries its type: 1 and then 0.5 is no conflict, the last one counts."""
+    for value in (1, 0.5, "auto", None, [1], True):
+        run["lr"] = value
+        assert run["lr"].fetch() == value
+
+
+def test_containers_are_taken_apart(run: Run, again: Any) -> None:
+    """Mappings, dataclasses and Namespaces give one path a leaf, nested as deep as they are."""
+    run["params"] = {
+        "optimizer": Optimizer(),
+        "args": argparse.Namespace(epochs=3, data=python_types.SimpleNamespace(workers=2)),
+        "a/b": 1,
+        7: "seven",
+        "empty": {},
+    }
+    assert again()["params"].fetch() == {
+        "optimizer": {"lr": 0.1, "betas": [0.9, 0.999]},
+        "args": {"epochs": 3, "data": {"workers": 2}},
+        "a": {"b": 1},
+        "7": "seven",
+        "empty": {},
+    }
+    run.assign({"x": {"y": 5}})
+    assert run["x/y"].fetch() == 5
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Colour(), 1j, b"bytes", lambda: 0, {"deep": {"er": Colour()}}, [Colour()], np.zeros((200, 200))],
+    ids=lambda value: f"{value!r:.12}",
+)
+def test_values_that_cannot_be_kept(run: Run, value: Any) -> None:
+    """The error names the type and the way out, and nothing of the assignment is written."""
+    before = ops(run)
+    with pytest.raises(ValueKindError, match=r"got .*stringify_unsupported"):
+        run["a"] = {"good": 1, "bad": value}
+    assert ops(run) == before
+    run["a"] = stringify_unsupported({"good": 1, "bad": value})
+    assert run["a/good"].fetch() == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [
+        ("", "empty"),
+        ("/a", "leading slash"),
+        ("a/", "trailing slash"),
+        ("a//b", "empty part"),
+        ("a\x00b", "control"),
+        ("a\nb", "control"),
+        ("a\x85b", "control"),
+        ("\udc80", "control"),
+        ("ä" * 513, "1024"),
+        (5, "string"),
+        (None, "string"),
+    ],
+    ids=repr,
+)
+def test_wrong_paths(run: Run, path: Any, what: str) -> None:
+    """Every way to name a path says what is wrong with it, also below a handler."""
+    before = ops(run)
+    for act in (
+        lambda: run[path],
+        lambda: run["a"][path],
+        lambda: run.__setitem__(path, 1),
+        lambda: run.pop(path),
+        lambda: run.exists(path),
+        lambda: run.get_attribute_type(path),
+    ):
+        with pytest.raises(PathError, match=what):
+            act()
+    with pytest.raises(ValueError, match=what):  # also the built-in that people expect
+        run[path]
+    assert ops(run) == before
+
+
+def test_a_path_may_be_1024_bytes_long(run: Run, again: Any) -> None:
+    """In UTF-8, and with any characters that are no control characters."""
+    path = "ä" * 500 + "/" + "x" * 23
+    run[path] = 1
+    run["with blank/und.punkt/🚢/%2F\\'\""] = 2
+    assert again()[path].fetch() == 1
+    assert again()["with blank/und.punkt/🚢/%2F\\'\""].fetch() == 2
+    with pytest.raises(PathError, match="1024"):
+        run["p"][path]
+
+
+@pytest.mark.parametrize("name", ["id", "owner", "state", "creation_time", "trashed", "running_time"])
+def test_derived_fields_refuse_assignment(run: Run, name: str) -> None:
+    """What is derived from the run cannot be written, by any verb, and says so."""
+    at = f"sys/{name}"
+    for act in (
+        lambda: run.__setitem__(at, "x"),
+        lambda: run.assign({"sys": {name: "x"}}),
+        lambda: run[at].append(1),
+        lambda: run[at].extend([1]),
+        lambda: run[at].add("x"),
+        lambda: run[at].upload(File.from_content("x")),
+        lambda: run[at].clear(),
+        lambda: run.pop(at),
+    ):
+        with pytest.raises(PathError, match="derived"):
+            act()
+
+
+def test_other_sys_fields_can_be_written(run: Run, again: Any) -> None:
+    """Name, description and tags are a person's."""
+    run["sys/name"] = "new"
+    run["sys/description"] = "about"
+    run["sys/tags"] = ["a", "b"]
+    run["sys/group_tags"].add("g")
+    reader = again()
+    assert reader["sys/name"].fetch() == "new"
+    assert reader["sys/tags"].fetch() == {"a", "b"}
+    assert reader["sys/group_tags"].fetch() == {"g"}
+    assert reader["sys/id"].fetch() == run.id
+    assert reader["sys/state"].fetch() == "running"
+
+
+def test_nested_handlers(run: Run) -> None:
+    """A handler of a namespace has every verb, and can be handed on."""
+    model = run["model"]
+    model["layer"]["size"] = 64
+    model["loss"].append(0.5)
+    model.log_metrics({"acc": 0.9, "inner/f1": 0.8}, step=3)
+    assert model["layer/size"].fetch() == 64
+    assert run["model/loss"].fetch_points().value.tolist() == [0.5]
+    assert run["model/inner/f1"].fetch_points().step.tolist() == [3]
+    assert model.get_root_object() is run
+    assert model.path == "model"
+    assert "model" in repr(model)
+    del model["layer"]
+    assert not run.exists("model/layer/size")
+
+
+# -------------------------------------------------------------------- long and odd texts
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "\udc80", "x\ud800\udfff", "\\x00"], ids=ascii)
+def test_what_utf8_cannot_hold_stands_as_escapes(run: Run, again: Any, text: str) -> None:
+    """Lone surrogates and NUL are kept visibly, flagged as changed, wherever a text can stand."""
+    from seamark.values import escape
+
+    run["atom"] = text
+    run["set"].add(["plain", text])
+    run["series"].append(text, step=1)
+    run["sys/name"] = text
+    reader = again()
+    expected = str(escape(text))
+    assert reader["atom"].fetch() == expected
+    assert reader["set"].fetch() == {"plain", expected}
+    assert reader["series"].fetch() == expected
+    flagged = [op for op in ops(run) if op.get("escaped")]
+    assert len(flagged) == (0 if text == "\\x00" else 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x" * (4 << 20), "x" * ((4 << 20) + 1), "\x01" * (3 << 20), "🚢" * (3 << 20)],
+    ids=["4 MiB", "4 MiB + 1", "control characters", "four bytes each"],
+)
+def test_very_long_texts(run: Run, again: Any, text: str) -> None:
+    """A text of any length is kept whole; beyond about 4 MiB it is a blob."""
+    run["atom"] = text
+    run["series"].append(text)
+    reader = again()
+    assert reader["atom"].fetch() == text
+    assert reader["series"].fetch_last() == text
+    assert reader["series"].fetch_values()["value"].tolist() == [text] if HAS_PANDAS else True
+
+
+try:
+    import pandas  # noqa: F401, ICN001
+
+    HAS_PANDAS = True
+except ModuleNotFoundError:
+    HAS_PANDAS = False
+
+
+def test_many_values_at_once(run: Run, again: Any) -> None:
+    """An assignment of any size goes through, in as many frames as it takes."""
+    values = {f"k{number}": "x" * 500_000 for number in range(12)}
+    values |= {f"big{number}": 3**20_000 for number in range(3)}  # type: ignore[dict-item]
+    run["many"] = values
+    assert again()["many"].fetch() == values
+
+
+def test_a_list_over_the_limit_is_refused_before_anything_is_written(run: Run) -> None:
+    """No list is cut short, and no neighbour of it is written half-way."""
+    before = ops(run)
+    with pytest.raises(ValueKindError, match=r"'a/huge'.*keep it as a file"):
+        run["a"] = {"small": 1, "huge": list(range(1_500_000))}
+    assert ops(run) == before
+
+
+# -------------------------------------------------------------------- series
+
+
+def test_append_numbers(run: Run, again: Any) -> None:
+    """Points come back with the steps and times that were given, in order of their steps."""
+    run["a"].append(0.5)
+    run["a"].append(1.5, step=10, timestamp=1_600_000_000.25)
+    run["a"].append(np.float32(2.5), timestamp=datetime(2020, 1, 1, 0, 0, 0, 123457, timezone.utc))
+    points = again()["a"].fetch_points()
+    assert points.step.tolist() == [0, 10, 11]
+    assert points.value.tolist() == [0.5, 1.5, 2.5]
+    assert points.time_ns.tolist()[1:] == [1_600_000_000_250_000_000, 1_577_836_800_123_457_000]
+    assert run["a"].fetch() == run["a"].fetch_last() == 2.5
+    assert run.get_attribute_type("a") == "float_series"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_append_values_that_are_not_finite(run: Run, value: float) -> None:
+    """They are points like any other."""
+    run["a"].append(value)
+    assert str(run["a"].fetch_points().value.tolist()) == str([value])
+
+
+def test_append_texts_and_histograms(run: Run, again: Any) -> None:
+    """A string series and a histogram series hold what was appended."""
+    run["log"].append("first")
+    run["log"].append("second", step=5, timestamp=1.5)
+    run["weights"].append(Histogram([0, 0.5, 1], [3, 4]), step=2)
+    run["weights"].append(Histogram(np.array([0.0, 1.0]), np.array([7])))
+    reader = again()
+    assert reader["log"].fetch() == "second"
+    assert reader.get_attribute_type("log") == "string_series"
+    last = reader["weights"].fetch_last()
+    assert (last.step, list(last.edges), list(last.counts)) == (3, [0, 1], [7])
+    assert reader.get_attribute_type("weights") == "histogram_series"
+
+
+def test_append_files(run: Run, again: Any, tmp_path: Path) -> None:
+    """A file series holds files of memory, disk and images; the last can be downloaded."""
+    (tmp_path / "plot.svg").write_text("<svg/>")
+    run["images"].append(File.from_path(tmp_path / "plot.svg"), step=1, name="plot")
+    run["images"].append(File.from_content("hello"), description="text")
+    run["images"].append(File.as_image(np.zeros((4, 4, 3))))
+    reader = again()
+    assert reader.get_attribute_type("images") == "file_series"
+    reader["images"].download_last(tmp_path)
+    assert (tmp_path / "3.png").read_bytes().startswith(b"\x89PNG")
+    reader["images"].download(tmp_path / "all")
+    assert (tmp_path / "all" / "2.txt").read_text() == "hello"
+    assert len(list((tmp_path / "all").iterdir())) == 3
+
+
+def test_append_mappings(run: Run) -> None:
+    """A mapping appends to each series below the path, with one step."""
+    run["m"].append({"loss": 0.5, "inner": {"acc": 0.9}}, step=4)
+    run["m"].append({"loss": 0.4, "inner": {"acc": 0.95}})
+    run["n"].append({"text": "t", "number": 1.0}, step=2, timestamp=datetime(2020, 1, 1, 0, 0, 0, 1))
+    assert run["m/loss"].fetch_points().step.tolist() == [4, 5]
+    assert run["m/inner/acc"].fetch_points().value.tolist() == [0.9, 0.95]
+    assert run["n/text"].fetch() == "t"
+    assert run["n/number"].fetch_points().time_ns[0] % 10**6 == 1000
+
+
+def test_extend(run: Run, again: Any) -> None:
+    """Many points in one call, numbered or with steps and times of their own."""
+    run["a"].extend([1, 2.5, True])
+    run["a"].extend([4.0], steps=[10])
+    run["a"].extend(np.array([5.0, 6.0]))
+    run["b"].extend((n for n in (1.0, 2.0)), steps=iter([3, 3]), timestamps=iter([1.25, 2]))
+    run["texts"].extend(["x", "y"], timestamps=[datetime(2020, 1, 1, 0, 0, 0, 3), 1])
+    run["m"].extend({"x": [1, 2], "y": [3, 4]}, steps=iter([7, 8]))
+    run["nothing"].extend([])
+    reader = again()
+    assert reader["a"].fetch_points().step.tolist() == [0, 1, 2, 10, 11, 12]
+    assert reader["b"].fetch_points().step.tolist() == [3, 3]
+    assert reader["b"].fetch_points().time_ns.tolist() == [1_250_000_000, 2_000_000_000]
+    assert reader["m/y"].fetch_points().step.tolist() == [7, 8]
+    (text_times,) = [[point[2] for op in ops(run) if op.get("path") == "texts" for point in op["points"]]]
+    assert text_times[0] % 10**6 == 3000
+    assert not reader.exists("nothing")
+
+
+def test_log_is_append(run: Run) -> None:
+    """The older name takes one value or several, with step and time by position."""
+    run["a"].log(0.5)
+    run["a"].log([1.5, 2.5])
+    run["a"].log(3.5, 10)
+    run["t"].log(["x", "y"])
+    assert run["a"].fetch_points().step.tolist() == [0, 1, 2, 10]
+    assert run["t"].fetch() == "y"
+
+
+@pytest.mark.parametrize("step", [math.nan, math.inf, "3", 1j, [1]], ids=repr)
+def test_steps_that_are_no_numbers(run: Run, step: Any) -> None:
+    """They raise, and nothing is written."""
+    before = ops(run)
+    with pytest.raises(ArgumentError, match="step"):
+        run["a"].append(1.0, step=step)
+    with pytest.raises(ArgumentError, match="step"):
+        run["a"].extend([1.0], steps=[step])
+    assert ops(run) == before
+    assert not run.exists("a")
+
+
+def test_wrong_lengths(run: Run) -> None:
+    """As many steps and times as values, or an error that says how many there are."""
+    with pytest.raises(ArgumentError, match="steps: expected 2.*got 1"):
+        run["a"].extend([1, 2], steps=[1])
+    with pytest.raises(ArgumentError, match="timestamps: expected 1.*got 2"):
+        run["a"].extend([1], timestamps=[1, 2])
+    with pytest.raises(ArgumentError, match="timestamp"):
+        run["a"].append(1, timestamp="yesterday")
+
+
+@pytest.mark.parametrize("value", [None, Colour(), 1j, b"x", np.zeros(2)], ids=lambda v: f"{v!r:.9}")
+def test_points_without_a_place(run: Run, value: Any) -> None:
+    """What is no number, text, file or histogram is refused by its type."""
+    with pytest.raises(ValueKindError, match=type(value).__name__):
+        run["a"].append(value)
+    with pytest.raises(ValueKindError, match=r"one kind|got"):
+        run["a"].extend([1.0, value])
+    with pytest.raises(ValueKindError, match="one kind"):
+        run["a"].extend([1.0, "text"])
+
+
+def test_clear_empties_a_series(run: Run, again: Any) -> None:
+    """What came before is gone, numbering starts at 0, the path keeps its family."""
+    run["a"].extend([1, 2, 3])
+    run["s"].add(["x", "y"])
+    run["t"].append("old")
+    for path in "ast":
+        run[path].clear()
+    run["a"].append(4.0)
+    run["s"].add("z")
+    run["t"].append("new")
+    reader = again()
+    assert reader["a"].fetch_points().value.tolist() == [4.0]
+    assert reader["a"].fetch_points().step.tolist() == [0]
+    assert reader["s"].fetch() == {"z"}
+    assert reader["t"].fetch_last() == "new"
+    run["atom"] = 1
+    with pytest.raises(FamilyError, match="'atom'"):
+        run["atom"].clear()
+
+
+# -------------------------------------------------------------------- sets
+
+
+def test_string_sets(run: Run, again: Any) -> None:
+    """Add, remove, and assignment of the whole; removing what is not there is nothing."""
+    run["tags"].add("a")
+    run["tags"].add(["b", "c"])
+    run["tags"].remove("b")
+    run["tags"].remove(["not there"])
+    assert again()["tags"].fetch() == {"a", "c"}
+    run["tags"] = {"x"}
+    run["tags"].add("y")
+    assert again()["tags"].fetch() == {"x", "y"}
+    for wrong in (1, ["a", 1], None):
+        with pytest.raises(ValueKindError, match="expected a string"):
+            run["tags"].add(wrong)  # type: ignore[arg-type]
+
+
+# -------------------------------------------------------------------- families
+
+
+WRITERS: dict[str, Any] = {
+    "atom": lambda at: at.assign(1),
+    "float_series": lambda at: at.append(1.0),
+    "string_series": lambda at: at.append("x"),
+    "file_series": lambda at: at.append(File.from_content("x")),
+    "histogram_series": lambda at: at.append(Histogram([0, 1], [1])),
+    "string_set": lambda at: at.add("x"),
+    "file": lambda at: at.upload(File.from_content("x")),
+    "file_set": lambda at: at.upload_files("some.txt"),
+    "artifact": lambda at: at.track_files("some.txt"),
+}
+
+
+@pytest.mark.parametrize("first", WRITERS)
+def test_a_path_holds_one_family(run: Run, first: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """A second family raises, naming path and both; a delete frees the path for any."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "some.txt").write_text("x")
+    WRITERS[first](run["x/y"])
+    run.wait()
+    assert run.get_attribute_type("x/y") in (first, "int")
+    for second, write in WRITERS.items():
+        if second == first:
+            continue
+        before = ops(run)
+        with pytest.raises(FamilyError) as caught:
+            write(run["x/y"])
+        for part in ("'x/y'", first.replace("_", " "), second.replace("_", " ")):
+            assert part in str(caught.value)
+        assert isinstance(caught.value, TypeError)
+        assert ops(run) == before
+    del run["x/y"]
+    second = "atom" if first != "atom" else "float_series"
+    WRITERS[second](run["x/y"])
+    assert run.get_attribute_type("x/y") in (second, "int")
+
+
+def test_a_value_and_a_namespace_of_one_name(run: Run) -> None:
+    """``a`` and ``a/b`` may both hold values; the structure shows ``a`` under ``""``."""
+    run["a/b"] = 2
+    run["a"] = 1
+    run["a/c/d"].append(0.5)
+    structure = run.get_structure()
+    assert structure["a"][""] == 1
+    assert structure["a"]["b"] == 2
+    assert run["a"].fetch() == 1
+    assert run["a/b"].fetch() == 2
+
+
+def test_a_family_conflict_leaves_nothing_half_written(run: Run) -> None:
+    """One wrong path in an assignment of many: none of them is written or taken."""
+    run["a/series"].append(1.0)
+    before = ops(run)
+    with pytest.raises(FamilyError, match="a/series"):
+        run["a"] = {"fine": 1, "series": 2, "also": 3}
+    assert ops(run) == before
+    run["a/fine"].append(1.0)
+
+
+def test_a_missing_file_leaves_nothing_half_written(run: Run) -> None:
+    """An assignment that names a file which is not there writes none of its values."""
+    before = ops(run)
+    with pytest.raises(FileNotFoundError, match="missing"):
+        run["a"] = {"fine": 1, "file": File("missing.txt")}
+    assert ops(run) == before
+
+
+# -------------------------------------------------------------------- deleting
+
+
+def test_delete(run: Run, again: Any) -> None:
+    """``del`` and ``pop`` remove a path and everything below; what is not there is an error."""
+    run["a/b"] = 1
+    run["a/c/d"] = 2
+    run["ab"] = 3
+    del run["a"]
+    reader = again()
+    assert not reader.exists("a")
+    assert reader["ab"].fetch() == 3
+    for act in (lambda: run.pop("a"), lambda: run["a"].pop(), lambda: run["x"].pop("y")):
+        with pytest.raises(MissingFieldError, match="nothing is recorded"):
+            act()
+    with pytest.raises(KeyError):
+        del run["a/b"]
+    run["a/b"].append(1.0)
+    assert again()["a/b"].fetch_points().step.tolist() == [0]
+
+
+def test_delete_what_another_process_wrote(run: Run, again: Any) -> None:
+    """A writer that did not write a path may delete it."""
+    run["a"] = 1
+    other = init_run("p", root=run.root, with_id=run.id, owner=False)
+    del other["a"]
+    other.stop()
+    assert not again().exists("a")
+
+
+# -------------------------------------------------------------------- files
+
+
+def test_upload(run: Run, again: Any, tmp_path: Path) -> None:
+    """A file is kept as it was when `upload` returned, with name and extension."""
+    source = tmp_path / "weights.bin"
+    source.write_bytes(b"one")
+    run["model"].upload(str(source))
+    source.write_bytes(b"changed")
+    run["text"].upload(File.from_content("hello"), wait=True)
+    run["assigned"] = File.from_content(b"bytes", extension="dat")
+    run.wait()
+    reader = again()
+    assert reader["model"].fetch_extension() == "bin"
+    reader["model"].download(tmp_path / "back.bin")
+    assert (tmp_path / "back.bin").read_bytes() in (b"one", b"changed")
+    reader["text"].download(tmp_path / "text.txt")
+    assert (tmp_path / "text.txt").read_text() == "hello"
+    with pytest.raises(FamilyError, match="download"):
+        reader["model"].fetch()
+    with pytest.raises(FileNotFoundError, match="not-there"):
+        run["other"].upload("not-there.txt")
+    with pytest.raises(ValueKindError):
+        run["other"].upload(Colour())
+    assert not again().exists("other")
+
+
+def test_file_sets(run: Run, again: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """Members are added by pattern, listed with sizes, deleted by name, downloaded together."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+    for name in ("a.py", "b.py", "c.txt"):
+        (tmp_path / "src" / name).write_text(name)
+    run["code"].upload_files(["src/*.py", "src/c.txt"], wait=True)
+    names = [member["name"] for member in again()["code"].list_fileset_files()]
+    assert names == ["src/a.py", "src/b.py", "src/c.txt"]
+    run["code"].delete_files("src/b.py")
+    members = again()["code"].list_fileset_files("src")
+    assert [(member["name"], member["size"]) for member in members] == [("src/a.py", 4), ("src/c.txt", 5)]
+    again()["code"].download(tmp_path / "out")
+    assert (tmp_path / "out" / "src" / "c.txt").read_text() == "c.txt"
+    with pytest.raises(FileNotFoundError, match="nothing-"):
+        run["other"].upload_files("nothing-*.py")
+
+
+def test_artifacts(run: Run, again: Any, tmp_path: Path) -> None:
+    """Tracked files are described, not copied; their hash tells whether they changed."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x.csv").write_text("1,2")
+    run["data"].track_files(str(tmp_path / "data"))
+    before = again()["data"].fetch_hash()
+    (entry,) = again()["data"].fetch_files_list()
+    assert entry["size"] == 3
+    (tmp_path / "data" / "x.csv").write_text("1,3")
+    run["data"].track_files(str(tmp_path / "data"))
+    assert again()["data"].fetch_hash() != before
+    run["in"].mark_input(str(tmp_path / "data" / "x.csv"))
+    run["out"].mark_output("s3://bucket/model")
+    assert again().get_attribute_type("out") == "artifact"
+    assert not run.folder.blobs_dir.exists()
+
+
+# -------------------------------------------------------------------- reading
+
+
+def test_what_is_not_there(run: Run) -> None:
+    """Reading it is an error that names the path and the run; asking whether it exists is not."""
+    run["a"] = 1
+    for act in (
+        run["b"].fetch,
+        run["b"].fetch_last,
+        run["b"].fetch_points,
+        run["b"].fetch_hash,
+        run["b"].download,
+        lambda: run.get_attribute_type("b"),
+    ):
+        with pytest.raises(MissingFieldError, match=r"'b'"):
+            act()
+    assert not run.exists("b")
+
+
+def test_reading_another_family(run: Run) -> None:
+    """Each reading verb names the family that it found."""
+    run["a"] = 1
+    for act in (
+        run["a"].fetch_points,
+        run["a"].fetch_hash,
+        run["a"].fetch_extension,
+        run["a"].fetch_files_list,
+        run["a"].list_fileset_files,
+        run["a"].download,
+        run["a"].download_last,
+    ):
+        with pytest.raises(SeamarkError, match="atom"):
+            act()
+
+
+def test_structure(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """`get_structure` and `print_structure` show the tree of what was recorded."""
+    run["a/b"] = 1
+    run["a/c"].append("x")
+    structure = run.get_structure()
+    assert structure["a"]["b"] == 1
+    assert structure["sys"]["id"] == run.id
+    run.print_structure()
+    printed = capsys.readouterr().out
+    assert "'a':\n    'b': int\n    'c': string_series" in printed
+
+
+def test_fetch_values(run: Run) -> None:
+    """A data frame with Neptune's columns; the last points if a limit is given."""
+    pd = pytest.importorskip("pandas")
+    run["a"].extend([1.0, 2.0, 3.0], steps=[1, 2, 3], timestamps=[10, 20, 30])
+    run["t"].extend(["x", "y"])
+    frame = run["a"].fetch_values()
+    assert list(frame.columns) == ["step", "value", "timestamp"]
+    assert frame["value"].tolist() == [1, 2, 3]
+    assert frame["timestamp"].tolist() == list(pd.to_datetime([10, 20, 30], unit="s", utc=True))
+    assert run["a"].fetch_values(include_timestamp=False, limit=2)["step"].tolist() == [2, 3]
+    assert run["t"].fetch_values()["value"].tolist() == ["x", "y"]
+    with pytest.raises(ArgumentError, match="limit"):
+        run["a"].fetch_values(limit=0)
+
+
+def test_stopped_and_read_only_handlers(run: Run, again: Any) -> None:
+    """Every writing verb says why it cannot write."""
+    run["a"] = 1
+    reader = again()
+    run.stop()
+    for target, error in ((run, InactiveRunError), (reader, ReadOnlyError)):
+        for act in (
+            lambda at: at.assign(1),
+            lambda at: at.append(1),
+            lambda at: at.append("x"),
+            lambda at: at.extend([1]),
+            lambda at: at.add("x"),
+            lambda at: at.remove("x"),
+            lambda at: at.clear(),
+            lambda at: at.upload(File.from_content("x")),
+            lambda at: at.pop(),
+        ):
+            with pytest.raises(error, match=run.id):
+                act(target["a"])
+        with pytest.raises(error):
+            target["long"] = "x" * (5 << 20)
+    assert not run.folder.blobs_dir.exists()
+    assert reader["a"].fetch() == 1

@@ -1,0 +1,95 @@
+"""What a call of log_metrics asks of the kernel: one write, and nothing that waits for the disk."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import seamark
+
+CALLS = 1_000
+SCRIPT = f"""
+import os
+import seamark
+
+run = seamark.init_run()
+metrics = {{f"train/metric_{{number}}": 0.5 for number in range(10)}}
+os.write(1, b"begin")
+for step in range({CALLS}):
+    run.log_metrics(metrics, step)
+os.write(1, b"end")
+run.stop()
+"""
+WRITES = "write|pwrite64|writev|pwritev|pwritev2|sendto|sendmsg"
+SYNCS = "fsync|fdatasync|sync|syncfs|sync_file_range|msync"
+TRACED = f"trace=/^({WRITES}|{SYNCS}|open|openat|creat)$"
+LINE = re.compile(r"^(?P<thread>\d+) +(?P<call>\w+)\((?P<arguments>.*)")
+
+
+def need_strace() -> str:
+    """Return strace; without one say so, and fail where the suite stands for a release."""
+    strace = shutil.which("strace")
+    probe = [strace or "", "-o", os.devnull, "true"]
+    if strace and subprocess.run(probe, check=False, capture_output=True).returncode == 0:
+        return strace
+    told = "NOT TESTED: this needs a strace that may trace (Debian: apt-get install strace)"
+    if os.environ.get("CI"):
+        pytest.fail(told)
+    pytest.skip(told)
+
+
+def traced(folder: Path) -> list[tuple[str, str, str]]:
+    """Run the script under strace; return (thread, call, arguments) of every call it made."""
+    log = folder / "trace"
+    command = [need_strace(), "-f", "-y", "-s", "16", "-e", TRACED, "-o", str(log)]
+    subprocess.run([*command, sys.executable, "-c", SCRIPT], check=True, cwd=folder, timeout=100)
+    found = map(LINE.match, log.read_text().splitlines())
+    return [(line["thread"], line["call"], line["arguments"]) for line in found if line]
+
+
+def test_a_call_is_one_write_to_one_journal_and_never_a_sync(tmp_path: Path) -> None:
+    """1,000 calls make 1,000 writes to one journal; nothing is forced to disk on that thread."""
+    calls = traced(tmp_path)
+    [begin] = [at for at, call in enumerate(calls) if '"begin' in call[2]]
+    [end] = [at for at, call in enumerate(calls) if '"end' in call[2]]
+    thread = calls[begin][0]
+    logging = [call for call in calls[begin + 1 : end] if call[0] == thread]
+    kinds = Counter(call for _, call, _ in logging)
+    assert kinds == {"write": CALLS}
+    files = {re.search(r"<(.*?)>", arguments)[1] for _, _, arguments in logging}
+    assert len(files) == 1
+    assert Path(files.pop()).parent.name == "journal"
+    synced = [call for call in calls if re.fullmatch(SYNCS, call[1])]
+    assert thread not in {call[0] for call in synced}
+    assert synced, "the sync thread should have forced the journal to disk"
+
+
+def test_recording_opens_no_database(tmp_path: Path) -> None:
+    """A run that records opens no index, from the first call to its stop."""
+    opened = [arguments for _, call, arguments in traced(tmp_path) if call.startswith("open")]
+    assert any("/journal/" in name for name in opened)
+    assert not [name for name in opened if re.search(r"\.db|sqlite", name)]
+
+
+def test_a_call_is_one_write_by_the_count_of_the_kernel() -> None:
+    """The same count without strace, from the kernel's own accounting of this thread."""
+    account = Path(f"/proc/self/task/{threading.get_native_id()}/io")
+    if not account.exists():
+        pytest.skip("this kernel does not count system calls of threads")
+
+    def writes() -> int:
+        return int(re.search(r"syscw: (\d+)", account.read_text())[1])
+
+    with seamark.init_run() as run:
+        before = writes()
+        for step in range(CALLS):
+            run.log_metrics({"loss": 1.0, "accuracy": 0.5}, step)
+        assert writes() - before == CALLS

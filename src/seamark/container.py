@@ -19,6 +19,7 @@ from seamark.errors import (
 )
 from seamark.handler import Handler
 from seamark.journal._format import dump_json
+from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.paths import check_path, check_writable, is_inside
 from seamark.values import Atom, Escaped, encode_atom, escape, flatten
 
@@ -181,7 +182,9 @@ class Container(ABC):
                         once=("capture", path),
                     )
             self._append_atoms(writer, kept)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
+            if raised_by_signal_handler(error):
+                raise
             self.drop("capture", 1, f"captured facts could not be recorded: {error!r:.300}")
 
     def _to_write(self) -> JournalWriter | None:
@@ -242,6 +245,7 @@ class Container(ABC):
         for at, leaf in flatten(value, path).items():
             check_writable(at)
             if isinstance(leaf, File):
+                _ = leaf.size  # raises where there is no file
                 writes.files[at] = leaf
             elif isinstance(leaf, (set, frozenset)) or at in ("sys/tags", "sys/group_tags"):
                 writes.sets[at] = set(strings(leaf, at))
@@ -372,8 +376,17 @@ class Container(ABC):
         return self._nested("")
 
     def _nested(self, namespace: str) -> dict[str, Any]:
-        atoms = {one.path: one.value for one in self._attributes(namespace) if one.family == "atom"}
-        return nest(atoms, namespace)
+        found = self._attributes(namespace)
+        return nest({one.path: self._whole(one.value) for one in found if one.family == "atom"}, namespace)
+
+    def _whole(self, value: Any) -> Any:
+        """Return a value as it was written: what stands for a very long text is not its value."""
+        if not isinstance(value, dict) or value.keys() != {"sha256", "size"}:
+            return value
+        from seamark.content import open_blob
+
+        with open_blob(self.folder, value["sha256"]) as blob:
+            return blob.read().decode()
 
     def get_structure(self) -> dict[str, Any]:
         """Return everything recorded as a nested dict.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -16,6 +17,7 @@ from seamark.errors import (
     ValueKindError,
 )
 from seamark.journal._format import Kind
+from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.paths import check_path, check_writable, join_path
 from seamark.values import Escaped, escape, is_container, to_float, to_step, to_time_ns
 
@@ -129,6 +131,9 @@ class Handler:
             self._append_mapping(value, number, time_ns, described)
             return
         found = _point_kind(value)
+        if found == "file_series":
+            value = _as_file(value)
+            _ = value.size  # raises where there is no file, before anything is begun
         writer = container._to_write()  # noqa: SLF001
         if writer is None:
             return
@@ -172,12 +177,9 @@ class Handler:
             Handler(self._object, path)._append(leaf, step, time_ns, described)
 
     def _append_file(
-        self, value: Any, step: float | None, time_ns: int | None, described: Mapping[str, Any]
+        self, value: File, step: float | None, time_ns: int | None, described: Mapping[str, Any]
     ) -> None:
-        from seamark.types import File
-
         container = self._object
-        file = value if isinstance(value, File) else File.create_from(value)
         writer = container._to_write()  # noqa: SLF001
         if writer is None:
             return
@@ -186,7 +188,7 @@ class Handler:
             "op": "file_point",
             "path": self._path,
             "step": writer.take_step(self._path, step),
-            "file": container.content.put(file),
+            "file": container.content.put(value),
             "time": time_ns,
             **{
                 key: str(described[key])
@@ -282,8 +284,13 @@ class Handler:
         """
         try:
             prefixed: Any = {f"{self._path}/{key}": value for key, value in metrics.items()}
-        except AttributeError:
-            prefixed = metrics
+        except Exception as error:
+            if raised_by_signal_handler(error):
+                raise
+            self._object.drop(
+                "metrics", 1, f"log_metrics: expected a mapping of paths to numbers: {error!r:.200}"
+            )
+            return
         self._object.log_metrics(prefixed, step, timestamp=timestamp)
 
     # ---------------------------------------------------------------- sets, clearing, deleting
@@ -357,12 +364,18 @@ class Handler:
         if self._object._silent:  # noqa: SLF001 - an image need not be drawn for nothing
             return
         file = _as_file(value)
+        _ = file.size  # raises where there is no file, before anything is begun
         at = check_writable(self._path)
         if writer := self._object._to_write():  # noqa: SLF001
             writer.claim(at, "file")
             self._object.content.upload(at, file, wait=wait)
 
-    def upload_files(self, value: str | Iterable[str], *, wait: bool = False) -> None:
+    def upload_files(
+        self,
+        value: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        wait: bool = False,
+    ) -> None:
         """Add files to the file set at this path.
 
         Args:
@@ -419,13 +432,16 @@ class Handler:
     def _artifact(self, kind: str, path: str, destination: str | None) -> None:
         from seamark.artifact import artifact_op
 
-        if self._object._silent:  # noqa: SLF001 - digests of gigabytes would be for nothing
+        container, at = self._object, check_writable(self._path)
+        writer = container._to_write()  # noqa: SLF001
+        if writer is None:
             return
-        at = check_writable(self._path)
-        op = artifact_op(at, kind, path, destination=destination)
-        if writer := self._object._to_write():  # noqa: SLF001
-            writer.claim(at, "artifact")
-            writer.append_op(op)
+        held = None
+        if writer.families.get(at) == "artifact":  # tracked before: what it holds stays
+            held = container._attribute(at).value  # noqa: SLF001
+        op = artifact_op(at, kind, path, destination=destination, previous=held)
+        writer.claim(at, "artifact")
+        writer.append_op(op)
 
     # ---------------------------------------------------------------- reading
 
@@ -453,16 +469,10 @@ class Handler:
             )
             raise FamilyError(msg)
         if found.family == "atom":
-            return self._long_text(found) if found.type == "text" else found.value
+            return self._object._whole(found.value)  # noqa: SLF001
         if found.family.endswith("_series"):
             return self.fetch_last()
         return found.value
-
-    def _long_text(self, found: Attribute) -> str:
-        from seamark.content import open_blob
-
-        with open_blob(self._object.folder, found.value["sha256"]) as blob:
-            return blob.read().decode()
 
     def fetch_last(self) -> Any:
         """Return the value of the last point of the series at this path.
@@ -535,7 +545,7 @@ class Handler:
         if found.family == "float_series":
             points = self._object._view().points(self._path, attempt)  # noqa: SLF001
             frame = pd.DataFrame({"step": points.step, "value": points.value})
-            times = points.time_ns
+            times: Any = points.time_ns
         elif found.family == "string_series":
             rows = self._points_of(found.family, attempt)
             frame = pd.DataFrame(
@@ -558,7 +568,10 @@ class Handler:
             points = view.points(self._path, attempt)
             return [(points.step[-1], float(points.value[-1]))] if len(points.step) else []
         if family == "string_series":
-            return [(one.step, one.text, one.time_ns) for one in view.texts(self._path, attempt)]
+            whole = self._object._whole  # noqa: SLF001
+            return [
+                (one.step, whole(one.text), one.time_ns) for one in view.texts(self._path, attempt)
+            ]
         if family == "file_series":
             return [(one.step, one.file, one.time_ns) for one in view.files(self._path, attempt)]
         if family == "histogram_series":
@@ -624,9 +637,11 @@ class Handler:
             MissingFieldError: If nothing is recorded here, or the bytes are gone.
             FamilyError: If there is no file.
         """
-        from seamark.content import write_file
+        from seamark.content import finish_staged, write_file
 
         self._object.wait()
+        with contextlib.suppress(OSError):  # a root that is read-only stays as it is
+            finish_staged(self._object.folder)
         found = self._object._attribute(self._path)  # noqa: SLF001
         target = Path(destination) if destination is not None else Path.cwd()
         folder = self._object.folder

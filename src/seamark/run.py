@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.container import Container
 from seamark.errors import RunNotFoundError
 from seamark.journal.folder import RunFolder, hashed_run_id, host_name, mint_run_id, root_dir
+from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.process import boot_id, process_start
 from seamark.journal.reader import JournalReader
 from seamark.journal.writer import JournalWriter
@@ -358,6 +359,10 @@ class Run(Container):
                         writer.remember_step(one.path, float(last))
             finally:
                 index.close()
+            if self._settings.owner:
+                from seamark.content import finish_staged
+
+                finish_staged(self.folder, self._record_content)
         except Exception as error:  # noqa: BLE001 - without it, conflicts are settled by the fold
             log.debug("seamark: what run %s held before could not be read: %r", self.id, error)
         finally:
@@ -397,7 +402,9 @@ class Run(Container):
     ) -> None:
         try:
             time_ns = to_time_ns(timestamp)
-        except (TypeError, ValueError, OverflowError) as error:
+        except Exception as error:
+            if raised_by_signal_handler(error):
+                raise
             time_ns = None
             self.drop("timestamp", 1, f"log_metrics: the timestamp is left out: {error}")
         self._row(metrics, step, time_ns)
@@ -413,7 +420,9 @@ class Run(Container):
                 return
             if self._to_write() is not None:
                 self._row(metrics, step, time_ns)
-        except Exception as error:  # noqa: BLE001 - stands in training loops
+        except Exception as error:
+            if raised_by_signal_handler(error):
+                raise
             if not self._told:
                 self._told = True
                 log.warning("seamark: log_metrics records nothing: %s", error)
@@ -451,7 +460,9 @@ class Run(Container):
             ):
                 return
             self._set_state(state, error=error, signal=signal)
-        except Exception as trouble:  # noqa: BLE001
+        except Exception as trouble:
+            if raised_by_signal_handler(trouble):
+                raise
             self.drop("state", 1, f"the state {state!r} could not be recorded: {trouble!r:.200}")
 
     def _set_state(

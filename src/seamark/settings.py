@@ -110,8 +110,9 @@ class RunSettings:
         self.api_token: str | None = given.get("api_token")
         self.root = given.get("root")
         self.git_ref = given.get("git_ref")
-        sources = given.get("source_files")
-        self.source_files = sources if sources is None or isinstance(sources, (str, os.PathLike)) else [*sources]
+        sources: Any = given.get("source_files")
+        one = sources is None or isinstance(sources, (str, os.PathLike))
+        self.source_files = sources if one else list(sources)
         self.monitoring_namespace: str | None = given.get("monitoring_namespace")
         self.switches = {
             key: given.get(f"capture_{key}") is not False

@@ -14,8 +14,10 @@ WITH_TWO = WITH_RUN + "; other = seamark.init_run(capture_git=False, capture_pac
 
 def both(scripts, code: str, *, started: str = WITH_RUN):
     """Run a script without and with us; return both ends. Tracebacks name the same lines."""
-    bare = scripts.run(code.replace("OBSERVED", BARE))
-    ours = scripts.run(code.replace("OBSERVED", started))
+    # Python 3.12 warns of any fork where there are threads, and a run has one.
+    quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
+    bare = scripts.run(code.replace("OBSERVED", BARE), env=quiet)
+    ours = scripts.run(code.replace("OBSERVED", started), env=quiet)
     return bare, ours
 
 

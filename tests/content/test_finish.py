@@ -41,6 +41,24 @@ TRAINING = """
 """
 
 
+FINISHING = """
+    import sys
+    from pathlib import Path
+    from seamark.content import _finish
+    from seamark.journal.folder import RunFolder
+
+    store = _finish._store
+
+    def late(*given):
+        print("looked", flush=True)
+        sys.stdin.readline()
+        return store(*given)
+
+    _finish._store = late
+    _finish.finish_staged(RunFolder(Path(sys.argv[1]), "digits", "0123456789abcdef"))
+"""
+
+
 @pytest.fixture
 def train(folder):
     """Start a process that takes files and never gets to store them."""
@@ -105,6 +123,36 @@ def test_nothing_is_touched_while_the_process_lives(run, train, tmp_path):
     assert run.staged() == staged != []
     assert child.poll() is None
     assert len(run.folder.journals()) == 1
+
+
+def test_a_journal_that_its_living_process_rotated_is_left_alone(run, tmp_path, monkeypatch):
+    """A closed journal says nothing about a process that goes on in the next one."""
+    opened = run.hold_up()
+    run.lane.keep("model/a", large(tmp_path))
+    monkeypatch.setattr("seamark.journal.writer.ROTATE_BYTES", 1)
+    run.writer.keep()
+    run.writer.append_op({"op": "add", "path": "sys/tags", "values": ["x"]})
+    assert len(run.folder.journals()) == 2
+    assert finish_staged(run.folder) == 0
+    assert run.staged()
+    opened.set()
+    run.lane.flush(60)
+    assert run.content("model/a") == b"a" * LARGE
+
+
+def test_two_who_complete_the_same_do_no_harm(run, train, tmp_path):
+    """Whoever comes second, with an older view of things, does not declare the file lost."""
+    kill(train(large(tmp_path)))
+    command = [sys.executable, "-c", textwrap.dedent(FINISHING), str(run.folder.root)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout.readline() == "looked\n"
+        assert finish_staged(run.folder) == 2
+        child.communicate("go\n")
+    assert child.returncode == 0
+    assert run.content("model/a") == b"a" * LARGE
+    assert "lost" not in run.member("set", "a.ckpt")
 
 
 def test_ops_go_where_the_caller_wants_them(run, train, tmp_path):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -350,6 +351,55 @@ def test_members_of_a_file_set(run, tmp_path):
     assert run.member("set", "d/large")["name"] == "large"
     assert run.ops()[-1]["members"].keys() == {"d/large"}
     assert run.staged() == []
+
+
+def test_a_log_that_grows_while_it_is_stored_is_kept_and_marked(run, tmp_path):
+    """An uploaded file may be written on; a checkpoint may not."""
+    source = tmp_path / "train.log"
+    source.write_bytes(large("a"))
+    opened = run.hold_up()
+    run.lane.upload("logs/train", File(source))
+    with source.open("ab") as file:
+        file.write(b"more")
+    opened.set()
+    run.lane.flush(60)
+    found = run.file("logs/train")
+    if "changed" in found:
+        assert run.content("logs/train") == large("a") + b"more"
+        assert found["size"] == LARGE + 4
+    else:  # a file system that clones
+        assert run.content("logs/train") == large("a")
+    assert run.troubles == []
+
+
+def test_many_members_and_many_images(run, tmp_path):
+    """Hundreds of small files are complete at once, in ops short enough to be read as they are."""
+    for number in range(250):
+        (tmp_path / f"{number}.txt").write_text(str(number))
+    names = [f"{number}.txt" for number in range(250)]
+    run.lane.upload_members("set", {name: tmp_path / name for name in names})
+    assert [len(op["members"]) for op in run.ops()] == [100, 100, 50]
+    for number in range(600):
+        run.lane.put(File.from_content(f"image {number}"))
+    assert run.lane.flush(60)
+    assert len(run.blobs()) == 850
+
+
+def test_many_files_on_another_file_system_do_not_use_up_the_descriptors(run, other_device):
+    """A folder with more files than a process may open is kept whole."""
+    shards = other_device / "a.ckpt"
+    shards.mkdir()
+    for number in range(200):
+        (shards / str(number)).write_bytes(b"%d" % number)
+    opened = run.hold_up()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    run.lane.keep("model/a", shards)
+    assert len(list(Path("/proc/self/fd").iterdir())) - before <= 70
+    shutil.rmtree(shards)
+    opened.set()
+    run.lane.flush(60)
+    assert len(run.file("model/a")["members"]) == 200
+    assert run.file("model/a")["sha256"] in run.blobs()
 
 
 def test_put_stores_before_it_returns(run, tmp_path):

@@ -56,6 +56,9 @@ def _isolated(tmp_path_factory, monkeypatch):
     for name in list(os.environ):
         if name.startswith(FOREIGN):
             monkeypatch.delenv(name)
+    # Threads of torch cost these tiny models seconds wherever the cores are busy.
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
     rank_zero = importlib.import_module("lightning_utilities.core.rank_zero").rank_zero_only

@@ -487,7 +487,7 @@ def test_copies_hold_no_secret():
 
 
 def test_nothing_raises_after_the_run_was_stopped(tiny, caplog):
-    """One warning for each kind of loss, however many there are."""
+    """It is said once, and not for every step."""
     logger = SeamarkLogger(log_graph=True)
     logger.log_metrics({"a": 1.0}, step=0)
     logger.experiment.stop()
@@ -498,7 +498,7 @@ def test_nothing_raises_after_the_run_was_stopped(tiny, caplog):
         logger.log_model_summary(tiny)
         logger.after_save_checkpoint(object())
         logger.finalize("success")
-    assert len(caplog.records) <= 6
+    assert 1 <= len(caplog.records) <= 2
 
 
 def test_nothing_raises_where_nothing_can_be_written(tiny, caplog):
@@ -510,7 +510,7 @@ def test_nothing_raises_where_nothing_can_be_written(tiny, caplog):
         logger.log_metrics({"b": 1.0}, step=1)
         logger.log_hyperparams({"lr": 1})
         logger.finalize("success")
-    assert 1 <= len(caplog.records) <= 4
+    assert 1 <= len(caplog.records) <= 2
 
 
 def test_logger_of_a_given_run_pickles(read):

@@ -57,11 +57,16 @@ def _set(words: str) -> frozenset[str]:
 
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SURE: Final = re.compile(
-    "passw(or)?d|passphrase|passcode|pswd|secret|credential|(api|access|private|auth|encryption|signing)key"
+    "passw(or)?d|passphrase|passcode|pswd|secret|credential"
+    "|(api|access|private|auth|encryption|signing)key"
 )
 _SURE_WORDS: Final = frozenset({"authorization", "bearer", "cookie", "cred", "creds", "jwt", "pwd"})
-_SURE_LAST: Final = frozenset({"otp", "pat", "pw"})
-_LIKELY_LAST: Final = frozenset({"auth", "authentication", "oauth", "pass", "sig", "signature"})
+_SURE_LAST: Final = frozenset({"otp", "pw"})
+_LIKELY_LAST: Final = frozenset({"authentication"})
+_WEAK_LAST: Final = frozenset({"pat", "sig", "signature"})
+_OTHER_PASSES: Final = _set(
+    "askpass bandpass bypass compass highpass lowpass multipass overpass singlepass surpass "
+)
 _KEY_KINDS: Final = _set(
     "account app application client consumer crypto decryption license master personal "
     "project security service session shared ssh storage subscription user wandb write "
@@ -97,21 +102,20 @@ def _level(name: str) -> _Level:
         words.pop()
     if not words:
         return _Level.NO
-    last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if last.endswith(("token", "tokens")):
-        plain = before in _PLAIN_TOKENS
-        return _Level.NO if plain else _Level.SURE if last.endswith("token") else _Level.WEAK
-    if last.endswith(("key", "keys")):
-        return (
-            _Level.NO
-            if before in _PLAIN_KEYS
-            else _Level.SURE
-            if before in _KEY_KINDS
-            else _Level.WEAK
-        )
+    return _level_of(words[-1], words[-2] if len(words) > 1 else "")
+
+
+def _level_of(last: str, before: str) -> _Level:
+    """Return the level of a name that ends with these two words; ``before`` is empty without it."""
+    if last.endswith(("token", "tokens")) and before not in _PLAIN_TOKENS:
+        return _Level.SURE if last.endswith("token") else _Level.WEAK
+    if last.endswith(("key", "keys")) and before not in _PLAIN_KEYS:
+        return _Level.SURE if before in _KEY_KINDS else _Level.WEAK
     if last in _SURE_LAST:
         return _Level.SURE
-    return _Level.LIKELY if last in _LIKELY_LAST or last.endswith("auth") else _Level.NO
+    if last in _LIKELY_LAST or (last.endswith(("auth", "pass")) and last not in _OTHER_PASSES):
+        return _Level.LIKELY
+    return _Level.WEAK if last in _WEAK_LAST else _Level.NO
 
 
 def _hides(name: str, value: str, *, text: bool) -> bool:
@@ -136,8 +140,9 @@ _SHAPES: Final = re.compile(
     r"|AIza[\w-]{20,}|ya29\.[\w.-]{10,}|GOCSPX-[\w-]{10,}"
     r"|eyJ[\w-]{6,}(?:\.[\w-]*){0,4}[\w+/=-]*"
     r"|xox[a-z]-[\w-]{8,}|xapp-[\w-]{8,}|npm_[A-Za-z0-9]{20,}|pypi-[\w-]{16,}"
-    r"|(?:dop|doo|dor)_v1_[0-9a-f]{16,}|dapi[0-9a-f]{24,}|glsa_\w{16,}|gsk_[A-Za-z0-9]{16,}|r8_[A-Za-z0-9]{16,}"
-    r"|nvapi-[\w-]{16,}|wandb_v\d_\w{16,}|lin_api_\w{16,}|tskey-[\w-]{12,}|SG\.[\w-]{12,}\.[\w-]{12,}"
+    r"|(?:dop|doo|dor)_v1_[0-9a-f]{16,}|dapi[0-9a-f]{24,}|glsa_\w{16,}"
+    r"|gsk_[A-Za-z0-9]{16,}|r8_[A-Za-z0-9]{16,}|nvapi-[\w-]{16,}|wandb_v\d_\w{16,}"
+    r"|lin_api_\w{16,}|tskey-[\w-]{12,}|SG\.[\w-]{12,}\.[\w-]{12,}"
     r"|hvs\.[\w-]{16,}|ATATT3[\w=-]{16,}|AGE-SECRET-KEY-1\w{16,}"
     r")",
     re.DOTALL,
@@ -152,7 +157,8 @@ _AUTHORIZATION: Final = re.compile(
 # last @ at all where what follows the first colon is no port.
 _USER_INFO: Final = re.compile(
     r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,30}://)(?:[^\s/?#\"'<>@]*@)+"
-    r"|(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,30}://)[^\s/?#\"'<>:@]{0,256}:(?!\d{1,5}(?:[/?#\s\"']|\Z))[^\s\"'<>]{0,256}@",
+    r"|(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,30}://)[^\s/?#\"'<>:@]{0,256}"
+    r":(?!\d{1,5}(?:[/?#\s\"']|\Z))[^\s\"'<>]{0,256}@",
     re.IGNORECASE,
 )
 # name = value, name: value, "name": "value"; the name starts where a word starts, which keeps the
@@ -165,7 +171,8 @@ _OPTION_IN_TEXT: Final = re.compile(
     r"(?<![\w-])--?([A-Za-z][\w.-]{0,120})(?:[\"'],\s{0,4}(?=[\"'][^-])|\s{1,4}(?=[^\s\"'-]))"
 )
 _QUOTED: Final = re.compile(
-    r"[rbfuRBFU]{0,2}(?P<quote>\"{3}|'{3}|\\?[\"'])(?P<value>(?:(?!(?P=quote))\\.|(?!(?P=quote)).)*)(?P=quote)",
+    r"[rbfuRBFU]{0,2}(?P<quote>\"{3}|'{3}|\\?[\"'])"
+    r"(?P<value>(?:(?!(?P=quote))\\.|(?!(?P=quote)).)*)(?P=quote)",
     re.DOTALL,
 )
 _BRACKETED: Final = re.compile(r"[\[({](?P<value>[^\])}]{0,4096})[\])}]")
@@ -265,9 +272,9 @@ def mask_secrets(
         text: Any text: a message, an argument, a URL, a line of a log. Above 256 Ki characters its
             middle is left out, so that an error that carries a whole tensor costs nothing.
         environment: Where variables that are named like secrets are looked up; ``os.environ`` if
-        left out.
+            left out.
         known: Further values to hide wherever they turn up, such as a token that was given as an
-        argument.
+            argument.
         code: The text is source code: what is assigned to a secret-looking name is hidden only if
             it is a literal.
 

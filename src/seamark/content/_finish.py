@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,14 +34,6 @@ _ABOUT_FILES: Final = re.compile(rb'"op":"(?:own|digest|files|unfiles|delete)"')
 _TOKEN: Final = frozenset("0123456789abcdef")
 
 
-@dataclass(slots=True)
-class _Pending:
-    """A file that was taken, and of which no digest is known."""
-
-    target: Target
-    settled: bool
-
-
 def finish_staged(folder: RunFolder, record: Callable[[dict[str, Any]], None] | None = None) -> int:
     """Store what processes that died had taken but not stored.
 
@@ -60,27 +51,36 @@ def finish_staged(folder: RunFolder, record: Callable[[dict[str, Any]], None] | 
     if not folder.staging_dir.is_dir():  # a lane removes it when it is done
         return 0
     known = _pending(folder)
-    pending = [each for each in known.values() if each.settled]
-    wanted = {str(each.target.file.get("staged")) for each in known.values()}
-    if not pending:
-        remove_leftovers(folder, wanted)
-        return 0
-    writer = None if record is not None else JournalWriter(folder, _header)
-    append = record or (lambda op: writer.append_op(op) if writer is not None else None)
-    finished = 0
+    found = {each: _store(folder, each) for each, settled in known if settled}
+    if any("lost" in more for more in found.values()):
+        # Somebody else may have completed them just now, and removed what was staged.
+        still = {each.token for each, _ in _pending(folder)}
+        found = {each: more for each, more in found.items() if each.token in still}
+    if found:
+        ops = [target.op(_completed(target.file, more)) for target, more in found.items()]
+        _write(folder, ops, record)
+        for staged in filter(None, (_staged(folder, each.file) for each in found)):
+            remove_staged(folder, staged.name)
+    remove_leftovers(folder, {str(each.file.get("staged")) for each, _ in known})
+    return sum("sha256" in more for more in found.values())
+
+
+def _write(
+    folder: RunFolder,
+    ops: list[dict[str, Any]],
+    record: Callable[[dict[str, Any]], None] | None,
+) -> None:
+    """Append ops, to a journal of this process's own if there is nowhere else."""
+    if record is not None:
+        for op in ops:
+            record(op)
+        return
+    writer = JournalWriter(folder, _header)
     try:
-        for target in (each.target for each in pending):
-            found = _store(folder, target)
-            append(target.op(_completed(target.file, found)))
-            finished += "sha256" in found
-        for name in {str(each.target.file.get("staged")) for each in pending}:
-            if name and _TOKEN.issuperset(name):
-                remove_staged(folder, name)
+        for op in ops:
+            writer.append_op(op)
     finally:
-        if writer is not None:
-            writer.close()
-    remove_leftovers(folder, wanted)
-    return finished
+        writer.close()
 
 
 def _header() -> dict[str, Any]:
@@ -99,20 +99,26 @@ def _header() -> dict[str, Any]:
     }
 
 
-def _pending(folder: RunFolder) -> dict[str, _Pending]:
-    """Return what was taken and is neither stored nor deleted, by token."""
-    ops: list[tuple[int, dict[str, Any], bool]] = []
+def _pending(folder: RunFolder) -> list[tuple[Target, bool]]:
+    """Return what was taken and is neither stored nor deleted, and whether its process is gone."""
+    ops: list[tuple[int, dict[str, Any], str]] = []
+    settled: dict[str, bool] = {}
+    follows: dict[str, str] = {}
     for journal in folder.journals():
         try:
             with JournalReader(journal.path) as reader:
-                settled = reader.settled()
-                ops += [(t, op, settled) for t, op in _file_ops(reader)]
+                settled[journal.writer] = reader.settled()
+                follows[journal.writer] = str(reader.header().get("continues"))
+                ops += [(t, op, journal.writer) for t, op in _file_ops(reader)]
         except JournalError:  # a damaged journal is fsck's to tell
             continue
-    found: dict[str, _Pending] = {}
-    for _, op, settled in sorted(ops, key=lambda each: each[0]):
-        _follow(found, op, settled=settled)
-    return found
+    for writer in [writer for writer, done in settled.items() if not done]:
+        while settled.get(writer := follows[writer]):  # its process goes on in another journal
+            settled[writer] = False
+    found: dict[str, tuple[Target, bool]] = {}
+    for _, op, writer in sorted(ops, key=lambda each: each[0]):
+        _follow(found, op, settled=settled[writer])
+    return list(found.values())
 
 
 def _file_ops(reader: JournalReader) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -126,11 +132,11 @@ def _file_ops(reader: JournalReader) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield t, op
 
 
-def _follow(found: dict[str, _Pending], op: dict[str, Any], *, settled: bool) -> None:
+def _follow(found: dict[str, tuple[Target, bool]], op: dict[str, Any], *, settled: bool) -> None:
     """Apply one op to what is pending."""
     kind, path, token = op.get("op"), op.get("path"), op.get("token")
     if kind == "own" and isinstance(token, str) and isinstance(op.get("file"), dict):
-        found[token] = _Pending(Target(str(path), token, None, op["file"]), settled)
+        found[token] = (Target(str(path), token, None, op["file"]), settled)
     elif kind == "digest":
         found.pop(str(token), None)
     elif kind == "files" and isinstance(op.get("members"), dict):
@@ -144,19 +150,19 @@ def _follow(found: dict[str, _Pending], op: dict[str, Any], *, settled: bool) ->
 
 
 def _follow_member(
-    found: dict[str, _Pending], path: str, name: str, file: Any, *, settled: bool
+    found: dict[str, tuple[Target, bool]], path: str, name: str, file: Any, *, settled: bool
 ) -> None:
     token = file.get("token") if isinstance(file, dict) else None
     if not isinstance(token, str):
         return
     if "sha256" not in file and "lost" not in file:
-        found[token] = _Pending(Target(path, token, name, file), settled)
+        found[token] = (Target(path, token, name, file), settled)
     else:
         found.pop(token, None)
 
 
-def _drop(found: dict[str, _Pending], gone: Callable[[Target], bool]) -> None:
-    for token in [token for token, each in found.items() if gone(each.target)]:
+def _drop(found: dict[str, tuple[Target, bool]], gone: Callable[[Target], bool]) -> None:
+    for token in [token for token, (target, _) in found.items() if gone(target)]:
         del found[token]
 
 

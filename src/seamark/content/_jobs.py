@@ -68,7 +68,7 @@ def store_hold(folder: RunFolder, hold: Hold, *, changed: bool = False) -> tuple
         os.close(fd)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Target:
     """Where a content is recorded.
 
@@ -279,7 +279,9 @@ class SyncJob:
         sync_folder(self.folder.blobs_dir)
 
     def give_up(self) -> None:
-        """The kernel has it."""
+        """The kernel has them."""
+        self.digests.clear()
 
     def abandon(self) -> None:
-        """Nothing is held."""
+        """The parent forces them."""
+        self.digests.clear()

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.content._hold import (
@@ -18,6 +17,7 @@ from seamark.content._hold import (
     take,
 )
 from seamark.content._jobs import BytesJob, DigestJob, StoreJob, SyncJob, Target, tree_bytes
+from seamark.content._memory import Contents, Sources
 from seamark.content._names import (
     extension_of,
     file_record,
@@ -46,14 +46,8 @@ _MAX_IN_MEMORY: Final = 64 << 20
 _MAX_OPEN: Final = 64
 """Files on other file systems that may be held open; further ones are copied at once."""
 
-_MAX_HANDED_OUT: Final = 4096
-"""How many digests are remembered that `ContentLane.put` returned; they are never pruned."""
-
 _MEMBERS_AN_OP: Final = 100
 """Members of a file set that are recorded together; longer ops are compressed in the journal."""
-
-_MAX_SOURCES: Final = 4096
-"""How many sources are remembered as taken."""
 
 
 class ContentLane:
@@ -81,13 +75,10 @@ class ContentLane:
         self._trouble = trouble
         self._worker = Worker(trouble)
         self._jobs: list[StoreJob] = []
-        self._sources: dict[str, tuple[Stamp, str | None]] = {}
-        self._rewritten: set[str] = set()
-        self._at: dict[str, frozenset[str]] = {}
-        self._paths: set[str] = set()
-        self._handed_out: deque[str] = deque(maxlen=_MAX_HANDED_OUT)
+        self._sources = Sources()
         self._unsynced = SyncJob(folder)
         self._in_memory = 0
+        self.contents = Contents()
         self.mentions = Mentions(folder)
 
     # ---------------------------------------------------------------- taking
@@ -103,8 +94,7 @@ class ContentLane:
             OSError: If it cannot be read.
         """
         record = self._put(file)
-        digests = [digest for _, digest in record.get("members", {}).values()]
-        self._handed_out.extend(filter(None, [*digests, record.get("sha256")]))
+        self.contents.hand_out(record)
         return record
 
     def _put(self, file: File) -> dict[str, Any]:
@@ -172,7 +162,7 @@ class ContentLane:
             if record is None:
                 self._own(path, source, {"": source}, own, ext, member=name, strict=False)
                 continue
-            self._handed_out.append(record["sha256"])
+            self.contents.hand_out(record)
             complete[name] = record
             if len(complete) == _MEMBERS_AN_OP:
                 self._record({"op": "files", "path": path, "members": complete})
@@ -214,7 +204,7 @@ class ContentLane:
             dir=folder or None,
             members={each: [at[1].size, None] for each, at in sources.items()} if folder else None,
         )
-        sha256 = None if folder else self._known(source, stamps[0])
+        sha256 = None if folder else self._sources.digest_of(source, stamps[0])
         if sha256 is not None:
             self._record_file(path, file | {"sha256": sha256})
             return
@@ -247,7 +237,7 @@ class ContentLane:
         """
         self.forget(path)
         with self._worker.lock:
-            digests = self._at.pop(path, frozenset())
+            digests = self.contents.pop(path)
         if digests:
             self._worker.submit(PruneJob(self, digests))
 
@@ -285,11 +275,11 @@ class ContentLane:
             for target in job.targets:
                 file = {key: value for key, value in target.file.items() if key != "staged"} | found
                 if "lost" not in file and target.name is None:
-                    self._remember_at(target.path, file)
+                    self.contents.put(target.path, file)
                 self._record(target.op(file))
             hold = job.holds.get("")
             if hold is not None and hold.settled and not found.keys() & {"lost", "changed"}:
-                self._remember(hold.source, hold.stamp, found["sha256"])
+                self._sources.remember(hold.source, hold.stamp, found["sha256"])
             if not job.targets:  # deleted while it was stored
                 members = found.get("members", {}).values()
                 digests = {found.get("sha256"), *(digest for _, digest in members)} - {None}
@@ -308,11 +298,11 @@ class ContentLane:
                 return
             self._record(job.target.op(job.target.file | found))
             if "" in job.sources:
-                self._remember(*job.sources[""], found["sha256"])
+                self._sources.remember(*job.sources[""], found["sha256"])
 
     def note_changed(self, hold: Hold) -> None:
         """Learn that a file is rewritten in place, and say that a version of it is lost."""
-        self._rewritten.add(hold.source)
+        self._sources.note_rewritten(hold.source)
         self._trouble("rewritten before it was copied", ChangedError(hold.source))
 
     def kept_in_memory(self, more: int) -> bool:
@@ -330,18 +320,8 @@ class ContentLane:
             OSError: If it cannot be removed.
         """
         with self._worker.lock:
-            if not self.has_content(sha256):
+            if not self.contents.has(sha256):
                 remove_blob(self.folder, sha256)
-
-    def has_content(self, sha256: str) -> bool:
-        """Tell whether this lane recorded a content that it did not prune, or handed it out."""
-        with self._worker.lock:
-            kept = any(sha256 in digests for digests in self._at.values())
-            return kept or sha256 in self._handed_out
-
-    def recorded(self, path: str | None) -> bool:
-        """Tell whether this lane ever recorded a file at a path."""
-        return path in self._paths
 
     # ---------------------------------------------------------------- inside
 
@@ -362,7 +342,7 @@ class ContentLane:
     def _at_once(self, source: str, name: str, ext: str) -> dict[str, Any] | None:
         """Return the FILE record of a file that is known or small, None for one to be held."""
         stamp = Stamp.of(os.stat(source))
-        sha256 = self._known(source, stamp)
+        sha256 = self._sources.digest_of(source, stamp)
         if sha256 is not None and has_blob(self.folder, sha256, stamp.size):
             return file_record(name, ext, stamp.size, sha256=sha256)
         small = read_small(source)
@@ -371,7 +351,7 @@ class ContentLane:
         content, stamp, settled = small
         file = self._put_content(content, name, ext)
         if settled:
-            self._remember(source, stamp, file["sha256"])
+            self._sources.remember(source, stamp, file["sha256"])
         return file
 
     def _own(
@@ -403,7 +383,7 @@ class ContentLane:
             job.release()
             raise
         if not folder:
-            self._remember(source, job.holds[""].stamp, None)
+            self._sources.remember(source, job.holds[""].stamp, None)
         self._worker.submit(job)
 
     def _hold(self, inside: dict[str, str], token: str, *, folder: bool, strict: bool) -> StoreJob:
@@ -421,7 +401,7 @@ class ContentLane:
         return job
 
     def _take_hold(self, source: str, staged: Path, job: StoreJob, patience: Patience) -> Hold:
-        copy = source in self._rewritten or self._is_rewritten(source)
+        copy = self._sources.is_rewritten(source, Stamp.of(os.stat(source)))
         with self._worker.lock:
             holds = [hold for each in (*self._jobs, job) for hold in each.holds.values()]
         scarce = sum(hold.fd is not None for hold in holds) >= _MAX_OPEN
@@ -429,18 +409,6 @@ class ContentLane:
             return take(source, staged, patience, copy=copy, scarce=scarce)
         except ChangedError:  # while it was copied: another process is writing it
             return take(source, staged, patience)
-
-    def _is_rewritten(self, source: str) -> bool:
-        """Tell whether a source has the inode, but not the bytes, that it had when it was taken."""
-        before = self._sources.get(source)
-        if before is None:
-            return False
-        now = Stamp.of(os.stat(source))
-        same_file = (now.inode, now.device) == (before[0].inode, before[0].device)
-        if same_file and now != before[0]:
-            self._rewritten.add(source)
-            return True
-        return False
 
     def _record_own(
         self, job: StoreJob, path: str, token: str, name: str, ext: str, member: str | None
@@ -476,28 +444,12 @@ class ContentLane:
         with self._worker.lock:
             self._record(op if token is None else op | {"token": token})
             if "ref" not in file:
-                self._remember_at(path, file)
-
-    def _remember_at(self, path: str, file: dict[str, Any]) -> None:
-        inside = {sha256 for _, sha256 in file.get("members", {}).values() if sha256}
-        self._at[path] = frozenset(inside | {file["sha256"]})
-        self._paths.add(path)
-
-    def _known(self, source: str, stamp: Stamp) -> str | None:
-        """Return the digest of a source that was taken before and did not change since."""
-        before, sha256 = self._sources.get(source, (None, None))
-        return sha256 if before == stamp else None
+                self.contents.put(path, file)
 
     def _end(self, job: StoreJob) -> None:
         job.done = True
         if job in self._jobs:
             self._jobs.remove(job)
-
-    def _remember(self, source: str, stamp: Stamp, sha256: str | None) -> None:
-        self._sources.pop(source, None)
-        self._sources[source] = (stamp, sha256)
-        if len(self._sources) > _MAX_SOURCES:
-            del self._sources[next(iter(self._sources))]
 
     def _put_content(self, content: bytes, name: str, ext: str) -> dict[str, Any]:
         return file_record(name, ext, len(content), sha256=self._put_bytes(content))

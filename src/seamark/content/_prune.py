@@ -101,7 +101,9 @@ class PruneJob:
         """Remove what nothing else has."""
         lane = self.lane
         for sha256 in self.digests:
-            if not lane.has_content(sha256) and not lane.mentions.elsewhere(sha256, lane.recorded):
+            if not lane.contents.has(sha256) and not lane.mentions.elsewhere(
+                sha256, lane.contents.knew
+            ):
                 lane.drop(sha256)
 
     def give_up(self) -> None:

@@ -4,33 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from seamark.journal.folder import host_name
+from seamark.ranks import boot_id, process_start
 
 __all__ = ["boot_id", "process_alive", "process_start"]
-
-
-def boot_id() -> str | None:
-    """Return the id that the kernel drew when this host booted; None where there is none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return None
-
-
-def process_start(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None if it is gone.
-
-    Source: proc(5), field 22 of ``/proc/<pid>/stat``; a zombie counts as gone.
-    """
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    fields = stat[stat.rindex(b")") + 2 :].split()  # the name may hold spaces and brackets
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def process_alive(header: Mapping[str, Any]) -> bool | None:

@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, get_type_hints
 
+from seamark.errors import InactiveRunError, ReadOnlyError
 from seamark.handler import Handler
 from seamark.lightning import _host
 from seamark.lightning._arguments import check_legacy, check_prefix, check_run, new_run
@@ -131,11 +132,11 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         self._noted: dict[str, Atom] = {}
         self._checkpoints: Checkpoints | None = None
         self._began_in: int | None = None
-        self._told: set[str] = set()
+        self._told = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the key, and what belongs to this process."""
-        return {**self.__dict__, **_NOT_PICKLED}
+        return {**self.__dict__, **_NOT_PICKLED, "_noted": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Become the same logger of the same run in another process; nothing is created."""
@@ -337,11 +338,13 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         return self._checkpoints
 
     def _lost(self, method: str, error: Exception) -> None:
-        warn = f"{method}: {type(error).__name__}: {error}"
-        if self._run.writer is None and method not in self._told:  # then the run warns of nothing
-            self._told.add(method)
-            log.warning("seamark: %s", warn)
-        self._run.drop(f"lightning.{method}", warn=warn)
+        if isinstance(error, (InactiveRunError, ReadOnlyError)) or self._run.writer is None:
+            if not self._told:  # a run that is not open neither warns nor counts
+                self._told = True
+                log.warning("seamark: the logger records nothing (%s): %s", method, error)
+        else:
+            warn = f"{method}: {type(error).__name__}: {error}"
+            self._run.drop(f"lightning.{method}", warn=warn)
 
 
 _host.register(SeamarkLogger)

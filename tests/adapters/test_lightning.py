@@ -1,0 +1,131 @@
+"""The parts of the Lightning adapter that need no Trainer; integrations/lightning has the rest."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("pytorch_lightning")
+
+from seamark.lightning import NeptuneLogger, SeamarkLogger
+from seamark.lightning._checkpoints import Checkpoints
+from seamark.lightning._translate import MetricPaths, folder_name, masked, state_after
+from seamark.values import Atom
+
+
+class SIGTERMException(SystemExit):
+    """Lightning has one of these in each of its packages."""
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "state"),
+    [
+        ("success", None, "completed"),
+        ("success", ValueError(), "completed"),
+        ("failed", ValueError(), "failed"),
+        ("failed", None, "failed"),
+        ("failed", SystemExit(1), "failed"),
+        ("failed", KeyboardInterrupt(), "interrupted"),
+        ("failed", SIGTERMException(), "interrupted"),
+        ("finished", None, "suspended"),
+        ("aborted", None, None),
+        ("", None, None),
+    ],
+)
+def test_status_becomes_a_state(status, error, state):
+    """A failure keeps its exception; other states have none."""
+    found = state_after(status, error)
+    assert found == (state, error if status == "failed" else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("digits", "digits"),
+        ("a b/c", "a-b-c"),
+        ("..", "run"),
+        ("", "run"),
+        ("CON", "run-CON"),
+        ("nul.txt", "run-nul.txt"),
+        ("v1.2_b-3", "v1.2_b-3"),
+        ("-rf", "rf"),
+        ("x" * 79 + "..y", "x" * 79),
+    ],
+)
+def test_name_becomes_a_folder(name, safe):
+    """Whatever a run is called, its name can be a folder on every system."""
+    assert folder_name(name) == safe
+
+
+def test_paths_of_metrics_are_made_once():
+    """With and without a prefix."""
+    paths = MetricPaths("training")
+    assert paths["loss"] is paths["loss"]
+    assert paths["a/b"] == "training/a/b"
+    assert MetricPaths("")["loss"] == "loss"
+
+
+def test_secret_is_masked_wherever_it_stands():
+    """In strings and in the JSON of containers; other values are the same object."""
+    assert masked(Atom("string", "key: tok-1"), "tok-1").value == "key: ***"
+    assert masked(Atom("json", '["tok-1"]'), "tok-1").value == '["***"]'
+    number = Atom("int", 1)
+    assert masked(number, "1") is number
+    assert masked(Atom("string", "x"), None).value == "x"
+
+
+@pytest.fixture
+def run():
+    logger = SeamarkLogger(capture_git=False, capture_packages=False)
+    yield logger.experiment
+    logger.experiment.stop()
+
+
+def callback(folder, state_key="A", **given):
+    return SimpleNamespace(state_key=state_key, dirpath=str(Path(folder).absolute()), **given)
+
+
+def save(path):
+    Path(path).parent.mkdir(exist_ok=True)
+    Path(path).write_text("x")
+    return str(Path(path).absolute())
+
+
+def test_callbacks_of_one_state_key_are_told_apart_by_folder(run):
+    """The first has the plain namespace, the others a slug and a number of their own."""
+    found = Checkpoints(run, "model", keep=False)
+    for folder in ("a", "b", "c"):
+        found.saved(callback(folder, "Key{'monitor': 'x'}", last_model_path=save(f"{folder}/last")))
+    found.saved(callback("a", "Key{'monitor': 'x'}", last_model_path=save("a/last")))
+    assert sorted(one.path for one in run._attributes("model")) == [
+        "model/Key-monitor-x-2/checkpoints/last",
+        "model/Key-monitor-x/checkpoints/last",
+        "model/checkpoints/last",
+    ]
+
+
+def test_odd_callbacks_are_taken_as_they_are(run):
+    """Without attributes, with attributes of other kinds, and with a score that is no number."""
+    found = Checkpoints(run, "model", keep=False)
+    found.saved(object())
+    found.saved(SimpleNamespace(best_model_path=object(), last_model_path="", best_k_models=None))
+    found.saved(callback("a", best_k_models={Path(save("a/one.ckpt")): 0.5}, best_model_score=0))
+    found.settle()
+    written = {one.path.rpartition("/")[2]: one.value for one in run._attributes("model")}
+    assert written["best_model_score"] == 0.0
+    assert "one" in written
+
+
+def test_old_name_is_the_same_class():
+    assert NeptuneLogger is SeamarkLogger
+
+
+def test_core_does_not_load_the_adapter():
+    """Whoever trains without Lightning never imports it."""
+    code = "import seamark, seamark.run, sys; print('seamark.lightning' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

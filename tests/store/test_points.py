@@ -1,0 +1,193 @@
+"""Points, texts, files and histograms: the same from chunks, from journals and from the oracle."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seamark.errors import ArgumentError
+from seamark.store import points as points_module
+from seamark.store.index import Index
+
+
+def _property_test():
+    """Histories and how to write them, from the test of the fold."""
+    name = "seamark_tests_store_fold_property"
+    if name not in sys.modules:
+        file = Path(__file__).with_name("test_fold_property.py")
+        spec = importlib.util.spec_from_file_location(name, file)
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+histories = _property_test().histories
+
+
+@pytest.fixture
+def view(folder):
+    """Return the run as it is in the journals now."""
+    opened = []
+
+    def look():
+        if not opened:
+            opened.append(Index.open(folder.root))
+        opened[0].refresh(folder.project, folder.run)
+        return opened[0].view(folder.project, folder.run)
+
+    yield look
+    for index in opened:
+        index.close()
+
+
+def rows(points):
+    return list(
+        zip(
+            points.step.tolist(),
+            points.value.tolist(),
+            points.time_ns.tolist(),
+            points.attempt.tolist(),
+            strict=True,
+        )
+    )
+
+
+@pytest.mark.parametrize("attempt", [-1, "newest", 1.5, True, None])
+def test_an_attempt_that_cannot_be_one_is_refused(builder, folder, view, attempt):
+    """The message names what can be given."""
+    builder().row({"a": 1.0}, 0).save(folder)
+    with pytest.raises(ArgumentError, match="'latest', 'all' or the number"):
+        view().points("a", attempt)
+
+
+def test_a_path_that_is_no_series_has_no_points(builder, folder, view):
+    """An empty array of every column, no error."""
+    builder().assign(a=1).save(folder)
+    assert len(view().points("a")) == len(view().points("nothing")) == 0
+
+
+@pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    history=histories, seed=st.integers(0, 2**32), attempt=st.sampled_from(["latest", "all", 0, 1])
+)
+def test_points_are_those_of_the_oracle(
+    builder, oracle, tmp_path_factory, small_bytes, history, seed, attempt
+):
+    """In two steps, so that a part is in chunks and a part behind them."""
+    import random
+
+    from seamark.journal.folder import RunFolder
+
+    rng = random.Random(seed)
+    journals = _property_test().build(builder, history, rng)
+    folder = RunFolder(tmp_path_factory.mktemp("root"), "p", "r")
+    with pytest.MonkeyPatch.context() as patch, Index.open(folder.root) as index:
+        patch.setattr(points_module, "SMALL_BYTES", small_bytes)
+        patch.setattr(points_module, "_GROUP_ROWS", 3)
+        for ends in ([rng.choice(one.ends) for one in journals], [one.offset for one in journals]):
+            for journal, end in zip(journals, ends, strict=True):
+                journal.save(folder, end)
+            index.refresh("p", "r")
+            view = index.view("p", "r")
+            for path in _property_test().PATHS:
+                found = rows(view.points(path, attempt))
+                assert _property_test().same(
+                    found, oracle.expected_points(journals, ends, path, attempt)
+                )
+
+
+@pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])
+def test_every_form_of_a_point_is_read(builder, folder, view, monkeypatch, small_bytes):
+    """Rows with and without the caller's time, compressed, sparse, and whole columns."""
+    monkeypatch.setattr(points_module, "SMALL_BYTES", small_bytes)
+    journal = builder().row({"a": 1.0, "b": 10.0}, 0).row({"a": 2.0, "b": 20.0}, 1, time=5)
+    journal.row({"a": 3.0}, 2, packed=True).row({"a": 4.0}, 3, packed=True, time=6)
+    journal.sparse({"b": 30.0, "a": 5.0}, 4).sparse({"a": 6.0}, 5, time=7)
+    journal.column("a", [6, 7], [7.0, np.nan]).column("a", [8], [9.0], [8]).close()
+    journal.save(folder)
+    found = view().points("a")
+    assert found.step.tolist() == list(range(9))
+    np.testing.assert_array_equal(found.value, [1, 2, 3, 4, 5, 6, 7, np.nan, 9])
+    assert [time for time in found.time_ns.tolist() if time < 10] == [5, 6, 7, 8]
+    assert view().points("b").value.tolist() == [10, 20, 30]
+
+
+def test_steps_that_repeat_or_go_back_are_all_kept(builder, folder, view):
+    """In the order (step, order of writing)."""
+    journal = builder()
+    for step, value in ((5, 1.0), (3, 2.0), (5, 3.0), (3, 4.0)):
+        journal.row({"a": value}, step)
+    journal.save(folder)
+    assert view().points("a").value.tolist() == [2, 4, 1, 3]
+
+
+def test_a_large_run_is_put_into_chunks_once_and_grows_by_its_share(builder, folder, view):
+    """What was added is read from the journal until it is worth a row group of its own."""
+    journal = builder()
+    for step in range(3000):
+        journal.row({"a": float(step)}, step)
+    journal.save(folder)
+    assert len(view().points("a")) == 3000
+
+    def groups():
+        rows = view()._index.connection.exec_driver_sql("SELECT count(*) FROM chunk WHERE path = 0")
+        return rows.scalar()
+
+    assert groups() == 1
+    for step in range(3000, 3010):
+        journal.row({"a": float(step)}, step)
+    journal.save(folder)
+    assert view().points("a").value.tolist() == list(map(float, range(3010)))
+    assert groups() == 1
+    for step in range(3010, 9000):
+        journal.row({"a": float(step)}, step)
+    journal.save(folder)
+    assert view().points("a").value.tolist() == list(map(float, range(9000)))
+    assert groups() == 2
+
+
+@pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])
+def test_texts_files_and_histograms_keep_order_time_and_attempt(
+    builder, folder, view, monkeypatch, small_bytes
+):
+    """And a delete hides what was before it."""
+    monkeypatch.setattr(points_module, "SMALL_BYTES", small_bytes)
+    journal = builder().texts("t", (0, "gone")).op("delete", paths=["t"])
+    journal.texts("t", (1, "b", 7), (0, "a")).texts("other", (0, "x"))
+    journal.texts("t", (2, {"sha256": "0" * 64, "size": 5 << 20}))
+    journal.histograms("h", (0, [0, 1, 2], [3, 4], 9))
+    journal.op("file_point", path="f", step=3, file={"name": "x"}, time=4, name="n", description="d")
+    journal.op("file_point", path="f", step=2, file={"name": "y"})
+    journal.save(folder)
+    found = view()
+    texts = found.texts("t")
+    assert [point.text for point in texts[:2]] == ["a", "b"]
+    assert texts[2].text == {"sha256": "0" * 64, "size": 5 << 20}
+    assert (texts[1].step, texts[1].time_ns, texts[1].attempt) == (1.0, 7, 0)
+    (histogram,) = found.histograms("h")
+    assert (histogram.edges, histogram.counts, histogram.time_ns) == ([0, 1, 2], [3, 4], 9)
+    first, second = found.files("f")
+    assert (first.file, first.name) == ({"name": "y"}, None)
+    assert (second.file, second.time_ns, second.name, second.description) == (
+        {"name": "x"},
+        4,
+        "n",
+        "d",
+    )
+
+
+def test_points_that_a_view_does_not_know_are_not_read(builder, folder, view):
+    """A view is the run at one moment, also while training goes on."""
+    journal = builder().row({"a": 1.0}, 0)
+    journal.save(folder)
+    old = view()
+    journal.row({"a": 2.0}, 1).save(folder)
+    assert len(old.points("a")) == 1
+    assert len(view().points("a")) == 2

@@ -1,0 +1,759 @@
+"""How a run begins, goes on and ends: arguments, modes, states, processes."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import os
+import pickle
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import seamark
+from seamark import init_run
+from seamark.errors import (
+    ArgumentError,
+    InactiveRunError,
+    PathError,
+    ReadOnlyError,
+    RunNotFoundError,
+    SeamarkError,
+    UnknownArgumentError,
+    ValueKindError,
+)
+from seamark.journal._format import Kind
+from seamark.journal.reader import JournalReader, decode_json
+from seamark.types import File
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from seamark.run import Run
+
+QUIET: Any = dict.fromkeys(
+    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
+    False,
+)
+ID = re.compile(r"[a-z0-9]{16}")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def start(root: Path) -> Iterator[Callable[..., Run]]:
+    """Return `init_run` without captures, below a root of the test's own."""
+    made: list[Run] = []
+
+    def start(project: str | None = "p", **given: Any) -> Run:
+        made.append(init_run(project, **{"root": root, **QUIET, **given}))
+        return made[-1]
+
+    yield start
+    for run in made:
+        run.stop()
+
+
+def reopened(run: Run) -> Run:
+    return init_run(run.project, root=run.root, with_id=run.id, mode="read-only")
+
+
+def headers(run: Run) -> list[dict[str, Any]]:
+    """Return the HEADER of each journal, the oldest first."""
+    found = []
+    for journal in run.folder.journals():
+        with JournalReader(journal.path) as reader:
+            found.append((next(reader.frames()).t, reader.header()))
+    return [header for _, header in sorted(found, key=lambda pair: pair[0])]
+
+
+def ops(run: Run) -> list[dict[str, Any]]:
+    found = []
+    for journal in run.folder.journals():
+        with JournalReader(journal.path) as reader:
+            found += [(f.t, decode_json(f.payload)) for f in reader.frames() if f.kind == Kind.OP]
+    return [op for _, op in sorted(found, key=lambda pair: pair[0])]
+
+
+def states(run: Run) -> list[str]:
+    return [op["state"] for op in ops(run) if op["op"] == "state"]
+
+
+def in_python(code: str, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+        env={**os.environ, **environment},
+    )
+
+
+# -------------------------------------------------------------------- arguments
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [("tag", "tags"), ("custom_id", "custom_run_id"), ("capture_stdouts", "capture_stdout")],
+)
+def test_unknown_arguments(start: Any, root: Path, wrong: str, near: str) -> None:
+    """They are a TypeError that names the nearest argument; nothing is created."""
+    with pytest.raises(UnknownArgumentError, match=f"'{wrong}'.*did you mean '{near}'"):
+        start(**{wrong: 1})
+    with pytest.raises(TypeError):
+        start(zzzz=1)
+    assert not root.exists()
+
+
+def test_neptunes_arguments_are_accepted(start: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Those without meaning here cost one debug line each."""
+    caplog.set_level(logging.DEBUG, "seamark")
+    start(flush_period=5, proxies={}, async_lag_callback=print, dependencies="infer")
+    said = [record for record in caplog.records if "no meaning" in record.getMessage()]
+    assert len(said) == 4
+    assert {record.levelno for record in said} == {logging.DEBUG}
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"mode": "ofline"}, ArgumentError, "mode.*'offline'"),
+        ({"mode": "ONLINE"}, ArgumentError, "mode"),
+        ({"ranks": "one"}, ArgumentError, "ranks"),
+        ({"resume": True}, ArgumentError, "resume"),
+        ({"checkpoints": "copy"}, ArgumentError, "checkpoints"),
+        ({"name": 5}, ArgumentError, "name: expected a string"),
+        ({"api_token": b"x"}, ArgumentError, "api_token"),
+        ({"with_id": "a", "custom_run_id": "b"}, ArgumentError, "with_id and custom_run_id"),
+        ({"mode": "read-only"}, ArgumentError, "with_id"),
+        ({"tags": [1]}, ValueKindError, "tags"),
+        ({"project": "a//b"}, PathError, "project"),
+        ({"project": "a/blobs"}, PathError, "reserved"),
+        ({"project": "Journal"}, PathError, "reserved"),
+        ({"project": "../up"}, PathError, "project"),
+        ({"project": "a\\b"}, PathError, "project"),
+        ({"project": "con"}, PathError, "device"),
+        ({"project": "dot."}, PathError, "dot"),
+        ({"project": "x" * 101}, PathError, "100"),
+        ({"with_id": "../../etc"}, PathError, "with_id"),
+        ({"with_id": "unknown"}, RunNotFoundError, "unknown"),
+        ({"with_id": "unknown", "mode": "read-only"}, RunNotFoundError, "unknown"),
+        ({"custom_run_id": "unknown", "mode": "read-only"}, RunNotFoundError, "no run"),
+    ],
+    ids=lambda value: f"{value!r:.30}",
+)
+def test_wrong_arguments(start: Any, root: Path, given: Any, error: Any, message: str) -> None:
+    """Each mistake is an exact error at the call, and creates nothing."""
+    with pytest.raises(error, match=message):
+        start(**given)
+    assert issubclass(error, SeamarkError)
+    assert not root.exists()
+
+
+def test_values_of_the_arguments(start: Any) -> None:
+    """Name, description, tags and parameters are recorded; the parameters as they were then."""
+    params = {"lr": 0.1, "model": {"layers": [1, 2]}, "loss": math.sqrt, "big": "x" * (5 << 20)}
+    run = start(name="First run", description="about", tags=["a", "b"], params=params)
+    params["lr"] = 0.2
+    reader = reopened(run)
+    assert reader["sys/name"].fetch() == "First run"
+    assert reader["sys/description"].fetch() == "about"
+    assert reader["sys/tags"].fetch() == {"a", "b"}
+    assert reader["parameters/lr"].fetch() == 0.1
+    assert reader["parameters/model/layers"].fetch() == [1, 2]
+    assert "sqrt" in reader["parameters/loss"].fetch()
+    assert reader["parameters/big"].fetch() == "x" * (5 << 20)
+    assert (run.name, run.project, ID.fullmatch(run.id) is not None) == ("First run", "p", True)
+
+
+def test_odd_texts_in_arguments(start: Any) -> None:
+    """Surrogates and NUL in names and tags are kept as escapes, not raised about."""
+    run = start(name="a\udc80", tags=["\x00", "ok"], description="\ud800")
+    assert reopened(run)["sys/name"].fetch() == "a\\udc80"
+    assert reopened(run)["sys/tags"].fetch() == {"\\x00", "ok"}
+
+
+def test_environment(start: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Project, mode, custom id and root come from SEAMARK_*, else NEPTUNE_*; arguments win."""
+    monkeypatch.setenv("NEPTUNE_PROJECT", "workspace/theirs")
+    monkeypatch.setenv("NEPTUNE_CUSTOM_RUN_ID", "nightly")
+    assert start(None).project == "workspace/theirs"
+    first = start(None).id
+    monkeypatch.setenv("SEAMARK_PROJECT", "ours")
+    monkeypatch.setenv("SEAMARK_CUSTOM_RUN_ID", "weekly")
+    assert start(None).project == "ours"
+    assert start("argument").project == "argument"
+    assert len({first, start(None).id, start(None, custom_run_id="other").id}) == 3
+    monkeypatch.delenv("SEAMARK_CUSTOM_RUN_ID")
+    monkeypatch.delenv("NEPTUNE_CUSTOM_RUN_ID")
+    monkeypatch.setenv("NEPTUNE_MODE", "disabled")
+    assert start(None).mode == "disabled"
+    monkeypatch.setenv("SEAMARK_MODE", "offline")
+    assert start(None).mode == "offline"
+    assert start(None, mode="debug").mode == "debug"
+    monkeypatch.setenv("SEAMARK_MODE", "nonsense")
+    with pytest.raises(ArgumentError, match="environment.*nonsense"):
+        start(None)
+    monkeypatch.setenv("SEAMARK_MODE", "online")
+    monkeypatch.setenv("SEAMARK_DIR", str(tmp_path / "elsewhere"))
+    assert start("p", root=None).root == tmp_path / "elsewhere"
+
+
+def test_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without anything the run goes to ./.seamark/default."""
+    monkeypatch.chdir(tmp_path)
+    with init_run(**QUIET) as run:
+        assert (run.project, run.root, run.mode) == ("default", tmp_path / ".seamark", "online")
+        assert run.get_url() == (tmp_path / ".seamark/default" / run.id).as_uri()
+
+
+# -------------------------------------------------------------------- modes
+
+
+@pytest.mark.parametrize("mode", ["online", "async", "sync", "offline"])
+def test_writing_modes_are_the_same(start: Any, mode: str) -> None:
+    """Each writes to this disk and reads from it."""
+    run = start(mode=mode)
+    run["a"] = 1
+    run.sync()
+    run.wait()
+    assert run["a"].fetch() == 1
+    run.stop()
+    assert reopened(run)["sys/state"].fetch() == "completed"
+
+
+def test_disabled_creates_nothing(start: Any, root: Path, tmp_path: Path) -> None:
+    """Every verb answers, nothing is written, rendered, digested or indexed, no thread starts."""
+    import threading
+
+    threads = threading.active_count()
+    run = start(mode="disabled", name="x", tags="y", params={"a": 1}, source_files="*.py")
+    run["a"] = 1
+    run["long"] = "x" * (5 << 20)
+    run["a"].append(1.0, step=2)
+    run["a"].append("x")
+    run["a"].append(File.from_content("x"))
+    run["a"].extend([1, 2])
+    run["a"].log(1)
+    run["a"].add("x")
+    run["a"].remove("x")
+    run["a"].clear()
+    run["a"].upload("not/there")
+    run["a"].upload_files("not/there*")
+    run["a"].delete_files("x")
+    run["a"].track_files("/not/there")
+    run["a/b"]["c"].log_metrics({"x": 1.0})
+    run.assign({"x": object()})
+    run.log_metrics({"a": 0.5}, step=1)
+    run.log_metrics({"a": 0.5}, timestamp=1.0)
+    del run["a"]
+    run["a"].pop()
+    assert not run.exists("a")
+    assert run["a"].fetch() is None
+    assert run["a"].fetch_last() is None
+    assert run.fetch() == run.get_structure() == {}
+    run.print_structure()
+    assert run.positions() == {}
+    assert run.writer is None
+    run.note_state("failed", error=ValueError())
+    run.wait()
+    run.sync()
+    with run:
+        pass
+    run.stop()
+    assert not root.exists()
+    assert threading.active_count() == threads
+    assert list(Path(os.environ["XDG_CACHE_HOME"]).iterdir()) == []
+
+
+def test_a_disabled_row_costs_a_call(start: Any) -> None:
+    """After the first call the quick way of a disabled run is a function that does nothing."""
+    run = start(mode="disabled")
+    run.log_metrics({"a": 1})
+    assert run._row.__code__.co_consts in ((None,), ("Record nothing, at no cost: the row of a disabled run.", None))
+
+
+def test_read_only(start: Any) -> None:
+    """A run opened for reading reads, writes nothing and stops as often as one likes."""
+    run = start()
+    run["a"] = 1
+    run.log_metrics({"m": 0.5}, step=3)
+    before = run.positions()
+    reader = reopened(run)
+    assert reader["a"].fetch() == 1
+    assert reader["m"].fetch_points().step.tolist() == [3]
+    with pytest.raises(ReadOnlyError, match=run.id):
+        reader["a"] = 2
+    reader.log_metrics({"m": 1.0})
+    reader.stop()
+    reader.stop()
+    assert reader["a"].fetch() == 1
+    assert run.positions() == before
+    assert len(run.folder.journals()) == 1
+
+
+def test_read_only_by_custom_id(start: Any, root: Path) -> None:
+    """A run is found by the name that was given to it."""
+    start(custom_run_id="nightly")["a"] = 1
+    assert init_run("p", root=root, custom_run_id="nightly", mode="read-only")["a"].fetch() == 1
+
+
+def test_log_metrics_into_a_read_only_run_warns_once(start: Any, caplog: Any) -> None:
+    """It stands in training loops, so it raises nothing."""
+    reader = reopened(start())
+    for step in range(3):
+        reader.log_metrics({"a": 1.0}, step=step)
+    assert len([one for one in caplog.records if "records nothing" in one.getMessage()]) == 1
+
+
+def test_debug_records_into_a_temporary_root() -> None:
+    """A debug run works like any other; its root is gone when the process is."""
+    done = in_python(
+        """
+        import sys, tempfile
+        from pathlib import Path
+        from seamark import init_run
+        other = init_run(root=sys.argv[1])  # whose end is registered first
+        run = init_run(mode="debug")
+        assert Path(tempfile.gettempdir()) in run.root.parents
+        run["a"] = 1
+        assert run["a"].fetch() == 1
+        assert run.folder.journal_dir.is_dir()
+        print(run.root)
+        """,
+        str(Path.cwd() / "root"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert not Path(done.stdout.strip()).exists()
+    assert not Path(".seamark").exists()
+
+
+# -------------------------------------------------------------------- opening again
+
+
+def test_with_id_goes_on(start: Any) -> None:
+    """Opened by id, a run counts on where it was, knows its families, and is running again."""
+    first = start(name="first")
+    first.log_metrics({"a": 1.0, "b": 1.0})
+    first.log_metrics({"a": 1.0}, step=41)
+    first["text"].append("x", step=5)
+    first["atom"] = 1
+    first.stop()
+    second = start(with_id=first.id)
+    second.log_metrics({"a": 2.0})
+    second["text"].append("y")
+    with pytest.raises(SeamarkError, match="'atom'"):
+        second["atom"].append(1.0)
+    assert second["sys/state"].fetch() == "running"
+    assert second["a"].fetch_points().step.tolist() == [0, 41, 42]
+    assert [p.step for p in second._view().texts("text")] == [5, 6]
+    assert second["sys/name"].fetch() == "first"
+    second.stop()
+    assert states(second) == ["running", "completed"] * 2
+    assert [header["continues"] for header in headers(second)] == [None, None]
+    assert headers(second)[1]["prior_t"] > 0
+
+
+def test_custom_run_id_is_one_run(start: Any) -> None:
+    """Processes that give the same name write to the same run, of the same project only."""
+    first, second = start(custom_run_id="x y/z \udc80"), start(custom_run_id="x y/z \udc80")
+    assert first.id == second.id != start("q", custom_run_id="x y/z \udc80").id
+    first["a"], second["b"] = 1, 2
+    assert reopened(first)["sys/custom_run_id"].fetch() == "x y/z \\udc80"
+    assert reopened(first).fetch()["b"] == 2
+    assert len(first.folder.journals()) == 2
+
+
+def test_a_script_that_owns_no_state(start: Any) -> None:
+    """``owner=False`` adds to a run without saying anything about its state."""
+    first = start(fail_on_exception=True)
+    first.note_state("failed", error=ValueError("x"))
+    first.stop()
+    with start(with_id=first.id, owner=False) as helper:
+        helper["score"] = 0.9
+        helper.note_state("running")
+    assert reopened(first)["sys/state"].fetch() == "failed"
+    assert reopened(first)["score"].fetch() == 0.9
+    assert [header["owner"] for header in headers(first)] == [True, False]
+    assert [header["attempt"] for header in headers(first)] == [0, None]
+
+
+# -------------------------------------------------------------------- the end
+
+
+def test_stop(start: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """It marks the run completed, closes its journal, tells where it is; twice is harmless."""
+    run = start()
+    run["a"] = 1
+    assert (run.get_state(), run.state) == ("started", "running")
+    run.stop()
+    run.stop()
+    assert (run.get_state(), run.state) == ("stopped", "completed")
+    assert states(run) == ["running", "completed"]
+    with JournalReader(run.folder.journals()[0].path) as reader:
+        list(reader.frames())
+        assert reader.closed
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2
+    assert all(run.id in line for line in told)
+    assert "seamark show" in told[1]
+
+
+def test_use_after_stop(start: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Reading goes on; writing raises and says how; log_metrics only warns, once."""
+    run = start()
+    run["a"] = 1
+    run.log_metrics({"m": 1.0})
+    run.stop()
+    with pytest.raises(InactiveRunError, match="with_id"):
+        run["b"] = 2
+    for step in range(3):
+        run.log_metrics({"m": 1.0}, step=step)
+        run.log_metrics({"other": 1.0}, step=step)
+    assert len([one for one in caplog.records if "stopped" in one.getMessage()]) == 1
+    assert run["a"].fetch() == 1
+    assert run["m"].fetch_points().step.tolist() == [0]
+
+
+def test_stop_waits_for_files(start: Any) -> None:
+    """A file that was taken is stored, with its digest, when `stop` returns."""
+    run = start()
+    run["big"].upload(File.from_content(os.urandom(8 << 20)))
+    run.stop()
+    assert "sha256" in reopened(run)._attribute("big").value
+
+
+def test_losses_are_told_at_the_end(start: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last line says how much could not be recorded, and the run keeps the counts."""
+    run = start()
+    run.log_metrics({"a": 1.0, "b": "no"})
+    run.drop("own reason", 3)
+    run.stop()
+    assert "4 values or records were lost" in capsys.readouterr().err
+    assert reopened(run)["monitoring/seamark/dropped"].fetch() is not None
+
+
+def test_context_manager(start: Any) -> None:
+    """An exception fails the run and goes on; Ctrl-C interrupts it; SystemExit completes it."""
+    for error, state in (
+        (None, "completed"),
+        (ValueError("no \udc80 such"), "failed"),
+        (KeyboardInterrupt(), "interrupted"),
+        (SystemExit(0), "completed"),
+    ):
+        run = start()
+        if error is None:
+            with run:
+                pass
+        else:
+            with pytest.raises(type(error)), run:
+                raise error
+        assert reopened(run)["sys/state"].fetch() == state
+        if isinstance(error, ValueError):
+            (op,) = [op for op in ops(run) if op.get("error")]
+            assert op["error"] == {"type": "ValueError", "message": "no \\udc80 such"}
+
+
+def test_fail_on_exception_can_be_switched_off(start: Any) -> None:
+    """The run is completed then; the exception goes on as ever."""
+    run = start(fail_on_exception=False)
+    with pytest.raises(ValueError, match="x"), run:
+        raise ValueError("x")
+    assert reopened(run)["sys/state"].fetch() == "completed"
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "status"),
+    [
+        ("pass", "completed", 0),
+        ("raise SystemExit(3)", "completed", 3),
+        ("raise ValueError('why')", "failed", 1),
+        ("raise KeyboardInterrupt", "interrupted", -2),
+        ("import signal; os.kill(os.getpid(), signal.SIGINT)", "interrupted", -2),
+        ("import signal; os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)", "interrupted", -15),
+        ("del run", "completed", 0),
+        ("run.stop()", "completed", 0),
+        ("sys.stderr.close()", "completed", 0),
+    ],
+)
+def test_the_end_of_the_process(root: Path, code: str, state: str, status: int) -> None:
+    """A process that ends without `stop` leaves its run as it should be, and its own exit status."""
+    done = in_python(
+        f"""
+        import os, sys, time
+        from seamark import init_run
+        run = init_run("p", root=sys.argv[1], capture_git=False, capture_packages=False)
+        run.log_metrics({{"a": 1.0}}, step=1)
+        print(run.id, flush=True)
+        {code}
+        """,
+        str(root),
+    )
+    assert done.returncode == status, done.stderr
+    reader = init_run("p", root=root, with_id=done.stdout.split()[0], mode="read-only")
+    assert reader["sys/state"].fetch() == state
+    assert reader["a"].fetch_points().value.tolist() == [1.0]
+
+
+# -------------------------------------------------------------------- log_metrics
+
+
+class Wild:
+    """Refuses everything."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+ODD: dict[str, Any] = {
+    "none": None,
+    "number": 1,
+    "text": "a",
+    "list": [],
+    "empty": {},
+    "wrong key": {1: 2},
+    "no value": {"a": None},
+    "no path": {"": 1},
+    "wild": {"a": Wild()},
+    "reserved": {"sys/id": 1},
+    "nan": math.nan,
+    "inf": math.inf,
+    "wild itself": Wild(),
+}
+
+
+@pytest.mark.parametrize("metrics", [name for name in ODD if name not in ("nan", "inf")])
+@pytest.mark.parametrize("step", ["none", "number", "text", "nan", "wild itself"])
+@pytest.mark.parametrize("timestamp", ["none", "text", "inf", "wild itself"])
+def test_log_metrics_never_raises(tmp_path: Path, metrics: Any, step: Any, timestamp: Any) -> None:
+    """Not for any argument, whether the run was started, is silent, for reading or stopped."""
+    metrics, step, timestamp = ODD[metrics], ODD[step], ODD[timestamp]
+    with seamark.Run._create(lazy=True, project="p", root=tmp_path, **QUIET) as run:
+        run.log_metrics(metrics, step, timestamp=timestamp)
+        run.log_metrics({"a": 1.0}, 0)
+        run.log_metrics(metrics, step, timestamp=timestamp)
+        run["below"].log_metrics(metrics, step, timestamp=timestamp)
+    run.log_metrics(metrics, step, timestamp=timestamp)
+    if run.folder.journal_dir.is_dir():
+        reopened(run).log_metrics(metrics, step, timestamp=timestamp)
+
+
+def test_log_metrics_keeps_what_it_can(start: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """One odd value costs itself; what was lost is counted by reason, and warned about once each."""
+    run = start()
+    run["atom"] = 1
+    for step in range(3):
+        run.log_metrics({"good": 0.5, "text": "x", "atom": 1.0, "/bad": 1.0, "nan": math.nan}, step)
+    run.log_metrics({"good": 0.5}, step=math.nan)
+    run.log_metrics({"good": 0.5}, step=4, timestamp="never")
+    reader = reopened(run)
+    assert reader["good"].fetch_points().step.tolist() == [0, 1, 2, 4]
+    assert len(reader["nan"].fetch_points().value) == 3
+    assert reader["atom"].fetch() == 1
+    assert len(caplog.records) == 5
+    run.stop()
+    with JournalReader(run.folder.journals()[0].path) as one:
+        told = decode_json(list(one.frames())[-1].payload)["dropped"]
+    assert told == {"value": 3, "path": 6, "step": 1, "timestamp": 1}
+
+
+def test_log_metrics_with_a_time(start: Any) -> None:
+    """A time of the caller's own is kept exactly; order does not depend on it."""
+    from datetime import datetime, timezone
+
+    run = start()
+    when = datetime(2020, 2, 3, 4, 5, 6, 789013, timezone.utc)
+    run.log_metrics({"a": 1.0}, step=1, timestamp=when)
+    run.log_metrics({"a": 2.0}, step=1, timestamp=12.5)
+    points = reopened(run)["a"].fetch_points()
+    assert points.value.tolist() == [1.0, 2.0]
+    assert points.time_ns.tolist() == [1580702706789013000, 12_500_000_000]
+
+
+def test_numpy_and_large_numbers(start: Any) -> None:
+    """Numbers of NumPy are numbers; ints beyond 2**53 are rounded to float64."""
+    run = start()
+    for step in range(3):
+        run.log_metrics({"a": np.float32(0.1), "b": 2**53 + 1, "c": np.bool_(True)}, np.int64(step))
+    reader = reopened(run)
+    assert reader["a"].fetch_points().value.tolist() == [float(np.float32(0.1))] * 3
+    assert reader["b"].fetch_points().value.tolist() == [2.0**53] * 3
+    assert reader["c"].fetch_points().value.tolist() == [1.0] * 3
+
+
+def test_positions(start: Any) -> None:
+    """What a checkpoint stores: where each journal of this process ends, exactly."""
+    run = start()
+    run.log_metrics({"a": 1.0}, 0)
+    (writer, end), *others = run.positions().items()
+    assert (writer, others) == (run.writer, [])
+    assert end == run.folder.journals()[0].path.stat().st_size
+    run.log_metrics({"a": 1.0}, 1)
+    assert run.positions()[writer] > end
+
+
+# -------------------------------------------------------------------- processes, pickles
+
+
+def test_nothing_on_disk_before_the_first_record(root: Path) -> None:
+    """What a logger holds costs nothing until something is recorded, wrong values included."""
+    run = seamark.Run._create(lazy=True, project="p", root=root, name="x", **QUIET)
+    for act in (
+        lambda: run.__setitem__("a", object()),
+        lambda: run["a"].append(object()),
+        lambda: run["a"].append(1, step="x"),
+        lambda: run["a"].upload("not/there"),
+        lambda: run["a"].upload_files("not/there/*"),
+    ):
+        with pytest.raises((TypeError, ValueError, OSError)):
+            act()
+    assert not run.exists("a")
+    assert (run.get_state(), run.positions()) == ("created", {})
+    run.stop()
+    assert not root.exists()
+
+
+def test_a_pickled_run_is_the_same_run(start: Any) -> None:
+    """The copy has its id and place, opens its own journal when it records, and touches no disk."""
+    run = start(name="n", tags=["a"], params={"lr": 1, "fn": lambda: 0})
+    run["parameters/lr"] = 2
+    run["sys/name"] = "renamed"
+    run["sys/tags"].remove("a")
+    data = pickle.dumps(run)
+    twin = pickle.loads(data)
+    assert (twin.id, twin.root, twin.project, twin.name) == (run.id, run.root, "p", "n")
+    assert len(run.folder.journals()) == 1
+    twin.log_metrics({"x": 1.0}, 0)
+    assert len(run.folder.journals()) == 2
+    reader = reopened(run)
+    assert reader["parameters/lr"].fetch() == 2
+    assert reader["sys/name"].fetch() == "renamed"
+    assert reader["sys/tags"].fetch() == set()
+    twin.stop()
+
+
+def test_a_run_pickled_before_its_start_tells_of_itself(root: Path) -> None:
+    """The first that records writes name, tags and parameters, wherever that is."""
+    lazy = seamark.Run._create(lazy=True, project="p", root=root, name="n", params={"lr": 1}, **QUIET)
+    twin = pickle.loads(pickle.dumps(lazy))
+    assert not root.exists()
+    twin.log_metrics({"x": 1.0}, 0)
+    third = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(twin))))
+    third.log_metrics({"x": 1.0}, 0)
+    assert reopened(twin)["parameters/lr"].fetch() == 1
+    assert reopened(twin)["sys/name"].fetch() == "n"
+    assert sum("sys/name" in op.get("atoms", {}) for op in ops(twin)) == 1
+    twin.stop()
+    third.stop()
+
+
+def test_copies_are_the_run_itself(start: Any) -> None:
+    """``deepcopy`` of an object that holds a run starts no second one."""
+    run = start()
+    assert copy.deepcopy({"run": run})["run"] is run
+
+
+def test_secrets_are_nowhere(root: Path, tmp_path: Path) -> None:
+    """The token is in no file below the root, no pickle, and no message or repr of a run."""
+    done = in_python(
+        """
+        import os, pickle, sys
+        from seamark import init_run
+        token = os.environ["TOKEN_OF_TEST"]
+        run = init_run("p", root=sys.argv[1], api_token=token, params={"a": 1})
+        run["x"] = 1
+        run.log_metrics({"m": 1.0})
+        assert token.encode() not in pickle.dumps(run)
+        assert token not in repr(run) + repr(vars(run)) + str(run.get_structure())
+        try:
+            run["bad path/"] = 1
+        except ValueError as error:
+            assert token not in str(error)
+        raise ValueError("could not reach https://u:" + token + "@host with " + token)
+        """,
+        str(root),
+        "--api-key",
+        "sEcReT-tOkEn-1234567890",
+        TOKEN_OF_TEST="sEcReT-tOkEn-1234567890",  # noqa: S106
+        NEPTUNE_API_TOKEN="sEcReT-tOkEn-1234567890",  # noqa: S106
+    )
+    assert "could not reach" in done.stderr
+    assert (root / "p").is_dir()
+    cache = Path(os.environ["XDG_CACHE_HOME"])
+    files = [path for place in (root, cache) for path in place.rglob("*") if path.is_file()]
+    assert files
+    for path in files:
+        data = path.read_bytes()
+        assert b"sEcReT" not in data, path
+        if path.parent.name == "journal":
+            with JournalReader(path) as reader:
+                assert not any(b"sEcReT" in frame.payload for frame in reader.frames())
+
+
+def test_ranks_that_do_not_record(start: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 1 holds a silent run with the same verbs; with ``ranks="all"`` it records."""
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    run = start()
+    run["a"] = 1
+    run["huge"] = "x" * (5 << 20)
+    run.log_metrics({"a": 0.5})
+    run["f"].upload("not/there")
+    assert run["a"].fetch() is None
+    run.stop()
+    assert not root.exists()
+    everyone = start(ranks="all", custom_run_id="job")
+    everyone.log_metrics({"a": 0.5})
+    assert [header["rank"] for header in headers(everyone)] == [1]
+
+
+def test_threads_may_start_a_lazy_run_together(root: Path) -> None:
+    """However many threads record first, there is one journal and nothing is lost."""
+    import threading
+
+    run = seamark.Run._create(lazy=True, project="p", root=root, **QUIET)
+    barrier = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        barrier.wait(30)
+        run.log_metrics({f"t{number}": 1.0}, 0)
+        run[f"a/{number}"] = number
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(run.folder.journals()) == 1
+    reader = reopened(run)
+    assert reader["a"].fetch() == {str(number): number for number in range(8)}
+    assert all(reader.exists(f"t{number}") for number in range(8))
+    run.stop()
+    assert states(run) == ["running", "completed"]
+
+
+def test_an_unusable_root_is_told_and_training_goes_on(tmp_path: Path, caplog: Any) -> None:
+    """Where nothing can be written, one warning says so; every verb works, and counts."""
+    (tmp_path / "file").touch()
+    run = init_run("p", root=tmp_path / "file", **QUIET)
+    for step in range(5):
+        run.log_metrics({"a": 1.0}, step)
+        run["b"] = step
+        run["c"].append("x")
+    run.stop()
+    said = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert len(said) == 1
+    assert str(tmp_path / "file") in said[0]
+

@@ -476,9 +476,11 @@ class Run(Container):
             op["error"] = {"type": type(error).__name__, "message": message}
         if signal is not None:
             op["signal"] = signal
-        self._state = state
+        was, self._state = self._state, state
         if self._writer is not None:
             self._writer.append_op(op)
+            if "failed" in (was, state):
+                self.assign_quietly({"sys/failed": state == "failed"})
 
     def get_state(self) -> str:
         """Return ``"created"``, ``"started"`` or ``"stopped"``.

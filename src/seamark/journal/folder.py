@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from seamark.errors import ArgumentError
+
 __all__ = [
     "PROJECT_LOG",
     "JournalFile",
@@ -47,11 +49,18 @@ _RANDOM_BITS: Final = 5 * _ID_LENGTH - _TIME_BITS
 
 
 def root_dir(root: str | os.PathLike[str] | None = None) -> Path:
-    """Return the absolute root folder.
+    """Return the absolute root folder: the argument, else ``SEAMARK_DIR``, else ``./.seamark``.
 
-    The argument, else ``SEAMARK_DIR``, else ``./.seamark``. Creates nothing.
+    Creates nothing.
+
+    Raises:
+        ArgumentError: If the argument is no path.
     """
-    return Path(os.path.abspath(root or os.environ.get("SEAMARK_DIR") or ".seamark"))  # noqa: PTH100 - resolve() would follow links
+    if root is not None and not isinstance(root, (str, os.PathLike)):
+        msg = f"root: expected a path or None, got {type(root).__name__}: {root!r:.80}"
+        raise ArgumentError(msg)
+    chosen = root or os.environ.get("SEAMARK_DIR") or ".seamark"
+    return Path(os.path.abspath(chosen))  # noqa: PTH100 - resolve() would follow links
 
 
 def _base32(number: int) -> str:

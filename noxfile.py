@@ -65,8 +65,11 @@ def build_wheel(session: nox.Session) -> str:
 
 
 def run_pytest(session: nox.Session, *args: str, **env: str) -> None:
-    """Run pytest with what stood after ``--``; pyproject.toml and conftest.py set the rules."""
-    session.run("pytest", *args, *session.posargs, env=env)
+    """Run pytest in two processes, with what stood after ``--``; every skip is named at the end."""
+    # Torch in one process would otherwise take the cores from the other.
+    one = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    options = ["--numprocesses=2", "--dist=worksteal", "-rfEs"]
+    session.run("pytest", *options, *args, *session.posargs, env=one | env)
 
 
 @nox.session

@@ -149,13 +149,12 @@ def spread(samples: Sequence[Sample], name: str, form: str = ".2f") -> str:
 # ---------------------------------------------------------------- results and the page
 
 
-def keep(results: Sequence[Result], path: Path, facts: Mapping[str, str]) -> dict[str, Any]:
-    """Add results to those in a file, replacing earlier ones of the same row; return all."""
+def keep(results: Sequence[Result], path: Path, facts: Mapping[str, str]) -> None:
+    """Add results to those in a file, replacing earlier ones of the same row."""
     kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     rows = kept.get("rows", {}) | {one.key: asdict(one) for one in results}
     kept = {"facts": dict(facts), "rows": rows}
     path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
-    return kept
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

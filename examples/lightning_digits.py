@@ -91,7 +91,7 @@ class ConvNet(pl.LightningModule):
         np.add.at(self.confusion, (labels.numpy(), guesses.numpy()), 1)
 
     def on_test_end(self) -> None:
-        # One row for each digit as it is, one column for each as it was read; twenty pixels wide each.
+        # Rows are the digits as they are, columns as they were read, twenty pixels each.
         rates = self.confusion / self.confusion.sum(axis=1, keepdims=True)
         picture = np.kron(1 - rates, np.ones((20, 20)))
         self.logger.experiment["test/confusion_matrix"].upload(File.as_image(picture))

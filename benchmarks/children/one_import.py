@@ -1,4 +1,4 @@
-"""Import a module, or nothing, and print what that brought: ``one_import.py [MODULE]``."""
+"""Import a module, or look up names in it: ``one_import.py [MODULE[:NAME]]``; print what came."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import sys
 import time
 
 begun = time.perf_counter()
-for name in sys.argv[1:]:
-    importlib.import_module(name)
+for argument in sys.argv[1:]:
+    module, _, name = argument.partition(":")
+    imported = importlib.import_module(module)
+    if name:
+        getattr(imported, name)
 took_s = time.perf_counter() - begun
 heavy = {"torch", "pandas", "sqlalchemy", "numpy", "rich", "zstandard", "lightning"}
 print(json.dumps({"import_s": took_s, "heavy": sorted(heavy & set(sys.modules))}))

@@ -12,8 +12,8 @@ from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seamark.errors import FileMissingError
-from seamark.paths import is_inside, join_path
+from seamark.errors import FileMissingError, PathError
+from seamark.paths import check_path, is_inside, join_path
 
 if TYPE_CHECKING:
     from seamark.run import Run
@@ -140,7 +140,8 @@ class CheckpointSet:
         """Take over the references into the folder that earlier processes of the run recorded.
 
         A callback that reads its state back from a checkpoint removes their files without naming
-        them. The first call reads the run; further ones do nothing.
+        them. Kept bytes name no place and stay. The first call reads the run; further ones do
+        nothing.
         """
         if self._adopted:
             return
@@ -168,7 +169,10 @@ class CheckpointSet:
             path = join_path(self._namespace, name)
             if path in self._paths.values():  # "a.ckpt" beside "a.pt"
                 path += os.path.splitext(location)[1]  # noqa: PTH122
-            self._paths[location] = path
+            try:
+                self._paths[location] = check_path(path)
+            except PathError as error:
+                self._lost(f"checkpoint {location} has a name that is no path: {error}")
         return self._paths.get(location)
 
     def _look(self, location: str) -> None:

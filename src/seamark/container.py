@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.content import ContentLane, open_blob
 from seamark.errors import (
     InactiveRunError,
     MissingFieldError,
@@ -21,12 +22,12 @@ from seamark.handler import Handler
 from seamark.journal._format import dump_json
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.paths import check_path, check_writable, is_inside
+from seamark.types import File
 from seamark.values import Atom, Escaped, encode_atom, escape, flatten
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from seamark.content import ContentLane
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
     from seamark.store.index import Attribute, Index, RunView
@@ -239,8 +240,6 @@ class Container(ABC):
             self.content.upload(at, file, wait=wait)
 
     def _gather(self, path: str, value: Any) -> Writes:
-        from seamark.types import File
-
         writes = Writes()
         for at, leaf in flatten(value, path).items():
             check_writable(at)
@@ -265,8 +264,6 @@ class Container(ABC):
         return self._blob_of(text) if is_long(text) else text
 
     def _blob_of(self, text: str) -> dict[str, Any]:
-        from seamark.types import File
-
         record = self.content.put(File.from_content(text, extension="txt"))
         return {"sha256": record["sha256"], "size": record["size"]}
 
@@ -309,8 +306,6 @@ class Container(ABC):
     def content(self) -> ContentLane:
         """The lane in which files travel."""
         if self._content is None:
-            from seamark.content import ContentLane
-
             self._content = ContentLane(self.folder, self._record_content, self._content_trouble)
         return self._content
 
@@ -377,14 +372,14 @@ class Container(ABC):
 
     def _nested(self, namespace: str) -> dict[str, Any]:
         found = self._attributes(namespace)
-        return nest({one.path: self._whole(one.value) for one in found if one.family == "atom"}, namespace)
+        return nest(
+            {one.path: self._whole(one.value) for one in found if one.family == "atom"}, namespace
+        )
 
     def _whole(self, value: Any) -> Any:
         """Return a value as it was written: what stands for a very long text is not its value."""
         if not isinstance(value, dict) or value.keys() != {"sha256", "size"}:
             return value
-        from seamark.content import open_blob
-
         with open_blob(self.folder, value["sha256"]) as blob:
             return blob.read().decode()
 

@@ -9,6 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seamark.artifact import artifact_op
+from seamark.content import finish_staged, members_of, write_file
 from seamark.errors import (
     ArgumentError,
     FamilyError,
@@ -19,7 +21,16 @@ from seamark.errors import (
 from seamark.journal._format import Kind
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.paths import check_path, check_writable, join_path
-from seamark.values import Escaped, escape, is_container, to_float, to_step, to_time_ns
+from seamark.types import File, Histogram
+from seamark.values import (
+    Escaped,
+    escape,
+    flatten,
+    is_container,
+    to_float,
+    to_step,
+    to_time_ns,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,8 +38,6 @@ if TYPE_CHECKING:
     from seamark.container import Container
     from seamark.store.index import Attribute, Points
     from seamark.store.view import Attempt
-    from seamark.types import File
-
 __all__ = ["Handler"]
 
 
@@ -161,8 +170,6 @@ class Handler:
     def _append_mapping(
         self, value: Any, step: float | None, time_ns: int | None, described: Mapping[str, Any]
     ) -> None:
-        from seamark.values import flatten
-
         leaves = flatten(value, self._path)
         kinds = {check_writable(path): _point_kind(leaf) for path, leaf in leaves.items()}
         if all(kind == "float_series" for kind in kinds.values()):
@@ -386,8 +393,6 @@ class Handler:
         Raises:
             FileNotFoundError: If a pattern matches nothing.
         """
-        from seamark.content import members_of
-
         if self._object._silent:  # noqa: SLF001
             return
         members = members_of(value)
@@ -430,8 +435,6 @@ class Handler:
         self._artifact("output", path, None)
 
     def _artifact(self, kind: str, path: str, destination: str | None) -> None:
-        from seamark.artifact import artifact_op
-
         container, at = self._object, check_writable(self._path)
         writer = container._to_write()  # noqa: SLF001
         if writer is None:
@@ -637,8 +640,6 @@ class Handler:
             MissingFieldError: If nothing is recorded here, or the bytes are gone.
             FamilyError: If there is no file.
         """
-        from seamark.content import finish_staged, write_file
-
         self._object.wait()
         with contextlib.suppress(OSError):  # a root that is read-only stays as it is
             finish_staged(self._object.folder)
@@ -668,8 +669,6 @@ class Handler:
         Raises:
             FamilyError: If there is no file series.
         """
-        from seamark.content import write_file
-
         self._object.wait()
         self._expect("file_series")
         point = self._object._view().files(self._path)[-1]  # noqa: SLF001
@@ -681,8 +680,6 @@ class Handler:
 
 def _is_point(value: Any) -> bool:
     """Tell whether a value is one of our own types, which are dataclasses but one point each."""
-    from seamark.types import File, Histogram
-
     return isinstance(value, (File, Histogram))
 
 
@@ -692,8 +689,6 @@ def _point_kind(value: Any) -> str:
     Raises:
         ValueKindError: If it has no place in a series.
     """
-    from seamark.types import File, Histogram
-
     if isinstance(value, str):
         return "string_series"
     if isinstance(value, Histogram):
@@ -714,8 +709,6 @@ def _point_kind(value: Any) -> str:
 
 
 def _as_file(value: Any) -> File:
-    from seamark.types import File
-
     if isinstance(value, File):
         return value
     if isinstance(value, (str, os.PathLike)):

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Project", "init_project"]
 
+Progress = bool | Callable[[int, int], None] | None
+"""Whether, or with what, it is shown how far folding is."""
+
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PATIENCE_S: Final = 0.5
 
@@ -40,16 +43,20 @@ log = logging.getLogger("seamark")
 
 
 def init_project(
-    project: str | None = None, *, mode: str | None = None, root: str | os.PathLike[str] | None = None
+    project: str | None = None,
+    *,
+    mode: str | None = None,
+    root: str | os.PathLike[str] | None = None,
 ) -> Project:
     """Open a project, to read tables of its runs or to record facts about the project itself.
 
     Nothing is created on disk before something is recorded.
 
     Args:
-        project: Path of the project, such as ``"team/mnist"``; SEAMARK_PROJECT, NEPTUNE_PROJECT or ``"default"``.
-        mode: ``"read-only"`` refuses to write, ``"disabled"`` does nothing; the others are the same here.
-            SEAMARK_MODE, NEPTUNE_MODE or ``"online"``.
+        project: Path of the project, such as ``"team/mnist"``; SEAMARK_PROJECT, NEPTUNE_PROJECT or
+            ``"default"``.
+        mode: ``"read-only"`` refuses to write, ``"disabled"`` does nothing; the others are the same
+            here. SEAMARK_MODE, NEPTUNE_MODE or ``"online"``.
         root: Folder of all runs; SEAMARK_DIR or ``./.seamark``.
 
     Raises:
@@ -57,7 +64,9 @@ def init_project(
         ArgumentError: If there is no such mode.
     """
     env = os.environ.get
-    path = check_project(project or env("SEAMARK_PROJECT") or env("NEPTUNE_PROJECT") or DEFAULT_PROJECT)
+    path = check_project(
+        project or env("SEAMARK_PROJECT") or env("NEPTUNE_PROJECT") or DEFAULT_PROJECT
+    )
     stated = mode or env("SEAMARK_MODE") or env("NEPTUNE_MODE") or "online"
     one_of("mode", stated, MODES)
     return Project(RunFolder(root_dir(root), path, PROJECT_LOG), stated)
@@ -66,7 +75,8 @@ def init_project(
 class Project(Container):
     """A project and the runs in it and in its sub-projects; made by `init_project`.
 
-    It has the verbs of a run (``project["description"] = "..."``), which write to the project's own log.
+    It has the verbs of a run (``project["description"] = "..."``), which write to the project's own
+    log.
     """
 
     def __repr__(self) -> str:
@@ -93,31 +103,37 @@ class Project(Container):
         limit: int | None = None,
         sort_by: str = "sys/creation_time",
         ascending: bool = False,
-        progress_bar: bool | Callable[[int, int], None] | None = None,
+        progress_bar: Progress = None,
     ) -> RunsTable:
         """Return the runs that match every argument given, one row each, as recorded up to now.
 
         Args:
-            query: Such as ``'val/loss:min < 0.3 AND sys/tags CONTAINS "best"'``; see the page on queries.
+            query: Such as ``'val/loss:min < 0.3 AND sys/tags CONTAINS "best"'``; see the page on
+                queries.
             id: One run id, or several of which a run must have one.
-            state: ``"running"``, ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``, ``"crashed"`` or
-                ``"created"``, or several; ``"active"`` and ``"inactive"`` as Neptune has them.
+            state: ``"running"``, ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``,
+                ``"crashed"`` or ``"created"``, or several; ``"active"`` and ``"inactive"`` as
+                Neptune has them.
             owner: One owner, or several of which a run must have one.
             tag: One tag, or several that a run must all have.
-            columns: Paths (``"hyperparams/lr"``), aggregates of series (``"val/loss:min"``, ``:max``, ``:mean``,
-                ``:last``, ``:count``, ``:first_step``, ``:last_step``), patterns (``"hyperparams/*"``), and patterns
-                of which only the columns are wanted in which the runs differ (``"hyperparams/*:differing"``). None
-                for everything. ``sys/id`` is always there.
-            trashed: False for runs that are not in the trash, True for those that are, None for both.
+            columns: Paths (``"hyperparams/lr"``), aggregates of series (``"val/loss:min"``,
+                ``:max``, ``:mean``, ``:last``, ``:count``, ``:first_step``, ``:last_step``),
+                patterns (``"hyperparams/*"``), and patterns of which only the columns are wanted in
+                which the runs differ (``"hyperparams/*:differing"``). None for everything.
+                ``sys/id`` is always there.
+            trashed: False for runs that are not in the trash, True for those that are, None for
+                both.
             limit: At most so many runs.
-            sort_by: Path, perhaps with an aggregate. NaN and runs without a value stand last, up and down.
+            sort_by: Path, perhaps with an aggregate. NaN and runs without a value stand last, up
+                and down.
             ascending: Smallest first.
-            progress_bar: False for none; a function is called with the number of runs folded and to fold; None and
-                True show how far it is on a terminal if it takes a while.
+            progress_bar: False for none; a function is called with the number of runs folded and to
+                fold; None and True show how far it is on a terminal if it takes a while.
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query or a column breaks the grammar; the message points at the place.
+            QueryError: If the query or a column breaks the grammar; the message points at the
+                place.
         """
         from seamark.store.table import Selection, query_runs
 
@@ -143,14 +159,16 @@ class Project(Container):
         runs: Any = None,
         *,
         attempt: Attempt = "latest",
-        progress_bar: bool | Callable[[int, int], None] | None = None,
+        progress_bar: Progress = None,
     ) -> SeriesTable:
         """Return the points of float series of many runs as one long table.
 
         Args:
             paths: One path or several; ``*`` stands for anything (``"val/*"``).
-            runs: Run ids, a query, a `RunsTable`, runs, or one of these; None for every run that is not in the trash.
-            attempt: ``"latest"``, ``"all"``, or the number of an attempt: the runs as that attempt left them.
+            runs: Run ids, a query, a `RunsTable`, runs, or one of these; None for every run that is
+                not in the trash.
+            attempt: ``"latest"``, ``"all"``, or the number of an attempt: the runs as that attempt
+                left them.
             progress_bar: See `fetch_runs_table`.
 
         Raises:
@@ -188,21 +206,26 @@ class Project(Container):
         for ref in index.runs(project):
             by_id.setdefault(ref[1], []).append(ref)
         for one in wanted:
-            name = one if isinstance(one, str) else getattr(getattr(one, "folder", None), "run", None)
+            name = (
+                one if isinstance(one, str) else getattr(getattr(one, "folder", None), "run", None)
+            )
             if not isinstance(name, str):
                 msg = f"runs: expected run ids, got {one!r:.80}"
                 raise ArgumentError(msg)
             if name not in by_id:
-                msg = f"run {name!r} does not exist in project {project!r} below {str(index.root)!r}"
+                msg = (
+                    f"run {name!r} does not exist in project {project!r} below {str(index.root)!r}"
+                )
                 raise RunNotFoundError(msg)
             found += by_id[name]
         return found
 
-    def _fresh_index(self, progress_bar: bool | Callable[[int, int], None] | None) -> Index:
+    def _fresh_index(self, progress_bar: Progress) -> Index:
         from seamark.store.index import Index
 
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
-            msg = f"progress_bar: expected True, False, None or a function of two numbers, got {progress_bar!r:.80}"
+            wanted = "True, False, None or a function of two numbers"
+            msg = f"progress_bar: expected {wanted}, got {progress_bar!r:.80}"
             raise ArgumentError(msg)
         if self._index is None:
             self._index = Index.open(self.folder.root)
@@ -210,7 +233,10 @@ class Project(Container):
             self._index.refresh(self.folder.project, progress=progress)
         stale_s = self._index.stale_s
         if stale_s is not None and stale_s > 1:
-            log.info("seamark: another process is reading new runs; you see them as of %.0f s ago", stale_s)
+            log.info(
+                "seamark: another process is reading new runs; you see them as of %.0f s ago",
+                stale_s,
+            )
         return self._index
 
     # ---------------------------------------------------------------- the project's own log
@@ -246,7 +272,11 @@ class Project(Container):
         }
 
     def log_metrics(
-        self, metrics: Mapping[str, Any], step: float | None = None, *, timestamp: float | datetime | None = None
+        self,
+        metrics: Mapping[str, Any],
+        step: float | None = None,
+        *,
+        timestamp: float | datetime | None = None,
     ) -> None:
         """Record one number for each path, all at one step; see `Run.log_metrics`. Never raises."""
         try:
@@ -279,15 +309,18 @@ class Project(Container):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Stop."""
         self.stop()
 
 
 @contextmanager
-def _progress(wanted: bool | Callable[[int, int], None] | None) -> Iterator[Callable[[int, int], None] | None]:
-    """Give what is to be called while runs are folded; on a terminal a line that says how far it is."""
+def _progress(wanted: Progress) -> Iterator[Callable[[int, int], None] | None]:
+    """Give what is to be called while runs are folded; on a terminal a line shows how far it is."""
     if callable(wanted) or wanted is False or not sys.stderr.isatty():
         yield wanted if callable(wanted) else None
         return

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from seamark.capture import Capture, Switches, error_message
 from seamark.container import Container
 from seamark.errors import RunNotFoundError
 from seamark.journal.folder import RunFolder, hashed_run_id, host_name, mint_run_id, root_dir
@@ -23,6 +24,7 @@ from seamark.journal.process import boot_id, process_start
 from seamark.journal.reader import JournalReader
 from seamark.journal.writer import JournalWriter
 from seamark.paths import check_name
+from seamark.ranks import current_rank, job_key
 from seamark.settings import RunSettings, check_arguments
 from seamark.values import escape, to_time_ns
 
@@ -226,8 +228,6 @@ class Run(Container):
                 or not self._settings.owner
             ):
                 return False
-            from seamark.ranks import current_rank
-
             # Asked at every use until something is recorded: some launchers tell the rank late.
             return current_rank().rank != 0
         return self._silent_rank
@@ -266,13 +266,12 @@ class Run(Container):
         self.assign_quietly(atoms)
         if settings.tags:
             writer.claim("sys/tags", "string_set")
-            writer.append_op({"op": "add", "path": "sys/tags", "values": list(map(escape, settings.tags))})
+            tags = [escape(tag) for tag in settings.tags]
+            writer.append_op({"op": "add", "path": "sys/tags", "values": tags})
         if settings.params:
             self.record_atoms(settings.params)
 
     def _begin_watching(self) -> None:
-        from seamark.capture import Capture, Switches
-
         _finish_at_exit(self)
         settings = self._settings
         self._capture = Capture(
@@ -304,7 +303,6 @@ class Run(Container):
 
     def _header(self) -> dict[str, Any]:
         from seamark import __version__
-        from seamark.ranks import current_rank, job_key
 
         here = self._pid == os.getpid()  # a forked helper is no owner
         rank = current_rank()
@@ -470,8 +468,6 @@ class Run(Container):
     ) -> None:
         op: dict[str, Any] = {"op": "state", "state": state}
         if error is not None:
-            from seamark.capture import error_message
-
             message = escape(error_message(error, known=self._secrets))
             op["error"] = {"type": type(error).__name__, "message": message}
         if signal is not None:
@@ -514,6 +510,7 @@ class Run(Container):
             self._stopped = True
         if writer is None:
             return
+        writer.retry_now()
         if self._capture is not None:
             self._capture.stop()
         if self._content is not None:
@@ -567,7 +564,7 @@ class Run(Container):
 def _revive(settings: RunSettings, folder: RunFolder, told: bool) -> Run:  # noqa: FBT001
     """Return a copy; name, tags and parameters are not written again once the first has done it."""
     run = Run(settings, folder, lazy=True)
-    run._told_before = told
+    run._told_before = told  # noqa: SLF001
     return run
 
 

@@ -13,7 +13,13 @@ pytest.importorskip("pytorch_lightning")
 
 from seamark.lightning import NeptuneLogger, SeamarkLogger
 from seamark.lightning._checkpoints import Checkpoints
-from seamark.lightning._translate import MetricPaths, folder_name, masked, state_after
+from seamark.lightning._translate import (
+    MetricPaths,
+    folder_name,
+    hide_in_files,
+    masked,
+    state_after,
+)
 from seamark.values import Atom
 
 
@@ -76,6 +82,15 @@ def test_secret_is_masked_wherever_it_stands():
     number = Atom("int", 1)
     assert masked(number, "1") is number
     assert masked(Atom("string", "x"), None).value == "x"
+
+
+@pytest.mark.parametrize("form", ["{}", "'{}'", '"{}"'])
+def test_secret_is_hidden_in_saved_configurations(tmp_path, form):
+    """What stays is a configuration without it."""
+    config = tmp_path / "config.yaml"
+    config.write_text("api_key: " + form.format("tok-1") + "\nname: x\n")
+    hide_in_files(tmp_path, "tok-1")
+    assert config.read_text() == "api_key: null\nname: x\n"
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PATHS = [f"train/m{number}" for number in range(6)]
-SLOWEST_START_S = 0.03
+SLOWEST_START_S = 0.04
 
 
 def calls(seed: int) -> Iterator[tuple[Any, ...]]:
@@ -129,7 +129,7 @@ def kill_one(root: str, run_id: str, seed: int, draw: random.Random) -> int:
         finally:
             os._exit(1)  # only reached if something raised: seen as a status that is no SIGKILL
     os.close(say)
-    deadline = time.monotonic() + draw.uniform(0.0, SLOWEST_START_S) + draw.choice([0, 0.01, 0.05])
+    deadline = time.monotonic() + draw.uniform(0.0, SLOWEST_START_S) + draw.choice([0, 0.05, 0.2])
     returned = 0
     while (left := deadline - time.monotonic()) > 0:
         if select.select([hear], [], [], left)[0]:

@@ -67,7 +67,7 @@ def row_values(read: Read, count: int) -> list[tuple[float, ...]]:
         Fraction(1, 3),
         Onlooker(4.0),
     ],
-    ids=repr,
+    ids=lambda value: f"{type(value).__name__}-{value}"[:20],
 )
 def test_quick_and_slow_rows_hold_the_same(open_writer: Make, journals: Read, value: Any) -> None:
     """A number is the same float64 in the first rows, which are slow, and in later, quick ones."""

@@ -276,12 +276,16 @@ def test_numbers_of_any_kind(open_writer: Make, journals: Read, odd: Any) -> Non
     writer = open_writer()
     for step in range(4):
         writer.append_row({"plain": 1.5, "odd": odd}, step)
-    assert [v for path, _, v in points(journals()[0]) if path == "odd"] == [np.asarray(odd).item()] * 4
+    assert [v for path, _, v in points(journals()[0]) if path == "odd"] == [
+        np.asarray(odd).item()
+    ] * 4
     assert writer.dropped == {}
 
 
 @pytest.mark.parametrize(
-    "odd", ["0.5", None, 1j, [1.0], {}, object(), np.zeros(2), 10**400, b"1"], ids=repr
+    "odd",
+    ["0.5", None, 1j, [1.0], {}, object(), np.zeros(2), 10**400, b"1"],
+    ids=lambda odd: type(odd).__name__,
 )
 @pytest.mark.parametrize("before", [0, 3])
 def test_what_is_no_number_is_left_out(
@@ -765,4 +769,3 @@ def test_losses_are_told_once_over_all_journals(
     found = journals()
     assert len(found) == 3
     assert [dropped(frames) for frames in found] == [{"value": 1}] * 3
-

@@ -19,7 +19,8 @@ def _load(name: str) -> ModuleType:
     full = f"seamark_tests_store_{name}"
     if full not in sys.modules:
         spec = importlib.util.spec_from_file_location(full, HERE / f"{name}.py")
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         sys.modules[full] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     return sys.modules[full]
@@ -35,6 +36,12 @@ def builder():
 def oracle() -> ModuleType:
     """What the fold must agree with."""
     return _load("oracle")
+
+
+@pytest.fixture(scope="session")
+def property_test() -> ModuleType:
+    """Random histories, how to write them, and how to compare what they end in."""
+    return _load("test_fold_property")
 
 
 @pytest.fixture

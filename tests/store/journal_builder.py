@@ -1,4 +1,4 @@
-"""Journals written by hand, with every time chosen, and what they say in plain Python beside the bytes."""
+"""Journals written by hand, every time chosen, and what they say in plain Python."""
 
 from __future__ import annotations
 
@@ -112,7 +112,12 @@ class JournalBuilder:
         return self._paths[path]
 
     def row(
-        self, metrics: dict[str, float], step: float, *, time: int | None = None, packed: bool = False
+        self,
+        metrics: dict[str, float],
+        step: float,
+        *,
+        time: int | None = None,
+        packed: bool = False,
     ) -> JournalBuilder:
         paths = tuple(metrics)
         numbers = [self.number(path) for path in paths]

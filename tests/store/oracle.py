@@ -1,4 +1,4 @@
-"""Table B of the journal's page in plain Python: slow, without state, and written apart from the fold."""
+"""Table B of the journal's page in plain Python: slow, stateless, written apart from the fold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLEARED = {*SERIES.values(), "file_series", "string_set", "file_set"}
 
 
 def expected(journals: list[Any], ends: list[int], attempt: Any = "latest") -> dict[str, Any]:
-    """Return {path: (family, value)} of what is visible, given how much of every journal is there."""
+    """Return {path: (family, value)} of what is visible, given how much of each is there."""
     return _Oracle(journals, ends, attempt).visible()
 
 
@@ -71,7 +71,7 @@ class _Oracle:
         elif said.what == "op":
             self._take_op(said.value, key, hidden=hidden)
 
-    def _take_op(self, op: dict[str, Any], key: Any, *, hidden: bool) -> None:
+    def _take_op(self, op: dict[str, Any], key: Any, *, hidden: bool) -> None:  # noqa: C901, PLR0912 - a case an op
         name, path = op["op"], op.get("path", "")
         if name == "assign":
             for index, (at, pair) in enumerate(op["atoms"].items()):
@@ -165,11 +165,13 @@ class _Oracle:
 
     @staticmethod
     def _series(family: str, ops: list[Any]) -> Any:
-        points = sorted(
-            ((point[1], key), point[2]) for key, _, point in ops if not point[0]
-        ) if family == "float_series" else sorted(
-            (((point[1], key), point[2]) for key, _, point in ops if not point[0]),
-            key=lambda one: one[0],
+        points = (
+            sorted(((point[1], key), point[2]) for key, _, point in ops if not point[0])
+            if family == "float_series"
+            else sorted(
+                (((point[1], key), point[2]) for key, _, point in ops if not point[0]),
+                key=lambda one: one[0],
+            )
         )
         steps = [step for (step, _), _ in points]
         ends = (steps[0], steps[-1]) if steps else (math.nan, math.nan)

@@ -63,7 +63,9 @@ def test_a_record_that_cannot_be_applied_is_counted_and_passed_over(
 
 def test_bytes_that_are_no_json_are_counted_and_passed_over(builder, folded):
     """The same for payloads that cannot be decoded at all."""
-    journal = builder().frame(Kind.OP, b"{").frame(Kind.TEXT, b"\xff\xfe").frame(Kind.SCHEMA, b"123")
+    journal = (
+        builder().frame(Kind.OP, b"{").frame(Kind.TEXT, b"\xff\xfe").frame(Kind.SCHEMA, b"123")
+    )
     run = folded(journal.assign(after=1))
     assert value(run, "after") == 1
     assert run.journals[journal.writer].errors == 3
@@ -113,7 +115,7 @@ def test_ints_beyond_64_bit_survive_exactly(builder, folded, number):
 
 
 def test_two_families_on_one_path_are_both_kept_and_the_loser_is_named(builder, folded):
-    """Between processes the later operation decides, and a delete brings the other back to light."""
+    """Between processes the later operation decides; after a delete, what comes then."""
     one, two = builder("one", t=100).assign(a=1), builder("two", t=200).row({"a": 1.0}, 0)
     for order in ((one, two), (two, one)):
         run = folded(*order)
@@ -207,7 +209,7 @@ def test_heartbeats_and_close_carry_totals(builder, folded):
     other = builder("other").close(disk=10)
     run = folded(journal, other)
     assert troubles(run)["dropped"] == {"disk": 13, "value": 1}
-    assert run.journals[other.writer].closed and not run.journals[journal.writer].closed
+    assert [run.journals[one.writer].closed for one in (journal, other)] == [False, True]
 
 
 def test_unknown_kinds_that_may_be_skipped_are_remembered(builder, folded):

@@ -21,7 +21,8 @@ paths = st.sampled_from(PATHS)
 steps = st.sampled_from([0.0, 1.0, 1.5, 2.0, 7.0, -3.0])
 values = st.one_of(st.sampled_from(VALUES), st.floats(-1e6, 1e6))
 words = st.sampled_from(["x", "y", "z"])
-file = st.builds(lambda name, done: {"name": name, "size": 1, **({"sha256": "0" * 64} if done else {"staged": "s"})}, words, st.booleans())  # fmt: skip
+states = st.sampled_from([{"sha256": "0" * 64}, {"staged": "s"}])
+file = st.builds(lambda name, state: {"name": name, "size": 1, **state}, words, states)
 metrics = st.dictionaries(paths, values, min_size=1, max_size=3)
 
 actions = st.one_of(
@@ -60,7 +61,7 @@ histories = st.lists(
 
 
 def build(builder: Any, history: Any, rng: random.Random) -> list[Any]:
-    """Return the journals of a history; a later attempt goes on from random frames of earlier ones."""
+    """Return the journals of a history; later attempts go on from random frames of earlier ones."""
     journals: list[Any] = []
     tokens = itertools.count()
     for number, (clock, attempt, named, todo) in enumerate(history):
@@ -75,7 +76,7 @@ def build(builder: Any, history: Any, rng: random.Random) -> list[Any]:
     return journals
 
 
-def write(journal: Any, what: str, *given: Any) -> None:
+def write(journal: Any, what: str, *given: Any) -> None:  # noqa: C901, PLR0912 - a case an action
     if what in ("row", "sparse"):
         getattr(journal, what)(given[0], given[1])
     elif what == "column":
@@ -100,7 +101,9 @@ def write(journal: Any, what: str, *given: Any) -> None:
     elif what == "unfiles":
         journal.op("unfiles", path=given[0], names=given[1])
     elif what == "artifact":
-        journal.op("artifact", path=given[0], kind="tracked", files=[], references=[], hash=given[1])
+        journal.op(
+            "artifact", path=given[0], kind="tracked", files=[], references=[], hash=given[1]
+        )
     elif what == "file_point":
         journal.op("file_point", path=given[0], step=given[1], file=given[2])
     elif what == "clear":
@@ -124,7 +127,11 @@ def plain(run: RunState, path: str, state: Any) -> Any:
         }
     if isinstance(state, SeriesState):
         found = state.summary()
-        return {"last": found.last, "count": found.count, "steps": (found.first_step, found.last_step)}
+        return {
+            "last": found.last,
+            "count": found.count,
+            "steps": (found.first_step, found.last_step),
+        }
     if state.family == "atom":
         return [state.type, state.value]
     if state.family == "file":
@@ -165,7 +172,12 @@ def advance(run: RunState, journals: list[Any], ends: list[int]) -> None:
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(history=histories, seed=st.integers(0, 2**32))
-@example(history=[(0, 0, False, [("row", {"a": 1.0}, 0.0), ("delete", ["a"]), ("row", {"a": 2.0}, 0.0)])], seed=0)
+@example(
+    history=[
+        (0, 0, False, [("row", {"a": 1.0}, 0.0), ("delete", ["a"]), ("row", {"a": 2.0}, 0.0)])
+    ],
+    seed=0,
+)
 def test_any_order_and_any_batches_end_in_the_state_of_the_oracle(builder, oracle, history, seed):
     """After every batch, whichever journal it came from, the state is that of what has arrived."""
     rng = random.Random(seed)

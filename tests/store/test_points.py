@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
+import random
 
 import numpy as np
 import pytest
@@ -12,22 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError
+from seamark.journal.folder import RunFolder
 from seamark.store import points as points_module
 from seamark.store.index import Index
-
-
-def _property_test():
-    """Histories and how to write them, from the test of the fold."""
-    name = "seamark_tests_store_fold_property"
-    if name not in sys.modules:
-        file = Path(__file__).with_name("test_fold_property.py")
-        spec = importlib.util.spec_from_file_location(name, file)
-        sys.modules[name] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
-histories = _property_test().histories
 
 
 @pytest.fixture
@@ -74,19 +59,13 @@ def test_a_path_that_is_no_series_has_no_points(builder, folder, view):
 
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    history=histories, seed=st.integers(0, 2**32), attempt=st.sampled_from(["latest", "all", 0, 1])
-)
+@given(data=st.data(), seed=st.integers(0, 2**32), attempt=st.sampled_from(["latest", "all", 0, 1]))
 def test_points_are_those_of_the_oracle(
-    builder, oracle, tmp_path_factory, small_bytes, history, seed, attempt
+    builder, oracle, property_test, tmp_path_factory, small_bytes, data, seed, attempt
 ):
     """In two steps, so that a part is in chunks and a part behind them."""
-    import random
-
-    from seamark.journal.folder import RunFolder
-
     rng = random.Random(seed)
-    journals = _property_test().build(builder, history, rng)
+    journals = property_test.build(builder, data.draw(property_test.histories), rng)
     folder = RunFolder(tmp_path_factory.mktemp("root"), "p", "r")
     with pytest.MonkeyPatch.context() as patch, Index.open(folder.root) as index:
         patch.setattr(points_module, "SMALL_BYTES", small_bytes)
@@ -96,9 +75,9 @@ def test_points_are_those_of_the_oracle(
                 journal.save(folder, end)
             index.refresh("p", "r")
             view = index.view("p", "r")
-            for path in _property_test().PATHS:
+            for path in property_test.PATHS:
                 found = rows(view.points(path, attempt))
-                assert _property_test().same(
+                assert property_test.same(
                     found, oracle.expected_points(journals, ends, path, attempt)
                 )
 
@@ -163,7 +142,9 @@ def test_texts_files_and_histograms_keep_order_time_and_attempt(
     journal.texts("t", (1, "b", 7), (0, "a")).texts("other", (0, "x"))
     journal.texts("t", (2, {"sha256": "0" * 64, "size": 5 << 20}))
     journal.histograms("h", (0, [0, 1, 2], [3, 4], 9))
-    journal.op("file_point", path="f", step=3, file={"name": "x"}, time=4, name="n", description="d")
+    journal.op(
+        "file_point", path="f", step=3, file={"name": "x"}, time=4, name="n", description="d"
+    )
     journal.op("file_point", path="f", step=2, file={"name": "y"})
     journal.save(folder)
     found = view()

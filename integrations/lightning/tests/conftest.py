@@ -6,7 +6,6 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
-import sys
 import warnings
 from types import SimpleNamespace
 
@@ -172,6 +171,4 @@ def logger():
 
 @pytest.fixture
 def helpers(host):
-    return SimpleNamespace(
-        module_class=lambda: module_class(host), package=host.__name__, python=sys.executable
-    )
+    return SimpleNamespace(module_class=lambda: module_class(host), package=host.__name__)

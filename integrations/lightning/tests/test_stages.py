@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import signal
 from pathlib import Path
 
@@ -169,6 +170,42 @@ def test_logger_behind_another(host, trainer, tiny, logger, read):
     """Checkpoints then lie in the other logger's folder, and are recorded all the same."""
     trainer(logger=[host.loggers.CSVLogger("csv"), logger]).fit(tiny)
     assert read(logger)["training/model/checkpoints/epoch=0-step=2"].family == "file"
+
+
+def test_trainer_pickles_with_its_logger(trainer, tiny, logger, read):
+    """The logger also after a fit, when it has held on to callbacks."""
+    fit = trainer(logger=logger)
+    fit.fit(tiny)
+    other = pickle.loads(pickle.dumps(fit.logger))
+    other.log_metrics({"acc": 1.0}, step=9)
+    found = read(other)
+    assert found["training/acc"].value.last == 1.0
+    assert found["training/train/loss"].value.count == 2
+    assert pickle.loads(pickle.dumps(trainer(logger=logger))).logger.version == logger.version
+
+
+def test_subclass_is_told_every_metric(trainer, tiny, read):
+    """Lightning calls ``log_metrics(metrics=..., step=...)``."""
+
+    class Telling(SeamarkLogger):
+        def __init__(self, **given):
+            super().__init__(**given)
+            self.history = []
+
+        def log_metrics(self, metrics, step):
+            super().log_metrics(metrics, step)
+            self.history.append((step, sorted(metrics)))
+
+    logger = Telling()
+    fit = trainer(logger=logger)
+    fit.fit(tiny)
+    fit.test(tiny, verbose=False)
+    assert logger.history == [
+        (0, ["epoch", "train/loss"]),
+        (1, ["epoch", "train/loss"]),
+        (1, ["epoch", "val/loss", "val/other"]),
+        (2, ["epoch", "test/loss"]),
+    ]
 
 
 def test_two_runs_in_a_row(trainer, helpers, read):

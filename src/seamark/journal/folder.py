@@ -180,7 +180,7 @@ class RunFolder:
         """
         try:
             with os.scandir(self.journal_dir) as entries:
-                names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
+                names = sorted(one.name for one in entries if one.name[0] != "." and one.is_file())
         except (FileNotFoundError, NotADirectoryError):
             return []
         folder = self.journal_dir
@@ -188,7 +188,10 @@ class RunFolder:
 
 
 def iter_runs(
-    root: Path, project: str | None = None, known: Container[str] = ()
+    root: Path,
+    project: str | None = None,
+    known: Container[str] = (),
+    walked: list[str] | None = None,
 ) -> Iterator[RunFolder]:
     """Yield every run below ``root``, or below one project and its sub-projects, sorted.
 
@@ -196,12 +199,17 @@ def iter_runs(
         root: The root folder; a missing one holds no runs.
         project: Project path, or None for all.
         known: ``"project/run"`` strings that are known to be runs, which spares a look inside.
+        walked: Takes the path of every folder that was listed; one of them changes when there is
+            a new run.
     """
     start = str(root / project) if project else str(root)
-    yield from _walk(root, start, project or "", known)
+    yield from _walk(root, start, project or "", known, [] if walked is None else walked)
 
 
-def _walk(root: Path, folder: str, project: str, known: Container[str]) -> Iterator[RunFolder]:
+def _walk(
+    root: Path, folder: str, project: str, known: Container[str], walked: list[str]
+) -> Iterator[RunFolder]:
+    walked.append(folder)
     try:
         with os.scandir(folder) as entries:
             names = sorted(
@@ -215,7 +223,7 @@ def _walk(root: Path, folder: str, project: str, known: Container[str]) -> Itera
         if project and (inner in known or os.path.isdir(f"{path}/journal")):  # noqa: PTH112 - strings: 10,000 runs are walked
             yield RunFolder(root, project, name)
         elif name not in ("journal", "blobs", "files"):
-            yield from _walk(root, path, inner, known)
+            yield from _walk(root, path, inner, known, walked)
 
 
 def purged_ids(root: Path, project: str) -> set[str]:

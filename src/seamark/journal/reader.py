@@ -224,9 +224,12 @@ class JournalReader:
         self._settled: bool | None = None
         try:
             self._open_header()
-        except BaseException:
+        except OSError as error:
             self.close()
-            raise
+            if isinstance(error, JournalError):
+                raise
+            msg = f"journal {os.fspath(path)!r} cannot be read: {error.strerror}"
+            raise JournalError(error.errno, msg) from error
 
     def _open_header(self) -> None:
         """Learn uid and salt from the file's first bytes, or from its name."""

@@ -11,6 +11,7 @@ The rules are in ``docs/explanation/journal.md``, "Writing".
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -115,7 +116,7 @@ class JournalWriter:
         self._lock = threading.RLock()
         self._busy = False
         self._deferred: deque[Callable[[], object]] = deque()
-        self._unsaid: list[str] = []
+        self._unsaid: deque[str] = deque()
         self._segment: Segment | None = None
         self._fd = -1
         self._salt = 0
@@ -423,8 +424,9 @@ class JournalWriter:
         self._unsaid.append(f"seamark: {message}")
 
     def _speak(self) -> None:
-        while self._unsaid:
-            log.warning("%s", self._unsaid.pop(0))
+        with contextlib.suppress(IndexError):  # another thread or a handler may say it first
+            while self._unsaid:
+                log.warning("%s", self._unsaid.popleft())
 
     # ---------------------------------------------------------------- the sync thread, the end
 
@@ -494,7 +496,9 @@ class JournalWriter:
         """
         ended: list[Keeper | None] = []
         self._guarded(lambda: ended.extend(self._end(reason)))
-        if not ended:  # closed before; or a signal handler in the middle of a record, which comes first
+        if (
+            not ended
+        ):  # closed before; or a signal handler in the middle of a record, which comes first
             return True
         keeper = ended[0]
         done = keeper is None or keeper.finish(timeout_s)
@@ -505,10 +509,15 @@ class JournalWriter:
                 self._leave()
         else:
             self._warn(
-                f"the disk did not answer within {timeout_s:g} s; {self.folder.path} may lack its end"
+                f"the disk did not answer within {timeout_s:g} s; "
+                f"{self.folder.path} may lack its end"
             )
         self._speak()
         return done
+
+    def retry_now(self) -> None:
+        """Have the next record try the disk again even if it failed just now; for last words."""
+        self._retry_at = 0.0
 
     def _end(self, reason: str) -> list[Keeper | None]:
         """Write CLOSE and have the sync thread do its last round.
@@ -518,7 +527,8 @@ class JournalWriter:
         """
         if self._closed:
             return []
-        if self._segment is not None:
+        if self._segment is not None or self._owes_report:
+            self.retry_now()
             self._write_close(reason)
         self._closed = True
         self._table.retire_all()
@@ -560,7 +570,7 @@ class JournalWriter:
         self._lock = threading.RLock()
         self._busy = False
         self._deferred = deque()
-        self._unsaid = []
+        self._unsaid = deque()
         self._keeper = None
         self.dropped, self._owes_report = {}, False
         self._leave()
@@ -595,7 +605,9 @@ class JournalWriter:
             while self._deferred and not self._busy:
                 self._busy = True
                 try:
-                    self._deferred.popleft()()
+                    # Looked at again: a handler that came after the line above emptied it.
+                    if self._deferred:
+                        self._deferred.popleft()()
                 finally:
                     self._busy = False
 

@@ -126,10 +126,8 @@ class Checkpoints:
         )
 
     def _note_best(self, namespace: str, callback: Any) -> None:
-        path, score = (
-            getattr(callback, "best_model_path", None),
-            getattr(callback, "best_model_score", None),
-        )
+        path = getattr(callback, "best_model_path", None)
+        score = getattr(callback, "best_model_score", None)
         found: dict[str, object] = {}
         if isinstance(path, (str, os.PathLike)) and str(path):
             found[join_path(namespace, "best_model_path")] = str(path)
@@ -137,8 +135,10 @@ class Checkpoints:
             found[join_path(namespace, "best_model_score")] = to_float(score)
         new = {name: value for name, value in found.items() if self._noted.get(name) != value}
         if new:
+            before = self._run.positions()
             self._run.record_atoms({name: encode_atom(value) for name, value in new.items()})
-            self._noted.update(new)
+            if self._run.positions() != before:
+                self._noted.update(new)
 
 
 def _key(callback: Any) -> _Key:
@@ -163,7 +163,7 @@ def _locations(callback: Any) -> Iterator[str]:
 def _changed(callback: Any, before: Hashable | None) -> bool:
     try:
         found = _probe(callback.ckpt_path)
-    except ReferenceError:
+    except (ReferenceError, OSError):
         return False
     return found is not None and found != before
 

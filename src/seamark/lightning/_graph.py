@@ -36,7 +36,9 @@ def describe_model(model: nn.Module, example: Any = None) -> str:
                 hook = module.register_forward_hook(_recorder(name, lines))
                 stack.callback(hook.remove)
         stack.callback(_restore, modes)
-        stack.enter_context(torch.random.fork_rng())
+        cuda: Any = torch.cuda
+        devices = range(cuda.device_count() if cuda.is_initialized() else 0)
+        stack.enter_context(torch.random.fork_rng(devices))
         stack.enter_context(torch.no_grad())
         model.eval()  # so that no batch statistics move
         _call(model, _to_device(example, model))

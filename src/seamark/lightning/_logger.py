@@ -18,7 +18,13 @@ from seamark.lightning._checkpoints import Checkpoints
 from seamark.lightning._deprecated import DeprecatedMethods
 from seamark.lightning._experiment import silent_experiment
 from seamark.lightning._guard import guarded
-from seamark.lightning._translate import MetricPaths, folder_name, masked, state_after
+from seamark.lightning._translate import (
+    MetricPaths,
+    folder_name,
+    hide_in_files,
+    masked,
+    state_after,
+)
 from seamark.paths import join_path
 from seamark.ranks import current_rank
 from seamark.run import Run
@@ -324,6 +330,8 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         """Take the beginning of a stage as what revives a run that failed or was interrupted."""
         if self._run.state in {"completed", "failed", "interrupted"}:
             self._run.note_state("running")
+        if self._api_key:
+            hide_in_files(self._run.folder.files_dir, self._api_key)
         trainer = getattr(model, "_trainer", None)  # the property raises without one
         if trainer is not None and self._log_model_checkpoints and self._run.mode != "disabled":
             self._saved().watch(getattr(trainer, "checkpoint_callbacks", ()))

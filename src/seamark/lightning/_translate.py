@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, Final
 
 from seamark.values import Atom
 
-__all__ = ["MetricPaths", "folder_name", "masked", "state_after"]
+__all__ = ["MetricPaths", "folder_name", "hide_in_files", "masked", "state_after"]
 
 _DEVICE: Final = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 _STOPPED_BY_SIGNAL: Final = frozenset({"SIGTERMException", "ExitGracefullyException"})
@@ -45,6 +46,20 @@ def masked(atom: Atom, secret: str | None) -> Atom:
     if secret and isinstance(atom.value, str) and secret in atom.value:
         return Atom(atom.type, atom.value.replace(secret, "***"))
     return atom
+
+
+def hide_in_files(folder: Path, secret: str) -> None:
+    """Put ``null`` in the place of a secret in the configurations that LightningCLI saves.
+
+    Args:
+        folder: Where it saves them; files below are not looked at.
+        secret: As it was given to the logger.
+    """
+    for path in folder.glob("*.yaml"):
+        text = path.read_text(encoding="utf-8")
+        hidden = re.sub(rf"""(['"]?){re.escape(secret)}\1""", "null", text)
+        if hidden != text:
+            path.write_text(hidden, encoding="utf-8")
 
 
 def state_after(

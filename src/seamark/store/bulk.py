@@ -1,4 +1,4 @@
-"""Many points at once: from packed frames straight into NumPy arrays, without a Python object for each."""
+"""Many points at once: from packed frames straight into NumPy arrays, without objects for each."""
 
 from __future__ import annotations
 
@@ -59,9 +59,14 @@ class RowTable:
 
     def columns(self, schema: int) -> list[tuple[int, str]]:
         """Return place and path of the wanted columns of a schema; none if it was lost."""
-        found = ((place, self.paths.get(number)) for place, number in enumerate(self.schemas.get(schema, ())))
+        found = (
+            (place, self.paths.get(number))
+            for place, number in enumerate(self.schemas.get(schema, ()))
+        )
         return [
-            (place, path) for place, path in found if path is not None and (self.wanted is None or path in self.wanted)
+            (place, path)
+            for place, path in found
+            if path is not None and (self.wanted is None or path in self.wanted)
         ]
 
     def wants(self, path: str | None) -> bool:
@@ -70,7 +75,7 @@ class RowTable:
 
 
 def gather(block: Block, table: RowTable, stop: int) -> tuple[list[Sheet], list[int]]:
-    """Return the rows of one block, and the offsets of its frames that may hold texts, histograms or files.
+    """Return the rows of one block, and the offsets of frames that may hold other points.
 
     Args:
         block: Valid frames.
@@ -92,7 +97,9 @@ def gather(block: Block, table: RowTable, stop: int) -> tuple[list[Sheet], list[
     loose = _Loose(block, table)
     for index in special:
         frame = frames[index]
-        if frame[1] == Kind.SCHEMA and _redefines(block, frame, table):  # rows before it have the old meaning
+        if frame[1] == Kind.SCHEMA and _redefines(
+            block, frame, table
+        ):  # rows before it have the old meaning
             sheets += _rows(block, words, places[start:index], kinds[start:index], table)
             start = index
         if frame[1] in _RECORDS:
@@ -143,7 +150,11 @@ def _rows(block: Block, words: Ints, places: Ints, kinds: Ints, table: RowTable)
 
 
 def _rows_alike(
-    block: Block, words: Ints, places: Ints, shape: tuple[int, int, int], columns: list[tuple[int, str]]
+    block: Block,
+    words: Ints,
+    places: Ints,
+    shape: tuple[int, int, int],
+    columns: list[tuple[int, str]],
 ) -> Sheet | None:
     flags, length, size = shape
     skip = 2 if flags & USER_TIME else 1
@@ -165,10 +176,18 @@ def _rows_alike(
     if not len(step):
         return None
     time = body[starts + 1] if flags & USER_TIME else t
-    return Sheet(offset, t, time, step, {path: (None, floats[starts + skip + place]) for place, path in columns})
+    return Sheet(
+        offset,
+        t,
+        time,
+        step,
+        {path: (None, floats[starts + skip + place]) for place, path in columns},
+    )
 
 
-def _inflated(block: Block, places: Ints, flags: int, length: int, wanted: int) -> list[bytes | None]:
+def _inflated(
+    block: Block, places: Ints, flags: int, length: int, wanted: int
+) -> list[bytes | None]:
     found: list[bytes | None] = []
     for place in places.tolist():
         payload = _payload(block, (8 * place, Kind.ROW, flags, 0, 0, length))
@@ -187,7 +206,7 @@ class _Loose:
         self.values: dict[str, tuple[list[int], list[float]]] = {}
 
     def take(self, frame: RawFrame) -> None:
-        """Take one frame; what does not make sense was counted by the fold and is passed over here."""
+        """Take one frame; what makes no sense was counted by the fold and is passed over here."""
         payload = _payload(self.block, frame)
         kind, table = frame[1], self.table
         try:
@@ -215,7 +234,9 @@ class _Loose:
         numbers = struct.unpack_from(f"<{size}I", payload, start + 8)
         row = len(self.rows)
         self.rows.append((self.block.base + frame[0], t, time, step))
-        for number, value in zip(numbers, struct.unpack_from(f"<{size}d", payload, values), strict=True):
+        for number, value in zip(
+            numbers, struct.unpack_from(f"<{size}d", payload, values), strict=True
+        ):
             path = self.table.paths.get(number)
             if path is not None and self.table.wants(path):
                 rows, found = self.values.setdefault(path, ([], []))
@@ -226,7 +247,11 @@ class _Loose:
         number, size = struct.unpack_from("<II", payload)
         path = self.table.paths.get(number)
         user = bool(frame[2] & USER_TIME)
-        if path is None or not self.table.wants(path) or len(payload) != 8 + size * (24 if user else 16):
+        if (
+            path is None
+            or not self.table.wants(path)
+            or len(payload) != 8 + size * (24 if user else 16)
+        ):
             return
         words = np.frombuffer(payload, "<i8", offset=8)
         step, value = words[:size].view("<f8"), words[size : 2 * size].view("<f8")
@@ -235,7 +260,13 @@ class _Loose:
         offset = np.full(size, self.block.base + frame[0], np.int64)
         sound = np.isfinite(step)
         if not sound.all():
-            step, value, t, time, offset = step[sound], value[sound], t[sound], time[sound], offset[sound]
+            step, value, t, time, offset = (
+                step[sound],
+                value[sound],
+                t[sound],
+                time[sound],
+                offset[sound],
+            )
         if len(step):
             self.columns.append(Sheet(offset, t, time, step, {path: (None, value)}))
 
@@ -246,7 +277,8 @@ class _Loose:
         offset, t, time, step = zip(*self.rows, strict=True)
         ints = [np.array(column, np.int64) for column in (offset, t, time)]
         series: dict[str, tuple[Ints | None, Floats]] = {
-            path: (np.array(rows, np.int64), np.array(values)) for path, (rows, values) in self.values.items()
+            path: (np.array(rows, np.int64), np.array(values))
+            for path, (rows, values) in self.values.items()
         }
         return [*self.columns, Sheet(ints[0], ints[1], ints[2], np.array(step, np.float64), series)]
 
@@ -255,7 +287,9 @@ def merge(sheets: Sequence[Sheet]) -> Sheet:
     """Return sheets of one journal as one, in the order in which the rows were written."""
     if len(sheets) == 1:
         return sheets[0]
-    columns = [np.concatenate(parts) for parts in zip(*(sheet[:4] for sheet in sheets), strict=True)]
+    columns = [
+        np.concatenate(parts) for parts in zip(*(sheet[:4] for sheet in sheets), strict=True)
+    ]
     starts = np.cumsum([0, *(len(sheet.step) for sheet in sheets)])
     order = np.argsort(columns[0], kind="stable")
     place = np.empty_like(order)

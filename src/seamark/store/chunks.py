@@ -1,8 +1,9 @@
 """How columns of numbers are packed: one codec byte, then what that codec needs.
 
-Nothing is lost: what `unpack` returns is bit for bit what `pack` was given. Integers (times, offsets, most steps) are
-kept as differences in as few bytes as they need; floats that came from float32 in four; the bytes of equal weight are
-put side by side (a byte shuffle), because that is where they are alike, and compressed with zstd.
+Nothing is lost: what `unpack` returns is bit for bit what `pack` was given. Integers (times,
+offsets, most steps) are kept as differences in as few bytes as they need; floats that came from
+float32 in four; the bytes of equal weight are put side by side (a byte shuffle), because that is
+where they are alike, and compressed with zstd.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
     Floats = np.ndarray[Any, np.dtype[np.float64]]
     Ints = np.ndarray[Any, np.dtype[np.int64]]
 
-__all__ = ["join_parts", "pack_floats", "pack_ints", "split_parts", "unpack_floats", "unpack_ints"]
+__all__ = [
+    "join_parts",
+    "pack_floats",
+    "pack_ints",
+    "packed_count",
+    "split_parts",
+    "unpack_floats",
+    "unpack_ints",
+]
 
 _LEVEL: Final = 3
 _EXACT: Final = float(1 << 53)
@@ -42,11 +51,13 @@ def _shuffled(numbers: np.ndarray[Any, Any]) -> bytes:
     return zstandard.ZstdCompressor(level=_LEVEL).compress(planes.tobytes())
 
 
-def _unshuffled(data: bytes, count: int, width: int) -> np.ndarray[Any, Any]:
-    """Return ``count`` unsigned integers of so many bytes."""
+def _unshuffled(
+    data: bytes, count: int, width: int, out: np.ndarray[Any, Any] | None = None
+) -> np.ndarray[Any, Any]:
+    """Return ``count`` unsigned integers of so many bytes, or ``out`` filled with their bytes."""
     raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=max(1, count * width))
     planes = np.frombuffer(raw, np.uint8).reshape(width, count)
-    numbers = np.empty(count, np.dtype(f"<u{width}"))
+    numbers = np.empty(count, np.dtype(f"<u{width}")) if out is None else out
     into = numbers.view(np.uint8).reshape(count, width)
     for plane in range(width):
         into[:, plane] = planes[plane]
@@ -66,24 +77,34 @@ def pack_ints(values: Ints) -> bytes:
         return _HEAD.pack(Codec.STRIDE, 0, count, first, least)
     spread = (steps - np.int64(least)).view(np.uint64)
     width = next(width for width in (1, 2, 4, 8) if most - least < 1 << (8 * width))
-    return _HEAD.pack(Codec.DELTA, width, count, first, least) + _shuffled(spread.astype(f"<u{width}"))
+    return _HEAD.pack(Codec.DELTA, width, count, first, least) + _shuffled(
+        spread.astype(f"<u{width}")
+    )
 
 
-def unpack_ints(data: bytes) -> Ints:
-    """Return what `pack_ints` was given."""
+def packed_count(data: bytes) -> int:
+    """Return how many numbers were packed."""
+    return int(_HEAD.unpack_from(data)[2])
+
+
+def unpack_ints(data: bytes, out: Ints | None = None) -> Ints:
+    """Return what `pack_ints` was given, in ``out`` (N,) if that is given."""
     codec, width, count, first, least = _HEAD.unpack_from(data)
+    values = np.empty(count, np.int64) if out is None else out
     if codec == Codec.STRIDE:
-        return np.arange(count, dtype=np.int64) * np.int64(least) + np.int64(first)
-    values = np.empty(count, np.int64)
+        values[:] = np.arange(count, dtype=np.int64)
+        values *= np.int64(least)
+        values += np.int64(first)
+        return values
     values[0] = first
     steps = _unshuffled(data[_HEAD.size :], count - 1, width)
-    values[1:] = steps.view(np.int64) if width == values.itemsize else steps
-    values[1:] += np.int64(least)
+    signed = steps.view(np.int64) if width == values.itemsize else steps
+    np.add(signed, np.int64(least), out=values[1:], dtype=np.int64, casting="unsafe")
     return np.cumsum(values, out=values)
 
 
 def _whole(values: Floats) -> Ints | None:
-    """Return the same numbers as integers if all are whole and none is -0.0, which is not an integer."""
+    """Return the same numbers as integers if all are whole and none is -0.0."""
     with np.errstate(invalid="ignore"):
         if not (np.abs(values) < _EXACT).all():
             return None
@@ -106,15 +127,17 @@ def pack_floats(values: Floats) -> bytes:
     return _HEAD.pack(Codec.FLOAT64, 8, len(values), 0, 0) + _shuffled(values)
 
 
-def unpack_floats(data: bytes) -> Floats:
-    """Return what `pack_floats` was given."""
-    codec, width, count, first, least = _HEAD.unpack_from(data)
-    if codec == Codec.STRIDE and abs(first) + count * abs(least) < _EXACT:  # every number on the way is exact
-        return np.arange(count, dtype=np.float64) * least + first
+def unpack_floats(data: bytes, out: Floats | None = None) -> Floats:
+    """Return what `pack_floats` was given, in ``out`` (N,) if that is given."""
+    codec, width, count, _, _ = _HEAD.unpack_from(data)
+    values = np.empty(count) if out is None else out
     if codec in (Codec.STRIDE, Codec.DELTA):
-        return unpack_ints(data).astype(np.float64)
-    numbers = _unshuffled(data[_HEAD.size :], count, width)
-    return numbers.view(np.float32).astype(np.float64) if codec == Codec.FLOAT32 else numbers.view(np.float64)
+        values[:] = unpack_ints(data)
+    elif codec == Codec.FLOAT32:
+        values[:] = _unshuffled(data[_HEAD.size :], count, width).view(np.float32)
+    else:
+        _unshuffled(data[_HEAD.size :], count, width, values)
+    return values
 
 
 def join_parts(parts: Sequence[bytes]) -> bytes:

@@ -1,13 +1,15 @@
 """Folding: from frames to the state of a run, by table B of ``docs/explanation/journal.md``.
 
-`fold` is the only way in. It takes the frames of one journal after the other, in any batches, and whatever the order
-in which journals are read, the visible state is the same in the end. What an operation says is kept in registers
-(`seamark.store.state`) that forget nothing a later operation may need; only the summaries of series are counted up, and
-where counting up cannot be exact any more (a delete arrives after points on both sides of it were counted, or an
-attempt turns out to hide points that were counted) the run is marked with ``needs_refold``: `reset_series` and another
+`fold` is the only way in. It takes the frames of one journal after the other, in any batches, and
+whatever the order in which journals are read, the visible state is the same in the end. What an
+operation says is kept in registers (`seamark.store.state`) that forget nothing a later operation
+may need; only the summaries of series are counted up, and where counting up cannot be exact any
+more (a delete arrives after points on both sides of it were counted, or an attempt turns out to
+hide points that were counted) the run is marked with ``needs_refold``: `reset_series` and another
 pass over the journals, which keeps all registers, gives the exact result.
 
-Nothing here raises because of what a frame holds: what cannot be applied is counted in ``errors`` and passed over.
+Nothing here raises because of what a frame holds: what cannot be applied is counted in ``errors``
+and passed over.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ _ATOM_TYPES: Final = {
     "json": str,
     "text": dict,
 }
-_STATES: Final = frozenset({"created", "running", "completed", "failed", "interrupted", "suspended"})
+_STATES: Final = frozenset(
+    {"created", "running", "completed", "failed", "interrupted", "suspended"}
+)
 _NOTES: Final = 20
 """So many fold errors of a journal are kept in words; the others are only counted."""
 
@@ -118,13 +122,13 @@ class JournalState:
 
     @property
     def attempt(self) -> int | None:
-        """Number of the attempt that wrote this journal; None if it belongs to none and is never hidden."""
+        """Number of the attempt that wrote this journal; None: of none, and never hidden."""
         attempt = self.header.get("attempt")
         return attempt if isinstance(attempt, int) else None
 
     @property
     def owner(self) -> bool:
-        """Whether this writer speaks for the run's state. A damaged header is given the benefit of the doubt."""
+        """Whether this writer speaks for the run's state; where the header is damaged, it may."""
         return bool(self.header.get("owner", True))
 
     def positions(self) -> dict[str, int] | None:
@@ -191,8 +195,10 @@ class RunState:
 
     # ------------------------------------------------------------------ journals and attempts
 
-    def add_journal(self, journal: JournalState, header: dict[str, Any] | None = None) -> JournalState:
-        """Take up a journal; with its header beforehand, points that it hides are not counted in the first place."""
+    def add_journal(
+        self, journal: JournalState, header: dict[str, Any] | None = None
+    ) -> JournalState:
+        """Take up a journal; given its header beforehand, what it hides is never counted."""
         self.journals[journal.writer] = journal
         if header:
             self._take_header(journal, header)
@@ -231,7 +237,12 @@ class RunState:
         cut = math.inf
         for other in self.journals.values():
             later, positions = other.attempt, other.positions()
-            if later is None or positions is None or later <= own or (attempt is not None and later > attempt):
+            if (
+                later is None
+                or positions is None
+                or later <= own
+                or (attempt is not None and later > attempt)
+            ):
                 continue
             position = positions.get(journal.writer, 0)
             cut = min(cut, position if isinstance(position, int | float) else 0)
@@ -263,7 +274,7 @@ class RunState:
         return best
 
     def emptied(self, path: str) -> Key:
-        """Return the key after which points and elements of a path count: of deletes and of clears."""
+        """Return the key after which points and elements of a path count: of deletes and clears."""
         return max(self.tombstone(path), self.clears.get(path, NEVER))
 
     def surviving(self, path: str) -> list[FamilyState]:
@@ -282,8 +293,16 @@ class RunState:
 
     def conflicts(self) -> dict[str, list[str]]:
         """Return the families that lost, by path."""
-        found = {path: self.surviving(path) for path, families in self.attributes.items() if len(families) > 1}
-        return {path: [state.family for state in states[1:]] for path, states in sorted(found.items()) if states[1:]}
+        found = {
+            path: self.surviving(path)
+            for path, families in self.attributes.items()
+            if len(families) > 1
+        }
+        return {
+            path: [state.family for state in states[1:]]
+            for path, states in sorted(found.items())
+            if states[1:]
+        }
 
     # ------------------------------------------------------------------ registers
 
@@ -310,8 +329,7 @@ class RunState:
         """Return the state of a series that gets a point, hidden or not, with this key."""
         state = self.family(path, family)
         assert isinstance(state, SeriesState)  # noqa: S101 - families and classes correspond
-        if key > state.key:
-            state.key = key
+        state.key = max(state.key, key)
         return state
 
     def delete(self, path: Any, key: Key) -> None:
@@ -374,8 +392,8 @@ def fold(run: RunState, writer: str, block: Block) -> int:
         The offset at which folding goes on, in bytes.
 
     Raises:
-        ValueError: If the block starts behind the journal's offset without a gap that says why, or holds another
-            frame than the one that was folded last.
+        ValueError: If the block starts behind the journal's offset without a gap that says why, or
+            holds another frame than the one that was folded last.
     """
     journal = run.journals[writer]
     frames, base = block.frames, block.base
@@ -392,17 +410,20 @@ def fold(run: RunState, writer: str, block: Block) -> int:
 def _unfolded(journal: JournalState, block: Block) -> list[RawFrame]:
     seen = journal.last_offset - block.base
     if seen >= 0 and int.from_bytes(block.data[seen : seen + 4], "little") != journal.last_crc:
-        msg = f"journal {journal.writer}: the frame at {journal.last_offset} is another one than was folded"
+        where = f"journal {journal.writer}: the frame at {journal.last_offset}"
+        msg = f"{where} is another one than was folded"
         raise ValueError(msg)
     return [frame for frame in block.frames if block.base + frame[0] >= journal.offset]
 
 
 def _bridged(journal: JournalState, base: int) -> bool:
-    return any(offset <= journal.offset and offset + length == base for offset, length in journal.gaps)
+    return any(
+        offset <= journal.offset and offset + length == base for offset, length in journal.gaps
+    )
 
 
 class _Folding:
-    """One block on its way into a run: records are applied first, rows of numbers after them in bulk.
+    """One block on its way into a run: records are applied first, rows of numbers then in bulk.
 
     That order is free, because folding does not depend on order.
     """
@@ -418,7 +439,10 @@ class _Folding:
     def apply(self, frames: Sequence[RawFrame]) -> None:
         """Fold frames of this block."""
         journal, rows, row_kind = self.journal, self.rows, int(Kind.ROW)
-        last_schema, positions = (-1, -1, -1), []  # the common case: one row after the other of the same schema
+        last_schema, positions = (
+            (-1, -1, -1),
+            [],
+        )  # the common case: one row after the other of the same schema
         for frame in frames:
             pos, kind, flags, aux, t, length = frame
             if kind == row_kind:
@@ -456,7 +480,7 @@ class _Folding:
     # ------------------------------------------------------------------ records
 
     def _apply(self, frame: RawFrame) -> None:
-        pos, kind, flags, _, t, length = frame
+        kind, length = frame[1], frame[5]
         read = _READERS.get(kind)
         if read is not None:
             read(self, frame, payload_of(self.data, frame))
@@ -469,7 +493,9 @@ class _Folding:
 
     def _counts(self, record: Any) -> None:
         dropped = record.get("dropped") or {}
-        self.journal.dropped = {str(reason): int(count) for reason, count in dropped.items() if count}
+        self.journal.dropped = {
+            str(reason): int(count) for reason, count in dropped.items() if count
+        }
 
     def _header(self, frame: RawFrame, payload: bytes) -> None:
         record = decode_json(payload)
@@ -503,7 +529,7 @@ class _Folding:
     def _each(
         self, items: Iterable[Any], t: int, offset: int, apply: Callable[[Any, Key], None]
     ) -> None:
-        """Apply the items of one frame; one that cannot be applied does not take the others with it."""
+        """Apply the items of one frame; a bad one does not take the others with it."""
         uid = self.journal.uid
         for index, item in enumerate(items):
             try:
@@ -612,7 +638,11 @@ class _Folding:
         self._points(decode_json(payload), "histogram_series", frame, _histogram_value)
 
     def _points(
-        self, record: dict[str, Any], family: str, frame: RawFrame, value: Callable[[list[Any]], Any]
+        self,
+        record: dict[str, Any],
+        family: str,
+        frame: RawFrame,
+        value: Callable[[list[Any]], Any],
     ) -> None:
         path, offset = record["path"], self.base + frame[0]
 
@@ -621,7 +651,9 @@ class _Folding:
 
         self._each(_list(record["points"]), frame[4], offset, put)
 
-    def _add_point(self, path: Any, family: str, key: Key, offset: int, step: float, value: Any) -> None:
+    def _add_point(
+        self, path: Any, family: str, key: Key, offset: int, step: float, value: Any
+    ) -> None:
         state = self.run.series(path, family, key)
         self.journal.point_end = max(self.journal.point_end, offset)
         if offset < self.run.cut(self.journal) and key > self.run.emptied(path):
@@ -650,8 +682,13 @@ class _Folding:
         indexes: Sequence[int] = range(len(steps))
         if not math.isfinite(sum(steps)):
             indexes = [index for index in indexes if math.isfinite(steps[index])]
-            self.journal.note(self.base + pos, f"column: {len(steps) - len(indexes)} steps are not finite")
-            steps, values = [steps[index] for index in indexes], [values[index] for index in indexes]
+            self.journal.note(
+                self.base + pos, f"column: {len(steps) - len(indexes)} steps are not finite"
+            )
+            steps, values = (
+                [steps[index] for index in indexes],
+                [values[index] for index in indexes],
+            )
         if steps:
             size = len(steps)
             self._extend(path, [pos] * size, [t] * size, indexes, steps, values)
@@ -686,7 +723,9 @@ class _Folding:
         rows, kept = [], []
         for pos, t in found:
             try:
-                rows.append(floats.unpack(payload_of(self.data, (pos, Kind.ROW, flags, 0, t, length))))
+                rows.append(
+                    floats.unpack(payload_of(self.data, (pos, Kind.ROW, flags, 0, t, length)))
+                )
             except (ValueError, struct.error) as error:
                 self.journal.note(self.base + pos, f"row: {error}")
             else:
@@ -727,7 +766,11 @@ class _Folding:
         after = run.emptied(path)
         if after >= (times[0], journal.uid, index if isinstance(index, int) else index[0]):
             # Within one journal times rise; only another writer's delete can share a frame's time.
-            start = bisect_right(times, after[0]) if journal.uid <= after[1] else bisect_left(times, after[0])
+            start = (
+                bisect_right(times, after[0])
+                if journal.uid <= after[1]
+                else bisect_left(times, after[0])
+            )
         if start >= stop:
             return
         if (start, stop) != (0, len(steps)):
@@ -737,10 +780,13 @@ class _Folding:
         state.extend(journal.uid, times, index, steps, values)
 
 
-def record_points(kind: int, payload: bytes, path: str) -> Iterator[tuple[int, float, Any, int | None]]:
-    """Yield index, step, value and the caller's time (ns) of the points of one series in one record.
+def record_points(
+    kind: int, payload: bytes, path: str
+) -> Iterator[tuple[int, float, Any, int | None]]:
+    """Yield index, step, value and the caller's time (ns) of one series' points in one record.
 
-    Points that the fold refused are passed over; the value of a file point is its file, name and description.
+    Points that the fold refused are passed over; the value of a file point is its file, name and
+    description.
 
     Args:
         kind: TEXT, HISTOGRAM or OP.
@@ -756,7 +802,12 @@ def record_points(kind: int, payload: bytes, path: str) -> Iterator[tuple[int, f
         if kind == Kind.OP:
             if record.get("op") == "file_point":
                 extra = {name: record.get(name) for name in ("name", "description")}
-                yield 0, _step(record["step"]), {"file": _file(record["file"]), **extra}, record.get("time")
+                yield (
+                    0,
+                    _step(record["step"]),
+                    {"file": _file(record["file"]), **extra},
+                    record.get("time"),
+                )
             return
         points, place = _list(record["points"]), 2 if kind == Kind.TEXT else 3
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -1,7 +1,8 @@
-"""The local index of one root: a cache of what its journals say, which any process may use and throw away.
+"""The local index of one root: a cache of what its journals say, to use and to throw away.
 
-It lies outside the root (`seamark.store.schema.index_path`). One process at a time folds what is new, under a lock
-that nobody waits for; the others read what is there. Whatever goes wrong with the file, it is made again.
+It lies outside the root (`seamark.store.schema.index_path`). One process at a time folds what is
+new, under a lock that nobody waits for; the others read what is there. Whatever goes wrong with the
+file, it is made again.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -24,9 +25,21 @@ from seamark.journal.folder import RunFolder, iter_runs, purged_ids, split_journ
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.store import schema
 from seamark.store.fold import JournalState, RunState, fold
+from seamark.store.glance import Glance
 from seamark.store.records import Conflict, PathNumbers, load_run, save_run
 from seamark.store.state import SeriesSummary, SeriesTail
-from seamark.store.view import Attribute, FilePoint, HistogramPoint, JournalInfo, Points, RunView, TextPoint
+from seamark.store.view import (
+    Attribute,
+    FilePoint,
+    HistogramPoint,
+    JournalInfo,
+    Points,
+    RunView,
+    TextPoint,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "Attribute",
@@ -51,10 +64,15 @@ _OF_RUN: Final = ("attribute", "series", "element", "chunk", "journal", "journal
 
 log = logging.getLogger("seamark")
 T = TypeVar("T")
+_inherited: list[Any] = []
+"""Connections of the parent process, kept from being closed here."""
 
 
-class _Known(NamedTuple):
-    """A run as the index has it: its number, mtime of its journal folder, and (file, size, mtime, inode, retry)."""
+class Known(NamedTuple):
+    """A run as the index has it: number, mtime of its journal folder, what its journals were like.
+
+    Journals are (file, size, mtime, inode, retry).
+    """
 
     number: int
     listed: int
@@ -69,7 +87,8 @@ class Index:
     Attributes:
         root: Absolute root folder.
         file: Where the index lies; None if it is held in memory.
-        stale_s: Age in seconds of what is read here if another process held the lock at the last `refresh`, else None.
+        stale_s: Age in seconds of what is read here if another process held the lock at the last
+            `refresh`, else None.
     """
 
     def __init__(self, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> None:
@@ -80,13 +99,16 @@ class Index:
         self.lock = threading.RLock()
         self.numbers = PathNumbers()
         self._overlay: dict[tuple[str, str], RunState] = {}
+        self._glance: Glance | None = None
         self._engine: sa.Engine | None = None
         self._connection: sa.Connection | None = None
         self._pid = 0
 
     @classmethod
     def open(cls, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> Index:
-        """Open the index of a root, made anew if it is missing, damaged or of another version. Folds nothing.
+        """Open the index of a root, made anew if it is missing, damaged or of another version.
+
+        Folds nothing.
 
         Args:
             root: Root folder; it need not exist.
@@ -96,7 +118,7 @@ class Index:
             ArgumentError: If ``SEAMARK_INDEX`` points into the root.
         """
         index = cls(root, now_ns=now_ns)
-        index._connect()  # noqa: SLF001 - of the same class
+        index._connect()
         return index
 
     # ------------------------------------------------------------------ the file
@@ -110,7 +132,11 @@ class Index:
         return self._connection
 
     def _connect(self) -> None:
-        if self._pid != os.getpid():  # SQLite connections must not cross a fork, nor be closed behind it
+        if self._pid not in (
+            0,
+            os.getpid(),
+        ):  # SQLite connections must not cross a fork, nor be closed behind it
+            _inherited.append((self._engine, self._connection))
             self._engine = self._connection = None
             self.lock = threading.RLock()
         self._pid = os.getpid()
@@ -120,7 +146,9 @@ class Index:
         try:
             opened = self._inside_root(target) or self._open_file(target)
         except (OSError, sqlite3.Error, sa.exc.DBAPIError) as error:
-            log.debug("seamark: the index %s cannot be used, it is held in memory: %s", target, error)
+            log.debug(
+                "seamark: the index %s cannot be used, it is held in memory: %s", target, error
+            )
             opened = True
         if self._connection is None or not opened:
             self.file = None
@@ -141,6 +169,10 @@ class Index:
                 return True
             if self._connection is not None:  # sound, of another version
                 self._create_tables()
+                with contextlib.suppress(
+                    sa.exc.DBAPIError
+                ):  # readers of that version may still be there
+                    self.connection.exec_driver_sql("VACUUM")
                 return True
             for suffix in ("-wal", "-shm", "-journal", ""):
                 with contextlib.suppress(FileNotFoundError):
@@ -151,7 +183,10 @@ class Index:
         return True
 
     def _try_open(self, target: Path) -> bool:
-        """Open the file if it is an index of this root and version; it stays open if only the version is another."""
+        """Open the file; True if it is an index of this root and version.
+
+        It stays open if it is sound and only of another version or root.
+        """
         self._disconnect()
         if not target.exists():
             return False
@@ -159,7 +194,9 @@ class Index:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
         try:
             self._use(target)
-            facts = dict(self.connection.exec_driver_sql("SELECT key, value FROM meta").fetchall())
+            facts: dict[str, str] = dict(
+                self.connection.exec_driver_sql("SELECT key, value FROM meta").fetchall()
+            )
         except (sqlite3.Error, sa.exc.DBAPIError) as error:
             if "no such table" in str(error):
                 return False
@@ -172,6 +209,7 @@ class Index:
     def _use(self, file: Path | None) -> None:
         self._engine = schema.connect(file)
         self._connection = self._engine.connect()
+        self._glance = None
         self.file = file
 
     def _disconnect(self) -> None:
@@ -186,7 +224,8 @@ class Index:
         connection = self.connection
         with schema.transaction(connection):
             found = connection.exec_driver_sql(
-                "SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
+                "SELECT type, name FROM sqlite_master"
+                " WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
             )
             for kind, name in found.fetchall():
                 quoted = name.replace('"', '""')
@@ -194,7 +233,10 @@ class Index:
             schema.metadata.create_all(connection, checkfirst=False)
             connection.execute(
                 sa.insert(schema.meta),
-                [{"key": "schema", "value": schema.SCHEMA_VERSION}, {"key": "root", "value": str(self.root)}],
+                [
+                    {"key": "schema", "value": schema.SCHEMA_VERSION},
+                    {"key": "root", "value": str(self.root)},
+                ],
             )
         self.numbers.forget()
 
@@ -203,7 +245,14 @@ class Index:
         with self.lock:
             self._disconnect()
 
-    def __enter__(self) -> Index:
+    def __del__(self) -> None:
+        """Close the file of an index that nobody closed."""
+        with contextlib.suppress(Exception):
+            if self._pid != os.getpid():
+                _inherited.append((self._engine, self._connection))
+            self._disconnect()
+
+    def __enter__(self) -> Self:
         """Return itself."""
         return self
 
@@ -233,7 +282,7 @@ class Index:
         self._connect()
 
     def healing(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns; if the file turns out to be unusable, make it again and try once more."""
+        """Return what ``work`` returns; make the file again if it turns out to be unusable."""
         try:
             return work()
         except (sa.exc.DatabaseError, sqlite3.DatabaseError) as error:
@@ -241,7 +290,11 @@ class Index:
                 log.debug("seamark: the index %s is damaged and made again: %s", self.file, error)
                 self._replace()
             elif self.file is not None and _unwritable(error):
-                log.warning("seamark: the index %s cannot be written, it is held in memory: %s", self.file, error)
+                log.warning(
+                    "seamark: the index %s cannot be written, it is held in memory: %s",
+                    self.file,
+                    error,
+                )
                 self._disconnect()
                 self._use(None)
                 self._create_tables()
@@ -261,8 +314,9 @@ class Index:
     ) -> None:
         """Fold what is new since the last time.
 
-        If another process is folding, this returns at once and `stale_s` says how old the index is; a single run
-        that was asked for is then folded in memory, so that what was written before the call is seen in any case.
+        If another process is folding, this returns at once and `stale_s` says how old the index is;
+        a single run that was asked for is then folded in memory, so that what was written before
+        the call is seen in any case.
 
         Args:
             project: Only this project and its sub-projects; None for all.
@@ -272,9 +326,15 @@ class Index:
         with self.lock:
             self.healing(lambda: self._refresh(project, run, progress))
 
-    def _refresh(self, project: str | None, run: str | None, progress: Callable[[int, int], None] | None) -> None:
+    def _refresh(
+        self, project: str | None, run: str | None, progress: Callable[[int, int], None] | None
+    ) -> None:
         self._overlay.clear()
-        with _exclusive(self.file, 0.0) if self.file else contextlib.nullcontext(enter_result=True) as mine:
+        with (
+            _exclusive(self.file, 0.0)
+            if self.file
+            else contextlib.nullcontext(enter_result=True) as mine
+        ):
             self.stale_s = None if mine else self._age_s()
             if run is not None and project is not None:
                 self._refresh_one(RunFolder(self.root, project, run), store=mine)
@@ -282,7 +342,9 @@ class Index:
                 self._refresh_many(project, progress)
 
     def _age_s(self) -> float:
-        row = self.connection.exec_driver_sql("SELECT value FROM meta WHERE key = 'folded_at'").fetchone()
+        row = self.connection.exec_driver_sql(
+            "SELECT value FROM meta WHERE key = 'folded_at'"
+        ).fetchone()
         return (self.now_ns() - int(row[0])) / 1e9 if row else float("inf")
 
     def _refresh_one(self, folder: RunFolder, *, store: bool) -> None:
@@ -296,17 +358,28 @@ class Index:
             return
         self._fold_run(folder, known, store=store)
 
-    def _refresh_many(self, project: str | None, progress: Callable[[int, int], None] | None) -> None:
-        known = self._known(project)
-        work: list[tuple[RunFolder, _Known | None]] = []
-        purged = {parent: purged_ids(self.root, parent) for parent in {parent for parent, _ in known}}
-        for (parent, name), facts in known.items():
+    def _refresh_many(
+        self, project: str | None, progress: Callable[[int, int], None] | None
+    ) -> None:
+        begun_ns, version = time.time_ns(), self._version()
+        glance = self._glance if self._glance and self._glance.holds(project, version) else None
+        known = glance.known if glance else self._known(project)
+        work: list[tuple[RunFolder, Known | None]] = []
+        folders: list[str] = []
+        forgotten = False
+        purged = {
+            parent: purged_ids(self.root, parent) for parent in {parent for parent, _ in known}
+        }
+        self._glance = None
+        for (parent, name), facts in (glance.due if glance else known).items():
             change = self._changed(parent, name, facts)
             if change is False or name in purged[parent]:
+                forgotten = True
                 self._forget(facts.number)
             elif change:
                 work.append((RunFolder(self.root, parent, name), facts))
-        work += [(folder, None) for folder in self._new_runs(project, known)]
+        if glance is None or glance.may_have_new_runs():
+            work += [(folder, None) for folder in self._new_runs(project, known, folders)]
         for done, (folder, found) in enumerate(work):
             if progress is not None:
                 progress(done, len(work))
@@ -314,13 +387,21 @@ class Index:
         if progress is not None and work:
             progress(len(work), len(work))
         self._note_time(anything=bool(work))
+        if not (work or forgotten):
+            self._glance = glance or Glance(project, known, folders, version, begun_ns)
 
-    def _new_runs(self, project: str | None, known: dict[tuple[str, str], _Known]) -> list[RunFolder]:
+    def _version(self) -> int:
+        """Return a number that changes when another connection writes to the index."""
+        return int(self.connection.exec_driver_sql("PRAGMA data_version").scalar_one())
+
+    def _new_runs(
+        self, project: str | None, known: Mapping[tuple[str, str], Known], walked: list[str]
+    ) -> list[RunFolder]:
         names = {f"{parent}/{name}" for parent, name in known}
         found = []
         purged: dict[str, set[str]] = {}
         try:
-            for folder in iter_runs(self.root, project, names):
+            for folder in iter_runs(self.root, project, names, walked):
                 if (folder.project, folder.run) in known:
                     continue
                 if folder.project not in purged:
@@ -332,37 +413,39 @@ class Index:
         return found
 
     def _note_time(self, *, anything: bool) -> None:
-        """Remember when the index was up to date; once a second is enough for "so and so many seconds old"."""
+        """Remember when the index was up to date; once a second is enough."""
         if anything or self._age_s() > 1:
             now = str(self.now_ns())
             with contextlib.suppress(sa.exc.OperationalError), schema.transaction(self.connection):
                 self.connection.exec_driver_sql("DELETE FROM meta WHERE key = 'folded_at'")
-                self.connection.exec_driver_sql("INSERT INTO meta (key, value) VALUES ('folded_at', ?)", (now,))
+                self.connection.exec_driver_sql(
+                    "INSERT INTO meta (key, value) VALUES ('folded_at', ?)", (now,)
+                )
 
-    def _known(self, project: str | None, run: str | None = None) -> dict[tuple[str, str], _Known]:
-        where, values = "name <> '.project'", ()
+    def _known(self, project: str | None, run: str | None = None) -> dict[tuple[str, str], Known]:
+        where = "name <> '.project'"
+        values: tuple[str, ...] = ()
         if run is not None:
-            where, values = "project = ? AND name = ?", (project, run)
+            where, values = "project = ? AND name = ?", (str(project), run)
         elif project is not None:  # "0" is the character after "/"
-            where, values = f"{where} AND (project = ? OR (project > ? AND project < ?))", (project, f"{project}/", f"{project}0")
+            where, values = (
+                f"{where} AND (project = ? OR (project > ? AND project < ?))",
+                (project, f"{project}/", f"{project}0"),
+            )
         cursor = self.connection.connection.cursor()
-        known: dict[tuple[str, str], _Known] = {}
-        by_number: dict[int, _Known] = {}
-        for number, parent, name, listed in cursor.execute(
-            f"SELECT id, project, name, listed FROM run WHERE {where}",  # noqa: S608 - our own words
-            values,
-        ):
-            known[parent, name] = by_number[number] = _Known(number, listed, [])
-        inside = f" WHERE run IN (SELECT id FROM run WHERE {where})" if values else ""
-        for number, *look in cursor.execute(
-            f"SELECT run, file, size, mtime, inode, retry FROM journal{inside}",  # noqa: S608
-            values,
-        ):
+        known: dict[tuple[str, str], Known] = {}
+        by_number: dict[int, Known] = {}
+        of_runs = f"SELECT id, project, name, listed FROM run WHERE {where}"  # noqa: S608 - our words
+        for number, parent, name, listed in cursor.execute(of_runs, values):
+            known[parent, name] = by_number[number] = Known(number, listed, [])
+        inside = f" WHERE run IN (SELECT id FROM run WHERE {where})" if values else ""  # noqa: S608
+        of_journals = f"SELECT run, file, size, mtime, inode, retry FROM journal{inside}"  # noqa: S608
+        for number, *look in cursor.execute(of_journals, values):
             if number in by_number:
                 by_number[number].journals.append(tuple(look))
         return known
 
-    def _changed(self, project: str, name: str, known: _Known | None) -> bool | None:
+    def _changed(self, project: str, name: str, known: Known | None) -> bool | None:
         """Return True if a run has something to fold, None if not, False if its folder is gone.
 
         Strings and bare ``os.stat``: this is done for every known run each time.
@@ -376,7 +459,11 @@ class Index:
             now = 0
             for file, size, mtime, inode, retry in known.journals:
                 found = stat(f"{folder}/{file}")
-                if found.st_size != size or found.st_mtime_ns != mtime or found.st_ino & _I63 != inode:
+                if (
+                    found.st_size != size
+                    or found.st_mtime_ns != mtime
+                    or found.st_ino & _I63 != inode
+                ):
                     return True
                 if retry:
                     now = now or self.now_ns()
@@ -389,13 +476,15 @@ class Index:
         return None
 
     def _forget(self, number: int) -> None:
+        self._glance = None
         connection = self.connection
         with schema.transaction(connection):
             for table in _OF_RUN:
                 connection.exec_driver_sql(f"DELETE FROM {table} WHERE run = ?", (number,))  # noqa: S608
             connection.exec_driver_sql("DELETE FROM run WHERE id = ?", (number,))
 
-    def _fold_run(self, folder: RunFolder, known: _Known | None, *, store: bool) -> None:
+    def _fold_run(self, folder: RunFolder, known: Known | None, *, store: bool) -> None:
+        self._glance = None
         for _ in range(3):  # a conflict means that somebody else was faster: look again
             try:
                 folding = _RunFolding(self, folder, known)
@@ -415,7 +504,7 @@ class Index:
     # ------------------------------------------------------------------ reading
 
     def runs(self, project: str | None = None) -> list[tuple[str, str]]:
-        """Return (project, run id) of every run, or of those of one project and its sub-projects; sorted."""
+        """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
         with self.lock:
             return sorted(self.healing(lambda: self._known(project)))
 
@@ -431,7 +520,8 @@ class Index:
             stored = state is None
             if state is None:
                 if number is None:
-                    msg = f"run {run!r} does not exist in project {project!r} below {str(self.root)!r}"
+                    where = f"project {project!r} below {str(self.root)!r}"
+                    msg = f"run {run!r} does not exist in {where}"
                     raise RunNotFoundError(msg)
                 found = number
                 state = self.healing(lambda: load_run(self.connection, self.numbers, found))
@@ -439,7 +529,9 @@ class Index:
 
     def run_number(self, project: str, run: str) -> int | None:
         """Return the number of a run in the index, or None."""
-        row = self.connection.exec_driver_sql("SELECT id FROM run WHERE project = ? AND name = ?", (project, run))
+        row = self.connection.exec_driver_sql(
+            "SELECT id FROM run WHERE project = ? AND name = ?", (project, run)
+        )
         found = row.fetchone()
         return None if found is None else int(found[0])
 
@@ -447,7 +539,7 @@ class Index:
 class _RunFolding:
     """One run being folded: its state, and what its files looked like."""
 
-    def __init__(self, index: Index, folder: RunFolder, known: _Known | None) -> None:
+    def __init__(self, index: Index, folder: RunFolder, known: Known | None) -> None:
         self.index = index
         self.folder = folder
         self.number = None if known is None else known.number
@@ -458,7 +550,9 @@ class _RunFolding:
             try:
                 self.state = load_run(index.connection, index.numbers, known.number)
             except (ValueError, TypeError, KeyError, LookupError, AttributeError) as error:
-                log.debug("seamark: %s/%s is damaged in the index: %s", folder.project, folder.run, error)
+                log.debug(
+                    "seamark: %s/%s is damaged in the index: %s", folder.project, folder.run, error
+                )
                 self.anew = True
 
     def run(self) -> None:
@@ -490,24 +584,30 @@ class _RunFolding:
                 if isinstance(reader, JournalReader):
                     reader.close()
 
-    def _add(self, number: int, name: str, reader: JournalReader | JournalError, *, alone: bool) -> None:
+    def _add(
+        self, number: int, name: str, reader: JournalReader | JournalError, *, alone: bool
+    ) -> None:
         writer, uid = split_journal_name(name)
         journal = JournalState(self._writer(writer), uid or bytes(16), file=name, number=number)
         header = None
         if isinstance(reader, JournalReader):
             journal.uid = reader.uid
-            header = None if alone else reader.header()  # alone, it is folded before anything that it may hide
+            header = (
+                None if alone else reader.header()
+            )  # alone, it is folded before anything that it may hide
         self.state.add_journal(journal, header)
 
     def _writer(self, writer: str) -> str:
-        """Return a name for the journal that no other of the run has; two are equal only if somebody made copies."""
+        """Return a name that no other journal of the run has; two are equal only among copies."""
         name, copies = writer, 1
         while name in self.state.journals:
             copies += 1
             name = f"{writer}~{copies}"
         return name
 
-    def _fold_files(self, readers: dict[str, JournalReader | JournalError], stats: dict[str, Any]) -> None:
+    def _fold_files(
+        self, readers: dict[str, JournalReader | JournalError], stats: dict[str, Any]
+    ) -> None:
         for journal in self.state.journals.values():
             reader, stat = readers[journal.file], stats[journal.file]
             retry = 0
@@ -519,7 +619,9 @@ class _RunFolding:
             size, mtime, inode = stat
             self.looks[journal.writer] = (size, mtime, inode, retry)
 
-    def _fold_file(self, journal: JournalState, reader: JournalReader, stat: tuple[int, int, int]) -> int:
+    def _fold_file(
+        self, journal: JournalState, reader: JournalReader, stat: tuple[int, int, int]
+    ) -> int:
         """Fold one journal; return when to look again although nothing changes, or 0."""
         if stat[0] <= journal.offset and not journal.tail:
             return 0
@@ -549,7 +651,8 @@ class _RunFolding:
             with schema.transaction(connection):
                 if self.anew and self.number is not None:
                     for table in _OF_RUN:
-                        connection.exec_driver_sql(f"DELETE FROM {table} WHERE run = ?", (self.number,))  # noqa: S608
+                        statement = f"DELETE FROM {table} WHERE run = ?"  # noqa: S608 - ours
+                        connection.exec_driver_sql(statement, (self.number,))
                 place = (self.number, self.folder.project, self.folder.run)
                 extra = {"listed": self.listed, "owner": self._owner()}
                 save_run(connection, index.numbers, place, self.state, self.looks, extra)
@@ -571,7 +674,14 @@ class _RunFolding:
 
 def _damaged(error: BaseException) -> bool:
     """Tell whether an error of SQLite means that the file is no good; other errors may pass."""
-    words = ("malformed", "not a database", "unsupported file format", "disk I/O error", "no such table", "no such column")
+    words = (
+        "malformed",
+        "not a database",
+        "unsupported file format",
+        "disk I/O error",
+        "no such table",
+        "no such column",
+    )
     return any(word in str(error) for word in words)
 
 
@@ -580,9 +690,9 @@ def _unwritable(error: BaseException) -> bool:
 
 
 def _listing(folder: str) -> tuple[int, list[str]]:
-    """Return mtime (ns) and the journals of a folder; names that start with a dot are somebody's temporaries."""
+    """Return mtime (ns) and the journals of a folder, without temporaries (``.name``)."""
     try:
-        listed = os.stat(folder).st_mtime_ns
+        listed = os.stat(folder).st_mtime_ns  # noqa: PTH116
         return listed, sorted(name for name in os.listdir(folder) if not name.startswith("."))  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):
         return 0, []
@@ -591,7 +701,7 @@ def _listing(folder: str) -> tuple[int, list[str]]:
 def _stat(path: str) -> tuple[int, int, int]:
     """Return size, mtime (ns) and inode."""
     try:
-        stat = os.stat(path)
+        stat = os.stat(path)  # noqa: PTH116
     except OSError:
         return 0, 0, 0
     return stat.st_size, stat.st_mtime_ns, stat.st_ino & _I63
@@ -622,7 +732,8 @@ def _continues(journal: JournalState, path: str, stat: tuple[int, int, int]) -> 
 def _exclusive(file: Path, wait_s: float) -> Iterator[bool]:
     """Hold the lock beside the index, if it can be had within so many seconds.
 
-    Where the file system knows no locks, everybody has it: offsets are compared at every write anyway.
+    Where the file system knows no locks, everybody has it: offsets are compared at every write
+    anyway.
     """
     try:
         import fcntl

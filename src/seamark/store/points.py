@@ -1,7 +1,8 @@
 """Reading series: from chunks where there are some, else straight from the journals.
 
-Chunks are made on first read, for all series of a run at once, and only where the run is large enough to gain from
-them. A row group is a stretch of one journal; its series share the columns of steps, times and offsets.
+Chunks are made on first read, for all series of a run at once, and only where the run is large
+enough to gain from them. A row group is a stretch of one journal; its series share the columns of
+steps, times and offsets.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,33 +19,41 @@ import numpy as np
 import sqlalchemy as sa
 
 from seamark.journal._format import FRAME_HEADER_BYTES, Kind
-from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader, payload_of, scan
 from seamark.store import schema
 from seamark.store.bulk import Floats, Ints, RowTable, Sheet, gather, merge
-from seamark.store.chunks import join_parts, pack_floats, pack_ints, split_parts, unpack_floats, unpack_ints
+from seamark.store.chunks import (
+    join_parts,
+    pack_floats,
+    pack_ints,
+    packed_count,
+    split_parts,
+    unpack_floats,
+    unpack_ints,
+)
 from seamark.store.fold import JournalState, RunState, record_points
 from seamark.store.records import dump_tables, load_tables
-from seamark.store.state import Key
 from seamark.store.view import Points
 
 if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
     from seamark.store.index import Index
+    from seamark.store.state import Key
 
 __all__ = ["SMALL_BYTES", "read_floats", "read_records"]
 
 SMALL_BYTES: Final = 64 * 1024
 """A run with less in its journals is read straight from them."""
 _TAIL_SHARE: Final = 8
-"""What was added to a journal is put into chunks when it is more than this part of what is there."""
-_GROUP_ROWS: Final = 1 << 18
+"""What was added to a journal is put into chunks when it exceeds this part of what is there."""
+_GROUP_ROWS: Final = 1 << 16
 _GROUP_VALUES: Final = 1 << 21
 
 log = logging.getLogger("seamark")
 
 
 class _Piece(NamedTuple):
-    """Points of one series from one stretch of one journal, in the order in which they were written."""
+    """Points of one series from one stretch of one journal, in the order of writing."""
 
     step: Floats
     value: Floats
@@ -52,7 +62,12 @@ class _Piece(NamedTuple):
 
 
 def read_floats(
-    index: Index, folder: RunFolder, run: RunState, number: int | None, paths: Sequence[str], attempt: int | str
+    index: Index,
+    folder: RunFolder,
+    run: RunState,
+    number: int | None,
+    paths: Sequence[str],
+    attempt: int | str,
 ) -> dict[str, Points]:
     """Return the points of float series by path; see `seamark.store.view.RunView.points`.
 
@@ -63,29 +78,30 @@ def read_floats(
         number: Of the run in the index; None if the index does not hold this state.
         paths: Of the series.
         attempt: As checked by `seamark.store.view.check_attempt`.
+
+    Returns:
+        Points by path; series of the same rows may share the arrays of steps and times.
     """
     journals = [journal for journal in run.journals.values() if journal.point_end >= 0]
-    chunked = _extend_chunks(index, folder, run, number, journals)
-    asked = [path for path in dict.fromkeys(paths) if "float_series" in run.attributes.get(path, {})]
+    chunked = _extend_chunks(index, folder, number, journals)
+    asked = [
+        path for path in dict.fromkeys(paths) if "float_series" in run.attributes.get(path, {})
+    ]
     pieces: dict[str, list[tuple[JournalState, _Piece]]] = {path: [] for path in asked}
     for journal in journals if asked else ():
         cut = _cut(run, journal, attempt)
         if cut <= 0:
             continue
         done = chunked.get(journal.number)
-        sheets: Iterator[Sheet] = iter(())
+        sheets = _plain_sheets(index, folder, journal, done, asked)
         if done is not None:
-            sheets = _chunked_sheets(index, number, journal, asked, offsets=cut < float("inf"))
-        for sheet in _chain(sheets, _plain_sheets(index, folder, journal, done, asked)):
+            packed = _chunked_sheet(index, number, journal, asked, offsets=cut < float("inf"))
+            sheets = chain([packed], sheets)
+        for sheet in sheets:
             for path, piece in _pieces(sheet, cut):
                 pieces[path].append((journal, piece))
     found = {path: _assembled(run, path, parts) for path, parts in pieces.items()}
     return {path: found.get(path) or _no_points() for path in paths}
-
-
-def _chain(*parts: Iterator[Sheet]) -> Iterator[Sheet]:
-    for part in parts:
-        yield from part
 
 
 def _cut(run: RunState, journal: JournalState, attempt: int | str) -> float:
@@ -115,17 +131,25 @@ def _assembled(run: RunState, path: str, parts: list[tuple[JournalState, _Piece]
     if not kept:
         return None
     step, value, time = (
-        np.concatenate([column(piece) for _, piece in kept]) for column in map(itemgetter, (0, 1, 3))
+        _joined([column(piece) for _, piece in kept]) for column in map(itemgetter, (0, 1, 3))
     )
     attempts = [-1 if journal.attempt is None else journal.attempt for journal, _ in kept]
     attempt = np.repeat(np.array(attempts, np.int64), [len(piece.step) for _, piece in kept])
     uids = sorted({journal.uid for journal, _ in kept})
-    if len(uids) > 1 or (len(step) > 1 and (step[1:] < step[:-1]).any()):
-        ranks = np.repeat([uids.index(journal.uid) for journal, _ in kept], [len(piece.step) for _, piece in kept])
-        t = np.concatenate([piece.t for _, piece in kept])
+    t = _joined([piece.t for _, piece in kept])
+    # Rows with a time of their own stand apart from the others: pieces need not come in order of t.
+    falling = (step[1:] < step[:-1]) | ((step[1:] == step[:-1]) & (t[1:] < t[:-1]))
+    if len(uids) > 1 or falling.any():
+        ranks = np.repeat(
+            [uids.index(journal.uid) for journal, _ in kept], [len(piece.step) for _, piece in kept]
+        )
         order = np.lexsort((ranks, t, step))
         step, value, time, attempt = step[order], value[order], time[order], attempt[order]
     return Points(step, value, time, attempt)
+
+
+def _joined(parts: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _newer(piece: _Piece, uid: bytes, after: Key) -> _Piece:
@@ -133,7 +157,7 @@ def _newer(piece: _Piece, uid: bytes, after: Key) -> _Piece:
     if not len(piece.t) or piece.t[0] > after[0]:
         return piece
     kept = piece.t >= after[0] if uid > after[1] else piece.t > after[0]
-    return _Piece(*(column[kept] for column in piece))
+    return _Piece(piece.step[kept], piece.value[kept], piece.t[kept], piece.time[kept])
 
 
 def _no_points() -> Points:
@@ -172,30 +196,92 @@ def _plain_sheets(
 # ---------------------------------------------------------------------- chunks
 
 
-def _chunked_sheets(
+class _Group(NamedTuple):
+    """One row group as it is stored, and how many rows it has."""
+
+    rows: int
+    step: bytes
+    t: bytes
+    time: bytes
+    offset: bytes
+    series: dict[str, tuple[bytes, bytes]]
+    """By path: the rows that have a value (empty: all), and the values."""
+
+
+def _chunked_sheet(
     index: Index, number: int | None, journal: JournalState, paths: Sequence[str], *, offsets: bool
-) -> Iterator[Sheet]:
-    """Yield what is in chunks; without ``offsets`` those columns stay empty, because nobody looks at them."""
+) -> Sheet:
+    """Return all that is in chunks, every column unpacked into its place: nothing is copied again.
+
+    Args:
+        index: Holds the chunks.
+        number: Of the run in the index.
+        journal: Of the run.
+        paths: Of the series that are asked for.
+        offsets: Whether anybody looks at the column of offsets; it stays empty otherwise.
+    """
+    groups = _stored_groups(index, number, journal, paths)
+    ends = np.cumsum([group.rows for group in groups], dtype=np.int64).tolist()
+    size = ends[-1] if ends else 0
+    step, t = np.empty(size), np.empty(size, np.int64)
+    time = np.empty(size, np.int64) if any(group.time for group in groups) else t
+    offset = np.empty(size if offsets else 0, np.int64)
+    starts = [0, *ends][:-1]
+    for start, end, group in zip(starts, ends, groups, strict=True):
+        unpack_floats(group.step, step[start:end])
+        unpack_ints(group.t, t[start:end])
+        if time is not t:
+            unpack_ints(group.time or group.t, time[start:end])
+        if offsets:
+            unpack_ints(group.offset, offset[start:end])
+    return Sheet(
+        offset, t, time, step, {path: _unpacked(groups, starts, path) for path in _found(groups)}
+    )
+
+
+def _stored_groups(
+    index: Index, number: int | None, journal: JournalState, paths: Sequence[str]
+) -> list[_Group]:
+    """Return the row groups that hold any of these series, in order."""
     connection = index.connection
     numbers = {index.numbers.number(connection, path): path for path in paths}
     wanted = [one for one in numbers if one is not None]
     rows = connection.execute(
-        sa.select(schema.chunk.c.place, schema.chunk.c.path, schema.chunk.c.data)
+        sa.select(schema.chunk.c.path, schema.chunk.c.data)
         .where(schema.chunk.c.run == number, schema.chunk.c.journal == journal.number)
         .where(schema.chunk.c.path.in_([0, *wanted]))
         .order_by(schema.chunk.c.place, schema.chunk.c.path)
     )
-    shared: bytes = b""
-    series: dict[str, bytes] = {}
-    for _, path, data in rows.fetchall():
-        if path == 0:
-            if series:
-                yield _unpack_group(shared, series, offsets=offsets)
-            shared, series = data, {}
+    groups: list[_Group] = []
+    for path, data in rows.fetchall():
+        if path == 0:  # the columns that the series of a group share come first
+            step, t, time, offset, _ = split_parts(data)
+            groups.append(_Group(packed_count(step), step, t, time, offset, {}))
         else:
-            series[numbers[path]] = data
-    if series:
-        yield _unpack_group(shared, series, offsets=offsets)
+            own, values = split_parts(data)
+            groups[-1].series[numbers[path]] = (own, values)
+    return [group for group in groups if group.series]
+
+
+def _found(groups: list[_Group]) -> list[str]:
+    return list(dict.fromkeys(path for group in groups for path in group.series))
+
+
+def _unpacked(groups: list[_Group], starts: list[int], path: str) -> tuple[Ints | None, Floats]:
+    """Return one series of all groups: the rows that have a value (None: all), and the values."""
+    parts = [
+        (start, group.rows, *group.series[path])
+        for start, group in zip(starts, groups, strict=True)
+        if path in group.series
+    ]
+    ends = np.cumsum([packed_count(values) for *_, values in parts], dtype=np.int64).tolist()
+    found, rows = np.empty(ends[-1]), np.empty(ends[-1], np.int64)
+    every = len(parts) == len(groups) and not any(own for _, _, own, _ in parts)
+    for begin, end, (start, size, own, values) in zip([0, *ends[:-1]], ends, parts, strict=True):
+        unpack_floats(values, found[begin:end])
+        if not every:
+            rows[begin:end] = (unpack_ints(own) if own else np.arange(size)) + start
+    return None if every else rows, found
 
 
 def _pack_group(sheet: Sheet, records: list[int]) -> tuple[bytes, dict[str, bytes]]:
@@ -215,28 +301,23 @@ def _pack_group(sheet: Sheet, records: list[int]) -> tuple[bytes, dict[str, byte
     return join_parts(shared), series
 
 
-def _unpack_group(shared: bytes, series: dict[str, bytes], *, offsets: bool) -> Sheet:
-    step, t, time, offset, _ = split_parts(shared)
-    times = unpack_ints(t)
-    found: dict[str, tuple[Ints | None, Floats]] = {}
-    for path, data in series.items():
-        rows, values = split_parts(data)
-        found[path] = (unpack_ints(rows) if rows else None, unpack_floats(values))
-    places = unpack_ints(offset) if offsets else np.empty(0, np.int64)
-    return Sheet(places, times, unpack_ints(time) if time else times, unpack_floats(step), found)
-
-
 def _extend_chunks(
-    index: Index, folder: RunFolder, run: RunState, number: int | None, journals: list[JournalState]
+    index: Index, folder: RunFolder, number: int | None, journals: list[JournalState]
 ) -> dict[int, _Done]:
-    """Put into chunks what is worth it; return how far every journal of the run is in chunks, by its number."""
-    if number is None or index.file is None or sum(journal.offset for journal in journals) <= SMALL_BYTES:
+    """Put into chunks what is worth it; return how far every journal is, by its number."""
+    if (
+        number is None
+        or index.file is None
+        or sum(journal.offset for journal in journals) <= SMALL_BYTES
+    ):
         return {}
     done = _chunked(index, number)
     for journal in journals:
         have = done.get(journal.number, _Done(0, {}, {}))
         rest = journal.offset - have.offset
-        if journal.point_end < have.offset or (have.offset and rest <= max(SMALL_BYTES, have.offset // _TAIL_SHARE)):
+        if journal.point_end < have.offset or (
+            have.offset and rest <= max(SMALL_BYTES, have.offset // _TAIL_SHARE)
+        ):
             continue
         try:
             for end in _make_chunks(index, folder, number, journal, have):
@@ -274,7 +355,9 @@ def _make_chunks(
             last_block = end >= journal.offset
             if last_block or _size(sheets)[0] >= _GROUP_ROWS or _size(sheets)[1] >= _GROUP_VALUES:
                 reached = _Done(min(end, journal.offset), dict(table.paths), dict(table.schemas))
-                if not _store_group(index, number, journal, (done.offset, reached), sheets, records):
+                if not _store_group(
+                    index, number, journal, (done.offset, reached), sheets, records
+                ):
                     return
                 done, sheets, records = reached, [], []
                 yield done
@@ -304,7 +387,7 @@ def _store_group(
     connection = index.connection
     with schema.transaction(connection):
         moved = connection.exec_driver_sql(
-            'UPDATE journal SET chunked = ?'
+            "UPDATE journal SET chunked = ?"
             ' WHERE run = ? AND number = ? AND chunked = ? AND "offset" >= ? AND file = ?',
             (done.offset, number, journal.number, start, done.offset, journal.file),
         )
@@ -316,8 +399,12 @@ def _store_group(
         )
         known = index.numbers.ensure(connection, series)
         rows = [(number, 0, journal.number, start, shared)]
-        rows += [(number, known[path], journal.number, start, data) for path, data in series.items()]
-        connection.exec_driver_sql("INSERT INTO chunk (run, path, journal, place, data) VALUES (?, ?, ?, ?, ?)", rows)
+        rows += [
+            (number, known[path], journal.number, start, data) for path, data in series.items()
+        ]
+        connection.exec_driver_sql(
+            "INSERT INTO chunk (run, path, journal, place, data) VALUES (?, ?, ?, ?, ?)", rows
+        )
     return True
 
 
@@ -333,17 +420,19 @@ def read_records(
     family: str,
     attempt: int | str,
 ) -> list[tuple[float, Any, int, int]]:
-    """Return (step, value, time in ns, attempt) of the points of a string, file or histogram series, in order."""
+    """Return (step, value, time in ns, attempt) of a string, file or histogram series, in order."""
     if family not in run.attributes.get(path, {}):
         return []
     journals = [journal for journal in run.journals.values() if journal.point_end >= 0]
-    chunked = _extend_chunks(index, folder, run, number, journals)
+    chunked = _extend_chunks(index, folder, number, journals)
     after = run.emptied(path)
     found: list[tuple[float, Key, Any, int, int]] = []
     for journal in journals:
         cut = _cut(run, journal, attempt)
         own = -1 if journal.attempt is None else journal.attempt
-        for offset, kind, t, payload in _record_frames(index, folder, journal, number, chunked.get(journal.number)):
+        for offset, kind, t, payload in _record_frames(
+            index, folder, journal, number, chunked.get(journal.number)
+        ):
             if offset >= cut:
                 break
             for at, step, value, time in record_points(kind, payload, path):
@@ -373,13 +462,16 @@ def _record_frames(
 
 def _record_offsets(index: Index, number: int | None, journal: JournalState) -> Iterator[int]:
     rows = index.connection.exec_driver_sql(
-        "SELECT data FROM chunk WHERE run = ? AND path = 0 AND journal = ? ORDER BY place", (number, journal.number)
+        "SELECT data FROM chunk WHERE run = ? AND path = 0 AND journal = ? ORDER BY place",
+        (number, journal.number),
     )
     for (data,) in rows.fetchall():
         yield from unpack_ints(split_parts(data)[4]).tolist()
 
 
-def _frames_at(reader: JournalReader, offsets: Iterator[int]) -> Iterator[tuple[int, int, int, bytes]]:
+def _frames_at(
+    reader: JournalReader, offsets: Iterator[int]
+) -> Iterator[tuple[int, int, int, bytes]]:
     fd = os.open(reader.path, os.O_RDONLY)
     try:
         for offset in offsets:
@@ -394,4 +486,3 @@ def _frames_at(reader: JournalReader, offsets: Iterator[int]) -> Iterator[tuple[
                     yield offset, frames[0][1], frames[0][4], payload_of(data, frames[0])
     finally:
         os.close(fd)
-

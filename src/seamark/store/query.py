@@ -1,13 +1,15 @@
 """The query language: what people write to choose runs.
 
-A superset of Neptune's NQL. A comparison names a path, perhaps its type, an operator and a value; comparisons are
+A superset of Neptune's NQL. A comparison names a path, perhaps its type, an operator and a value;
+comparisons are
 joined by AND, OR, NOT and brackets::
 
     params/lr <= 0.01 AND (`sys/tags`:stringSet CONTAINS "best" OR NOT sys/state = running)
     val/loss:min < 0.3 and sys/name =~ "resnet.*" and `my metric` IS NOT MISSING
 
-Paths with other characters than letters, digits and ``_ . / -`` stand in back-ticks. Words are the same in upper and
-lower case. A value is a number, ``true``, ``false``, a quoted string, or a bare word, which is a string.
+Paths with other characters than letters, digits and ``_ . / -`` stand in back-ticks. Words are the
+same in upper and lower case. A value is a number, ``true``, ``false``, a quoted string, or a bare
+word, which is a string.
 """
 
 from __future__ import annotations
@@ -150,7 +152,8 @@ class Comparison:
 
     Attributes:
         field: Left side.
-        operator: ``= != > >= < <= contains matches``, ``"not matches"``, or ``missing`` (the value is then None).
+        operator: ``= != > >= < <= contains matches``, ``"not matches"``, or ``missing`` (the value
+            is then None).
         value: Right side.
     """
 
@@ -208,7 +211,7 @@ def parse(text: str) -> Expression:
 
 
 def parse_field(text: str, what: str = "column") -> Field:
-    """Return the path and aggregate of a column such as ``val/loss:min``; a type is allowed and kept.
+    """Return the path and aggregate of a column such as ``val/loss:min``; a type is kept.
 
     The last ``:word`` counts only if it is an aggregate or a type; a path may hold colons.
 
@@ -241,7 +244,11 @@ def _complaint(text: str, position: int, message: str) -> QueryError:
     end = text.find("\n", position)
     line = text[start : len(text) if end < 0 else end].replace("\t", " ")
     column = position - start + 1
-    where = f"column {column}" if "\n" not in text else f"line {text.count(chr(10), 0, position) + 1}, column {column}"
+    where = (
+        f"column {column}"
+        if "\n" not in text
+        else f"line {text.count(chr(10), 0, position) + 1}, column {column}"
+    )
     return QueryError(f"query: {message} at {where}\n  {line}\n  {' ' * (column - 1)}^")
 
 
@@ -251,16 +258,23 @@ def _unexpected(text: str, error: Any) -> QueryError:
     token = getattr(error, "token", None)
     ended = token is not None and token.type == "$END"
     position = len(text.rstrip()) if ended else int(error.pos_in_stream)
-    expected = set(getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", ()))
+    wants = ("accepts", "expected", "allowed")
+    expected = next((set(found) for name in wants if (found := getattr(error, name, None))), set())
     said = sorted({_SAID[name] for name in expected if name in _SAID and name != "$END"})
     said = next(([one] for one in ("a value", "a path", _SAID["OPERATOR"]) if one in said), said)
-    wanted = ", ".join(said[:-1]) + (" or " if len(said) > 1 else "") + said[-1] if said else "AND, OR or the end"
+    wanted = (
+        ", ".join(said[:-1]) + (" or " if len(said) > 1 else "") + said[-1]
+        if said
+        else "AND, OR or the end"
+    )
     if ended:
         return _complaint(text, position, f"expected {wanted}, got the end")
     if isinstance(error, UnexpectedCharacters) and text[position] in "\"'`":
         closing = text.find(text[position], position + 1) < 0
         if closing:
-            return _complaint(text, position, f"expected a closing {text[position]} for the one that opens")
+            return _complaint(
+                text, position, f"expected a closing {text[position]} for the one that opens"
+            )
     found = str(token) if token is not None else text[position]
     return _complaint(text, position, f"expected {wanted}, got {found!r:.60}")
 
@@ -300,7 +314,9 @@ class _Builder:
     def _compared(self, children: list[Any]) -> Expression:
         tree, operator, right = children
         field = self._field(tree)
-        sign = {"==": "=", "<>": "!=", "=~": "matches", "!~": "not matches"}.get(str(operator), str(operator).lower())
+        sign = {"==": "=", "<>": "!=", "=~": "matches", "!~": "not matches"}.get(
+            str(operator), str(operator).lower()
+        )
         token = right.children[0]
         value = self._value(token)
         if sign in ("contains", "matches", "not matches"):
@@ -319,19 +335,39 @@ class _Builder:
     def _fitting(self, field: Field, sign: str, value: Value, token: Any, operator: Any) -> Value:
         """Return the value as the field's stated type or aggregate needs it."""
         kind = "float" if field.aggregate not in (None, "last") else field.type
-        if kind in _NUMERIC and isinstance(value.value, str) and sign not in ("contains", "matches", "not matches"):
+        if (
+            kind in _NUMERIC
+            and isinstance(value.value, str)
+            and sign not in ("contains", "matches", "not matches")
+        ):
             number = _number(value.text)
             if number is None:
-                raise _complaint(self.text, token.start_pos, f"expected a number for {field.path!r}, got {value.text!r:.60}")
+                raise _complaint(
+                    self.text,
+                    token.start_pos,
+                    f"expected a number for {field.path!r}, got {value.text!r:.60}",
+                )
             return Value(number, value.text)
         if kind in ("string", "datetime", "string_series", "json"):
             return Value(value.text, value.text)
         if kind == "bool" and not isinstance(value.value, bool):
-            raise _complaint(self.text, token.start_pos, f"expected true or false for {field.path!r}, got {value.text!r:.60}")
+            raise _complaint(
+                self.text,
+                token.start_pos,
+                f"expected true or false for {field.path!r}, got {value.text!r:.60}",
+            )
         if kind == "string_set" and sign not in ("contains", "matches", "not matches"):
-            raise _complaint(self.text, operator.start_pos, f"expected CONTAINS for a string set, got {str(operator)!r}")
+            raise _complaint(
+                self.text,
+                operator.start_pos,
+                f"expected CONTAINS for a string set, got {str(operator)!r}",
+            )
         if isinstance(value.value, bool) and sign not in ("=", "!="):
-            raise _complaint(self.text, operator.start_pos, f"expected = or != before {value.text}, got {str(operator)!r}")
+            raise _complaint(
+                self.text,
+                operator.start_pos,
+                f"expected = or != before {value.text}, got {str(operator)!r}",
+            )
         return value
 
     def _function(self, children: list[Any]) -> Field:
@@ -353,8 +389,21 @@ class _Builder:
             elif word.replace("_", "") in _TYPES:
                 kind = _TYPES[word.replace("_", "")]
             else:
-                known = ", ".join((*AGGREGATES, "int", "float", "bool", "string", "datetime", "floatSeries", "stringSet"))
-                raise _complaint(self.text, suffix.start_pos, f"expected one of {known}, got {word!r}")
+                known = ", ".join(
+                    (
+                        *AGGREGATES,
+                        "int",
+                        "float",
+                        "bool",
+                        "string",
+                        "datetime",
+                        "floatSeries",
+                        "stringSet",
+                    )
+                )
+                raise _complaint(
+                    self.text, suffix.start_pos, f"expected one of {known}, got {word!r}"
+                )
         return Field(str(token).strip("`"), aggregate, kind)
 
     def _value(self, token: Any) -> Value:

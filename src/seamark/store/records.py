@@ -1,4 +1,4 @@
-"""Between the state of a run and the tables: what a row holds, how it is written and how the state comes back."""
+"""Between the state of a run and the tables: how it is written and how it comes back."""
 
 from __future__ import annotations
 
@@ -59,11 +59,12 @@ FAMILY_NUMBERS: Final = {
 NUMBER_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
 
 _EXACT: Final = 1 << 53
+_SPECIAL: Final[dict[int | None, float]] = {-1: -math.inf, 1: math.inf, 2: math.nan}
 _MAX_WHOLE: Final = (1 << 63) - 1
 _SHOWN_TEXT: Final = 4096
 """So many characters of a string series' last text can be searched for in a runs table."""
 
-_DIALECT: Final = sqlite.dialect(paramstyle="qmark")  # type: ignore[no-untyped-call]
+_DIALECT: Final = sqlite.dialect(paramstyle="qmark")
 
 
 class Conflict(Exception):  # noqa: N818 - not an error: somebody else folded the same run first
@@ -71,7 +72,9 @@ class Conflict(Exception):  # noqa: N818 - not an error: somebody else folded th
 
 
 def _sql(statement: Any, table: sa.Table) -> str:
-    return str(statement.compile(dialect=_DIALECT, column_keys=[column.name for column in table.columns]))
+    return str(
+        statement.compile(dialect=_DIALECT, column_keys=[column.name for column in table.columns])
+    )
 
 
 _INSERT_ATTRIBUTE: Final = _sql(sa.insert(schema.attribute), schema.attribute)
@@ -80,8 +83,8 @@ _INSERT_TEXT: Final = _sql(sa.insert(schema.journal_text), schema.journal_text)
 _INSERT_ELEMENT: Final = _sql(sa.insert(schema.element), schema.element)
 _INSERT_SERIES: Final = _sql(sa.insert(schema.series), schema.series)
 _UPDATE_JOURNAL: Final = (
-    'UPDATE journal SET file = ?, "offset" = ?, last_offset = ?, last_crc = ?, size = ?, mtime = ?, inode = ?,'
-    ' retry = ? WHERE run = ? AND number = ? AND "offset" = ?'
+    'UPDATE journal SET file = ?, "offset" = ?, last_offset = ?, last_crc = ?, size = ?, mtime = ?,'
+    ' inode = ?, retry = ? WHERE run = ? AND number = ? AND "offset" = ?'
 )
 _UPDATE_TEXT: Final = "UPDATE journal_text SET facts = ?, numbers = ? WHERE run = ? AND number = ?"
 _FACTS: Final = (
@@ -107,7 +110,7 @@ _DELETE_ELEMENT: Final = "DELETE FROM element WHERE run = ? AND path = ?"
 
 
 class PathNumbers:
-    """The table of paths, kept in memory as far as it was needed; numbers are never given to another path."""
+    """The table of paths, kept in memory as far as needed; a number never changes its path."""
 
     def __init__(self) -> None:
         self.forget()
@@ -120,7 +123,9 @@ class PathNumbers:
 
     def sync(self, connection: sa.Connection) -> None:
         """Learn what was added by anybody."""
-        rows = connection.exec_driver_sql("SELECT id, path FROM path WHERE id > ? ORDER BY id", (self._last,))
+        rows = connection.exec_driver_sql(
+            "SELECT id, path FROM path WHERE id > ? ORDER BY id", (self._last,)
+        )
         for number, path in rows.fetchall():
             self._numbers[path], self._paths[number], self._last = number, path, number
 
@@ -142,7 +147,7 @@ class PathNumbers:
         return self._numbers
 
     def ensure(self, connection: sa.Connection, paths: Iterable[str]) -> dict[str, int]:
-        """Return numbers for these paths and perhaps others, within a transaction that may write."""
+        """Return numbers for these paths (and others), within a transaction that may write."""
         if any(path not in self._numbers for path in paths):
             self.sync(connection)
             fresh = sorted({path for path in paths if path not in self._numbers})
@@ -162,7 +167,7 @@ def _number(value: float) -> tuple[int, float | None]:
 
 
 def instant(text: str) -> int | None:
-    """Return microseconds since the epoch of an ISO-8601 time; without an offset it is taken as UTC."""
+    """Return microseconds since the epoch of an ISO-8601 time; without an offset, it is UTC."""
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
@@ -196,11 +201,16 @@ def atom_columns(kind: str, value: Any) -> tuple[int | None, float | None, int |
 
 
 def atom_value(
-    kind: str, klass: int | None, number: float | None, whole: int | None, text: str | None, registers: str | None
+    kind: str,
+    klass: int | None,
+    number: float | None,
+    whole: int | None,
+    text: str | None,
+    registers: str | None,
 ) -> Any:
     """Return the value of an atom's row, as it stands in the journal (floats as floats)."""
     if kind == "float":
-        return number if klass == 0 else math.nan if klass == 2 else math.inf if klass == 1 else -math.inf  # noqa: PLR2004 - see the table
+        return number if klass == 0 else _SPECIAL.get(klass)
     if kind == "int":
         return whole if text is None else int(text, 0)
     if kind == "bool":
@@ -246,7 +256,9 @@ class _Keys:
 
     def pack(self, key: Key) -> list[int]:
         """Return [time, number, index]."""
-        return [0, -1, -1] if key is NEVER or key == NEVER else [key[0], self._numbers[key[1]], key[2]]
+        return (
+            [0, -1, -1] if key is NEVER or key == NEVER else [key[0], self._numbers[key[1]], key[2]]
+        )
 
     def unpack(self, packed: Sequence[int]) -> Key:
         """Return the key."""
@@ -260,7 +272,9 @@ def _facts(journal: JournalState) -> str:
 
 def running_ns(journals: Iterable[JournalState]) -> int:
     """Return for how long at least one owner was writing, in nanoseconds."""
-    spans = sorted((one.first_t, one.last_t) for one in journals if one.owner and one.first_t is not None)
+    spans = sorted(
+        (one.first_t, one.last_t) for one in journals if one.owner and one.first_t is not None
+    )
     total, end = 0, None
     for first, last in spans:
         start = first if end is None or first > end else end
@@ -270,12 +284,15 @@ def running_ns(journals: Iterable[JournalState]) -> int:
 
 
 def run_columns(run: RunState) -> dict[str, Any]:
-    """Return what the row of a run derives from its state, times in nanoseconds since the Unix epoch."""
+    """Return what the row of a run derives from its state, times in ns since the Unix epoch."""
     journals = list(run.journals.values())
     found = [one.first_t for one in journals if one.first_t is not None]
     owners = [one.last_t for one in journals if one.owner]
     trashed = run.surviving("sys/trashed")
-    user = min(((one.first_t or 0, one.header["user"]) for one in journals if "user" in one.header), default=(0, ""))
+    user = min(
+        ((one.first_t or 0, one.header["user"]) for one in journals if "user" in one.header),
+        default=(0, ""),
+    )
     return {
         "state": run.state[1].get("state", "created"),
         "owner": str(user[1]).encode("utf-8", "replace").decode(),
@@ -297,13 +314,15 @@ def save_run(
 ) -> int:
     """Write what changed in a run, within a transaction.
 
-    Statements go to the driver's cursor: SQLAlchemy takes 30 µs for each, and a first open has very many.
+    Statements go to the driver's cursor: SQLAlchemy takes 30 µs for each, and a first open has very
+    many.
 
     Args:
         connection: In a transaction that may write.
         numbers: The table of paths.
         place: Number of the run in the index (None if it is new), project, run id.
-        run: Its ``dirty`` paths are written. It is not in step with the tables afterwards; load it again.
+        run: Its ``dirty`` paths are written. It is not in step with the tables afterwards; load it
+            again.
         looks: Size, mtime (ns), inode and time of the next look (ns) of every journal, by writer.
         extra: Further columns of the run's row.
 
@@ -337,11 +356,17 @@ def save_run(
         raise Conflict
     for writer, journal in run.journals.items():
         _save_journal(cursor, run_id, journal, looks[writer])
-    _save_attributes(cursor, run_id, run, numbers.ensure(connection, run.dirty), keys)
+    known = numbers.ensure(connection, run.dirty)
+    rows = _Rows(run_id, run, keys)
+    for path in run.dirty:
+        rows.add(path, known[path])
+    rows.write(cursor)
     return run_id
 
 
-def _save_journal(cursor: Any, run_id: int, journal: JournalState, look: tuple[int, int, int, int]) -> None:
+def _save_journal(
+    cursor: Any, run_id: int, journal: JournalState, look: tuple[int, int, int, int]
+) -> None:
     values = (journal.file, journal.offset, journal.last_offset, journal.last_crc, *look)
     texts = (_facts(journal), dump_tables(journal.paths, journal.schemas))
     if journal.stored_offset < 0:
@@ -354,51 +379,71 @@ def _save_journal(cursor: Any, run_id: int, journal: JournalState, look: tuple[i
     cursor.execute(_UPDATE_TEXT, (*texts, run_id, journal.number))
 
 
-def _save_attributes(cursor: Any, run_id: int, run: RunState, known: dict[str, int], keys: _Keys) -> None:
-    rows: list[tuple[Any, ...]] = []
-    series: list[tuple[Any, ...]] = []
-    gone: list[tuple[int, int, int]] = []
-    sets: list[tuple[int, int]] = []
-    elements: list[tuple[int, int, str]] = []
-    pack = keys.pack
-    for path in run.dirty:
-        number, families = known[path], run.attributes[path]
-        shown = run.surviving(path)
+class _Rows:
+    """The rows of what changed in one run, gathered and then written table by table."""
+
+    def __init__(self, run_id: int, run: RunState, keys: _Keys) -> None:
+        self.run_id = run_id
+        self.run = run
+        self.pack = keys.pack
+        self.gone: list[tuple[int, int, int]] = []
+        self.attributes: list[tuple[Any, ...]] = []
+        self.series: list[tuple[Any, ...]] = []
+        self.gone_sets: list[tuple[int, int]] = []
+        self.elements: list[tuple[int, int, str]] = []
+
+    def add(self, path: str, number: int) -> None:
+        """Gather the rows of one path."""
+        pack = self.pack
+        shown = self.run.surviving(path)
         first = shown[0] if shown else None
-        for family, state in families.items():
-            seen, place = state is first, FAMILY_NUMBERS[family]
+        for family, state in self.run.attributes[path].items():
+            at = (self.run_id, number, FAMILY_NUMBERS[family])
             if state.stored:
-                gone.append((run_id, number, place))
+                self.gone.append(at)
             key = pack(state.key) if state.key is not NEVER else _NO_KEY
             if isinstance(state, AtomState):  # most of what there is
-                columns, kept = atom_columns(state.type, state.value), None if state.type != "text" else state.dump(pack)
-                rows.append((run_id, number, place, int(seen), state.type, *columns, *key, kept))
+                columns = atom_columns(state.type, state.value)
+                kept = None if state.type != "text" else state.dump(pack)
+                self.attributes.append((*at, int(state is first), state.type, *columns, *key, kept))
                 continue
-            rows.append((run_id, number, place, int(seen), family, *_columns(run, path, state), *key, state.dump(pack)))
+            columns = _columns(self.run, path, state)
+            self.attributes.append(
+                (*at, int(state is first), family, *columns, *key, state.dump(pack))
+            )
             if isinstance(state, SeriesState):
-                series.append((run_id, number, place, *_series_columns(state)))
+                self.series.append((*at, *_series_columns(state)))
             elif isinstance(state, SetState):
-                if state.stored:
-                    sets.append((run_id, number))
-                if seen:
-                    elements += [(run_id, number, value) for value in state.visible(run.emptied(path))]
-    rows.sort(key=_PLACE)  # in the order of the table's key, which is quicker
-    series.sort(key=_PLACE)
-    for statement, values in (
-        (_DELETE_ATTRIBUTE, gone),
-        (_DELETE_SERIES, gone),
-        (_INSERT_ATTRIBUTE, rows),
-        (_INSERT_SERIES, series),
-        (_DELETE_ELEMENT, sets),
-        (_INSERT_ELEMENT, elements),
-    ):
-        if values:
-            cursor.executemany(statement, values)
+                self._add_set(path, number, state, seen=state is first)
+
+    def _add_set(self, path: str, number: int, state: SetState, *, seen: bool) -> None:
+        if state.stored:
+            self.gone_sets.append((self.run_id, number))
+        if seen:
+            elements = state.visible(self.run.emptied(path))
+            self.elements += [(self.run_id, number, element) for element in elements]
+
+    def write(self, cursor: Any) -> None:
+        """Write them, in the order of the tables' keys, which is quicker."""
+        self.attributes.sort(key=_PLACE)
+        self.series.sort(key=_PLACE)
+        for statement, values in (
+            (_DELETE_ATTRIBUTE, self.gone),
+            (_DELETE_SERIES, self.gone),
+            (_INSERT_ATTRIBUTE, self.attributes),
+            (_INSERT_SERIES, self.series),
+            (_DELETE_ELEMENT, self.gone_sets),
+            (_INSERT_ELEMENT, self.elements),
+        ):
+            if values:
+                cursor.executemany(statement, values)
 
 
 def _load_journal(row: Any) -> JournalState:
     facts = json.loads(row.facts)
-    journal = JournalState(facts["writer"], bytes.fromhex(facts["uid"]), file=row.file, number=row.number)
+    journal = JournalState(
+        facts["writer"], bytes.fromhex(facts["uid"]), file=row.file, number=row.number
+    )
     journal.offset = journal.stored_offset = row.offset
     journal.last_offset, journal.last_crc = row.last_offset, row.last_crc
     for name in _FACTS:
@@ -412,7 +457,9 @@ def load_journals(connection: sa.Connection, run_id: int) -> list[JournalState]:
     journal, text = schema.journal, schema.journal_text
     same = sa.and_(text.c.run == journal.c.run, text.c.number == journal.c.number)
     columns = (*journal.c, text.c.facts, text.c.numbers)
-    rows = connection.execute(sa.select(*columns).select_from(journal.join(text, same)).where(journal.c.run == run_id))
+    rows = connection.execute(
+        sa.select(*columns).select_from(journal.join(text, same)).where(journal.c.run == run_id)
+    )
     return [_load_journal(row) for row in rows]
 
 
@@ -439,7 +486,9 @@ def load_run(connection: sa.Connection, numbers: PathNumbers, run_id: int) -> Ru
     run = RunState()
     for journal in load_journals(connection, run_id):
         run.add_journal(journal)
-    found = connection.exec_driver_sql("SELECT registers FROM run WHERE id = ?", (run_id,)).fetchone()
+    found = connection.exec_driver_sql(
+        "SELECT registers FROM run WHERE id = ?", (run_id,)
+    ).fetchone()
     if found is None:
         msg = f"run {run_id} is not in the index"
         raise LookupError(msg)
@@ -457,11 +506,24 @@ def _load_attributes(
     connection: sa.Connection, numbers: PathNumbers, run_id: int, unpack: Any
 ) -> Iterator[tuple[str, FamilyState]]:
     rows = connection.exec_driver_sql(
-        'SELECT path, family, type, class, number, whole, text, t, writer, place, registers FROM attribute'
+        "SELECT path, family, type, class, number, whole, text, t, writer, place, registers"
+        " FROM attribute"
         " WHERE run = ?",
         (run_id,),
     )
-    for number, family, kind, klass, value, whole, text, t, writer, place, registers in rows.fetchall():
+    for (
+        number,
+        family,
+        kind,
+        klass,
+        value,
+        whole,
+        text,
+        t,
+        writer,
+        place,
+        registers,
+    ) in rows.fetchall():
         name = NUMBER_FAMILIES[family]
         state = state_class(name)(name)
         state.stored = True

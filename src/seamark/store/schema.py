@@ -1,7 +1,7 @@
 """The tables of a store, and the file that holds those of the local index.
 
-SQLAlchemy Core, and only what SQLite, PostgreSQL and CockroachDB all take. Nothing here migrates: a store is derived
-from journals, so a file of another version is emptied and folded again.
+SQLAlchemy Core, and only what SQLite, PostgreSQL and CockroachDB all take. Nothing here migrates: a
+store is derived from journals, so a file of another version is emptied and folded again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 SCHEMA_VERSION: Final = "4"
-"""Changes with the tables and with the rules of the fold; an index of another version is built anew."""
+"""Changes with the tables and the rules of the fold; an index of another version is made anew."""
 
 BUSY_S: Final = 30.0
 """How long to wait for another process in the middle of a transaction, seconds."""
@@ -71,12 +71,16 @@ run = sa.Table(
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),  # as written; "crashed" is derived at reading time
     sa.Column("owner", sa.Text, nullable=False),
-    sa.Column("created", sa.BigInteger, nullable=False),  # ns since the epoch, as are all times here
+    sa.Column(
+        "created", sa.BigInteger, nullable=False
+    ),  # ns since the epoch, as are all times here
     sa.Column("modified", sa.BigInteger, nullable=False),
     sa.Column("running", sa.BigInteger, nullable=False),  # ns
     sa.Column("beat", sa.BigInteger, nullable=False),  # last sign of life of an owner
     sa.Column("trashed", sa.SmallInteger, nullable=False),
-    sa.Column("listed", sa.BigInteger, nullable=False),  # mtime of the journal folder; 0: do not trust
+    sa.Column(
+        "listed", sa.BigInteger, nullable=False
+    ),  # mtime of the journal folder; 0: do not trust
     sa.Column("registers", sa.Text, nullable=False),  # JSON: deletes, clears, state
     sa.UniqueConstraint("project", "name"),
 )
@@ -90,10 +94,14 @@ journal = sa.Table(
     sa.Column("offset", sa.BigInteger, nullable=False),
     sa.Column("last_offset", sa.BigInteger, nullable=False),
     sa.Column("last_crc", sa.BigInteger, nullable=False),
-    sa.Column("size", sa.BigInteger, nullable=False),  # of the file when it was last looked at, as are the next two
+    sa.Column(
+        "size", sa.BigInteger, nullable=False
+    ),  # of the file when it was last looked at, as are the next two
     sa.Column("mtime", sa.BigInteger, nullable=False),
     sa.Column("inode", sa.BigInteger, nullable=False),
-    sa.Column("retry", sa.BigInteger, nullable=False),  # when to look again although nothing changed; 0: never
+    sa.Column(
+        "retry", sa.BigInteger, nullable=False
+    ),  # when to look again although nothing changed; 0: never
     sa.Column("chunked", sa.BigInteger, nullable=False),  # points before this offset are in chunks
     sqlite_with_rowid=False,
 )
@@ -117,9 +125,13 @@ attribute = sa.Table(
     sa.Column("family", sa.SmallInteger, primary_key=True),  # index into seamark.values.FAMILIES
     sa.Column("visible", sa.SmallInteger, nullable=False),
     sa.Column("type", sa.Text, nullable=False),  # of an atom, else the family
-    sa.Column("class", sa.SmallInteger),  # of the number: -1 -inf, 0 finite, 1 inf, 2 NaN; null: no number
+    sa.Column(
+        "class", sa.SmallInteger
+    ),  # of the number: -1 -inf, 0 finite, 1 inf, 2 NaN; null: no number
     sa.Column("number", sa.Float),  # null unless finite; SQLite would turn NaN into null
-    sa.Column("whole", sa.BigInteger),  # ints, bools, microseconds since the epoch of datetimes, sizes of the rest
+    sa.Column(
+        "whole", sa.BigInteger
+    ),  # ints, bools, microseconds since the epoch of datetimes, sizes of the rest
     sa.Column("text", sa.Text),
     sa.Column("t", sa.BigInteger),  # the key's three parts; null: never
     sa.Column("writer", sa.Integer),
@@ -143,7 +155,7 @@ series = sa.Table(
     sa.Column("last_step", sa.Float),
     sqlite_with_rowid=False,
 )
-"""What else can be asked of a series; apart from ``attribute`` because most rows there are atoms."""
+"""What else can be asked of a series; apart, because most rows of ``attribute`` are atoms."""
 
 element = sa.Table(
     "element",
@@ -161,23 +173,33 @@ chunk = sa.Table(
     sa.Column("run", _Id, nullable=False),
     sa.Column("path", _Id, nullable=False),  # 0: the columns that the series of a row group share
     sa.Column("journal", sa.Integer, nullable=False),
-    sa.Column("place", sa.BigInteger, nullable=False),  # where the row group starts in the journal, bytes
+    sa.Column(
+        "place", sa.BigInteger, nullable=False
+    ),  # where the row group starts in the journal, bytes
     sa.Column("data", sa.LargeBinary, nullable=False),
     sa.Index("chunk_place", "run", "path", "journal", "place", unique=True),
 )
 
 
 def index_path(root: Path) -> Path:
-    """Return where the index of a root lies: ``SEAMARK_INDEX`` (a folder, or a file ``*.db``), else ``XDG_CACHE_HOME``.
+    """Return where the index of a root lies.
 
-    The name is hashed from the host and the real path of the root: the same path may be another folder on another
-    host, and SQLite cannot share a file between hosts although their home folders may be one.
+    ``SEAMARK_INDEX`` names a folder, or a file ``*.db``; else it is below ``XDG_CACHE_HOME``.
+
+    The name is hashed from the host and the real path of the root: the same path may be another
+    folder on another host, and SQLite cannot share a file between hosts although their home folders
+    may be one.
 
     Raises:
         ArgumentError: If ``SEAMARK_INDEX`` points into the root.
     """
     real = os.path.realpath(root)
-    name = hashlib.sha256(f"{socket.gethostname()}\0{real}".encode("utf-8", "surrogateescape")).hexdigest()[:32] + ".db"
+    name = (
+        hashlib.sha256(
+            f"{socket.gethostname()}\0{real}".encode("utf-8", "surrogateescape")
+        ).hexdigest()[:32]
+        + ".db"
+    )
     given = os.environ.get("SEAMARK_INDEX")
     if given:
         target = Path(given) if given.endswith(".db") else Path(given, name)
@@ -185,7 +207,8 @@ def index_path(root: Path) -> Path:
             msg = f"SEAMARK_INDEX: expected a place outside the root {real!r}, got {given!r}"
             raise ArgumentError(msg)
         return target
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "seamark" / name  # noqa: PTH111
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "seamark" / name
 
 
 def connect(file: Path | None) -> sa.Engine:
@@ -198,7 +221,11 @@ def connect(file: Path | None) -> sa.Engine:
     def open_file() -> sqlite3.Connection:
         target = ":memory:" if file is None else f"{file.absolute().as_uri()}?mode=rw"
         connection = sqlite3.connect(
-            target, timeout=BUSY_S, isolation_level=None, check_same_thread=False, uri=file is not None
+            target,
+            timeout=BUSY_S,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=file is not None,
         )
         try:
             _set_up(connection)
@@ -207,19 +234,25 @@ def connect(file: Path | None) -> sa.Engine:
             raise
         return connection
 
-    return sa.create_engine(url, creator=open_file, poolclass=sa.StaticPool, isolation_level="AUTOCOMMIT")
+    return sa.create_engine(
+        url, creator=open_file, poolclass=sa.StaticPool, isolation_level="AUTOCOMMIT"
+    )
 
 
 def _set_up(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode=WAL").fetchone()
-    connection.execute("PRAGMA synchronous=NORMAL")  # never torn, though the last moments may be missing
+    connection.execute(
+        "PRAGMA synchronous=NORMAL"
+    )  # never torn, though the last moments may be missing
     connection.execute("PRAGMA wal_autocheckpoint=8000")
-    connection.execute("PRAGMA cache_size=-262144")  # KiB, taken as needed: a query may touch a page of every run
+    connection.execute(
+        "PRAGMA cache_size=-262144"
+    )  # KiB, taken as needed: a query may touch a page of every run
     connection.execute("PRAGMA temp_store=MEMORY")
 
 
 def fetch(connection: sa.Connection, statement: sa.Select[Any]) -> list[tuple[Any, ...]]:
-    """Return the rows of a statement as the driver has them; SQLAlchemy's rows take twice as long."""
+    """Return the rows of a statement as the driver has them, in half of SQLAlchemy's time."""
     compiled = statement.compile(connection, compile_kwargs={"render_postcompile": True})
     given = compiled.params
     cursor = connection.connection.cursor()
@@ -231,8 +264,10 @@ def fetch(connection: sa.Connection, statement: sa.Select[Any]) -> list[tuple[An
 @contextlib.contextmanager
 def transaction(connection: sa.Connection) -> Iterator[None]:
     """Run a block as one transaction that holds the right to write from its start."""
-    driver = connection.connection  # SQLAlchemy's own BEGIN would wait until the first write to ask for the right
-    driver.execute("BEGIN IMMEDIATE")  # type: ignore[attr-defined]  # sqlite3's
+    driver = (
+        connection.connection
+    )  # SQLAlchemy's own BEGIN would wait until the first write to ask for the right
+    driver.execute("BEGIN IMMEDIATE")
     try:
         yield
     except BaseException:

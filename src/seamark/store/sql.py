@@ -46,7 +46,7 @@ _WORDS: Final = {"sys/id": "name", "sys/owner": "owner"}
 
 
 class place_of(FunctionElement[int]):  # noqa: N801 - the name of an SQL function
-    """Where one string stands in another, 1-based; 0: nowhere. Cares for upper and lower case, unlike LIKE."""
+    """Where one string stands in another, 1-based; 0: nowhere. Minds the case, unlike LIKE."""
 
     type = sa.Integer()
     inherit_cache = True
@@ -79,8 +79,8 @@ class Compiler:
     def condition(self, expression: Expression) -> Clause:
         """Return the condition that a run matches.
 
-        An operator needs something to compare: a run without a value at the path matches neither ``=`` nor ``!=``.
-        NOT turns around whatever follows it.
+        An operator needs something to compare: a run without a value at the path matches neither
+        ``=`` nor ``!=``. NOT turns around whatever follows it.
         """
         if isinstance(expression, And):
             return sa.and_(sa.true(), *map(self.condition, expression.terms))
@@ -98,13 +98,15 @@ class Compiler:
         if number is None:
             return sa.true() if leaf.operator == "missing" else sa.false()
         found = schema.attribute.alias()
-        there = sa.and_(found.c.run == schema.run.c.id, found.c.path == number, found.c.visible == 1)
+        there = sa.and_(
+            found.c.run == schema.run.c.id, found.c.path == number, found.c.visible == 1
+        )
         if leaf.value is None:
             return sa.not_(sa.exists().where(there))
         condition = self._on_row(found, leaf.field, leaf.operator, leaf.value)
         return sa.exists().where(there, condition, _stated_type(found, leaf.field))
 
-    # ------------------------------------------------------------------ facts that the run's row holds
+    # ---------------------------------------------------------------- what the run's row holds
 
     def _derived(self, leaf: Comparison) -> Clause | None:
         path, value, run = leaf.field.path, leaf.value, schema.run.c
@@ -123,11 +125,17 @@ class Compiler:
             return self._on_trashed(leaf.operator, value)
         if path == "sys/running_time":
             number = value.value
-            if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            if (
+                isinstance(number, bool)
+                or not isinstance(number, int | float)
+                or not math.isfinite(number)
+            ):
                 return sa.false()
             return _signed(run.running / 1e9, leaf.operator, float(number))
         when = instant(value.text)
-        return sa.false() if when is None else _signed(run[_TIMES[path]], leaf.operator, when * 1000)
+        return (
+            sa.false() if when is None else _signed(run[_TIMES[path]], leaf.operator, when * 1000)
+        )
 
     def _on_trashed(self, operator: str, value: Value) -> Clause:
         if not isinstance(value.value, bool):
@@ -139,7 +147,11 @@ class Compiler:
     def _on_row(self, row: Any, field: Field, operator: str, value: Value) -> Clause:
         if field.aggregate not in (None, "last"):
             summary = schema.series.alias()
-            same = sa.and_(summary.c.run == row.c.run, summary.c.path == row.c.path, summary.c.family == row.c.family)
+            same = sa.and_(
+                summary.c.run == row.c.run,
+                summary.c.path == row.c.path,
+                summary.c.family == row.c.family,
+            )
             return sa.exists().where(same, _on_aggregate(summary, field, operator, value))
         if operator in ("contains", "matches", "not matches"):
             return self._on_strings(row, operator, value.text)
@@ -151,14 +163,21 @@ class Compiler:
         when = instant(value.text)
         if when is None:
             return texts
-        return sa.or_(texts, sa.and_(row.c.type == "datetime", _signed(row.c.whole, operator, when)))
+        return sa.or_(
+            texts, sa.and_(row.c.type == "datetime", _signed(row.c.whole, operator, when))
+        )
 
     def _on_strings(self, row: Any, operator: str, text: str) -> Clause:
-        strings = sa.and_(row.c.type.in_((*_STRINGS, "json", "file", "artifact")), _on_text(row.c.text, operator, text))
+        strings = sa.and_(
+            row.c.type.in_((*_STRINGS, "json", "file", "artifact")),
+            _on_text(row.c.text, operator, text),
+        )
         element = schema.element.alias()
         members = sa.exists().where(element.c.run == row.c.run, element.c.path == row.c.path)
         if operator == "contains":
-            return sa.or_(strings, sa.and_(row.c.type == "string_set", members.where(element.c.value == text)))
+            return sa.or_(
+                strings, sa.and_(row.c.type == "string_set", members.where(element.c.value == text))
+            )
         match = members.where(element.c.value.regexp_match(text))
         matched = match if operator == "matches" else sa.not_(match)
         return sa.or_(strings, sa.and_(row.c.type == "string_set", matched))
@@ -168,10 +187,11 @@ def _stated_type(row: Any, field: Field) -> Clause:
     if field.type is None:
         return sa.true()
     if field.type == "float":
-        return row.c.type.in_(("int", "float", "float_series"))
-    if field.type == "string":
-        return row.c.type.in_(_STRINGS)
-    return row.c.type == field.type  # type: ignore[no-any-return]  # rows of tables are Any
+        kinds: tuple[str, ...] = ("int", "float", "float_series")
+    else:
+        kinds = _STRINGS if field.type == "string" else (field.type,)
+    found: Clause = row.c.type.in_(kinds)
+    return found
 
 
 def _signed(left: Any, operator: str, right: Any) -> Clause:
@@ -204,13 +224,15 @@ def _as_float(number: int) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def _on_number(row: Any, operator: str, number: int | float) -> Clause:
-    """Compare numbers as Python does: NaN equals only the word nan, and ints are exact beyond 2 ** 53."""
+def _on_number(row: Any, operator: str, number: float) -> Clause:
+    """Compare numbers as Python does, except that NaN equals the word nan; ints are exact."""
     numeric = sa.and_(row.c["class"].is_not(None), row.c.type.in_(("int", "float", "float_series")))
     klass, column = row.c["class"], row.c.number
     if isinstance(number, float) and math.isnan(number):
         same = klass == _NAN
-        return sa.and_(numeric, same if operator == "=" else sa.not_(same) if operator == "!=" else sa.false())
+        return sa.and_(
+            numeric, same if operator == "=" else sa.not_(same) if operator == "!=" else sa.false()
+        )
     rough = _as_float(number) if isinstance(number, int) else number
     if math.isinf(rough):
         level = 1 if rough > 0 else -1

@@ -1,8 +1,9 @@
 """What the fold keeps for one attribute: one register of operations a family.
 
-An attribute is identified by run, path and family. Every class here takes operations in any order, any number of times
-(series: once a point), and ends in the same state; `docs/explanation/journal.md`, table B, is the rule book. Nothing
-in this module knows about files or SQL.
+An attribute is identified by run, path and family. Every class here takes operations in any order,
+any number of times (series: once a point), and ends in the same state;
+`docs/explanation/journal.md`, table B, is the rule book. Nothing in this module knows about files
+or SQL.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 Key = tuple[int, bytes, int]
-"""Order of all operations: time (nanoseconds since the Unix epoch), uid of the journal, index within the frame."""
+"""Order of all operations: time (ns since the Unix epoch), uid of the journal, index in frame."""
 
 NEVER: Final[Key] = (-(1 << 64), b"", -1)
 """Smaller than every key that an operation can have."""
@@ -51,7 +52,8 @@ class SeriesSummary:
     """What a runs table shows of a float series: the points of the latest attempt.
 
     Attributes:
-        last: Value of the point with the greatest (step, order of writing); NaN if there are no points.
+        last: Value of the point with the greatest (step, order of writing); NaN if there are no
+            points.
         min: Smallest finite value; NaN if there is none.
         max: Greatest finite value; NaN if there is none.
         mean: Mean of the finite values, correctly rounded; NaN if there are none.
@@ -98,7 +100,9 @@ def _scaled(value: float) -> int:
     mantissa, exponent = math.frexp(value)
     shift = exponent - 53 + _SCALE
     whole = int(mantissa * (1 << 53))
-    return whole << shift if shift >= 0 else whole >> -shift  # a subnormal number: the bits shifted out are zero
+    return (
+        whole << shift if shift >= 0 else whole >> -shift
+    )  # a subnormal number: the bits shifted out are zero
 
 
 def scaled_sum(values: Sequence[float]) -> int:
@@ -161,6 +165,7 @@ class AtomState(FamilyState):
         return to_json(self.value) if self.type == "text" else None
 
     def load(self, text: str, unpack: Unpack) -> None:
+        """See `FamilyState.load`."""
         self.value = json.loads(text)
 
 
@@ -179,17 +184,20 @@ class RecordState(FamilyState):
             self.key, self.record = key, record
 
     def dump(self, pack: Pack) -> str | None:
+        """See `FamilyState.dump`."""
         return to_json(self.record)
 
     def load(self, text: str, unpack: Unpack) -> None:
+        """See `FamilyState.load`."""
         self.record = json.loads(text)
 
 
 class FileState(RecordState):
-    """A file. A record may carry a token; the digest with the same token completes it, whenever it arrives.
+    """A file. The digest with the token of its record completes it, whenever it arrives.
 
-    A digest has no rank of its own: the upload it belongs to decides, so that an old upload whose bytes took long does
-    not win over a newer one, and a digest that follows a delete does not bring the file back.
+    A digest has no rank of its own: the upload it belongs to decides, so that an old upload whose
+    bytes took long does not win over a newer one, and a digest that follows a delete does not bring
+    the file back.
     """
 
     __slots__ = ("digests", "token")
@@ -223,16 +231,18 @@ class FileState(RecordState):
         return {**self.record, "pending": True}
 
     def dump(self, pack: Pack) -> str | None:
+        """See `FamilyState.dump`."""
         digests = {token: [pack(key), record] for token, (key, record) in self.digests.items()}
         return to_json([self.record, self.token, digests])
 
     def load(self, text: str, unpack: Unpack) -> None:
+        """See `FamilyState.load`."""
         self.record, self.token, digests = json.loads(text)
         self.digests = {token: (unpack(key), record) for token, (key, record) in digests.items()}
 
 
 class SetState(FamilyState):
-    """A set of strings: the last of add and remove wins for every element, and assigning the set clears it first."""
+    """A set of strings: of add and remove the last wins, element by element; assigning clears."""
 
     __slots__ = ("base", "elements")
 
@@ -256,14 +266,18 @@ class SetState(FamilyState):
         """Return the elements, leaving out what is not newer than ``after``."""
         base = self.base
         return {
-            element for element, (key, there) in self.elements.items() if there and key >= base and key > after
+            element
+            for element, (key, there) in self.elements.items()
+            if there and key >= base and key > after
         }
 
     def dump(self, pack: Pack) -> str | None:
+        """See `FamilyState.dump`."""
         elements = {name: [*pack(key), int(there)] for name, (key, there) in self.elements.items()}
         return to_json([pack(self.base), elements])
 
     def load(self, text: str, unpack: Unpack) -> None:
+        """See `FamilyState.load`."""
         base, elements = json.loads(text)
         self.base = unpack(base)
         self.elements = {name: (unpack(item), bool(item[3])) for name, item in elements.items()}
@@ -286,21 +300,30 @@ class FileSetState(FamilyState):
 
     def visible(self, after: Key) -> dict[str, dict[str, Any]]:
         """Return the files by name, leaving out what is not newer than ``after``."""
-        found = {name: record for name, (key, record) in self.members.items() if record is not None and key > after}
+        found = {
+            name: record
+            for name, (key, record) in self.members.items()
+            if record is not None and key > after
+        }
         return dict(sorted(found.items()))
 
     def dump(self, pack: Pack) -> str | None:
+        """See `FamilyState.dump`."""
         return to_json({name: [pack(key), record] for name, (key, record) in self.members.items()})
 
     def load(self, text: str, unpack: Unpack) -> None:
-        self.members = {name: (unpack(key), record) for name, (key, record) in json.loads(text).items()}
+        """See `FamilyState.load`."""
+        self.members = {
+            name: (unpack(key), record) for name, (key, record) in json.loads(text).items()
+        }
 
 
 class SeriesState(FamilyState):
     """Points in the order (step, key): how many, the first and last step, the last value.
 
-    ``low`` and ``high`` are the smallest and greatest key among the points that are counted here: a delete below
-    ``low`` changes nothing, one from ``high`` on empties the series, and one in between needs the journals again.
+    ``low`` and ``high`` are the smallest and greatest key among the points that are counted here: a
+    delete below ``low`` changes nothing, one from ``high`` on empties the series, and one in
+    between needs the journals again.
     """
 
     __slots__ = ("count", "first_step", "high", "last", "last_key", "last_step", "low")
@@ -320,7 +343,7 @@ class SeriesState(FamilyState):
         self.last: Any = None
 
     def put(self, key: Key, step: float, value: Any) -> None:
-        """Count one point; the caller has seen to it that it is neither hidden nor counted already."""
+        """Count one point that is neither hidden nor counted already."""
         self._widen(key, key)
         self._place(key, step, value)
         if not self.count or step < self.first_step:
@@ -330,8 +353,7 @@ class SeriesState(FamilyState):
     def _widen(self, low: Key, high: Key) -> None:
         if self.low is None or low < self.low:
             self.low = low
-        if high > self.high:
-            self.high = high
+        self.high = max(self.high, high)
 
     def _place(self, key: Key, step: float, value: Any) -> None:
         if not self.count or (step, key) > (self.last_step, self.last_key):
@@ -342,15 +364,17 @@ class SeriesState(FamilyState):
         return SeriesTail(self.last, self.count, self.first_step, self.last_step)
 
     def dump(self, pack: Pack) -> str | None:
+        """See `FamilyState.dump`."""
         return None if self.low is None else f"{self._numbers(pack)}\n{to_json(self.last)}"
 
     def _numbers(self, pack: Pack) -> str:
-        """Return what all series keep, a number a word: quicker than JSON, and there is one for every series."""
+        """Return what all series keep, a number a word: quicker than JSON, and there are many."""
         assert self.low is not None  # noqa: S101 - asked by the callers
         keys = (*pack(self.low), *pack(self.high), *pack(self.last_key))
         return f"{' '.join(map(str, keys))} {self.count} {self.first_step!r} {self.last_step!r}"
 
     def load(self, text: str, unpack: Unpack) -> None:
+        """See `FamilyState.load`."""
         numbers, _, last = text.partition("\n")
         self._take(numbers.split(), unpack)
         self.last = json.loads(last)
@@ -358,7 +382,11 @@ class SeriesState(FamilyState):
     def _take(self, words: list[str], unpack: Unpack) -> None:
         keys = list(map(int, words[:9]))
         self.low, self.high, self.last_key = unpack(keys[:3]), unpack(keys[3:6]), unpack(keys[6:])
-        self.count, self.first_step, self.last_step = int(words[9]), float(words[10]), float(words[11])
+        self.count, self.first_step, self.last_step = (
+            int(words[9]),
+            float(words[10]),
+            float(words[11]),
+        )
 
 
 class FloatSeriesState(SeriesState):
@@ -370,6 +398,7 @@ class FloatSeriesState(SeriesState):
         super().__init__(family)
 
     def reset(self) -> None:
+        """Forget all points, but not that there were some."""
         super().reset()
         self.min = math.inf
         self.max = -math.inf
@@ -378,7 +407,12 @@ class FloatSeriesState(SeriesState):
         self.infinite = 0
 
     def extend(
-        self, uid: bytes, times: Sequence[int], index: int | Sequence[int], steps: Sequence[float], values: Sequence[float]
+        self,
+        uid: bytes,
+        times: Sequence[int],
+        index: int | Sequence[int],
+        steps: Sequence[float],
+        values: Sequence[float],
     ) -> None:
         """Count points of one journal, in the order in which they were written.
 
@@ -411,11 +445,14 @@ class FloatSeriesState(SeriesState):
             self.nans += nans
             self.infinite += size - len(finite) - nans
         if finite:
-            self.min = min(self.min, min(finite) + 0.0)  # + 0.0: -0.0 and 0.0 are equal, and one of them must win
+            self.min = min(
+                self.min, min(finite) + 0.0
+            )  # + 0.0: -0.0 and 0.0 are equal, and one of them must win
             self.max = max(self.max, max(finite) + 0.0)
             self.total += scaled_sum(finite)
 
     def put(self, key: Key, step: float, value: Any) -> None:
+        """Count one point; see `SeriesState.put`."""
         self.extend(key[1], (key[0],), key[2], (step,), (value,))
 
     @property
@@ -425,6 +462,7 @@ class FloatSeriesState(SeriesState):
         return self.total / (finite << _SCALE) if finite else math.nan
 
     def summary(self) -> SeriesSummary:
+        """Return what a runs table shows."""
         finite = self.count > self.nans + self.infinite
         return SeriesSummary(
             last=self.last if self.count else math.nan,
@@ -439,13 +477,18 @@ class FloatSeriesState(SeriesState):
         )
 
     def dump(self, pack: Pack) -> str | None:
+        """See `FamilyState.dump`."""
         if self.low is None:
             return None
-        zeros = max(0, (self.total & -self.total).bit_length() - 1)  # most of the bits of an exact sum
-        own = f"{self.last!r} {self.min!r} {self.max!r} {self.total >> zeros:x} {zeros} {self.nans} {self.infinite}"
-        return f"{self._numbers(pack)} {own}"
+        zeros = max(
+            0, (self.total & -self.total).bit_length() - 1
+        )  # most of the bits of an exact sum
+        values = f"{self.last!r} {self.min!r} {self.max!r}"
+        counts = f"{self.nans} {self.infinite}"
+        return f"{self._numbers(pack)} {values} {self.total >> zeros:x} {zeros} {counts}"
 
     def load(self, text: str, unpack: Unpack) -> None:
+        """See `FamilyState.load`."""
         words = text.split()
         self._take(words, unpack)
         self.last, self.min, self.max = float(words[12]), float(words[13]), float(words[14])

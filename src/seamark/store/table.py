@@ -16,7 +16,17 @@ from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
 from seamark.store import schema
-from seamark.store.query import And, Comparison, Expression, Field, Not, Or, Value, parse, parse_field
+from seamark.store.query import (
+    And,
+    Comparison,
+    Expression,
+    Field,
+    Not,
+    Or,
+    Value,
+    parse,
+    parse_field,
+)
 from seamark.store.records import atom_value
 from seamark.store.sql import AGGREGATE_COLUMNS, CRASHED, Compiler, derived_column
 from seamark.store.view import Points, decoded, is_crashed, time_of
@@ -28,7 +38,16 @@ if TYPE_CHECKING:
     from seamark.store.fold import JournalState
     from seamark.store.index import Index
 
-__all__ = ["STATES", "RunsTable", "Selection", "SeriesTable", "StringList", "query_runs", "read_series", "select_runs"]
+__all__ = [
+    "STATES",
+    "RunsTable",
+    "Selection",
+    "SeriesTable",
+    "StringList",
+    "query_runs",
+    "read_series",
+    "select_runs",
+]
 
 STATES: Final = ("created", "running", "completed", "failed", "interrupted", "suspended", CRASHED)
 _GROUPS: Final = {"active": ("created", "running"), "inactive": tuple(STATES[2:])}
@@ -50,7 +69,7 @@ _PART: Final = 900
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which runs, in which order; every argument is optional. See `seamark.project.Project.fetch_runs_table`.
+    """Which runs, in which order; see `seamark.project.Project.fetch_runs_table`.
 
     Attributes:
         project: Only this project and its sub-projects.
@@ -89,10 +108,17 @@ class Selection:
         for name, path in (("id", "sys/id"), ("state", "sys/state"), ("owner", "sys/owner")):
             given = _strings(name, getattr(self, name))
             if given is not None:
-                values = [one for value in given for one in (_states(value) if name == "state" else (value,))]
+                values = [
+                    one
+                    for value in given
+                    for one in (_states(value) if name == "state" else (value,))
+                ]
                 terms.append(Or(tuple(_equals(path, value) for value in values)))
         tags = _strings("tag", self.tag) or []
-        terms += [Comparison(Field("sys/tags", None, "string_set"), "contains", Value(tag, tag)) for tag in tags]
+        terms += [
+            Comparison(Field("sys/tags", None, "string_set"), "contains", Value(tag, tag))
+            for tag in tags
+        ]
         if self.trashed is not None:
             if not isinstance(self.trashed, bool):
                 msg = f"trashed: expected True, False or None for both, got {self.trashed!r}"
@@ -107,7 +133,9 @@ class Selection:
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
         """
-        if self.limit is not None and (not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 1):
+        if self.limit is not None and (
+            not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 1
+        ):
             msg = f"limit: expected a positive number of runs or None, got {self.limit!r}"
             raise ArgumentError(msg)
         if not isinstance(self.ascending, bool):
@@ -126,7 +154,13 @@ def _strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
     """
     if given is None:
         return None
-    values = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [given]
+    values = (
+        [given]
+        if isinstance(given, str)
+        else list(given)
+        if isinstance(given, Iterable)
+        else [given]
+    )
     for value in values:
         if not isinstance(value, str):
             msg = f"{name}: expected a string or several, got {value!r:.80}"
@@ -162,7 +196,7 @@ class _Chosen:
 
 
 def _state_column(index: Index) -> sa.ColumnElement[str]:
-    """Return the state of a run as SQL, with ``"crashed"`` for those that say they run and do not."""
+    """Return the state of a run as SQL; ``"crashed"`` for those that say they run and do not."""
     run, now = schema.run.c, index.now_ns()
     fresh = index.connection.execute(
         sa.select(run.id).where(run.state == "running", run.beat >= now - SETTLE_NS)
@@ -224,7 +258,12 @@ def _with_sort_columns(path: int, field: Field) -> tuple[sa.FromClause, list[Any
         number = series[AGGREGATE_COLUMNS[str(field.aggregate)]]
         kind = sa.case((series.run.is_(None), 3), (number.is_(None), 2), else_=0)
         nothing = [sa.literal(0), sa.literal("")]
-        return joined.outerjoin(schema.series, same), [kind, sa.literal(0), sa.func.coalesce(number, 0.0), *nothing]
+        return joined.outerjoin(schema.series, same), [
+            kind,
+            sa.literal(0),
+            sa.func.coalesce(number, 0.0),
+            *nothing,
+        ]
     klass = row["class"]
     kind = sa.case(
         (sa.or_(row.path.is_(None), row.type == "null"), 3),
@@ -233,11 +272,17 @@ def _with_sort_columns(path: int, field: Field) -> tuple[sa.FromClause, list[Any
         else_=0,
     )
     fill = sa.func.coalesce
-    return joined, [kind, fill(klass, 0), fill(row.number, 0.0), fill(row.whole, 0), fill(row.text, "")]
+    return joined, [
+        kind,
+        fill(klass, 0),
+        fill(row.number, 0.0),
+        fill(row.whole, 0),
+        fill(row.text, ""),
+    ]
 
 
 def _sorted(rows: list[tuple[Any, ...]], *, ascending: bool) -> list[tuple[Any, ...]]:
-    """Return rows in the order numbers, texts, NaN, nothing, up or down; equal ones stay as they are."""
+    """Return rows in the order numbers, texts, NaN, nothing; equal ones stay as they are."""
     kinds: tuple[list[tuple[Any, ...]], ...] = ([], [], [], [])
     for row in rows:
         kinds[row[5]].append(row)
@@ -269,8 +314,10 @@ def select_runs(index: Index, selection: Selection) -> list[tuple[str, str]]:
 class RunsTable:
     """Runs and what they show, one row each; made by `seamark.project.Project.fetch_runs_table`.
 
-    A row is a dict from column to value; what a run does not have is not in its row. Series show their last value (or
-    what the column asks for: ``val/loss:min``), sets of strings a sorted list, files their names, artifacts their hash.
+    A row is a dict from column to value; what a run does not have is not in its row. Series show
+    their last value (or
+    what the column asks for: ``val/loss:min``), sets of strings a sorted list, files their names,
+        artifacts their hash.
 
     Attributes:
         columns: All columns, ``sys/id`` first.
@@ -279,7 +326,13 @@ class RunsTable:
         total: How many runs match, regardless of the limit.
     """
 
-    def __init__(self, columns: list[str], rows: list[dict[str, Any]], refs: list[tuple[str, str]], total: int) -> None:
+    def __init__(
+        self,
+        columns: list[str],
+        rows: list[dict[str, Any]],
+        refs: list[tuple[str, str]],
+        total: int,
+    ) -> None:
         self.columns = columns
         self.rows = rows
         self.refs = refs
@@ -302,14 +355,16 @@ class RunsTable:
         return self.rows
 
     def to_numpy(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return one array a column: float64 if it holds numbers only (NaN: no value), else objects."""
+        """Return one array a column: float64 for numbers (NaN: no value), objects for others."""
         import numpy as np
 
         found: dict[str, np.ndarray[Any, Any]] = {}
         for column in self.columns:
             values = [row.get(column) for row in self.rows]
             if _all_numbers(values):
-                found[column] = np.array([np.nan if value is None else float(value) for value in values])
+                found[column] = np.array(
+                    [np.nan if value is None else float(value) for value in values]
+                )
             else:
                 found[column] = np.empty(len(values), object)
                 found[column][:] = values
@@ -322,10 +377,9 @@ class RunsTable:
             MissingExtraError: If pandas is not installed.
         """
         frame = _pandas()
-        data = {
-            column: [_joined(row.get(column)) for row in self.rows] for column in self.columns
-        }
-        return frame.DataFrame(data, columns=self.columns)
+        data = {column: [_joined(row.get(column)) for row in self.rows] for column in self.columns}
+        made: pd.DataFrame = frame.DataFrame(data, columns=self.columns)
+        return made
 
 
 def _all_numbers(values: Sequence[Any]) -> bool:
@@ -352,14 +406,17 @@ def _pandas() -> Any:
     return pd
 
 
-def query_runs(index: Index, selection: Selection, columns: Iterable[str] | None = None) -> RunsTable:
+def query_runs(
+    index: Index, selection: Selection, columns: Iterable[str] | None = None
+) -> RunsTable:
     """Return the runs that match with the columns that are asked for, as last folded.
 
     Args:
         index: Of the root.
         selection: Which runs.
-        columns: Paths, perhaps with an aggregate (``val/loss:min``); patterns (``hyperparams/*``); with
-            ``:differing`` behind, only the columns in which the chosen runs differ. None for everything.
+        columns: Paths, perhaps with an aggregate (``val/loss:min``); patterns (``hyperparams/*``);
+            with ``:differing`` behind, only the columns in which the chosen runs differ. None for
+            everything.
 
     Raises:
         ArgumentError: If an argument has a value that cannot be used.
@@ -402,8 +459,14 @@ class _Wanted:
 def _read_table(index: Index, chosen: _Chosen, wanted: list[_Wanted]) -> RunsTable:
     known = index.numbers.paths(index.connection)
     everything = any(one.pattern and one.field.path == "*" for one in wanted)
-    paths = None if everything else {path for one in wanted for path in one.paths((*_DERIVED, *known))}
-    cells = _Cells(index, chosen, None if paths is None else [known[path] for path in sorted(paths) if path in known])
+    paths = (
+        None if everything else {path for one in wanted for path in one.paths((*_DERIVED, *known))}
+    )
+    cells = _Cells(
+        index,
+        chosen,
+        None if paths is None else [known[path] for path in sorted(paths) if path in known],
+    )
     if any(one.field.aggregate not in (None, "last") for one in wanted):
         cells.read_series()
     labels: dict[str, tuple[str, str | None]] = {"sys/id": ("sys/id", None)}
@@ -411,12 +474,21 @@ def _read_table(index: Index, chosen: _Chosen, wanted: list[_Wanted]) -> RunsTab
     for one in wanted:
         found = {one.label(path): (path, one.aggregate) for path in one.paths(ordered)}
         if one.pattern and one.aggregate:
-            found = {label: at for label, at in found.items() if any(run.get(at) is not None for run in cells)}
+            found = {
+                label: at
+                for label, at in found.items()
+                if any(run.get(at) is not None for run in cells)
+            }
         if one.differing:
-            found = {label: at for label, at in found.items() if len({repr(run.get(at)) for run in cells}) > 1}
+            found = {
+                label: at
+                for label, at in found.items()
+                if len({repr(run.get(at)) for run in cells}) > 1
+            }
         labels |= {label: at for label, at in found.items() if label not in labels}
     rows = [
-        {label: value for label, at in labels.items() if (value := run.get(at)) is not None} for run in cells
+        {label: value for label, at in labels.items() if (value := run.get(at)) is not None}
+        for run in cells
     ]
     return RunsTable(list(labels), rows, chosen.refs, chosen.total)
 
@@ -426,7 +498,7 @@ At = tuple[str, str | None]
 
 
 class _Cells:
-    """What the chosen runs show; iterates over one dict a run, by path and aggregate, in their order."""
+    """What the chosen runs show: iterates over one dict a run, by path and aggregate, in order."""
 
     def __init__(self, index: Index, chosen: _Chosen, paths: list[int] | None) -> None:
         self._index = index
@@ -460,14 +532,16 @@ class _Cells:
     def _read_attributes(self, runs: list[int], paths: list[int] | None) -> None:
         table = schema.attribute.c
         long = sa.case((table.type.in_(("text", "string_series")), table.registers))
-        statement = sa.select(
-            table.run, table.path, table.type, table["class"], table.number, table.whole, table.text, long
-        ).where(table.run.in_(runs), table.visible == 1)  # fmt: skip
+        shown = (table["class"], table.number, table.whole, table.text, long)
+        statement = sa.select(table.run, table.path, table.type, *shown)
+        statement = statement.where(table.run.in_(runs), table.visible == 1)
         if paths is not None:
             statement = statement.where(table.path.in_(paths))
         connection, path_of = self._index.connection, self._index.numbers.path
         sets = False
-        for run, number, kind, klass, value, whole, text, registers in schema.fetch(connection, statement):
+        for run, number, kind, klass, value, whole, text, registers in schema.fetch(
+            connection, statement
+        ):
             at = (path_of(connection, number), None)
             if kind == "string_set":
                 sets, self._runs[run][at] = True, StringList()
@@ -478,7 +552,9 @@ class _Cells:
 
     def _read_sets(self, runs: list[int]) -> None:
         table, connection = schema.element.c, self._index.connection
-        rows = schema.fetch(connection, sa.select(table.run, table.path, table.value).where(table.run.in_(runs)))
+        rows = schema.fetch(
+            connection, sa.select(table.run, table.path, table.value).where(table.run.in_(runs))
+        )
         for run, number, value in sorted(rows):
             elements = self._runs[run].get((self._index.numbers.path(connection, number), None))
             if isinstance(elements, StringList):
@@ -486,10 +562,12 @@ class _Cells:
 
     def _read_facts(self, runs: list[int]) -> None:
         table = schema.run.c
-        statement = sa.select(
-            table.id, table.name, table.owner, table.created, table.modified, table.running, table.trashed
-        ).where(table.id.in_(runs))  # fmt: skip
-        for number, name, owner, created, modified, running, trashed in schema.fetch(self._index.connection, statement):
+        times = (table.created, table.modified, table.running)
+        statement = sa.select(table.id, table.name, table.owner, *times, table.trashed)
+        statement = statement.where(table.id.in_(runs))
+        for number, name, owner, created, modified, running, trashed in schema.fetch(
+            self._index.connection, statement
+        ):
             facts = {
                 "sys/id": name,
                 "sys/state": self._chosen.states[number],
@@ -520,10 +598,19 @@ class _Cells:
                 statement = statement.where(table.path.in_(paths))
             for run, number, *values in schema.fetch(connection, statement):
                 path = self._index.numbers.path(connection, number)
-                self._runs[run].update({(path, name): value for name, value in zip(names, values, strict=True)})
+                self._runs[run].update(
+                    {(path, name): value for name, value in zip(names, values, strict=True)}
+                )
 
 
-def _shown(kind: str, klass: int | None, number: float | None, whole: int | None, text: str | None, long: Any) -> Any:
+def _shown(
+    kind: str,
+    klass: int | None,
+    number: float | None,
+    whole: int | None,
+    text: str | None,
+    long: Any,
+) -> Any:
     """Return what a row of ``attribute`` shows in a table; None for nothing."""
     if kind == "float_series":
         return None if klass is None else atom_value("float", klass, number, None, None, None)
@@ -541,9 +628,10 @@ def _shown(kind: str, klass: int | None, number: float | None, whole: int | None
 
 
 class SeriesTable:
-    """Points of several series of several runs, one long table; made by `seamark.project.Project.fetch_series`.
+    """Points of several series of several runs; see `seamark.project.Project.fetch_series`.
 
-    Columns: ``run``, ``path``, ``step``, ``value``, ``time`` and ``attempt`` (-1: of a writer that belongs to none).
+    Columns: ``run``, ``path``, ``step``, ``value``, ``time`` and ``attempt`` (-1: of a writer that
+        belongs to none).
 
     Attributes:
         parts: (run id, path, points) of every series that has points, in the order of the runs.
@@ -562,7 +650,11 @@ class SeriesTable:
         """Iterate over the points as dicts."""
         for run, path, points in self.parts:
             rows = zip(
-                points.step.tolist(), points.value.tolist(), points.time_ns.tolist(), points.attempt.tolist(), strict=True
+                points.step.tolist(),
+                points.value.tolist(),
+                points.time_ns.tolist(),
+                points.attempt.tolist(),
+                strict=True,
             )
             for step, value, time_ns, attempt in rows:
                 yield {
@@ -583,7 +675,7 @@ class SeriesTable:
         return list(self)
 
     def to_numpy(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return one array a column: run and path as objects, ``time`` as int64 nanoseconds since the Unix epoch."""
+        """Return one array a column; ``time`` is in nanoseconds since the Unix epoch."""
         import numpy as np
 
         sizes = [len(points) for _, _, points in self.parts]
@@ -630,7 +722,8 @@ class SeriesTable:
             "time": time,
             "attempt": column("attempt", np.int64),
         }
-        return frame.DataFrame(data, columns=list(self.columns), copy=False)
+        made: pd.DataFrame = frame.DataFrame(data, columns=list(self.columns), copy=False)
+        return made
 
 
 def read_series(
@@ -658,10 +751,14 @@ def read_series(
             progress(done, len(refs))
         view = index.view(project, name)
         known = view.series_paths()
-        paths = [path for pattern in patterns for path in known if path == pattern or fnmatchcase(path, pattern)]
+        paths = [
+            path
+            for pattern in patterns
+            for path in known
+            if path == pattern or fnmatchcase(path, pattern)
+        ]
         found = view.many_points(list(dict.fromkeys(paths)), attempt)  # type: ignore[arg-type]  # checked there
         parts += [(name, path, points) for path, points in found.items() if len(points)]
     if progress is not None and refs:
         progress(len(refs), len(refs))
     return SeriesTable(parts)
-

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from seamark.errors import ArgumentError, ValueKindError
-from seamark.journal.folder import RunFolder
 from seamark.journal.process import process_alive
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
@@ -18,7 +17,6 @@ from seamark.store.state import (
     FamilyState,
     FileSetState,
     FileState,
-    FloatSeriesState,
     RecordState,
     SeriesState,
     SetState,
@@ -28,6 +26,7 @@ from seamark.values import decode_atom
 if TYPE_CHECKING:
     import numpy as np
 
+    from seamark.journal.folder import RunFolder
     from seamark.store.fold import JournalState, RunState
     from seamark.store.index import Index
 
@@ -46,7 +45,7 @@ __all__ = [
 ]
 
 Attempt = int | Literal["latest", "all"]
-"""Which attempts a reader sees: all that led to the latest state, every point ever written, or up to one attempt."""
+"""Which attempts a reader sees: all that led to the latest state, all, or those up to one."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -59,8 +58,9 @@ class Attribute:
         path: Such as ``"train/loss"``.
         family: See `seamark.values.FAMILIES`.
         type: Type of an atom (``"float"``, ...), else the family.
-        value: Of an atom, the decoded value; of a float series, a `SeriesSummary`; of other series, a `SeriesTail`;
-            of a string set, a set; of a file, its record; of a file set, records by name; of an artifact, its record.
+        value: Of an atom, the decoded value; of a float series, a `SeriesSummary`; of other series,
+            a `SeriesTail`; of a string set, a set; of a file, its record; of a file set, records by
+            name; of an artifact, its record.
     """
 
     path: str
@@ -71,13 +71,15 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Points:
-    """Points of a float series in the order (step, order of writing), as NumPy arrays of the same length N.
+    """Points of a float series in the order (step, order of writing), as NumPy arrays.
 
     Attributes:
         step: float64 (N,).
         value: float64 (N,).
-        time_ns: int64 (N,); the time that the caller gave, else that of recording; nanoseconds since the Unix epoch.
-        attempt: int64 (N,); number of the attempt that wrote the point, -1 for writers that belong to none.
+        time_ns: int64 (N,); the time that the caller gave, else that of recording; nanoseconds
+            since the Unix epoch.
+        attempt: int64 (N,); number of the attempt that wrote the point, -1 for writers that belong
+            to none.
     """
 
     step: np.ndarray[Any, np.dtype[np.float64]]
@@ -92,9 +94,10 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class TextPoint:
-    """One text of a string series; time in nanoseconds since the Unix epoch, attempt -1 if it belongs to none.
+    """One text of a string series; time in ns since the Unix epoch, attempt -1 if of none.
 
-    A text that is too long for a journal stands here as the record of its blob: ``{"sha256": ..., "size": ...}``.
+    A text that is too long for a journal stands here as the record of its blob: ``{"sha256": ...,
+    "size": ...}``.
     """
 
     step: float
@@ -141,9 +144,10 @@ class JournalInfo:
         dropped: What the writer lost, counted by reason.
         errors: How many records could not be applied.
         notes: (offset, message) of the first of them.
-        stopped: Why reading stopped before the end: None, ``"incomplete"``, ``"bad"``, ``"newer"`` (written by a newer
-            Seamark, and not to be passed over) or ``"unreadable"``.
-        unknown: How many records of kinds that this version does not know were passed over, by kind.
+        stopped: Why reading stopped before the end: None, ``"incomplete"``, ``"bad"``, ``"newer"``
+            (written by a newer Seamark, and not to be passed over) or ``"unreadable"``.
+        unknown: How many records of kinds that this version does not know were passed over, by
+            kind.
     """
 
     writer: str
@@ -161,7 +165,7 @@ class JournalInfo:
 
 
 def time_of(t_ns: int) -> datetime:
-    """Return nanoseconds since the Unix epoch as an aware datetime in UTC; what does not fit becomes the epoch."""
+    """Return ns since the Unix epoch as a datetime in UTC; what does not fit is the epoch."""
     try:
         return _EPOCH + timedelta(microseconds=t_ns // 1000)
     except OverflowError:
@@ -188,9 +192,13 @@ def check_attempt(attempt: object) -> int | str:
     Raises:
         ArgumentError: If it is neither ``"latest"`` nor ``"all"`` nor a number of an attempt.
     """
-    if attempt in ("latest", "all") or (isinstance(attempt, int) and not isinstance(attempt, bool) and attempt >= 0):
-        return attempt  # type: ignore[return-value]
-    msg = f"attempt: expected 'latest', 'all' or the number of an attempt (0-based), got {attempt!r}"
+    if attempt in ("latest", "all") or (
+        isinstance(attempt, int) and not isinstance(attempt, bool) and attempt >= 0
+    ):
+        return attempt
+    msg = (
+        f"attempt: expected 'latest', 'all' or the number of an attempt (0-based), got {attempt!r}"
+    )
     raise ArgumentError(msg)
 
 
@@ -202,17 +210,21 @@ class RunView:
         state_of_fold: The registers, for readers that need more than is visible.
     """
 
-    def __init__(self, index: Index, folder: RunFolder, state: RunState, number: int | None, *, stored: bool) -> None:
+    def __init__(
+        self, index: Index, folder: RunFolder, state: RunState, number: int | None, *, stored: bool
+    ) -> None:
         self.folder = folder
         self.state_of_fold = state
         self._index = index
         self._number = number
-        self._stored_number = number if stored else None  # chunks belong to the state that the index holds
+        self._stored_number = (
+            number if stored else None
+        )  # chunks belong to the state that the index holds
 
     # ------------------------------------------------------------------ attributes
 
     def attributes(self, namespace: str = "") -> list[Attribute]:
-        """Return what is visible at and below a path, derived attributes included, sorted by path."""
+        """Return what is visible at and below a path, derived attributes too, sorted by path."""
         found = {attribute.path: attribute for attribute in self._stored(namespace)}
         for path, kind, value in self._derived():
             if is_inside(path, namespace):
@@ -244,15 +256,15 @@ class RunView:
             value = state.visible()
         elif isinstance(state, RecordState):
             value = state.record
-        elif isinstance(state, SetState):
-            value = state.visible(run.emptied(path))
-        elif isinstance(state, FileSetState):
+        elif isinstance(state, SetState | FileSetState):
             value = state.visible(run.emptied(path))
         return Attribute(path, state.family, kind, value)
 
     def series_paths(self) -> list[str]:
         """Return the paths that show a float series, sorted."""
-        return [path for path, state in self.state_of_fold.visible() if state.family == "float_series"]
+        return [
+            path for path, state in self.state_of_fold.visible() if state.family == "float_series"
+        ]
 
     @property
     def state(self) -> str:
@@ -279,7 +291,9 @@ class RunView:
         if self._number is None:
             return ""
         with self._index.lock:
-            row = self._index.connection.exec_driver_sql("SELECT owner FROM run WHERE id = ?", (self._number,))
+            row = self._index.connection.exec_driver_sql(
+                "SELECT owner FROM run WHERE id = ?", (self._number,)
+            )
             found = row.fetchone()
         return str(found[0]) if found else ""
 
@@ -311,7 +325,8 @@ class RunView:
 
         Args:
             path: Of the series.
-            attempt: ``"latest"``, ``"all"``, or the number of an attempt: the run as that attempt left it.
+            attempt: ``"latest"``, ``"all"``, or the number of an attempt: the run as that attempt
+                left it.
 
         Raises:
             ArgumentError: If ``attempt`` is none of these.
@@ -348,7 +363,9 @@ class RunView:
             ArgumentError: If ``attempt`` cannot be one.
         """
         return [
-            FilePoint(step, value["file"], time_ns, number, value.get("name"), value.get("description"))
+            FilePoint(
+                step, value["file"], time_ns, number, value.get("name"), value.get("description")
+            )
             for step, value, time_ns, number in self._records(path, "file_series", attempt)
         ]
 
@@ -363,18 +380,26 @@ class RunView:
             for step, value, time_ns, number in self._records(path, "histogram_series", attempt)
         ]
 
-    def _records(self, path: str, family: str, attempt: Attempt) -> list[tuple[float, Any, int, int]]:
+    def _records(
+        self, path: str, family: str, attempt: Attempt
+    ) -> list[tuple[float, Any, int, int]]:
         from seamark.store import points
 
         chosen = check_attempt(attempt)
         with self._index.lock:
             return points.read_records(
-                self._index, self.folder, self.state_of_fold, self._stored_number, path, family, chosen
+                self._index,
+                self.folder,
+                self.state_of_fold,
+                self._stored_number,
+                path,
+                family,
+                chosen,
             )
 
 
 def gaps_of(journal: JournalState) -> list[tuple[int, int]]:
-    """Return the bytes of a journal that hold no valid frame, the end included where nothing more is to come."""
+    """Return the bytes of a journal that hold no valid frame, a settled end included."""
     found = [*journal.gaps, *([journal.tail] if journal.tail else [])]
     return [(offset, length) for offset, length in found]
 
@@ -389,7 +414,11 @@ def troubles(run: RunState) -> dict[str, Any]:
     found = {
         "dropped": dropped,
         "conflicts": run.conflicts(),
-        "gaps": {journal.writer: gaps for journal in journals if (gaps := [list(gap) for gap in gaps_of(journal)])},
+        "gaps": {
+            journal.writer: gaps
+            for journal in journals
+            if (gaps := [list(gap) for gap in gaps_of(journal)])
+        },
         "fold_errors": {journal.writer: journal.errors for journal in journals if journal.errors},
         "newer": [journal.writer for journal in journals if journal.stopped == "newer"],
     }
@@ -397,7 +426,7 @@ def troubles(run: RunState) -> dict[str, Any]:
 
 
 def decoded(kind: str, value: Any) -> Any:
-    """Return the Python value of an atom; what cannot be decoded is returned as it stands in the journal."""
+    """Return the Python value of an atom; what cannot be decoded as it stands in the journal."""
     try:
         return decode_atom(kind, value)
     except ValueKindError:

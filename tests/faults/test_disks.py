@@ -1,0 +1,348 @@
+"""Disks that are full, taken away, closed to us, or somebody else's, under a real run."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from seamark import init_run
+from seamark.journal.reader import JournalReader, decode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from seamark.run import Run
+
+QUIET: Any = dict.fromkeys(
+    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
+    False,
+)
+NOBODY = 65534
+
+
+class SmallDisk:
+    """A file system of half a megabyte in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(path)]
+        self.mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def fill(self) -> None:
+        fd = os.open(self.path / "ballast", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for size in (4096, 1):
+            try:
+                while os.write(fd, bytes(size)):
+                    pass
+            except OSError:
+                continue
+        os.close(fd)
+
+    def free(self) -> None:
+        (self.path / "ballast").unlink()
+
+    def close(self) -> None:
+        if self.mounted:
+            subprocess.run(["umount", "-l", str(self.path)], check=True)
+
+
+class FileLimit:
+    """No file of this process may grow: what a full disk is where nothing may be mounted."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir()
+        self._before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(self) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8, self._before[1]))
+
+    def free(self) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, self._before)
+
+    close = free
+
+
+@pytest.fixture(params=["tmpfs", "limit"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk | FileLimit]:
+    """A disk that can be filled. Where mounting is refused, both are limits on files."""
+    made: SmallDisk | FileLimit
+    if request.param == "tmpfs":
+        made = SmallDisk(tmp_path / "disk")
+        if not made.mounted:
+            made = FileLimit(tmp_path / "limited")
+    else:
+        made = FileLimit(tmp_path / "limited")
+    yield made
+    made.close()
+
+
+def points(run: Run, path: str) -> list[float]:
+    reader = init_run(run.project, root=run.root, with_id=run.id, mode="read-only")
+    return reader[path].fetch_points().step.tolist()
+
+
+def told(run: Run) -> dict[str, int]:
+    """Return what the run's journals tell of losses: the last count of each, added up."""
+    found: dict[str, int] = {}
+    for journal in run.folder.journals():
+        with JournalReader(journal.path) as reader:
+            counts = [decode_json(f.payload) for f in reader.frames() if f.kind in (10, 11) and f.payload]
+            assert reader.gaps == []
+        for reason, count in (counts[-1]["dropped"] if counts else {}).items():
+            found[reason] = found.get(reason, 0) + count
+    return found
+
+
+def test_disk_full_and_free_again(
+    disk: SmallDisk | FileLimit, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Training goes on through a full disk; with room again, so does the record, count included."""
+    monkeypatch.setattr("seamark.journal.writer._REOPEN_S", 0.0)
+    with init_run("p", root=disk.path / "root", **QUIET) as run:
+        for step in range(100):
+            run.log_metrics({"a": 0.5, "b": 1.5}, step)
+        disk.fill()
+        for step in range(100, 300):
+            run.log_metrics({"a": 0.5, "b": 1.5}, step)
+            run["text"].append(f"line {step}")
+            run["c"].extend([1.0, 2.0])
+        run["value"] = 1
+        disk.free()
+        for step in range(300, 400):
+            run.log_metrics({"a": 0.5, "b": 1.5}, step)
+        run["value"] = 2
+    kept = points(run, "a")
+    assert kept == points(run, "b")
+    assert kept[:100] == list(range(100))
+    assert kept[-100:] == list(range(300, 400))
+    lost_steps = 200 - (len(kept) - 200)
+    assert lost_steps > 150
+    # Two values a row, a text and a column of two a step, and what was assigned.
+    texts = len(run._view().texts("text")) if run.exists("text") else 0
+    columns = len(points(run, "c")) if run.exists("c") else 0
+    assert told(run)["disk"] == 2 * lost_steps + (200 - texts) + (400 - columns) + 1
+    assert run["value"].fetch() == 2
+    assert run["sys/state"].fetch() == "completed"
+    warned = [one for one in caplog.records if "cannot be written" in one.getMessage()]
+    assert len(warned) == 1
+
+
+def test_disk_full_from_the_start(disk: SmallDisk | FileLimit, monkeypatch: Any) -> None:
+    """A run that cannot even begin begins when it can."""
+    monkeypatch.setattr("seamark.journal.writer._REOPEN_S", 0.0)
+    (disk.path / "root").mkdir()
+    disk.fill()
+    run = init_run("p", root=disk.path / "root", **QUIET)
+    for step in range(10):
+        run.log_metrics({"a": 0.5}, step)
+    disk.free()
+    for step in range(10, 20):
+        run.log_metrics({"a": 0.5}, step)
+    run.stop()
+    assert points(run, "a") == list(range(10, 20))
+    assert told(run)["disk"] >= 10
+
+
+def test_disk_full_to_the_end(disk: SmallDisk | FileLimit) -> None:
+    """`stop` raises nothing and does not wait where nothing can be written any more."""
+    run = init_run("p", root=disk.path / "root", **QUIET)
+    for step in range(10):
+        run.log_metrics({"a": 0.5}, step)
+    disk.fill()
+    for step in range(10, 20):
+        run.log_metrics({"a": 0.5, "b": 0.5}, step)
+    run.stop()
+    disk.free()
+    assert points(run, "a")[:10] == list(range(10))
+
+
+def test_disk_free_again_just_before_the_end(disk: SmallDisk | FileLimit) -> None:
+    """The last words are tried at once: the run is completed, and tells what it lost."""
+    run = init_run("p", root=disk.path / "root", **QUIET)
+    disk.fill()
+    for step in range(500):
+        run.log_metrics({"a": 0.5}, step)
+    kept = 500 - run._writer.dropped["disk"]
+    disk.free()
+    run.stop()
+    assert run["sys/state"].fetch() == "completed"
+    assert told(run) == {"disk": 500 - kept}
+
+
+def test_files_on_a_full_disk(disk: SmallDisk | FileLimit, caplog: Any, monkeypatch: Any) -> None:
+    """An upload that does not fit is counted and warned about; the run goes on."""
+    monkeypatch.setattr("seamark.journal.writer._REOPEN_S", 0.0)
+    from seamark.types import File
+
+    with init_run("p", root=disk.path / "root", **QUIET) as run:
+        disk.fill()
+        run["model"].upload(File.from_content(os.urandom(300_000)))
+        run.wait()
+        disk.free()
+        run["small"].upload(File.from_content("x"), wait=True)
+        run.log_metrics({"a": 1.0}, 0)
+    assert points(run, "a") == [0]
+    run["small"].download(disk.path / "back.txt")
+    assert (disk.path / "back.txt").read_text() == "x"
+    assert [one for one in caplog.records if one.levelname == "WARNING"]
+    assert not list(run.folder.blobs_dir.glob(".*"))
+
+
+def test_root_removed_while_training(tmp_path: Path) -> None:
+    """What this process recorded is whole again at the next round, or at the end."""
+    run = init_run("p", root=tmp_path / "root", **QUIET)
+    for step in range(10):
+        run.log_metrics({"a": 0.5}, step)
+    shutil.rmtree(tmp_path / "root")
+    for step in range(10, 20):
+        run.log_metrics({"a": 0.5}, step)
+    run["value"] = 3
+    run.stop()
+    assert points(run, "a") == list(range(20))
+    assert run["value"].fetch() == 3
+
+
+def test_run_purged_while_training(tmp_path: Path) -> None:
+    """A purged run stays away; its training is not disturbed."""
+    run = init_run("p", root=tmp_path / "root", **QUIET)
+    run.log_metrics({"a": 0.5}, 0)
+    run.folder.purged_mark.parent.mkdir()
+    run.folder.purged_mark.touch()
+    shutil.rmtree(run.folder.path)
+    for step in range(10):
+        run.log_metrics({"a": 0.5}, step)
+    run.stop()
+    assert not run.folder.path.exists()
+
+
+@pytest.fixture
+def common() -> Iterator[Path]:
+    """A folder that every user of this machine can reach."""
+    path = Path(tempfile.mkdtemp(prefix="seamark-common-"))
+    path.chmod(0o755)
+    yield path
+    subprocess.run(["chmod", "-R", "u+rwX", str(path)], check=True)
+    shutil.rmtree(path)
+
+
+def as_nobody(code: str, *args: str, **environment: str) -> str:
+    """Run code that calls ``drop()`` to become a user without rights; return what it printed.
+
+    Modules are loaded before that: such a user may not read where Python is installed.
+    """
+    prelude = f"""
+        import os, sys
+        import seamark, seamark.capture, seamark.ranks, seamark.content, seamark.project
+        from seamark.store.index import Index
+        warm = seamark.init_run("p", mode="debug", capture_git=False, capture_packages=False)
+        warm.log_metrics({{"a": 1.0}}, 0)
+        warm["a"].fetch_points(); seamark.init_project("p", root=warm.root).fetch_runs_table().to_rows()
+        warm.stop()
+        def drop():
+            if os.geteuid() == 0:
+                os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(prelude) + textwrap.dedent(code), *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("cache", ["cannot be written", "can be written"])
+def test_foreign_read_only_root(common: Path, cache: str) -> None:
+    """A root that belongs to somebody else and may only be read is listed and read, unchanged."""
+    with init_run("team/p", root=common / "root", name="theirs", **QUIET) as run:
+        for step in range(50):
+            run.log_metrics({"a": 0.5 * step}, step)
+        run["note"] = "hello"
+    live = init_run("team/p", root=common / "root", name="live", **QUIET)
+    live.log_metrics({"a": 1.0}, 7)
+    subprocess.run(["chmod", "-R", "a-w,a+rX", str(common / "root")], check=True)
+    before = sorted((path, path.stat()) for path in (common / "root").rglob("*"))
+    place = common / "cache"
+    place.mkdir(mode=0o555 if cache == "cannot be written" else 0o777)
+    place.chmod(0o555 if cache == "cannot be written" else 0o777)
+    out = as_nobody(
+        """
+        import json
+        from pathlib import Path
+        os.environ["XDG_CACHE_HOME"] = sys.argv[2]
+        drop()
+        root, run = Path(sys.argv[1]), sys.argv[3]
+        reader = seamark.init_run("team/p", root=root, with_id=run, mode="read-only")
+        table = seamark.init_project("team/p", root=root).fetch_runs_table(columns=["sys/name"])
+        print(json.dumps([
+            reader["note"].fetch(),
+            reader["a"].fetch_points().value.tolist()[-1],
+            reader["sys/state"].fetch(),
+            sorted(row["sys/name"] for row in table.to_rows()),
+        ]))
+        """,
+        *(str(common / "root"), str(place), run.id),
+    )
+    assert json.loads(out) == ["hello", 24.5, "completed", ["live", "theirs"]]
+    after = sorted((path, path.stat()) for path in (common / "root").rglob("*"))
+    assert [(path, stat.st_mtime_ns, stat.st_size) for path, stat in after] == [
+        (path, stat.st_mtime_ns, stat.st_size) for path, stat in before
+    ]
+    assert (list(place.iterdir()) == []) == (cache == "cannot be written")
+    live.stop()
+
+
+def test_root_closed_while_training(common: Path) -> None:
+    """Where no new journal may be made, values are lost, counted and told once one may be again."""
+    (common / "root").mkdir()
+    (common / "root").chmod(0o777)
+    out = as_nobody(
+        """
+        import json
+        from pathlib import Path
+        from seamark.journal import writer
+        from seamark.journal.reader import JournalReader, decode_json
+        writer.ROTATE_BYTES, writer._REOPEN_S = 1000, 0.0
+        drop()
+        run = seamark.init_run("p", root=sys.argv[1], capture_git=False, capture_packages=False)
+        folders = [run.folder.journal_dir, run.folder.path]
+        def close_root(mode):
+            for folder in folders:
+                folder.chmod(mode)
+        for step in range(100):
+            run.log_metrics({"a": 1.0, "b": 1.0}, step)
+        close_root(0o555)
+        run._writer.keep()  # the journal is over its limit: the next record needs a new one
+        for step in range(100, 200):
+            run.log_metrics({"a": 1.0, "b": 1.0}, step)
+        close_root(0o755)
+        for step in range(200, 300):
+            run.log_metrics({"a": 1.0, "b": 1.0}, step)
+        run.stop()
+        lost = 0
+        for journal in run.folder.journals():
+            with JournalReader(journal.path) as reader:
+                told = [decode_json(f.payload) for f in reader.frames() if f.kind in (10, 11) and f.payload]
+                lost += told[-1]["dropped"].get("disk", 0)
+        print(json.dumps([run["a"].fetch_points().step.tolist(), lost]))
+        """,
+        str(common / "root"),
+    )
+    steps, lost = json.loads(out)
+    assert steps == [*range(100), *range(200, 300)]
+    assert lost == 200

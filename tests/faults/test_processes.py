@@ -1,0 +1,365 @@
+"""Forks, workers, threads and signals under a real run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from seamark import init_run
+from seamark.journal.folder import RunFolder, hashed_run_id
+from seamark.journal.reader import JournalReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BEGIN = """
+    import json, multiprocessing, os, signal, sys, threading, time, warnings
+    # Python 3.12 warns of every fork in a process with threads; that it works is what is tested.
+    warnings.filterwarnings("ignore", ".*multi-threaded.*", DeprecationWarning)
+    from seamark import init_run
+
+    def begin(**given):
+        quiet = dict.fromkeys(["capture_git", "capture_packages", "capture_script"], False)
+        return init_run("p", root=sys.argv[1], custom_run_id="job", **{**quiet, **given})
+"""
+
+
+def script(tmp_path: Path, code: str, *args: str) -> Any:
+    """Run a script of its own (spawned workers import it) and return what it prints as JSON."""
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(BEGIN) + textwrap.dedent(code))
+    done = subprocess.run(
+        [sys.executable, str(path), str(tmp_path / "root"), *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def headers(tmp_path: Path) -> list[dict[str, Any]]:
+    """Return the HEADER of each journal, the oldest first; every journal is whole."""
+    folder = RunFolder(tmp_path / "root", "p", hashed_run_id("p", "job"))
+    found = []
+    for journal in folder.journals():
+        with JournalReader(journal.path) as reader:
+            frames = list(reader.frames())
+            assert (reader.gaps, reader.tail) == ([], None)
+            found.append((frames[0].t, reader.header()))
+    return [header for _, header in sorted(found, key=lambda pair: pair[0])]
+
+
+def read(tmp_path: Path) -> Any:
+    return init_run("p", root=tmp_path / "root", custom_run_id="job", mode="read-only")
+
+
+WORKER = """
+    class Data:
+        '''A data set that holds the run, as people write them.'''
+        def __init__(self, run):
+            self.run = run
+        def __getitem__(self, index):
+            print("loading", index, file=sys.stderr)
+            if "log" in sys.argv:
+                self.run.log_metrics({f"worker/{index}": 1.0}, index)
+                self.run["worker/log"].append(f"item {index}")
+            return index
+
+    def load(data, index):
+        return data[index]
+
+    if __name__ == "__main__":
+        run = begin()
+        for step in range(5):
+            run.log_metrics({"loss": 1.0}, step)
+        data = Data(run)
+        with multiprocessing.get_context(sys.argv[2]).Pool(2) as pool:
+            loaded = pool.starmap(load, [(data, index) for index in range(8)], chunksize=4)
+            pool.close()
+            pool.join()
+        for step in range(5, 10):
+            run.log_metrics({"loss": 1.0}, step)
+        run.stop()
+        print(json.dumps(loaded))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_that_only_print_have_no_journal(tmp_path: Path, method: str) -> None:
+    """A worker that holds the run and does not record leaves no trace, however it was started."""
+    assert script(tmp_path, WORKER, method) == list(range(8))
+    assert [header["owner"] for header in headers(tmp_path)] == [True]
+    assert read(tmp_path)["loss"].fetch_points().step.tolist() == list(range(10))
+    assert read(tmp_path)["sys/state"].fetch() == "completed"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_that_log_have_their_own(tmp_path: Path, method: str) -> None:
+    """What workers record is there, beside the trainer's, in journals of their own."""
+    script(tmp_path, WORKER, method, "log")
+    found = headers(tmp_path)
+    assert 2 <= len(found) <= 3
+    assert len({header["pid"] for header in found}) == len(found)
+    reader = read(tmp_path)
+    assert reader["loss"].fetch_points().step.tolist() == list(range(10))
+    for index in range(8):
+        assert reader[f"worker/{index}"].fetch_points().step.tolist() == [index]
+    assert len(reader._view().texts("worker/log")) == 8
+    assert reader["sys/state"].fetch() == "completed"
+
+
+def test_a_forked_helper_decides_nothing(tmp_path: Path) -> None:
+    """It owns no state: neither its end, nor its exception, nor `stop`, changes the run's."""
+    states = script(
+        tmp_path,
+        """
+        run = begin()
+        run.log_metrics({"a": 1.0}, 0)
+        seen = []
+        for end in ("exit", "raise", "stop", "with"):
+            pid = os.fork()
+            if not pid:
+                run.log_metrics({"child": 1.0}, len(seen))
+                sys.stderr = open(os.devnull, "w")
+                if end == "raise":
+                    raise ValueError("in the child")
+                if end == "stop":
+                    run.stop()
+                if end == "with":
+                    with run:
+                        raise SystemExit(0)
+                sys.exit(0)
+            os.waitpid(pid, 0)
+            seen.append(run["sys/state"].fetch())
+        run.log_metrics({"a": 1.0}, 1)
+        run.stop()
+        seen.append(run["sys/state"].fetch())
+        print(json.dumps(seen))
+        """,
+    )
+    assert states == ["running"] * 4 + ["completed"]
+    found = headers(tmp_path)
+    assert [header["owner"] for header in found] == [True, False, False, False, False]
+    assert {header["continues"] for header in found[1:]} == {found[0]["writer"]}
+    reader = read(tmp_path)
+    assert reader["child"].fetch_points().step.tolist() == [0, 1, 2, 3]
+    assert reader["a"].fetch_points().step.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("log", ["", "log"])
+def test_torch_data_loader(tmp_path: Path, log: str) -> None:
+    """The workers of a real DataLoader: silent ones write nothing, those that log lose nothing."""
+    pytest.importorskip("torch")
+    code = """
+        import torch.utils.data
+
+        class Data(torch.utils.data.Dataset):
+            def __len__(self):
+                return 12
+            def __getitem__(self, index):
+                print("item", index, file=sys.stderr)
+                if "log" in sys.argv:
+                    run.log_metrics({f"item/{index}": 1.0}, epoch)
+                return index
+
+        run = begin()
+        seen = 0
+        for epoch in range(2):
+            for batch in torch.utils.data.DataLoader(Data(), 3, num_workers=2, multiprocessing_context="fork"):
+                seen += len(batch)
+                run.log_metrics({"loss": 1.0}, seen)
+        run.stop()
+        print(seen)
+    """
+    assert script(tmp_path, code, log) == 24
+    assert len(headers(tmp_path)) == (1 + 4 if log else 1)
+    assert len(read(tmp_path)["loss"].fetch_points().step) == 8
+    if log:
+        for index in range(12):
+            assert read(tmp_path)[f"item/{index}"].fetch_points().step.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("source", ["timer", "process"])
+def test_10000_signals_while_logging(tmp_path: Path, source: str) -> None:
+    """A handler that logs too, interrupting anywhere: no point is lost, doubled or torn."""
+    told = script(
+        tmp_path,
+        """
+        run = begin()
+        handled = 0
+
+        def handler(number, frame):
+            global handled
+            mine, handled = handled, handled + 1  # no call between: handlers interrupt each other too
+            run.log_metrics({"signals": mine}, mine)
+            if mine % 100 == 0:
+                run["log"].append(f"signal {mine}")
+                run[f"atoms/{mine}"] = mine
+
+        signal.signal(signal.SIGALRM, handler)
+        wanted = int(sys.argv[3])
+        if sys.argv[2] == "timer":
+            signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
+        else:
+            me = os.getpid()
+            pid = os.fork()
+            if not pid:
+                while os.getppid() == me:
+                    os.kill(me, signal.SIGALRM)
+                    time.sleep(0)
+                os._exit(0)
+        step = 0
+        while handled < wanted:
+            run.log_metrics({"loss": step, "acc": 0.5}, step)
+            if step % 7 == 0:
+                run["column"].extend([1.0, 2.0])
+            step += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        if sys.argv[2] != "timer":
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        run.stop()
+        print(json.dumps([handled, step, run._writer.dropped]))
+        """,
+        source,
+        "10000" if source == "timer" else "2000",
+    )
+    handled, steps, dropped = told
+    assert dropped == {}
+    assert handled >= (10_000 if source == "timer" else 2000)
+    assert len(headers(tmp_path)) == 1
+    reader = read(tmp_path)
+    signals = reader["signals"].fetch_points()
+    assert signals.step.tolist() == signals.value.tolist() == list(range(handled))
+    loss = reader["loss"].fetch_points()
+    assert loss.step.tolist() == loss.value.tolist() == list(range(steps))
+    assert len(reader["acc"].fetch_points().step) == steps
+    assert reader["column"].fetch_points().step.tolist() == list(range(2 * len(range(0, steps, 7))))
+    assert len(reader["atoms"].fetch()) == len(range(0, handled, 100))
+    assert len(reader._view().texts("log")) == len(range(0, handled, 100))
+
+
+def test_a_time_limit_of_the_training_is_not_swallowed(tmp_path: Path) -> None:
+    """An alarm whose handler raises ends the loop wherever it strikes, 200 times over."""
+    told = script(
+        tmp_path,
+        """
+        class TimeIsUp(Exception):
+            pass
+
+        def handler(number, frame):
+            raise TimeIsUp
+
+        run = begin()
+        signal.signal(signal.SIGALRM, handler)
+        returned = struck = 0
+        for round in range(200):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0003)
+                while True:
+                    run.log_metrics({"a": returned, "b": 1.0}, returned)
+                    returned += 1
+            except TimeIsUp:
+                struck += 1
+        run.log_metrics({"a": returned, "b": 1.0}, returned)
+        run.stop()
+        print(json.dumps([returned, struck, run._writer.dropped]))
+        """,
+    )
+    returned, struck, dropped = told
+    assert (struck, dropped) == (200, {})
+    points = read(tmp_path)["a"].fetch_points()
+    steps = points.step.tolist()
+    assert sorted(set(steps)) == list(range(returned + 1))
+    # A call that was struck after its write is made again by this loop, and no other twice.
+    assert len(steps) - (returned + 1) <= struck
+    assert points.value.tolist() == steps
+
+
+def test_stop_from_a_signal_handler(tmp_path: Path) -> None:
+    """People stop their run and exit in a SIGTERM handler: all is recorded, nothing hangs."""
+    for _ in range(3):
+        told = script(
+            tmp_path,
+            """
+            run = begin(capture_signals=False)
+            def handler(number, frame):
+                run.stop()
+                print(json.dumps(step))
+                sys.stdout.flush()
+                os._exit(0)
+            signal.signal(signal.SIGTERM, handler)
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            step = 0
+            while True:
+                run.log_metrics({"a": 1.0}, step)
+                step += 1
+            """,
+        )
+        steps = read(tmp_path)["a"].fetch_points().step.tolist()
+        assert len(steps) >= told
+
+
+def test_threads_and_a_fork_and_a_timer_at_once(tmp_path: Path) -> None:
+    """Everything together, for deadlocks: threads log, a timer interrupts, children are forked."""
+    told = script(
+        tmp_path,
+        """
+        run = begin()
+        done = threading.Event()
+        counts = [0] * 3
+
+        def work(number):
+            while not done.is_set():
+                run.log_metrics({f"t{number}": counts[number]}, counts[number])
+                counts[number] += 1
+
+        beats = 0
+        def handler(*_):
+            global beats
+            mine, beats = beats, beats + 1
+            run.log_metrics({"beats": mine}, mine)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        for child in range(15):
+            pid = os.fork()
+            if not pid:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                run.log_metrics({"children": child}, child)
+                run.stop()
+                os._exit(0)
+            while True:
+                try:
+                    os.waitpid(pid, 0)
+                    break
+                except InterruptedError:
+                    pass
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        done.set()
+        for thread in threads:
+            thread.join()
+        run.stop()
+        print(json.dumps([counts, beats]))
+        """,
+    )
+    counts, beats = told
+    reader = read(tmp_path)
+    for number, count in enumerate(counts):
+        assert reader[f"t{number}"].fetch_points().step.tolist() == list(range(count))
+    assert reader["children"].fetch_points().step.tolist() == list(range(15))
+    if beats:
+        assert reader["beats"].fetch_points().step.tolist() == list(range(beats))
+    assert os.path.isdir(tmp_path / "root")

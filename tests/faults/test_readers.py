@@ -1,0 +1,274 @@
+"""Many readers beside a trainer; an index that is damaged, of the future, or gone; damaged runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from seamark import init_project, init_run
+from seamark.journal.reader import JournalReader
+
+if TYPE_CHECKING:
+    from seamark.run import Run
+
+QUIET: Any = dict.fromkeys(
+    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
+    False,
+)
+
+TRAIN = """
+    import sys
+    from seamark import init_run
+    run = init_run("p", root=sys.argv[1], custom_run_id="live", capture_git=False, capture_packages=False)
+    print("begun", flush=True)
+    sys.stdin.readline()
+    for step in range(30_000):
+        run.log_metrics({"a": step, "b": 0.5}, step)
+        if step % 100 == 0:
+            run["text"].append(f"line {step // 100}", step=step // 100)
+            run["progress"] = step
+    run.stop()
+"""
+
+READ = """
+    import json, sys
+    from seamark import init_project, init_run
+    reader = init_run("p", root=sys.argv[1], custom_run_id="live", mode="read-only")
+    print("begun", flush=True)
+    sys.stdin.readline()
+    looks = seen = 0
+    while True:
+        state = reader["sys/state"].fetch()
+        points = reader["a"].fetch_points() if reader.exists("a") else None
+        count = 0 if points is None else len(points.step)
+        assert count >= seen, "what was seen once stays"
+        seen = count
+        if count:
+            assert points.step.tolist() == points.value.tolist() == list(range(count))
+        if reader.exists("progress"):
+            reader["progress"].fetch()
+            lines = [one.text for one in reader._view().texts("text")]
+            assert lines == [f"line {number}" for number in range(len(lines))]
+        table = init_project("p", root=sys.argv[1]).fetch_runs_table(columns=["a"])
+        assert len(table.to_rows()) == 1
+        looks += 1
+        if state == "completed":
+            break
+    print(json.dumps([looks, seen]))
+"""
+
+
+def start(code: str, *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_four_readers_and_a_trainer(tmp_path: Path) -> None:
+    """Each reader sees a growing, gapless beginning of what is recorded, and in the end all of it."""
+    trainer = start(TRAIN, str(tmp_path))
+    assert trainer.stdout is not None
+    assert trainer.stdout.readline() == "begun\n"
+    readers = [start(READ, str(tmp_path)) for _ in range(4)]
+    for reader in readers:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "begun\n"
+    for process in [*readers, trainer]:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    said = trainer.communicate(timeout=90)
+    assert trainer.returncode == 0, said
+    for reader in readers:
+        out, err = reader.communicate(timeout=90)
+        assert reader.returncode == 0, err
+        looks, seen = json.loads(out)
+        assert seen == 30_000
+        assert looks >= 1
+
+
+# -------------------------------------------------------------------- the index
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A run that was recorded, and read once, so that it is in the index."""
+    with init_run("p", root=tmp_path / "root", name="kept", **QUIET) as run:
+        for step in range(5000):
+            run.log_metrics({f"m{number}": step + number for number in range(10)}, step)
+        run["note"] = "hello"
+        run["sys/tags"].add("tag")
+    check(run)
+    return run
+
+
+def index_file() -> Path:
+    (found,) = Path(os.environ["XDG_CACHE_HOME"]).glob("seamark/*.db")
+    return found
+
+
+def check(run: Run) -> None:
+    """Assert that everything is read back, by a process that knows nothing yet."""
+    reader = init_run("p", root=run.root, with_id=run.id, mode="read-only")
+    assert reader["note"].fetch() == "hello"
+    assert reader["m3"].fetch_points().value.tolist() == [step + 3 for step in range(5000)]
+    project = init_project("p", root=run.root)
+    (row,) = project.fetch_runs_table().to_rows()
+    assert row["sys/id"] == run.id
+    for one in (reader, project):
+        one._index.close()
+
+
+def rubbish(path: Path) -> None:
+    path.write_bytes(os.urandom(path.stat().st_size))
+
+
+def overwrite_middle(path: Path) -> None:
+    with open(path, "r+b") as file:
+        file.seek(8192)
+        file.write(os.urandom(path.stat().st_size - 8192))
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2 + 100)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def remove(path: Path) -> None:
+    for part in path.parent.iterdir():
+        part.unlink()
+
+
+def other_tables(path: Path) -> None:
+    path.unlink()
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE journal (something TEXT)")
+    database.close()
+
+
+def future(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type='table'")]
+        for table in tables:
+            columns = [column[1] for column in database.execute(f"PRAGMA table_info({table})")]
+            if "version" in columns:
+                database.execute(f"UPDATE {table} SET version = 999")  # noqa: S608
+            else:
+                database.execute(f"ALTER TABLE {table} ADD COLUMN from_the_future")
+    database.close()
+
+
+def folder_instead(path: Path) -> None:
+    remove(path)
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [rubbish, overwrite_middle, cut, empty, remove, other_tables, future, folder_instead],
+    ids=lambda harm: harm.__name__,
+)
+def test_an_index_that_is_damaged_or_of_the_future(run: Run, harm: Any) -> None:
+    """The index is a cache: whatever became of it, everything is read, and no error is shown."""
+    path = index_file()
+    for extra in ("-wal", "-shm", "-journal"):
+        Path(f"{path}{extra}").unlink(missing_ok=True)
+    harm(path)
+    check(run)
+    check(run)
+    assert len(run.folder.journals()) == 1
+
+
+def test_an_index_that_goes_away_under_a_reader(run: Run) -> None:
+    """A reader that is open while the cache is cleared reads on."""
+    reader = init_run("p", root=run.root, with_id=run.id, mode="read-only")
+    assert reader["note"].fetch() == "hello"
+    shutil.rmtree(index_file().parent)
+    with init_run("p", root=run.root, with_id=run.id, owner=False) as more:
+        more["later"] = 5
+    assert reader["later"].fetch() == 5
+    assert reader["m3"].fetch_points().value.tolist()[:3] == [3, 4, 5]
+
+
+def test_no_place_for_an_index(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where no cache can be kept it is in memory, and never below the root."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    check(run)
+    assert not list(run.root.rglob("*.db"))
+
+
+def test_the_index_can_be_elsewhere(run: Run, monkeypatch: Any, tmp_path: Path) -> None:
+    """SEAMARK_INDEX moves it; two readers with two caches see the same."""
+    monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / "index"))
+    check(run)
+    assert (tmp_path / "index").exists()
+
+
+# -------------------------------------------------------------------- damaged runs
+
+
+def test_a_damaged_journal_is_read_around(run: Run, monkeypatch: Any) -> None:
+    """One flipped bit costs one row; the gap is shown to who reads and by ``fsck``."""
+    path = run.folder.journals()[0].path
+    data = bytearray(path.read_bytes())
+    with JournalReader(path) as reader:
+        frames = list(reader.frames())
+    hit = frames[3000]
+    data[hit.offset + 40] ^= 4
+    path.write_bytes(data)
+    remove(index_file())
+    reader = init_run("p", root=run.root, with_id=run.id, mode="read-only")
+    values = reader["m3"].fetch_points().step.tolist()
+    assert len(values) == 4999
+    assert reader["note"].fetch() == "hello"
+    assert reader["monitoring/seamark/gaps"].fetch()
+    done = subprocess.run(
+        [sys.executable, "-m", "seamark", "fsck", "--root", str(run.root)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1, done.stderr
+    assert f"{hit.offset:,}" in done.stdout
+
+
+@pytest.mark.parametrize("what", ["cut", "header", "empty", "noise", "foreign"])
+def test_whatever_lies_in_a_journal_folder(run: Run, what: str) -> None:
+    """Reading never raises on content: what can be read is, beside what cannot."""
+    path = run.folder.journals()[0].path
+    data = path.read_bytes()
+    if what == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif what == "header":
+        path.write_bytes(os.urandom(32) + data[32:])
+    elif what == "empty":
+        (path.parent / "other-1-aa").write_bytes(b"")
+    elif what == "noise":
+        (path.parent / f"other-1-aa.{'0' * 32}").write_bytes(os.urandom(100_000))
+    else:
+        (path.parent / "notes.txt").write_text("somebody's notes" * 20)
+        (path.parent / "folder").mkdir()
+    reader = init_run("p", root=run.root, with_id=run.id, mode="read-only")
+    points = reader["m3"].fetch_points()
+    assert points.value.tolist()[:2000] == [step + 3 for step in range(2000)]
+    assert (len(points.step) == 5000) == (what != "cut")
+    reader.get_structure()
+    init_project("p", root=run.root).fetch_runs_table().to_rows()

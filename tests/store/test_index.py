@@ -1,0 +1,561 @@
+"""The index is a cache: it keeps up, heals itself, shares, and never lies in the root."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.journal.folder import RunFolder
+from seamark.journal.reader import SETTLE_NS
+from seamark.store.index import Index
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture
+def open_index(folder):
+    """Open indexes of the root and close them at the end."""
+    opened = []
+
+    def open_one(root=folder.root, **options):
+        opened.append(Index.open(root, **options))
+        return opened[-1]
+
+    yield open_one
+    for index in opened:
+        index.close()
+
+
+def value(index, folder, path):
+    found = index.view(folder.project, folder.run).attribute(path)
+    return None if found is None else found.value
+
+
+# ---------------------------------------------------------------------- where it lies
+
+
+def test_an_index_in_the_root_is_refused(folder, monkeypatch):
+    """The root holds what was recorded and nothing else."""
+    monkeypatch.setenv("SEAMARK_INDEX", str(folder.root / "cache"))
+    with pytest.raises(ArgumentError, match="SEAMARK_INDEX: expected a place outside the root"):
+        Index.open(folder.root)
+
+
+def test_it_lies_in_the_cache_and_the_root_stays_as_it_was(builder, folder, open_index, tmp_path):
+    """Reading writes nothing beside the journals."""
+    builder().assign(a=1).save(folder)
+    before = sorted(folder.root.rglob("*"))
+    index = open_index()
+    index.refresh()
+    assert index.file.parent == Path(os.environ["XDG_CACHE_HOME"], "seamark")
+    assert sorted(folder.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["index.db", "folder"])
+def test_it_can_be_moved(folder, open_index, monkeypatch, tmp_path, name):
+    """To a file of that name, or into a folder."""
+    monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / name))
+    file = open_index().file
+    assert tmp_path / name in (file, file.parent)
+    assert file.exists()
+
+
+def test_one_file_for_two_roots_is_never_mixed_up(
+    builder, folder, open_index, monkeypatch, tmp_path
+):
+    """Whoever moves it to one file for everything pays with time only."""
+    monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / "index.db"))
+    builder().assign(a=1).save(folder)
+    open_index().refresh()
+    other = open_index(tmp_path / "other")
+    other.refresh()
+    assert other.runs() == []
+
+
+def test_where_nothing_can_be_written_it_is_held_in_memory(
+    builder, folder, open_index, monkeypatch, tmp_path
+):
+    """A file in the way of the cache folder stands for everything that can be wrong with it."""
+    builder().assign(a=1).save(folder)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / "file" / "below"))
+    index = open_index()
+    index.refresh()
+    assert index.file is None
+    assert value(index, folder, "a") == 1
+
+
+# ---------------------------------------------------------------------- keeping up
+
+
+def test_a_run_that_is_not_there_is_an_exact_error(folder, open_index):
+    """It says which run, which project and which root."""
+    index = open_index()
+    index.refresh()
+    with pytest.raises(RunNotFoundError, match="run 'nope' does not exist in project 'p' below"):
+        index.view("p", "nope")
+
+
+def test_what_was_appended_is_folded_and_nothing_else(builder, folder, open_index):
+    """Folding goes on at the offset where it stopped."""
+    journal = builder().assign(a=1).row({"loss": 1.0}, 0)
+    journal.save(folder)
+    index = open_index()
+    index.refresh()
+    journal.assign(a=2).row({"loss": 3.0}, 1)
+    journal.save(folder)
+    index.refresh()
+    assert value(index, folder, "a") == 2
+    assert value(index, folder, "loss").mean == 2.0
+    assert index.view(folder.project, folder.run).journals()[0].offset == journal.offset
+
+
+def test_another_process_finds_what_was_folded(builder, folder, open_index):
+    """All registers survive in the file."""
+    journal = builder().assign(s="text", i=2**80, b=True, n=None, neg=-0.0)
+    journal.op("assign", atoms={"f": ["float", "nan"], "inf": ["float", "-inf"]})
+    journal.op("assign", atoms={"d": ["datetime", "2026-01-02T03:04:05+00:00"]})
+    journal.op("assign", atoms={"j": ["json", "[1, NaN]"], "long": ["text", {"sha256": "0"}]})
+    journal.row({"m": 1.0}, 0).texts("t", (0, "x")).op("add", path="tags", values=["u", "v"])
+    journal.op("own", path="f1", file={"name": "x", "staged": "s"}, token="1")
+    journal.op("files", path="fs", members={"x": {"sha256": "1"}}).op("clear", path="m")
+    journal.op("artifact", path="art", kind="tracked", files=[], references=[], hash="h")
+    journal.op("delete", paths=["gone"]).op("state", state="failed", error={"type": "E"})
+    journal.save(folder)
+    first = open_index()
+    first.refresh()
+    wanted = first.view(folder.project, folder.run).attributes()
+    first.close()
+    again = open_index()
+    found = again.view(folder.project, folder.run).attributes()
+    assert repr(found) == repr(wanted)
+    assert {attribute.path for attribute in wanted} >= {"s", "f", "i", "m", "t", "f1", "fs", "art"}
+    assert value(again, folder, "i") == 2**80
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), seed=st.integers(0, 2**32))
+def test_the_index_agrees_with_the_oracle_after_every_refresh(
+    builder, oracle, tmp_path_factory, property_test, data, seed
+):
+    """The whole way: files that grow in any order, one index open, one opened anew each time."""
+    history = data.draw(property_test.histories)
+    rng = random.Random(seed)
+    journals = property_test.build(builder, history, rng)
+    folder = RunFolder(tmp_path_factory.mktemp("root"), "p", "r")
+    ends = [0] * len(journals)
+    with Index.open(folder.root) as index:
+        for at in [*range(len(journals)), *rng.choices(range(len(journals)), k=3)]:
+            ends[at] = rng.choice([end for end in journals[at].ends if end >= ends[at]])
+            journals[at].save(folder, ends[at])
+            index.refresh()
+            for look in (index, Index.open(folder.root)):
+                state = look.view("p", "r").state_of_fold
+                found = property_test.shown(state)
+                assert property_test.same(found, oracle.expected(journals, ends))
+                if look is not index:
+                    look.close()
+
+
+def test_a_journal_that_was_replaced_is_folded_anew(builder, folder, open_index):
+    """Nothing of the old one stays."""
+    builder().assign(a=1, old=1).row({"loss": 9.0}, 0).save(folder)
+    index = open_index()
+    index.refresh()
+    builder().assign(a=2).row({"loss": 1.0}, 0).row({"loss": 2.0}, 1).assign(more=1).save(folder)
+    index.refresh()
+    assert (value(index, folder, "a"), value(index, folder, "old")) == (2, None)
+    assert value(index, folder, "loss").max == 2.0
+
+
+def test_a_journal_that_shrank_is_folded_anew(builder, folder, open_index):
+    """As when a copy of a folder was stopped and begun again."""
+    journal = builder().assign(a=1).assign(b=2)
+    journal.save(folder)
+    index = open_index()
+    index.refresh()
+    journal.save(folder, journal.ends[1])
+    index.refresh()
+    assert (value(index, folder, "a"), value(index, folder, "b")) == (1, None)
+
+
+def test_a_journal_that_is_gone_takes_its_values_along(builder, folder, open_index):
+    """Registers do not go back; the run is folded anew."""
+    builder("one").assign(a=1).save(folder)
+    path = builder("two").assign(b=2).save(folder)
+    index = open_index()
+    index.refresh()
+    path.unlink()
+    index.refresh()
+    assert (value(index, folder, "a"), value(index, folder, "b")) == (1, None)
+
+
+def test_a_run_folder_that_is_gone_drops_out(builder, folder, open_index):
+    """And comes back with its folder."""
+    builder().assign(a=1).row({"m": 1.0}, 0).op("add", path="t", values=["x"]).save(folder)
+    index = open_index()
+    index.refresh()
+    shutil.move(folder.path, folder.root / "elsewhere")
+    index.refresh()
+    assert index.runs("team") == []
+    left = [
+        index.connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar()
+        for table in ("run", "journal", "journal_text", "attribute", "series", "element")
+    ]
+    assert left == [0] * 6
+    shutil.move(folder.root / "elsewhere", folder.path)
+    index.refresh(folder.project, folder.run)
+    assert index.runs() == [(folder.project, folder.run)]
+
+
+def test_a_purged_run_does_not_come_back_with_a_copied_folder(builder, folder, open_index):
+    """Merging folders does not revive what was purged."""
+    builder().assign(a=1).save(folder)
+    folder.purged_mark.parent.mkdir()
+    folder.purged_mark.touch()
+    index = open_index()
+    index.refresh()
+    assert index.runs() == []
+
+
+def test_only_the_project_that_was_asked_for_is_folded(builder, tmp_path, open_index):
+    """A project with its sub-projects, and no project whose name only starts alike."""
+    for project in ("team", "team/x", "teams"):
+        builder().assign(a=1).save(RunFolder(tmp_path / "runs", project, "r1"))
+    index = open_index()
+    index.refresh("team")
+    assert index.runs() == [("team", "r1"), ("team/x", "r1")]
+    index.refresh()
+    assert index.runs("team") == [("team", "r1"), ("team/x", "r1")]
+    assert len(index.runs()) == 3
+
+
+def test_progress_is_told_run_by_run(builder, tmp_path, open_index):
+    """From nothing to everything."""
+    for number in range(3):
+        builder().assign(a=1).save(RunFolder(tmp_path / "runs", "p", f"r{number}"))
+    told = []
+    open_index().refresh(progress=lambda done, total: told.append((done, total)))
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_a_file_that_is_no_journal_disturbs_nothing(builder, folder, open_index):
+    """It is counted; files whose names start with a dot are not even looked at."""
+    builder().assign(a=1).save(folder)
+    (folder.journal_dir / "notes.txt").write_text(
+        "these are sixty-four bytes of something else" * 2
+    )
+    (folder.journal_dir / ".rsync.tmp").write_text("x")
+    index = open_index()
+    index.refresh()
+    infos = {info.file: info for info in index.view(folder.project, folder.run).journals()}
+    assert value(index, folder, "a") == 1
+    assert set(infos) == {builder().file, "notes.txt"}
+    assert infos["notes.txt"].stopped == "unreadable"
+    assert infos["notes.txt"].errors == 1
+
+
+def test_records_of_a_newer_seamark_stop_the_fold_and_are_shown(builder, folder, open_index):
+    """What may not be passed over is not, and the run says so."""
+    journal = builder().assign(a=1).unknown(skippable=False).assign(a=2)
+    journal.save(folder)
+    index = open_index()
+    index.refresh()
+    assert value(index, folder, "a") == 1
+    assert value(index, folder, "monitoring/seamark/newer") == [journal.writer]
+
+
+def test_damage_is_passed_over_once_nothing_more_can_be_expected(builder, folder, open_index):
+    """Bad bytes may still turn good on a network; after 90 s they are a gap that is shown."""
+    journal = builder().assign(a=1).assign(b=2).assign(c=3)
+    data = bytearray(journal.data)
+    data[journal.ends[1] + 30] ^= 1
+    path = journal.save(folder)
+    path.write_bytes(data)
+    now = path.stat().st_mtime_ns
+    clock = [now + 10**9]
+    index = open_index(now_ns=lambda: clock[0])
+    index.refresh()
+    clock[0] = now + SETTLE_NS + 10**10
+    index.refresh()
+    assert [value(index, folder, path) for path in "abc"] == [1, None, 3]
+    gaps = value(index, folder, "monitoring/seamark/gaps")
+    assert gaps == {journal.writer: [[journal.ends[1], journal.ends[2] - journal.ends[1]]]}
+
+
+# ---------------------------------------------------------------------- the file
+
+
+@pytest.mark.parametrize("damage", ["garbage", "empty", "cut", "flipped"])
+def test_a_damaged_file_is_made_again(builder, folder, open_index, damage):
+    """Nothing is lost with an index."""
+    for number in range(30):
+        builder(f"j{number}").assign(a=number).save(RunFolder(folder.root, "p", f"r{number}"))
+    index = open_index()
+    index.refresh()
+    file = index.file
+    index.close()
+    data = file.read_bytes()
+    damaged = {
+        "garbage": b"no database at all" * 1000,
+        "empty": b"",
+        "cut": data[: len(data) // 2],
+        "flipped": data[:4096] + bytes(byte ^ 0x55 for byte in data[4096:]),
+    }
+    file.write_bytes(damaged[damage])
+    index = open_index()
+    index.refresh()
+    assert len(index.runs()) == 30
+    assert [index.view("p", f"r{number}").attribute("a").value for number in range(30)] == list(
+        range(30)
+    )
+
+
+def test_a_file_of_another_version_is_made_again(builder, folder, open_index):
+    """Older or newer: nothing migrates what is derived."""
+    builder().assign(a=1).save(folder)
+    index = open_index()
+    index.refresh()
+    file = index.file
+    index.close()
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE meta SET value = '999' WHERE key = 'schema'")
+        connection.execute("DROP TABLE attribute")
+        connection.execute("CREATE TABLE future (x)")
+    connection.close()
+    index = open_index()
+    index.refresh()
+    assert value(index, folder, "a") == 1
+    tables = index.connection.exec_driver_sql("SELECT name FROM sqlite_master").scalars().all()
+    assert "future" not in tables
+
+
+def test_rebuild_folds_everything_again(builder, folder, open_index):
+    """What `seamark reindex` does."""
+    builder().assign(a=1).save(folder)
+    index = open_index()
+    index.refresh()
+    index.connection.exec_driver_sql("DELETE FROM attribute")
+    assert value(index, folder, "a") is None
+    index.rebuild()
+    assert value(index, folder, "a") == 1
+
+
+# ---------------------------------------------------------------------- sharing
+
+
+def test_who_does_not_get_the_lock_reads_what_is_there_and_knows_its_age(
+    builder, folder, open_index
+):
+    """Nobody waits for another process to fold."""
+    journal = builder().assign(a=1)
+    journal.save(folder)
+    clock = [10**18]
+    index = open_index(now_ns=lambda: clock[0])
+    index.refresh()
+    journal.assign(a=2).save(folder)
+    with Path(f"{index.file}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        clock[0] += 5 * 10**9
+        index.refresh()
+        assert index.stale_s == 5.0
+        assert value(index, folder, "a") == 1
+    index.refresh()
+    assert index.stale_s is None
+    assert value(index, folder, "a") == 2
+
+
+def test_one_run_is_up_to_date_even_without_the_lock(builder, folder, open_index):
+    """Who reads back what was just written finds it, whoever is folding."""
+    journal = builder().assign(a=1)
+    journal.save(folder)
+    index = open_index()
+    index.refresh()
+    journal.assign(a=2).row({"m": 1.0}, 0).save(folder)
+    with Path(f"{index.file}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        index.refresh(folder.project, folder.run)
+        assert value(index, folder, "a") == 2
+        assert len(index.view(folder.project, folder.run).points("m")) == 1
+    stored = index.connection.exec_driver_sql("SELECT count(*) FROM attribute").scalar()
+    assert stored == 1
+
+
+def test_a_fold_that_was_overtaken_is_done_again(builder, folder, open_index, monkeypatch):
+    """Offsets are set by comparing: where locks do not work, no frame is counted twice."""
+    from seamark.store import index as module
+
+    journal = builder().row({"m": 1.0}, 0)
+    journal.save(folder)
+    index, other = open_index(), open_index()
+    index.refresh()
+    journal.row({"m": 2.0}, 1).save(folder)
+    monkeypatch.setattr(module, "_flock", lambda *_: True)
+    save = module._RunFolding.save
+
+    def overtaken(self):
+        if self.index is index:
+            other.refresh()
+        save(self)
+
+    monkeypatch.setattr(module._RunFolding, "save", overtaken)
+    index.refresh()
+    found = value(index, folder, "m")
+    assert (found.count, found.mean) == (2, 1.5)
+
+
+def test_four_readers_and_a_trainer_at_once(folder, tmp_path):
+    """No "database is locked", and everybody sees everything in the end."""
+    trainer = (
+        "import sys; from seamark.journal.writer import JournalWriter\n"
+        "from seamark.journal.folder import RunFolder\n"
+        "from pathlib import Path\n"
+        "folder = RunFolder(Path(sys.argv[1]), 'p', 'r')\n"
+        "writer = JournalWriter(folder, lambda: {'attempt': 0, 'positions': None, 'owner': True})\n"
+        "for step in range(20000): writer.append_row({'a': float(step), 'b': 1.0}, step)\n"
+        "writer.close()\n"
+    )
+    reader = (
+        "import sys; from pathlib import Path; from seamark.store.index import Index\n"
+        "with Index.open(Path(sys.argv[1])) as index:\n"
+        "    for _ in range(30):\n"
+        "        index.refresh('p', 'r')\n"
+        "        if index.runs():\n"
+        "            view = index.view('p', 'r')\n"
+        "            assert len(view.points('a')) == view.attribute('a').value.count\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    RunFolder(folder.root, "p", "r").journal_dir.mkdir(parents=True)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(folder.root)],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for code in (trainer, reader, reader, reader, reader)
+    ]
+    for process in processes:
+        _, trouble = process.communicate(timeout=100)
+        assert (process.returncode, trouble) == (0, "")
+    with Index.open(folder.root) as index:
+        index.refresh()
+        assert index.view("p", "r").attribute("a").value.count == 20000
+
+
+def test_threads_may_share_an_index(builder, folder, open_index):
+    """Of one process."""
+    builder().row({"m": 1.0}, 0).save(folder)
+    index, troubles = open_index(), []
+
+    def read():
+        try:
+            for _ in range(20):
+                index.refresh()
+                assert len(index.view(folder.project, folder.run).points("m")) == 1
+        except BaseException as error:  # noqa: BLE001 - told by the main thread
+            troubles.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert troubles == []
+
+
+def test_a_forked_child_opens_the_file_for_itself(builder, folder, open_index):
+    """Connections do not cross a fork."""
+    builder().assign(a=1).save(folder)
+    index = open_index()
+    index.refresh()
+    pid = os.fork()
+    if not pid:
+        try:
+            index.refresh()
+            os._exit(0 if value(index, folder, "a") == 1 else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    index.refresh()
+    assert value(index, folder, "a") == 1
+
+
+# ---------------------------------------------------------------------- derived attributes
+
+
+class TestDerived:
+    """What no operation says but the journals show."""
+
+    def test_times_owner_and_state(self, builder, folder, open_index):
+        """From the first and last frames of the owners."""
+        journal = builder(t=10**18, user="ada").op("state", state="running")
+        journal.wait(2 * 10**9).op("state", state="completed").save(folder)
+        builder("late", t=10**18 + 10**10, owner=False).assign(tagged=1).save(folder)
+        index = open_index()
+        index.refresh()
+        view = index.view(folder.project, folder.run)
+        assert view.attribute("sys/id").value == folder.run
+        assert view.attribute("sys/owner").value == "ada"
+        assert view.attribute("sys/state").value == "completed"
+        assert view.attribute("sys/trashed").value is False
+        assert view.attribute("sys/running_time").value == pytest.approx(2.0, abs=1e-6)
+        assert view.attribute("sys/creation_time").value.timestamp() == 10**9
+        assert view.attribute("sys/modification_time").value.timestamp() == 10**9 + 10
+        assert [one.path for one in view.attributes("sys")] == [
+            f"sys/{name}"
+            for name in (
+                "creation_time id modification_time owner running_time state trashed".split()  # noqa: SIM905
+            )
+        ]
+
+    def test_running_time_counts_ranks_that_ran_side_by_side_once(
+        self, builder, folder, open_index
+    ):
+        """And leaves out the pause before a resumed attempt."""
+        for name, start, length in (("a", 0, 10), ("b", 2, 10), ("c", 100, 5)):
+            journal = builder(name, t=10**18 + start * 10**9)
+            journal.wait(length * 10**9).heartbeat().save(folder)
+        index = open_index()
+        index.refresh()
+        found = value(index, folder, "sys/running_time")
+        assert found == pytest.approx(17, abs=1e-3)
+
+    def test_a_run_without_signs_of_life_has_crashed(self, builder, folder, open_index):
+        """After 90 s without a heartbeat."""
+        journal = builder().op("state", state="running")
+        journal.save(folder)
+        clock = [journal.t + SETTLE_NS - 10**9]
+        index = open_index(now_ns=lambda: clock[0])
+        index.refresh()
+        assert value(index, folder, "sys/state") == "running"
+        clock[0] += 2 * 10**9
+        assert value(index, folder, "sys/state") == "crashed"
+
+    def test_a_run_whose_process_is_gone_has_crashed_at_once(self, builder, folder, open_index):
+        """On the same boot of the same host a pid and its start time tell."""
+        from seamark.journal.folder import host_name
+        from seamark.journal.process import boot_id, process_start
+
+        here = {"host": host_name(), "boot": boot_id(), "pid": os.getpid()}
+        start = process_start(os.getpid())
+        journal = builder(**here, start=start).op("state", state="running")
+        journal.save(folder)
+        index = open_index(now_ns=lambda: journal.t + 10**9)
+        index.refresh()
+        assert value(index, folder, "sys/state") == "running"
+        builder(**here, start=start - 1).wait(5).op("state", state="running").save(folder)
+        index.refresh()
+        assert value(index, folder, "sys/state") == "crashed"

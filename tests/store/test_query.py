@@ -1,0 +1,141 @@
+"""The grammar: what it takes, what it makes of it, and where it points when it cannot."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamark.errors import QueryError
+from seamark.store.query import And, Comparison, Field, Not, Or, Value, parse, parse_field
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("val/loss >", "expected a value, got the end at column 11"),
+        ("val/loss > 3 AND", "expected a path, got the end at column 17"),
+        ("= 3", "expected a path, got '=' at column 1"),
+        ("a b", "expected an operator such as = or <, got 'b' at column 3"),
+        ("a = 3 b = 4", "expected AND or OR, got 'b' at column 7"),
+        ("a = 3)", "expected AND, OR or the end, got '\\)' at column 6"),
+        ("(a = 3", "expected '\\)', got the end at column 7"),
+        ('a = "abc', 'expected a closing " for the one that opens at column 5'),
+        ("`abc = 3", "expected a closing ` for the one that opens at column 1"),
+        ("val/loss:median < 3", "expected one of last, min, .*got 'median' at column 9"),
+        ('a =~ "("', "expected a regular expression.*at column 6"),
+        ('a:float = "x"', "expected a number for 'a', got 'x' at column 11"),
+        ("a:bool = 3", "expected true or false for 'a', got '3' at column 10"),
+        ("a:stringSet = x", "expected CONTAINS for a string set, got '=' at column 13"),
+        ("a > true", "expected = or != before true, got '>' at column 3"),
+        ("a = 3 AND\n  b ! 4", "at line 2, column 5"),
+    ],
+)
+def test_a_mistake_is_shown_with_its_place(query, message):
+    """The line, the column, and a caret below it."""
+    with pytest.raises(QueryError, match=message) as caught:
+        parse(query)
+    *_, line, caret = str(caught.value).splitlines()
+    assert line.strip() in query
+    assert caret.strip() == "^"
+
+
+def test_what_is_no_string_is_refused():
+    """Such as the objects of neptune's query builder."""
+    with pytest.raises(QueryError, match="expected a string, got int: 3"):
+        parse(3)
+
+
+@given(st.text(alphabet="ab/`\"'()<>=!~: \\.1-\nANDORNT", max_size=40))
+def test_nothing_but_a_query_error_comes_out_of_bad_text(text):
+    """Whatever is typed."""
+    try:
+        parse(text)
+    except QueryError as error:
+        assert str(error).startswith("query: ")  # noqa: PT017 - most texts raise nothing
+
+
+def comparison(path, operator, value, **field):
+    return Comparison(Field(path, **field), operator, Value(value, str(value)))
+
+
+@pytest.mark.parametrize(
+    ("query", "meaning"),
+    [
+        ("", And(())),
+        ("a = 1", comparison("a", "=", 1)),
+        ("a == -1", comparison("a", "=", -1)),
+        ("train/loss < 1e-3", Comparison(Field("train/loss"), "<", Value(1e-3, "1e-3"))),
+        ("a>=.5", Comparison(Field("a"), ">=", Value(0.5, ".5"))),
+        ("a <> x", comparison("a", "!=", "x")),
+        ("a = TRUE", Comparison(Field("a"), "=", Value(value=True, text="TRUE"))),
+        ("`a b:c` = 'd e'", comparison("a b:c", "=", "d e")),
+        (r'a = "say \"hi\""', comparison("a", "=", 'say "hi"')),
+        (r'a =~ "^\d+$"', comparison("a", "matches", r"^\d+$")),
+        ("a !~ b", comparison("a", "not matches", "b")),
+        ("a MATCHES b", comparison("a", "matches", "b")),
+        ("a =~ 3", Comparison(Field("a"), "matches", Value("3", "3"))),
+        ("a:float > 1", comparison("a", ">", 1, type="float")),
+        ("a:float > '1.5'", Comparison(Field("a", None, "float"), ">", Value(1.5, "1.5"))),
+        ("a:string = 5", Comparison(Field("a", None, "string"), "=", Value("5", "5"))),
+        ("`a`:floatSeries:min < 1", comparison("a", "<", 1, aggregate="min", type="float_series")),
+        ("average(a) < 1", comparison("a", "<", 1, aggregate="mean")),
+        (
+            "max(`a b`:floatSeries) < 1",
+            comparison("a b", "<", 1, aggregate="max", type="float_series"),
+        ),
+        ("min = 1", comparison("min", "=", 1)),
+        ("not/a = 1", comparison("not/a", "=", 1)),
+        ("1/loss = 1", comparison("1/loss", "=", 1)),
+        ("t = 2026-01-02T03:04:05+01:00", comparison("t", "=", "2026-01-02T03:04:05+01:00")),
+        ("t NOT CONTAINS x", Not(comparison("t", "contains", "x"))),
+        ("a IS MISSING", Comparison(Field("a"), "missing", None)),
+        ("a is not null", Not(Comparison(Field("a"), "missing", None))),
+        ("not a = 1", Not(comparison("a", "=", 1))),
+    ],
+)
+def test_a_query_means_what_it_says(query, meaning):
+    """One example of everything."""
+    assert parse(query) == meaning
+
+
+def test_and_binds_tighter_than_or_and_not_tighter_than_both():
+    """As everywhere; brackets change it."""
+    a, b, c = (comparison(path, "=", 1) for path in "abc")
+    assert parse("a=1 or b=1 and not c=1") == Or((a, And((b, Not(c)))))
+    assert parse("(a=1 OR b=1) AND c=1") == And((Or((a, b)), c))
+
+
+def test_queries_that_the_neptune_client_writes_are_understood():
+    """The language is a superset of NQL."""
+    query = '((`sys/trashed`:bool = false) AND (`sys/tags`:stringSet CONTAINS "best"))'
+    assert parse(query) == And(
+        (
+            Comparison(Field("sys/trashed", None, "bool"), "=", Value(value=False, text="false")),
+            comparison("sys/tags", "contains", "best", type="string_set"),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "field"),
+    [
+        ("val/loss", Field("val/loss")),
+        ("val/loss:min", Field("val/loss", "min")),
+        ("`val/loss`:avg", Field("val/loss", "mean")),
+        ("a:b", Field("a:b")),
+        ("a:b:max", Field("a:b", "max")),
+        ("a:float", Field("a", None, "float")),
+        (":min", Field(":min")),
+    ],
+)
+def test_a_column_is_a_path_with_perhaps_an_aggregate(column, field):
+    """Other colons belong to the path."""
+    assert parse_field(column) == field
+
+
+@pytest.mark.parametrize("column", ["", "``", None, 3])
+def test_a_column_that_is_none_is_refused(column):
+    """Before anything is read."""
+    with pytest.raises(QueryError, match="column: expected a path"):
+        parse_field(column)

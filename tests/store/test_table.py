@@ -1,0 +1,283 @@
+"""The runs table: choosing, sorting, columns; every query against a plain Python reading of it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from seamark.errors import ArgumentError, QueryError
+from seamark.journal.folder import RunFolder
+from seamark.store.index import Index
+from seamark.store.table import Selection, query_runs, select_runs
+
+
+@pytest.fixture
+def index(tmp_path, builder):
+    """Seven runs of all kinds, ``r0`` the oldest."""
+
+    def start(number, project="p", **facts):
+        journal = builder(
+            f"j{number}", t=10**18 + number * 10**12, user=f"user{number % 2}", **facts
+        )
+        journals[number] = (journal, RunFolder(tmp_path / "runs", project, f"r{number}"))
+        return journal
+
+    journals = {}
+    run = start(0).assign(lr=0.1, name="resnet18", layers=18, best=False)
+    run.row({"loss": 3.0}, 0).row({"loss": 1.0}, 1).row({"loss": 2.0}, 2)
+    run.op("add", path="sys/tags", values=["good", "old"]).op("state", state="completed")
+    run = start(1).assign(lr=1, name="resnet50", layers=50, best=True)
+    run.row({"loss": math.nan}, 0).op("add", path="sys/tags", values=["good"])
+    run.op("state", state="failed")
+    run = start(2).assign(lr="auto", name="vgg", layers=2**60 + 1)
+    run.row({"loss": math.inf}, 0).texts("log", (0, "start"), (1, "all is well"))
+    run.op("assign", atoms={"when": ["datetime", "2026-01-02T12:00:00+02:00"]})
+    run = (
+        start(3).assign(name="VGG", layers=2**60).row({"loss": -math.inf}, 0).row({"loss": 0.5}, 1)
+    )
+    run.op("assign", atoms={"when": ["datetime", "2026-01-02T11:00:00+00:00"]})
+    run.op("state", state="running")
+    run = start(4).assign(lr=-0.0, layers=2**70, weird=None).row({"loss": -5.0}, 0)
+    run.op("file", path="model", file={"name": "last.ckpt", "sha256": "0"})
+    run = start(5, project="p/sub").assign(lr=0.1)
+    run = start(6).assign(lr=0.1, sys__trashed=True).op("delete", paths=["nothing"])
+    run.assign(gone=1).op("delete", paths=["gone"])
+    for journal, folder in journals.values():
+        journal.close().save(folder)
+    with Index.open(tmp_path / "runs", now_ns=lambda: 10**18 + 10**14) as opened:
+        opened.refresh()
+        yield opened
+
+
+def chosen(index, query, **given):
+    given = {"trashed": None, "ascending": True, **given}
+    found = select_runs(index, Selection(query=query, **given))
+    return "".join(run.removeprefix("r") for _, run in found)
+
+
+@pytest.mark.parametrize(
+    ("query", "runs"),
+    [
+        ("", "0123456"),
+        ("lr = 0.1", "056"),
+        ("lr = 1", "1"),
+        ("lr != 0.1", "14"),
+        ("lr < 1", "0456"),
+        ("lr <= 1", "01456"),
+        ("lr = 0", "4"),
+        ("lr = auto", "2"),
+        ("lr >= a", "2"),
+        ("NOT lr = 0.1", "1234"),
+        ("lr IS MISSING", "3"),
+        ("lr IS NOT MISSING", "012456"),
+        ("gone IS MISSING", "0123456"),
+        ("gone = 1", ""),
+        ("unheard/of = 1", ""),
+        ("NOT unheard/of = 1", "0123456"),
+        ("loss < 1", "34"),
+        ("loss > 1", "02"),
+        ("loss = nan", "1"),
+        ("loss != nan", "0234"),
+        ("loss = inf", "2"),
+        ("loss < inf", "034"),
+        ("loss >= -inf", "0234"),
+        ("loss:last = 2", "0"),
+        ("loss:min = 1", "0"),
+        ("loss:max = 3", "0"),
+        ("loss:mean = 2", "0"),
+        ("loss:count >= 2", "03"),
+        ("loss:last_step = 2", "0"),
+        ("loss:min < inf", "034"),
+        ("log:count = 2", "2"),
+        ("log CONTAINS well", "2"),
+        ("layers = 1152921504606846977", "2"),
+        ("layers > 1152921504606846976", "24"),
+        ("layers >= 1152921504606846976", "234"),
+        ("layers = 1180591620717411303424", "4"),
+        ("layers < 1180591620717411303424", "0123"),
+        ("layers:int = 18", "0"),
+        ("layers:string = 18", ""),
+        ("best = true", "1"),
+        ("best != true", "0"),
+        ("best = 1", ""),
+        ('name =~ "^resnet"', "01"),
+        ('name !~ "^resnet"', "23"),
+        ("name CONTAINS gg", "2"),
+        ("name CONTAINS GG", "3"),
+        ("name CONTAINS '%'", ""),
+        ("name > resnet18", "12"),
+        ("sys/tags CONTAINS good", "01"),
+        ("sys/tags NOT CONTAINS good", "23456"),
+        ('sys/tags =~ "^ol"', "0"),
+        ("sys/tags CONTAINS good AND NOT sys/tags CONTAINS old", "1"),
+        ("(lr = 1 OR lr = 0.1) AND layers > 20", "1"),
+        ("when = '2026-01-02T10:00:00Z'", "2"),
+        ("when > 2026-01-02T10:30", "3"),
+        ("when < 2026-01-03", "23"),
+        ("sys/state = completed", "0"),
+        ("sys/state = crashed", "3"),
+        ("sys/state = running", ""),
+        ("sys/id = r2", "2"),
+        ("sys/owner = user1", "135"),
+        ("sys/trashed = true", "6"),
+        ("sys/trashed = false", "012345"),
+        ("sys/creation_time > 2001-09-09T02:20:00", "23456"),
+        ("sys/running_time >= 0", "0123456"),
+        ("sys/running_time < 0", ""),
+        ("model CONTAINS .ckpt", "4"),
+        ("weird IS MISSING", "012356"),
+    ],
+)
+def test_a_query_chooses_the_runs_that_it_describes(index, query, runs):
+    """NaN equals only nan, ints are exact, missing values match no operator."""
+    assert chosen(index, query) == runs
+
+
+@pytest.mark.parametrize(
+    ("sort_by", "up", "down"),
+    [
+        ("sys/creation_time", "0123456", "6543210"),
+        ("sys/id", "0123456", "6543210"),
+        ("loss", "4302165", "2034165"),
+        ("loss:min", "4302165", "0342165"),
+        ("lr", "4650123", "1650423"),
+        ("layers", "0132465", "4231065"),
+        ("when", "2365410", "3265410"),
+        ("unheard/of", "6543210", "6543210"),
+    ],
+)
+def test_runs_are_sorted_with_nan_and_nothing_last_up_and_down(index, sort_by, up, down):
+    """Numbers, then texts, then NaN, then runs without a value; equal ones newest first."""
+    assert chosen(index, "", sort_by=sort_by) == up
+    assert chosen(index, "", sort_by=sort_by, ascending=False) == down
+
+
+def test_the_limit_cuts_and_the_total_counts_all(index):
+    """So that a list can say "3 of 7"."""
+    table = query_runs(index, Selection(limit=3, trashed=None))
+    assert (len(table), table.total) == (3, 7)
+    assert [row["sys/id"] for row in table] == ["r6", "r5", "r4"]
+
+
+@pytest.mark.parametrize(
+    ("given", "runs"),
+    [
+        ({"id": "r1"}, "1"),
+        ({"id": ["r1", "r3"]}, "13"),
+        ({"id": []}, "012345"),
+        ({"owner": ("user0",)}, "024"),
+        ({"state": "failed"}, "1"),
+        ({"state": {"failed", "COMPLETED"}}, "01"),
+        ({"state": "inactive"}, "013"),
+        ({"state": "active"}, "245"),
+        ({"tag": "good"}, "01"),
+        ({"tag": ["good", "old"]}, "0"),
+        ({"trashed": True}, "6"),
+        ({"trashed": None}, "0123456"),
+        ({"project": "p/sub"}, "5"),
+        ({"project": "p"}, "012345"),
+        ({"project": "other"}, ""),
+        ({"query": "lr = 0.1", "tag": "old"}, "0"),
+    ],
+)
+def test_arguments_restrict_as_they_do_in_neptune(index, given, runs):
+    """Ids, states and owners: one of them; tags: all of them."""
+    assert chosen(index, given.pop("query", None), **{"trashed": False, **given}) == runs
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"limit": 0}, "limit: expected a positive number of runs or None, got 0"),
+        ({"limit": "3"}, "limit: expected a positive number"),
+        ({"state": "flying"}, "state: expected one of created, running, .*got 'flying'"),
+        ({"id": 3}, "id: expected a string or several, got 3"),
+        ({"tag": ["a", 3]}, "tag: expected a string or several, got 3"),
+        ({"trashed": "no"}, "trashed: expected True, False or None"),
+        ({"ascending": 1}, "ascending: expected True or False, got 1"),
+        ({"sort_by": None}, "sort_by: expected a path"),
+    ],
+)
+def test_a_wrong_argument_is_an_exact_error(index, given, message):
+    """It names the argument, what can stand there and what stood there."""
+    with pytest.raises(ArgumentError, match=message):
+        select_runs(index, Selection(**given))
+
+
+def test_an_empty_path_to_sort_by_is_a_query_error(index):
+    """The same message as for a column."""
+    with pytest.raises(QueryError, match="sort_by: expected a path"):
+        select_runs(index, Selection(sort_by=""))
+
+
+class TestColumns:
+    """What a table shows of the runs."""
+
+    def test_everything_by_default(self, index):
+        """The best known columns first; what a run does not have is not in its row."""
+        table = query_runs(index, Selection(id="r0"))
+        assert table.columns[:4] == ["sys/id", "sys/state", "sys/owner", "sys/creation_time"]
+        row = table.rows[0]
+        assert (row["lr"], row["loss"], row["name"]) == (0.1, 2.0, "resnet18")
+        assert (row["sys/state"], row["sys/tags"]) == ("completed", ["good", "old"])
+        assert "when" not in row
+        assert table.refs == [("p", "r0")]
+
+    def test_aggregates_and_patterns(self, index):
+        """`val/loss:min`, `sys/*`, `l*`."""
+        table = query_runs(
+            index, Selection(id=["r0", "r2"]), ["loss:min", "l*", "log:count", "name"]
+        )
+        assert table.columns == [
+            "sys/id",
+            "loss:min",
+            "layers",
+            "log",
+            "loss",
+            "lr",
+            "log:count",
+            "name",
+        ]
+        newer, older = table.rows
+        assert (older["loss:min"], older["loss"]) == (1.0, 2.0)
+        assert (newer["log"], newer["log:count"], newer["layers"]) == ("all is well", 2, 2**60 + 1)
+        assert "loss:min" not in newer
+
+    def test_a_pattern_with_an_aggregate_means_the_series_among_its_paths(self, index):
+        """Atoms have no minimum."""
+        table = query_runs(index, Selection(id="r0"), ["*:max"])
+        assert table.columns == ["sys/id", "loss:max"]
+
+    def test_only_the_differing_ones(self, index):
+        """What all listed runs share is left out, what only some have is not."""
+        table = query_runs(index, Selection(id=["r0", "r5"]), ["lr:differing", "layers:differing"])
+        assert table.columns == ["sys/id", "layers"]
+        table = query_runs(index, Selection(id=["r0", "r1"]), ["*:differing"])
+        assert "lr" in table.columns
+        assert "sys/trashed" not in table.columns
+
+    def test_nan_infinities_big_ints_and_files_are_shown_as_they_are(self, index):
+        """Nothing is rounded for a table."""
+        table = query_runs(index, Selection(ascending=True), ["loss", "layers", "model", "weird"])
+        losses = [row.get("loss") for row in table]
+        assert math.isnan(losses[1])
+        assert losses[2] == math.inf
+        assert table.rows[4]["layers"] == 2**70
+        assert table.rows[4]["model"] == "last.ckpt"
+
+    def test_columns_as_numpy_arrays(self, index):
+        """Numbers as float64 with NaN for nothing, the rest as objects."""
+        found = query_runs(index, Selection(ascending=True), ["loss", "name", "layers"]).to_numpy()
+        np.testing.assert_array_equal(found["loss"], [2, np.nan, np.inf, 0.5, -5, np.nan])
+        assert found["name"].tolist() == ["resnet18", "resnet50", "vgg", "VGG", None, None]
+        assert found["layers"].dtype == object  # beyond 2**53: not as floats
+
+    def test_a_data_frame(self, index):
+        """Tags as Neptune has them, times as times."""
+        pandas = pytest.importorskip("pandas")
+        frame = query_runs(index, Selection(ascending=True, limit=2), None).to_pandas()
+        assert frame["sys/tags"].tolist() == ["good,old", "good"]
+        assert pandas.api.types.is_datetime64_any_dtype(frame["sys/creation_time"])
+        assert frame["lr"].tolist() == [0.1, 1]

@@ -1,0 +1,236 @@
+"""A project: tables over its runs, and a log of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seamark.errors import (  # fmt: skip
+    ArgumentError,
+    InactiveRunError,
+    PathError,
+    QueryError,
+    ReadOnlyError,
+    RunNotFoundError,
+)
+from seamark.project import init_project
+from seamark.run import init_run
+
+QUIET = dict.fromkeys(
+    (
+        "capture_git",
+        "capture_script",
+        "capture_packages",
+        "capture_host",
+        "capture_traceback",
+        "capture_signals",
+    ),
+    False,
+)
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Record a run with two curves; the learning rate is what sets it apart."""
+
+    def record_one(lr, *, project="team/x", steps=5, **given):
+        with init_run(project, root=tmp_path, params={"lr": lr}, **QUIET, **given) as run:
+            for step in range(steps):
+                run.log_metrics({"train/loss": lr / (step + 1), "train/acc": step * lr}, step=step)
+        return run.id
+
+    return record_one
+
+
+@pytest.fixture
+def project(tmp_path):
+    """The project that `record` writes to."""
+    with init_project("team/x", root=tmp_path) as opened:
+        yield opened
+
+
+def test_a_project_with_an_illegal_name_is_refused():
+    """Names become folders."""
+    with pytest.raises(PathError, match="project"):
+        init_project("a//b")
+
+
+def test_a_mode_that_does_not_exist_is_refused():
+    """With those that do."""
+    with pytest.raises(ArgumentError, match="mode: expected one of 'online'"):
+        init_project("p", mode="onlin")
+
+
+def test_opening_and_reading_a_project_creates_nothing(project, tmp_path):
+    """Nothing is on disk before something is recorded."""
+    assert len(project.fetch_runs_table()) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+class TestRunsTable:
+    """`fetch_runs_table`."""
+
+    def test_a_mistake_in_the_query_is_told_before_anything_is_read(self, project):
+        """With its place."""
+        with pytest.raises(QueryError, match="got the end at column 5"):
+            project.fetch_runs_table(query="a >= ")
+
+    def test_a_progress_bar_that_cannot_be_one_is_refused(self, project):
+        """It names what can stand there."""
+        with pytest.raises(ArgumentError, match="progress_bar: expected True, False, None"):
+            project.fetch_runs_table(progress_bar="yes")
+
+    def test_a_run_is_in_the_table_as_soon_as_it_recorded_something(self, project, tmp_path):
+        """While it runs, and with what it wrote last."""
+        with init_run("team/x", root=tmp_path, **QUIET) as run:
+            for value in (1, 2):
+                run["score"] = value
+                (row,) = project.fetch_runs_table(columns=["score", "sys/state"])
+                assert row == {"sys/id": run.id, "score": value, "sys/state": "running"}
+
+    def test_query_sort_limit_and_columns_together(self, project, record):
+        """The best runs by a metric."""
+        ids = [record(lr, tags=["sweep"]) for lr in (0.1, 0.2, 0.3)]
+        record(9.0)
+        table = project.fetch_runs_table(
+            query="parameters/lr < 1",
+            tag="sweep",
+            columns=["parameters/*", "train/loss:min"],
+            sort_by="train/loss:min",
+            ascending=True,
+            limit=2,
+        )
+        assert table.columns == ["sys/id", "parameters/lr", "train/loss:min"]
+        assert [row["sys/id"] for row in table] == ids[:2]
+        assert table.rows[0]["train/loss:min"] == 0.1 / 5
+        assert table.total == 3
+
+    def test_sub_projects_belong_to_the_table(self, project, record):
+        """And other projects do not."""
+        inner = record(0.1, project="team/x/y")
+        record(0.1, project="team/xy")
+        assert [row["sys/id"] for row in project.fetch_runs_table()] == [inner]
+
+    def test_progress_is_told_to_a_function(self, project, record):
+        """Runs folded, and runs to fold."""
+        record(0.1)
+        told = []
+        project.fetch_runs_table(progress_bar=lambda done, total: told.append((done, total)))
+        assert told == [(0, 1), (1, 1)]
+
+    def test_without_pandas_the_error_names_the_extra(self, tmp_path):
+        """NumPy and rows work without it; listing imports neither it nor torch."""
+        code = (
+            "import sys; sys.modules['pandas'] = None\n"
+            "from seamark.project import init_project\n"
+            "table = init_project('p', root=sys.argv[1]).fetch_runs_table()\n"
+            "assert table.to_numpy().keys() == {'sys/id'} and table.to_rows() == []\n"
+            "loaded = {name.split('.')[0] for name in sys.modules}\n"
+            "assert not {'torch', 'alembic', 'rich'} & loaded\n"
+            "try: table.to_pandas()\n"
+            "except ModuleNotFoundError as error: print(type(error).__name__, error)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code, str(tmp_path)],
+            env={"PYTHONPATH": str(Path(__file__).parents[1] / "src"), "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.startswith("MissingExtraError")
+        assert 'pip install "seamark[pandas]"' in done.stdout
+
+
+class TestSeries:
+    """`fetch_series`."""
+
+    @pytest.mark.parametrize("paths", ["", 3, [3], [""]])
+    def test_paths_that_are_none_are_refused(self, project, paths):
+        """It says what a path looks like."""
+        with pytest.raises(ArgumentError, match="paths: expected a path"):
+            project.fetch_series([paths] if paths == 3 else paths)
+
+    def test_a_run_that_does_not_exist_is_an_exact_error(self, project):
+        """It names the run and the project."""
+        with pytest.raises(RunNotFoundError, match="run 'nope' does not exist in project 'team/x'"):
+            project.fetch_series("a", runs=["nope"])
+
+    def test_runs_that_cannot_be_any_are_refused(self, project):
+        """A number is no run."""
+        with pytest.raises(ArgumentError, match="runs: expected run ids"):
+            project.fetch_series("a", runs=7)
+
+    def test_one_long_table_of_several_runs_and_paths(self, project, record):
+        """Patterns choose paths; runs are chosen by id, query, table or all of them."""
+        one, two = record(1.0, steps=2), record(2.0, steps=3)
+        everything = project.fetch_series("train/*")
+        assert len(everything) == 10
+        assert {(part[0], part[1]) for part in everything.parts} == {
+            (run, path) for run in (one, two) for path in ("train/loss", "train/acc")
+        }
+        table = project.fetch_runs_table(id=one)
+        for runs in (one, [one], "parameters/lr = 1", table):
+            found = project.fetch_series("train/loss", runs).to_rows()
+            assert [(row["run"], row["step"], row["value"]) for row in found] == [
+                (one, 0.0, 1.0),
+                (one, 1.0, 0.5),
+            ]
+        assert found[0].keys() == {"run", "path", "step", "value", "time", "attempt"}
+        assert found[0]["attempt"] == 0
+
+    def test_arrays_and_a_data_frame(self, project, record):
+        """The same points, with categories and times in pandas."""
+        pandas = pytest.importorskip("pandas")
+        run = record(1.0, steps=3)
+        series = project.fetch_series(["train/loss", "train/acc"])
+        arrays = series.to_numpy()
+        assert arrays["path"].tolist() == ["train/loss"] * 3 + ["train/acc"] * 3
+        np.testing.assert_allclose(arrays["value"], [1, 1 / 2, 1 / 3, 0, 1, 2])
+        frame = series.to_pandas()
+        assert frame["run"].unique().tolist() == [run]
+        assert str(frame["time"].dtype) == "datetime64[ns, UTC]"
+        assert frame["time"].astype("int64").tolist() == arrays["time"].tolist()
+        assert isinstance(frame["path"].dtype, pandas.CategoricalDtype)
+
+    def test_no_points_are_an_empty_table(self, project):
+        """With all columns."""
+        pytest.importorskip("pandas")
+        series = project.fetch_series("nothing")
+        assert len(series) == 0
+        assert list(series.to_pandas().columns) == list(series.to_numpy()) == list(series.columns)
+
+
+class TestOwnLog:
+    """A project is a log too."""
+
+    def test_what_is_written_is_read_back_and_is_no_run(self, project, tmp_path):
+        """Name, description, tags and metadata."""
+        project["description"] = "digits"
+        project["sys/tags"].add(["vision"])
+        project.log_metrics({"best": 0.5}, step=1)
+        with init_project("team/x", root=tmp_path, mode="read-only") as other:
+            assert other["description"].fetch() == "digits"
+            assert other["sys/tags"].fetch() == {"vision"}
+            assert other["best"].fetch_last() == 0.5
+            assert len(other.fetch_runs_table()) == 0
+            with pytest.raises(ReadOnlyError, match="project 'team/x'"):
+                other["description"] = "letters"
+
+    def test_after_stop_nothing_can_be_written(self, tmp_path):
+        """As with a run."""
+        project = init_project("team/x", root=tmp_path)
+        project["a"] = 1
+        project.stop()
+        project.stop()
+        with pytest.raises(InactiveRunError, match="project 'team/x'"):
+            project["a"] = 2
+
+    def test_disabled_does_nothing(self, tmp_path):
+        """At no cost."""
+        with init_project("team/x", root=tmp_path, mode="disabled") as project:
+            project["a"] = 1
+        assert list(tmp_path.iterdir()) == []

@@ -81,8 +81,9 @@ def alike(text: str, *, vary: bool) -> str:
     for pattern, word in ALIKE:
         text = pattern.sub(word, text)
     if vary:
-        text = re.sub(r"[\u2581-\u2588]+", "~", re.sub(r"[\u2800-\u28ff]+", "", text))
+        text = re.sub(r"[\u2500-\u257f\u2581-\u2588\u2800-\u28ff]+", " ", text)  # frames and curves
         text = re.sub(r"-?\d+(\.\d+)?(e[+-]\d+)?", "0", text)
+        text = re.sub(r"0(\s+0)+(?!\S)", "0", text)
     return text
 
 

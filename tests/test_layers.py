@@ -18,7 +18,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "seamark"
 # Highest first. A module imports from its own layer and from lower ones.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"__main__", "lightning", "cli"}),
-    frozenset({"", "checkpoints", "container", "handler", "plots", "project", "run", "settings"}),
+    frozenset(
+        {"", "checkpoints", "container", "handler", "place", "plots", "project", "run", "settings"}
+    ),
     frozenset({"store", "capture"}),
     frozenset({"artifact", "content", "journal", "plots"}),
     frozenset({"_png", "_render", "errors", "paths", "ranks", "types", "utils", "values"}),

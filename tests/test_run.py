@@ -203,7 +203,7 @@ def test_environment(start: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert start(None).mode == "offline"
     assert start(None, mode="debug").mode == "debug"
     monkeypatch.setenv("SEAMARK_MODE", "nonsense")
-    with pytest.raises(ArgumentError, match="environment.*nonsense"):
+    with pytest.raises(ArgumentError, match=r"environment.*nonsense"):
         start(None)
     monkeypatch.setenv("SEAMARK_MODE", "online")
     monkeypatch.setenv("SEAMARK_DIR", str(tmp_path / "elsewhere"))
@@ -281,7 +281,10 @@ def test_a_disabled_row_costs_a_call(start: Any) -> None:
     """After the first call the quick way of a disabled run is a function that does nothing."""
     run = start(mode="disabled")
     run.log_metrics({"a": 1})
-    assert run._row.__code__.co_consts in ((None,), ("Record nothing, at no cost: the row of a disabled run.", None))
+    assert run._row.__code__.co_consts in (
+        (None,),
+        ("Record nothing, at no cost: the row of a disabled run.", None),
+    )
 
 
 def test_read_only(start: Any) -> None:
@@ -469,7 +472,7 @@ def test_fail_on_exception_can_be_switched_off(start: Any) -> None:
     """The run is completed then; the exception goes on as ever."""
     run = start(fail_on_exception=False)
     with pytest.raises(ValueError, match="x"), run:
-        raise ValueError("x")
+        raise ValueError("x")  # noqa: EM101
     assert reopened(run)["sys/state"].fetch() == "completed"
 
 
@@ -488,7 +491,7 @@ def test_fail_on_exception_can_be_switched_off(start: Any) -> None:
     ],
 )
 def test_the_end_of_the_process(root: Path, code: str, state: str, status: int) -> None:
-    """A process that ends without `stop` leaves its run as it should be, and its own exit status."""
+    """A process that ends without `stop` leaves its run as it should be, its exit status too."""
     done = in_python(
         f"""
         import os, sys, time
@@ -550,7 +553,7 @@ def test_log_metrics_never_raises(tmp_path: Path, metrics: Any, step: Any, times
 
 
 def test_log_metrics_keeps_what_it_can(start: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """One odd value costs itself; what was lost is counted by reason, and warned about once each."""
+    """One odd value costs itself; losses are counted by reason, and warned about once each."""
     run = start()
     run["atom"] = 1
     for step in range(3):
@@ -585,7 +588,7 @@ def test_numpy_and_large_numbers(start: Any) -> None:
     """Numbers of NumPy are numbers; ints beyond 2**53 are rounded to float64."""
     run = start()
     for step in range(3):
-        run.log_metrics({"a": np.float32(0.1), "b": 2**53 + 1, "c": np.bool_(True)}, np.int64(step))
+        run.log_metrics({"a": np.float32(0.1), "b": 2**53 + 1, "c": np.bool_(1)}, np.int64(step))
     reader = reopened(run)
     assert reader["a"].fetch_points().value.tolist() == [float(np.float32(0.1))] * 3
     assert reader["b"].fetch_points().value.tolist() == [2.0**53] * 3
@@ -645,7 +648,9 @@ def test_a_pickled_run_is_the_same_run(start: Any) -> None:
 
 def test_a_run_pickled_before_its_start_tells_of_itself(root: Path) -> None:
     """The first that records writes name, tags and parameters, wherever that is."""
-    lazy = seamark.Run._create(lazy=True, project="p", root=root, name="n", params={"lr": 1}, **QUIET)
+    lazy = seamark.Run._create(
+        lazy=True, project="p", root=root, name="n", params={"lr": 1}, **QUIET
+    )
     twin = pickle.loads(pickle.dumps(lazy))
     assert not root.exists()
     twin.log_metrics({"x": 1.0}, 0)
@@ -685,8 +690,8 @@ def test_secrets_are_nowhere(root: Path, tmp_path: Path) -> None:
         str(root),
         "--api-key",
         "sEcReT-tOkEn-1234567890",
-        TOKEN_OF_TEST="sEcReT-tOkEn-1234567890",  # noqa: S106
-        NEPTUNE_API_TOKEN="sEcReT-tOkEn-1234567890",  # noqa: S106
+        TOKEN_OF_TEST="sEcReT-tOkEn-1234567890",
+        NEPTUNE_API_TOKEN="sEcReT-tOkEn-1234567890",
     )
     assert "could not reach" in done.stderr
     assert (root / "p").is_dir()
@@ -756,4 +761,3 @@ def test_an_unusable_root_is_told_and_training_goes_on(tmp_path: Path, caplog: A
     said = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert len(said) == 1
     assert str(tmp_path / "file") in said[0]
-

@@ -1,4 +1,4 @@
-"""Calls on a run that people wrote for Neptune with PyTorch Lightning, with only the import changed."""
+"""Calls on a run that people wrote for Neptune and Lightning, with only the import changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(tmp_path: Path) -> Iterator[Any]:
     """A run begun with the arguments that the examples pass on to Neptune."""
     with neptune.init_run(
         project="common/lightning-examples",
-        api_token="ANONYMOUS",  # noqa: S106
+        api_token="ANONYMOUS",
         name="lightning-run",
         description="quick run of an MLP",
         tags=["mlp", "quick-run"],
@@ -48,7 +48,7 @@ def test_metrics_and_texts_are_logged_one_by_one(run: Any) -> None:
     for loss in (0.9, np.float32(0.5), np.array(0.25)):
         run["training/train/loss"].log(loss)
     run["training/val/acc"].log(0.5, step=10)
-    run["training/notes"].log(str("finished warming up"), step=3)
+    run["training/notes"].log("finished warming up", step=3)
     assert run["training/train/loss"].fetch_points().value.tolist() == [0.9, 0.5, 0.25]
     assert run["training/train/loss"].fetch_points().step.tolist() == [0, 1, 2]
     assert run["training/val/acc"].fetch_points().step.tolist() == [10]

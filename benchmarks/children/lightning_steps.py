@@ -1,14 +1,15 @@
-"""Train with one logger and print what a step took: ``lightning_steps.py LOGGER STEPS``.
+"""Train with one logger and print what it adds to a step: ``lightning_steps.py LOGGER STEPS``.
 
 The model is as small as it can be, so that a step is little but Lightning's own work. Three metrics
-are logged at every step. Times are of the second half: the first warms up.
+are logged at every step. In every other block of steps the logger's hooks are replaced by ones that
+do nothing: what a logger adds is the difference between steps of one process, a moment apart, which
+says more on a shared machine than the difference between two processes.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import resource
 import statistics
 import sys
 import time
@@ -22,6 +23,10 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from torch.utils.data import DataLoader, TensorDataset
 
 clock = time.perf_counter_ns
+BLOCK = 20
+"""Steps after which the hooks change."""
+WARM = 200
+"""Steps that are not counted."""
 
 
 class NothingLogger(Logger):
@@ -66,68 +71,69 @@ class Small(LightningModule):
 
 
 class Clock(Callback):
-    """Takes the time, and the CPU, at the start of every step."""
+    """Takes the time at the start of every step."""
 
     def __init__(self) -> None:
         self.at: list[int] = []
-        self.cpu: list[float] = []
 
     def on_train_batch_start(self, *_: Any) -> None:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        self.cpu.append(usage.ru_utime + usage.ru_stime)
         self.at.append(clock())
 
 
-def timed(call: Callable[..., Any], spent: list[int]) -> Callable[..., Any]:
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+class Switch:
+    """A logger's hook that is timed in every other block of steps, and does nothing in between."""
+
+    def __init__(self, call: Callable[..., Any], ticks: Clock) -> None:
+        self.call, self.ticks = call, ticks
+        self.spent: list[int] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not is_on(len(self.ticks.at)):
+            return None
         before = clock()
-        try:
-            return call(*args, **kwargs)
-        finally:
-            spent[-1] += clock() - before
-
-    return wrapped
+        found = self.call(*args, **kwargs)
+        self.spent.append(clock() - before)
+        return found
 
 
-class Spent(Callback):
-    """Adds up what a logger's own two hooks take in a step."""
-
-    def __init__(self) -> None:
-        self.of: list[int] = [0]
-
-    def on_train_batch_start(self, *_: Any) -> None:
-        self.of.append(0)
+def is_on(step: int) -> bool:
+    return step // BLOCK % 2 == 1
 
 
 torch.set_num_threads(1)
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 name, steps = sys.argv[1], int(sys.argv[2])
 logger = LOGGERS[name]()
-ticks, spent = Clock(), Spent()
-logger.log_metrics = timed(logger.log_metrics, spent.of)  # type: ignore[method-assign]
-logger.save = timed(logger.save, spent.of)  # type: ignore[method-assign]
+ticks = Clock()
+log_metrics = Switch(logger.log_metrics, ticks)
+save = Switch(logger.save, ticks)
+logger.log_metrics = log_metrics  # type: ignore[method-assign]
+logger.save = save  # type: ignore[method-assign]
 trainer = Trainer(
     max_steps=steps,
     max_epochs=-1,
     log_every_n_steps=1,
     logger=logger,
-    callbacks=[ticks, spent],
+    callbacks=[ticks],
     accelerator="cpu",
     enable_checkpointing=False,
     enable_progress_bar=False,
     enable_model_summary=False,
 )
 trainer.fit(Small(), DataLoader(TensorDataset(torch.rand(steps, 8))))
-half = steps // 2
-at = ticks.at[half:]
-took = [after - before for before, after in pairwise(at)]
+took_us: dict[bool, list[float]] = {False: [], True: []}
+for step, (before, after) in enumerate(pairwise(ticks.at), 1):
+    if step > WARM and step % BLOCK:  # not the step at which the hooks change
+        took_us[is_on(step)].append((after - before) / 1e3)
+off_us = statistics.median(took_us[False])
 print(
     json.dumps(
         {
-            "step_us": statistics.median(took) / 1e3,
-            "cpu_us": (ticks.cpu[-1] - ticks.cpu[half]) / len(took) * 1e6,
-            "hooks_us": statistics.mean(spent.of[half:]) / 1e3,
-            "hooks_median_us": statistics.median(spent.of[half:]) / 1e3,
+            "off_us": off_us,
+            "added_us": statistics.median(took_us[True]) - off_us,
+            "added_mean_us": statistics.mean(took_us[True]) - statistics.mean(took_us[False]),
+            "hooks_us": sum(map(statistics.median, (log_metrics.spent, save.spent))) / 1e3,
+            "hooks_mean_us": sum(map(statistics.mean, (log_metrics.spent, save.spent))) / 1e3,
         }
     )
 )

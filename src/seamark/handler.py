@@ -181,7 +181,7 @@ class Handler:
                 self._object._numbered(writer, step).append_row(numbers, step, time_ns)  # noqa: SLF001
             return
         for path, leaf in leaves.items():
-            Handler(self._object, path)._append(leaf, step, time_ns, described)
+            Handler(self._object, path)._append(leaf, step, time_ns, described)  # noqa: SLF001
 
     def _append_file(
         self, value: File, step: float | None, time_ns: int | None, described: Mapping[str, Any]

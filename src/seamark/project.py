@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from seamark.store.index import Index
-    from seamark.store.table import RunsTable, SeriesTable
+    from seamark.store.series_table import SeriesTable
+    from seamark.store.table import RunsTable
     from seamark.store.view import Attempt
 
 __all__ = ["Project", "init_project"]
@@ -176,7 +177,7 @@ class Project(Container):
             QueryError: If a query breaks the grammar.
             RunNotFoundError: If a run id does not exist in this project.
         """
-        from seamark.store.table import read_series
+        from seamark.store.series_table import read_series
         from seamark.store.view import check_attempt
 
         patterns = [paths] if isinstance(paths, str) else list(paths)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -17,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.capture import Capture, Switches, error_message
 from seamark.container import Container
-from seamark.errors import RunNotFoundError
-from seamark.journal.folder import RunFolder, hashed_run_id, host_name, mint_run_id, root_dir
+from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.process import boot_id, process_start
 from seamark.journal.reader import JournalReader
-from seamark.journal.writer import JournalWriter
-from seamark.paths import check_name
+from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
+from seamark.place import expect_run, expect_writable, refuse_purged, run_folder
 from seamark.ranks import current_rank, job_key
 from seamark.settings import RunSettings, check_arguments
 from seamark.values import escape, to_time_ns
@@ -113,6 +110,7 @@ def init_run(
         ArgumentError: If arguments contradict each other or have no legal value.
         PathError: If a name cannot be a folder.
         RunNotFoundError: If ``with_id`` names no run.
+        JournalError: If the root cannot be written to.
     """
     check_arguments(others)
     given = {key: value for key, value in locals().items() if key != "others"}
@@ -147,11 +145,15 @@ class Run(Container):
             **given: The arguments of `init_run`.
         """
         settings = RunSettings(**given)
-        folder = _folder_for(settings)
+        folder = run_folder(settings)
         if settings.with_id or settings.mode == "read-only":
-            _expect_run(folder)
+            expect_run(folder)
+        else:
+            refuse_purged(folder, settings.custom_run_id)
         run = cls(settings, folder, lazy=lazy)
         if not lazy and settings.mode != "read-only":
+            if not run._silent:
+                expect_writable(folder)
             run._to_write()
         return run
 
@@ -237,7 +239,7 @@ class Run(Container):
     def _start(self) -> JournalWriter:
         writer = JournalWriter(self.folder, self._header)
         self._pid = os.getpid()
-        existed = self.folder.journal_dir.is_dir()
+        existed = bool(self.folder.journals())
         self._writer = writer
         self._silent_rank = False
         self._row = writer.append_row
@@ -518,7 +520,7 @@ class Run(Container):
         if self._state == "running":
             self.note_state("completed")
         lost = sum(writer.dropped.values())
-        writer.close(reason)
+        writer.close(reason, CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S))
         _running.pop(id(self), None)
         if self._settings.owner:
             tail = f", {lost} values or records were lost" if lost else ""
@@ -566,35 +568,6 @@ def _revive(settings: RunSettings, folder: RunFolder, told: bool) -> Run:  # noq
     run = Run(settings, folder, lazy=True)
     run._told_before = told  # noqa: SLF001
     return run
-
-
-def _folder_for(settings: RunSettings) -> RunFolder:
-    if settings.mode == "debug" and settings.root is None:
-        root = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
-        atexit.register(_remove_debug_root, root, os.getpid())
-    else:
-        root = root_dir(settings.root)
-    if settings.with_id:
-        run = check_name(settings.with_id, "with_id")
-    elif settings.custom_run_id:
-        run = hashed_run_id(settings.project, settings.custom_run_id)
-    else:
-        run = mint_run_id()
-    return RunFolder(root, settings.project, run)
-
-
-def _remove_debug_root(root: Path, pid: int) -> None:
-    if os.getpid() == pid:  # not at the end of a forked child
-        shutil.rmtree(root, ignore_errors=True)
-
-
-def _expect_run(folder: RunFolder) -> None:
-    if not folder.journal_dir.is_dir():
-        msg = (
-            f"no run {folder.run!r} in project {folder.project!r} below "
-            f"{folder.root} (seamark ls shows what there is)"
-        )
-        raise RunNotFoundError(msg)
 
 
 def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:

@@ -34,7 +34,7 @@ def calls(seed: int) -> Iterator[tuple[Any, ...]]:
         if kind < 0.6:
             yield "row", {path: draw.random() for path in PATHS[:4]}, step
         elif kind < 0.75:
-            yield "row", {path: step for path in draw.sample(PATHS, 3)}, None
+            yield "row", dict.fromkeys(draw.sample(PATHS, 3), step), None
         elif kind < 0.8:
             yield "append", draw.choice(PATHS), draw.random()
         elif kind < 0.85:
@@ -123,7 +123,7 @@ def kill_one(root: str, run_id: str, seed: int, draw: random.Random) -> int:
     pid = os.fork()
     if pid == 0:
         os.close(hear)
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PLW1514 - ends with the process
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - ends with the process
         try:
             train(root, run_id, seed, say)
         finally:
@@ -147,9 +147,6 @@ def kill_one(root: str, run_id: str, seed: int, draw: random.Random) -> int:
 
 def main(root: str, kills: int, seed: int) -> None:
     # What is slow to import would only put off the first kill.
-    import seamark.capture
-    import seamark.ranks
-    import seamark.run
     from seamark.journal import writer
 
     draw = random.Random(seed)
@@ -160,7 +157,7 @@ def main(root: str, kills: int, seed: int) -> None:
     for number in range(kills):
         run_id, own = f"run{number}", draw.randrange(1 << 30)
         returned = kill_one(root, run_id, own, draw)
-        print(json.dumps({"run": run_id, "seed": own, "returned": returned}), flush=True)
+        print(json.dumps({"run": run_id, "seed": own, "returned": returned}), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

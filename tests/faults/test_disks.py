@@ -98,7 +98,9 @@ def told(run: Run) -> dict[str, int]:
     found: dict[str, int] = {}
     for journal in run.folder.journals():
         with JournalReader(journal.path) as reader:
-            counts = [decode_json(f.payload) for f in reader.frames() if f.kind in (10, 11) and f.payload]
+            counts = [
+                decode_json(f.payload) for f in reader.frames() if f.kind in (10, 11) and f.payload
+            ]
             assert reader.gaps == []
         for reason, count in (counts[-1]["dropped"] if counts else {}).items():
             found[reason] = found.get(reason, 0) + count
@@ -248,7 +250,8 @@ def as_nobody(code: str, *args: str, **environment: str) -> str:
         from seamark.store.index import Index
         warm = seamark.init_run("p", mode="debug", capture_git=False, capture_packages=False)
         warm.log_metrics({{"a": 1.0}}, 0)
-        warm["a"].fetch_points(); seamark.init_project("p", root=warm.root).fetch_runs_table().to_rows()
+        warm["a"].fetch_points()
+        seamark.init_project("p", root=warm.root).fetch_runs_table().to_rows()
         warm.stop()
         def drop():
             if os.geteuid() == 0:
@@ -307,6 +310,29 @@ def test_foreign_read_only_root(common: Path, cache: str) -> None:
     live.stop()
 
 
+def test_one_journal_that_may_not_be_read(common: Path) -> None:
+    """What a colleague may read of a run is read, beside a journal that is closed to them."""
+    with init_run("p", root=common / "root", **QUIET) as run:
+        run.log_metrics({"a": 0.5}, 0)
+        run["note"] = "hello"
+    subprocess.run(["chmod", "-R", "a+rX", str(common / "root")], check=True)
+    with init_run("p", root=common / "root", with_id=run.id, owner=False, **QUIET) as more:
+        more.log_metrics({"b": 0.5}, 0)
+    own = run.positions()
+    (other,) = [one.path for one in run.folder.journals() if one.writer not in own]
+    other.chmod(0)
+    out = as_nobody(
+        """
+        drop()
+        reader = seamark.init_run("p", root=sys.argv[1], with_id=sys.argv[2], mode="read-only")
+        print(reader["note"].fetch(), reader["a"].fetch_points().value.tolist(), reader.exists("b"))
+        """,
+        *(str(common / "root"), run.id),
+        XDG_CACHE_HOME=str(common / "cache"),
+    )
+    assert out.split() == ["hello", "[0.5]", "False"]
+
+
 def test_root_closed_while_training(common: Path) -> None:
     """Where no new journal may be made, values are lost, counted and told once one may be again."""
     (common / "root").mkdir()
@@ -337,7 +363,8 @@ def test_root_closed_while_training(common: Path) -> None:
         lost = 0
         for journal in run.folder.journals():
             with JournalReader(journal.path) as reader:
-                told = [decode_json(f.payload) for f in reader.frames() if f.kind in (10, 11) and f.payload]
+                beats = [f.payload for f in reader.frames() if f.kind in (10, 11) and f.payload]
+                told = [decode_json(payload) for payload in beats]
                 lost += told[-1]["dropped"].get("disk", 0)
         print(json.dumps([run["a"].fetch_points().step.tolist(), lost]))
         """,

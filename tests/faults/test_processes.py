@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -154,6 +153,63 @@ def test_a_forked_helper_decides_nothing(tmp_path: Path) -> None:
     assert reader["a"].fetch_points().step.tolist() == [0, 1]
 
 
+def test_workers_are_terminated_as_ever(tmp_path: Path) -> None:
+    """SIGTERM ends a forked worker at once, and says nothing about the run."""
+    told = script(
+        tmp_path,
+        """
+        run = begin()
+        run.log_metrics({"a": 1.0}, 0)
+        context = multiprocessing.get_context("fork")
+        codes = []
+        for log in (False, True):
+            ready = context.Event()
+            def work():
+                if log:
+                    run.log_metrics({"worker": 1.0}, 0)
+                ready.set()
+                time.sleep(60)
+            process = context.Process(target=work)
+            process.start()
+            ready.wait()
+            process.terminate()
+            process.join()
+            codes.append(process.exitcode)
+        state = run["sys/state"].fetch()
+        run.log_metrics({"a": 1.0}, 1)
+        print(json.dumps([codes, state]))
+        """,
+    )
+    assert told == [[-15, -15], "running"]
+    assert len(headers(tmp_path)) == 2
+    assert read(tmp_path)["worker"].fetch_points().step.tolist() == [0]
+    assert read(tmp_path)["sys/state"].fetch() == "completed"
+
+
+def test_what_upload_took_hold_of_survives_a_kill(tmp_path: Path) -> None:
+    """A file whose `upload` returned is there after SIGKILL, stored by whoever reads it next."""
+    code = """
+        run = begin()
+        with open("big.bin", "wb") as file:
+            for number in range(64):
+                file.write(bytes([number]) * (1 << 20))
+        run["early"].upload("big.bin")
+        os.unlink("big.bin")
+        run["late"].append(1.0)
+        print("taken", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(BEGIN) + textwrap.dedent(code))
+    command = [sys.executable, str(path), str(tmp_path / "root")]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60, cwd=tmp_path)
+    assert done.stdout == b"taken\n", done.stderr
+    read(tmp_path)["early"].download(tmp_path / "back.bin")
+    data = (tmp_path / "back.bin").read_bytes()
+    assert len(data) == 64 << 20
+    assert all(data[number << 20] == number for number in range(64))
+
+
 @pytest.mark.parametrize("log", ["", "log"])
 def test_torch_data_loader(tmp_path: Path, log: str) -> None:
     """The workers of a real DataLoader: silent ones write nothing, those that log lose nothing."""
@@ -173,7 +229,8 @@ def test_torch_data_loader(tmp_path: Path, log: str) -> None:
         run = begin()
         seen = 0
         for epoch in range(2):
-            for batch in torch.utils.data.DataLoader(Data(), 3, num_workers=2, multiprocessing_context="fork"):
+            workers = dict(num_workers=2, multiprocessing_context="fork")
+            for batch in torch.utils.data.DataLoader(Data(), 3, **workers):
                 seen += len(batch)
                 run.log_metrics({"loss": 1.0}, seen)
         run.stop()
@@ -198,7 +255,8 @@ def test_10000_signals_while_logging(tmp_path: Path, source: str) -> None:
 
         def handler(number, frame):
             global handled
-            mine, handled = handled, handled + 1  # no call between: handlers interrupt each other too
+            # No call between: handlers interrupt each other too.
+            mine, handled = handled, handled + 1
             run.log_metrics({"signals": mine}, mine)
             if mine % 100 == 0:
                 run["log"].append(f"signal {mine}")
@@ -362,4 +420,3 @@ def test_threads_and_a_fork_and_a_timer_at_once(tmp_path: Path) -> None:
     assert reader["children"].fetch_points().step.tolist() == list(range(15))
     if beats:
         assert reader["beats"].fetch_points().step.tolist() == list(range(beats))
-    assert os.path.isdir(tmp_path / "root")

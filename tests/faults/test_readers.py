@@ -28,7 +28,8 @@ QUIET: Any = dict.fromkeys(
 TRAIN = """
     import sys
     from seamark import init_run
-    run = init_run("p", root=sys.argv[1], custom_run_id="live", capture_git=False, capture_packages=False)
+    quiet = dict(capture_git=False, capture_packages=False)
+    run = init_run("p", root=sys.argv[1], custom_run_id="live", **quiet)
     print("begun", flush=True)
     sys.stdin.readline()
     for step in range(30_000):
@@ -78,7 +79,7 @@ def start(code: str, *args: str) -> subprocess.Popen[str]:
 
 
 def test_four_readers_and_a_trainer(tmp_path: Path) -> None:
-    """Each reader sees a growing, gapless beginning of what is recorded, and in the end all of it."""
+    """Each reader sees a growing, gapless beginning of what is recorded, in the end all of it."""
     trainer = start(TRAIN, str(tmp_path))
     assert trainer.stdout is not None
     assert trainer.stdout.readline() == "begun\n"
@@ -137,7 +138,7 @@ def rubbish(path: Path) -> None:
 
 
 def overwrite_middle(path: Path) -> None:
-    with open(path, "r+b") as file:
+    with path.open("r+b") as file:
         file.seek(8192)
         file.write(os.urandom(path.stat().st_size - 8192))
 
@@ -164,11 +165,14 @@ def other_tables(path: Path) -> None:
 
 def future(path: Path) -> None:
     with sqlite3.connect(path) as database:
-        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type='table'")]
+        tables = [
+            name
+            for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type='table'")
+        ]
         for table in tables:
             columns = [column[1] for column in database.execute(f"PRAGMA table_info({table})")]
             if "version" in columns:
-                database.execute(f"UPDATE {table} SET version = 999")  # noqa: S608
+                database.execute(f"UPDATE {table} SET version = 999")
             else:
                 database.execute(f"ALTER TABLE {table} ADD COLUMN from_the_future")
     database.close()

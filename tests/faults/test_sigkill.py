@@ -68,7 +68,7 @@ def test_sigkill_loses_no_call_that_returned(tmp_path: Path) -> None:
             assert found == model.state(), f"SEAMARK_KILL_SEED={SEED}: {kill}"
         check_journals(tmp_path, kill["run"])
     points = sum(kill["returned"] for kill in kills)
-    print(f"\n{KILLS} kills, seed {SEED}: {points} calls that had returned were read back, 0 lost")
+    print(f"\n{KILLS} kills, seed {SEED}: {points} calls that had returned were read back, 0 lost")  # noqa: T201
 
 
 def check_journals(root: Path, run_id: str) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the journal share: a run folder, a clock that is set, writers that are closed."""
+"""What tests of the journal share: a run folder, a clock that is set, writers that are closed."""
 
 from __future__ import annotations
 

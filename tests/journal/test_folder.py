@@ -96,7 +96,10 @@ def test_temporaries_are_no_journals(folder: RunFolder) -> None:
 
 def test_runs_are_found_below_projects(tmp_path: Path) -> None:
     """Sub-projects are walked; blobs, files, hidden folders and a project's own log are no runs."""
-    make(tmp_path, ["p/r2", "p/r1", "p/sub/r3", "q/r4", "p/.project", "p/.purged/gone", "p/r1/files/x"])
+    make(
+        tmp_path,
+        ["p/r2", "p/r1", "p/sub/r3", "q/r4", "p/.project", "p/.purged/gone", "p/r1/files/x"],
+    )
     (tmp_path / "p" / "empty").mkdir()
     found = [(one.project, one.run) for one in iter_runs(tmp_path)]
     assert found == [("p", "r1"), ("p", "r2"), ("p/sub", "r3"), ("q", "r4")]

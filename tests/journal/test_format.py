@@ -27,7 +27,7 @@ def test_frame_over_the_limit_is_refused() -> None:
 
 def test_file_header_bytes() -> None:
     """The first 32 bytes are those of table A: magic, version 1.0, zero, uid."""
-    expected = bytes.fromhex("89534d4b0d0a1a0a" "0100" "0000" "00000000") + UID
+    expected = bytes.fromhex("89534d4b0d0a1a0a0100000000000000") + UID
     assert file_header(UID) == expected
     assert parse_file_header(expected) == (1, 0, UID)
 
@@ -47,7 +47,7 @@ def test_short_file_header_is_no_header() -> None:
 
 def test_frame_bytes() -> None:
     """A frame is crc, length, kind, flags, mark, aux, t and the payload padded to 8 with zeros."""
-    body = bytes.fromhex("03000000" "02" "01" "a35e" "07000000" "8877665544332211") + b"abc" + bytes(5)
+    body = bytes.fromhex("030000000201a35e070000008877665544332211") + b"abc" + bytes(5)
     expected = struct.pack("<I", zlib.crc32(body, zlib.crc32(UID))) + body
     made = frame_bytes(salt_of(UID), 2, 0x1122334455667788, b"abc", flags=1, aux=7)
     assert made == expected

@@ -7,6 +7,7 @@ import math
 import runpy
 import shutil
 import struct
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ def test_version_1_frames() -> None:
     ]
     assert [frame.t for frame in frames] == [START_NS + n * 10**9 for n in range(len(frames))]
     assert frames[0].offset == 32
-    assert all(a.end == b.offset for a, b in zip(frames, frames[1:], strict=False))
+    assert all(a.end == b.offset for a, b in pairwise(frames))
 
 
 def test_version_1_payloads() -> None:

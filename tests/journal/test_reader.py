@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +27,15 @@ from seamark.journal._format import (
     frame_bytes,
     salt_of,
 )
-from seamark.journal.reader import SETTLE_NS, Frame, Gap, JournalReader, decode_json, payload_of, scan
+from seamark.journal.reader import (
+    SETTLE_NS,
+    Frame,
+    Gap,
+    JournalReader,
+    decode_json,
+    payload_of,
+    scan,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +59,7 @@ class Found(NamedTuple):
 
 def put(path: Path, data: bytes) -> None:
     """Make a file hold ``data``. Not by truncating it first, which makes some disks wait."""
-    with open(path, "r+b" if path.exists() else "x+b", buffering=0) as file:
+    with path.open("r+b" if path.exists() else "x+b", buffering=0) as file:
         file.write(data)
         file.truncate()
 
@@ -60,7 +69,9 @@ def read(tmp_path: Path) -> Callable[..., Found]:
     """Return a function that reads given bytes as a journal that grew just now, or long ago."""
     path = tmp_path / GOLDEN.name
 
-    def read(data: bytes, *, live: bool = False, offset: int = 0, now_ns: int | None = None) -> Found:
+    def read(
+        data: bytes, *, live: bool = False, offset: int = 0, now_ns: int | None = None
+    ) -> Found:
         put(path, data)
         grown = START_NS + 100 * 10**9
         os.utime(path, ns=(grown, grown))
@@ -117,7 +128,7 @@ def test_truncation_at_every_byte(open_golden: bytes, read: Any) -> None:
         live = read(open_golden[:size], live=True)
         assert live.frames == kept
         assert (live.gaps, live.tail, live.offset) == ([], None, end)
-        assert (live.stopped == "incomplete") == (size not in (end,))
+        assert (live.stopped == "incomplete") == (size != end)
         late = read(open_golden[:size])
         assert (late.frames, late.gaps) == (kept, [])
         start = end if size >= FILE_HEADER_BYTES else 0
@@ -216,7 +227,7 @@ def test_a_growing_journal_is_followed(golden: bytes, read: Any) -> None:
 
 
 def test_zero_pages_are_waited_for(read: Any) -> None:
-    """A network file system shows zeros for pages that are not there yet; nothing is passed over."""
+    """A network file system shows zeros for pages not there yet; nothing is passed over."""
     rows = [(Kind.OP, 0, json.dumps({"op": n}).encode() * 20) for n in range(100)]
     data = journal((Kind.HEADER, 0, b"{}"), *rows)
     holed = data[:4096] + bytes(4096) + data[8192:]
@@ -268,7 +279,7 @@ def test_a_dead_process_settles_a_journal(tmp_path: Path) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     (path,) = (tmp_path / "p/r/journal").iterdir()
-    with open(path, "ab") as file:
+    with path.open("ab") as file:
         file.write(b"\x01" * 13)
     with JournalReader(path) as reader:
         assert len(list(reader.frames())) == 8
@@ -316,7 +327,7 @@ def test_reading_needs_no_more_than_reading(tmp_path: Path, golden: bytes) -> No
     with JournalReader(path) as reader:
         assert len(list(reader.frames())) == 27
     assert path.stat() == before
-    assert os.listdir(tmp_path) == [GOLDEN.name]
+    assert [one.name for one in tmp_path.iterdir()] == [GOLDEN.name]
     tmp_path.chmod(0o700)
 
 
@@ -387,7 +398,9 @@ def test_frames_that_are_never_valid(read: Any, kind: int, length: int) -> None:
 
 def test_the_longest_frame_is_read(read: Any) -> None:
     """A payload of 16 MiB is whole, between short frames, and found from the end."""
-    data = journal((Kind.HEADER, 0, b"{}"), (Kind.OP, 0, b"x" * MAX_PAYLOAD_BYTES), (Kind.OP, 0, b"{}"))
+    data = journal(
+        (Kind.HEADER, 0, b"{}"), (Kind.OP, 0, b"x" * MAX_PAYLOAD_BYTES), (Kind.OP, 0, b"{}")
+    )
     found = read(data)
     assert [len(frame.payload) for frame in found.frames] == [2, MAX_PAYLOAD_BYTES, 2]
     torn = read(data[:-40])
@@ -397,7 +410,9 @@ def test_the_longest_frame_is_read(read: Any) -> None:
 def test_a_damaged_long_frame_costs_only_itself(read: Any) -> None:
     """Frames behind megabytes of bad bytes are found."""
     data = bytearray(
-        journal((Kind.HEADER, 0, b"{}"), (Kind.OP, 0, os.urandom(3 << 20)), *[(Kind.OP, 0, b"{}")] * 9)
+        journal(
+            (Kind.HEADER, 0, b"{}"), (Kind.OP, 0, os.urandom(3 << 20)), *[(Kind.OP, 0, b"{}")] * 9
+        )
     )
     data[1 << 20] ^= 1
     found = read(bytes(data))
@@ -453,7 +468,9 @@ def test_json_that_is_refused(payload: bytes) -> None:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False)
+        st.none()
+        | st.booleans()
+        | st.floats(allow_nan=False, allow_infinity=False)
         | st.text('[]{}"\\,:ab\n', max_size=30),
         lambda inner: st.lists(inner) | st.dictionaries(st.text('[]{}"\\', max_size=8), inner),
         max_leaves=120,
@@ -536,7 +553,7 @@ def test_any_frames_any_damage(
         if len(damaged) > FILE_HEADER_BYTES:
             assert spans[0][0] == FILE_HEADER_BYTES
             assert spans[-1][1] == len(damaged)
-            assert all(a[1] == b[0] for a, b in zip(spans, spans[1:], strict=False))
+            assert all(a[1] == b[0] for a, b in pairwise(spans))
         last = reader.last_frame()
         assert last == (kept[-1] if kept else None)
 

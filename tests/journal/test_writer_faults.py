@@ -11,7 +11,9 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,16 +21,15 @@ import pytest
 from seamark.journal import writer as writer_module
 from seamark.journal._format import Kind
 from seamark.journal.reader import Frame, decode_json
+from seamark.journal.writer import JournalWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from seamark.journal.folder import RunFolder
-    from seamark.journal.writer import JournalWriter
 
-Make = "Callable[..., JournalWriter]"
-Read = "Callable[[], list[list[Frame]]]"
+Make = Callable[..., JournalWriter]
+Read = Callable[[], list[list[Frame]]]
 
 
 def ops(frames: list[Frame]) -> list[Any]:
@@ -212,7 +213,7 @@ def test_a_read_only_remount_and_back(
 def test_an_unreachable_folder_is_not_tried_at_every_row(
     open_writer: Make, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Opening is tried again once a second at most: a training loop is not slowed by a dead disk."""
+    """Opening is tried again once a second at most: no training loop is slowed by a dead disk."""
     folder.root.mkdir()
     (folder.root / "team").touch()  # a file where a folder should be
     tries = []
@@ -301,7 +302,7 @@ def test_numbers_of_paths_are_given_once(warm: JournalWriter, disk: Disk, journa
 
 
 def test_file_size_limit_goes_on_in_another_file(tmp_path: Path) -> None:
-    """A real limit on the size of files (RLIMIT_FSIZE) costs nothing: journals continue each other."""
+    """A real limit on the size of files (RLIMIT_FSIZE) costs nothing: journals go on."""
     code = """
         import resource, sys
         from pathlib import Path
@@ -465,7 +466,7 @@ def test_a_handler_that_logs_and_raises(warm: JournalWriter, disk: Disk, journal
     assert warm.dropped == {}
 
 
-class TimeIsUp(Exception):
+class TimeIsUp(Exception):  # noqa: N818
     """What people raise from their alarm handlers."""
 
 
@@ -482,7 +483,9 @@ class Alarm:
         raise self.error
 
 
-@pytest.mark.parametrize("error", [TimeIsUp("x"), TimeoutError("x"), ValueError("x"), OSError(5, "x")])
+@pytest.mark.parametrize(
+    "error", [TimeIsUp("x"), TimeoutError("x"), ValueError("x"), OSError(5, "x")]
+)
 @pytest.mark.parametrize("kind", ["object", "method", "function"])
 @pytest.mark.parametrize("way", ["quick", "slow", "op", "column"])
 def test_an_exception_of_a_signal_handler_is_not_swallowed(
@@ -496,12 +499,12 @@ def test_an_exception_of_a_signal_handler_is_not_swallowed(
     handler: Any = {
         "object": alarm,
         "method": alarm.method,
-        "function": lambda number, frame: alarm(number, frame),
+        "function": lambda number, frame: alarm(number, frame),  # noqa: PLW0108 - a plain function
     }[kind]
     before = rows(journals()[0])
     with handling(handler):
         disk.before = lambda: os.kill(os.getpid(), signal.SIGUSR1)
-        with pytest.raises(type(error)) as caught:
+        with pytest.raises(type(error)) as caught:  # noqa: PT012 - one of four calls
             if way == "quick":
                 warm.append_row({"a": 5.0}, 3)
             elif way == "slow":
@@ -536,7 +539,7 @@ def test_ctrl_c_leaves_the_journal_whole(
     from seamark.journal.reader import JournalReader
 
     left = 0
-    own = os.path.dirname(writer_module.__file__)
+    own = str(Path(writer_module.__file__).parent)
 
     def interrupt(frame: Any, event: str, arg: Any) -> None:
         """Raise where Python looks for signals: on entry of a function, and after a call."""
@@ -563,7 +566,9 @@ def test_ctrl_c_leaves_the_journal_whole(
         assert not writer._busy
         writer.close()
         assert writer.dropped == {}
-        (journal,) = [one for one in folder.journals() if one.writer in writer.positions()] or [None]
+        (journal,) = [one for one in folder.journals() if one.writer in writer.positions()] or [
+            None
+        ]
         with JournalReader(journal.path) as reader:
             frames = list(reader.frames())
             assert reader.gaps == []
@@ -575,7 +580,7 @@ def test_ctrl_c_leaves_the_journal_whole(
 
 
 def check_tables(frames: list[Frame]) -> None:
-    """Assert that every number of a path or schema has one meaning, and was given before its use."""
+    """Assert that each number of a path or schema has one meaning, and is given before its use."""
     import struct
 
     paths: dict[int, bytes] = {}

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from seamark.journal._format import Kind, dump_json
-from seamark.store.fold import JournalState, RunState, fold
+from seamark.store.fold import fold
+from seamark.store.run_state import JournalState, RunState
 from seamark.store.view import troubles
 
 

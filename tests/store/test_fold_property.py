@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from seamark.store.fold import JournalState, RunState, fold
+from seamark.store.fold import fold
+from seamark.store.run_state import JournalState, RunState
 from seamark.store.state import FloatSeriesState, SeriesState
 
 PATHS = ("a", "a/b", "a/b/c", "d", "d/e")

@@ -267,6 +267,49 @@ def test_a_file_that_is_no_journal_disturbs_nothing(builder, folder, open_index)
     assert infos["notes.txt"].errors == 1
 
 
+def test_a_journal_that_failed_to_open_is_read_once_it_opens(
+    builder, folder, open_index, monkeypatch
+):
+    """Too many open files, or a server that is away, is no property of a journal."""
+    from seamark.errors import JournalError
+    from seamark.store import ingest
+
+    builder("one").assign(a=1).save(folder)
+    path = builder("two").assign(b=2).save(folder)
+    real = ingest.JournalReader
+
+    def failing(given, **options):
+        if str(given) == str(path):
+            raise JournalError(24, "Too many open files")
+        return real(given, **options)
+
+    index = open_index()
+    with monkeypatch.context() as patch:
+        patch.setattr(ingest, "JournalReader", failing)
+        index.refresh()
+    assert (value(index, folder, "a"), value(index, folder, "b")) == (1, None)
+    index.refresh()
+    assert value(index, folder, "b") == 2
+    assert index.view(folder.project, folder.run).journals()[1].errors == 0
+
+
+def test_more_journals_than_files_may_be_open(builder, folder, open_index):
+    """A journal for every rank of a large job."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for rank in range(100):
+        builder(f"rank{rank}").row({f"ranks/{rank}/loss": 1.0}, 0).save(folder)
+    index = open_index()
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 10, hard))
+    try:
+        index.refresh()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(index.view(folder.project, folder.run).series_paths()) == 100
+
+
 def test_records_of_a_newer_seamark_stop_the_fold_and_are_shown(builder, folder, open_index):
     """What may not be passed over is not, and the run says so."""
     journal = builder().assign(a=1).unknown(skippable=False).assign(a=2)
@@ -395,22 +438,22 @@ def test_one_run_is_up_to_date_even_without_the_lock(builder, folder, open_index
 
 def test_a_fold_that_was_overtaken_is_done_again(builder, folder, open_index, monkeypatch):
     """Offsets are set by comparing: where locks do not work, no frame is counted twice."""
-    from seamark.store import index as module
+    from seamark.store import ingest, lock
 
     journal = builder().row({"m": 1.0}, 0)
     journal.save(folder)
     index, other = open_index(), open_index()
     index.refresh()
     journal.row({"m": 2.0}, 1).save(folder)
-    monkeypatch.setattr(module, "_flock", lambda *_: True)
-    save = module._RunFolding.save
+    monkeypatch.setattr(lock, "_flock", lambda *_: True)
+    save = ingest.RunFolding.save
 
     def overtaken(self):
         if self.index is index:
             other.refresh()
         save(self)
 
-    monkeypatch.setattr(module._RunFolding, "save", overtaken)
+    monkeypatch.setattr(ingest.RunFolding, "save", overtaken)
     index.refresh()
     found = value(index, folder, "m")
     assert (found.count, found.mean) == (2, 1.5)

@@ -59,6 +59,9 @@ def root_dir(root: str | os.PathLike[str] | None = None) -> Path:
     if root is not None and not isinstance(root, (str, os.PathLike)):
         msg = f"root: expected a path or None, got {type(root).__name__}: {root!r:.80}"
         raise ArgumentError(msg)
+    if root is not None and "\0" in os.fspath(root):
+        msg = f"root: expected a path, got one with a NUL character: {os.fspath(root)!r:.80}"
+        raise ArgumentError(msg)
     chosen = root or os.environ.get("SEAMARK_DIR") or ".seamark"
     return Path(os.path.abspath(chosen))  # noqa: PTH100 - resolve() would follow links
 

@@ -32,5 +32,5 @@ def _code_of(handler: Any) -> Any:
     while isinstance(handler, functools.partial):
         handler = handler.func
     if not hasattr(handler, "__code__"):
-        handler = getattr(handler, "__func__", None) or getattr(type(handler), "__call__", None)
+        handler = getattr(handler, "__func__", None) or type(handler).__call__
     return getattr(handler, "__code__", None)

@@ -102,7 +102,7 @@ class Segment:
             # A part is taken where space ends; the attempt at the rest says why, or brings it.
             while written < len(data):
                 if not (more := os.write(self.fd, data[written:])):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301
                 written += more
         except OSError as error:
             self.take_back(written, error)

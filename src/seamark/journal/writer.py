@@ -11,7 +11,6 @@ The rules are in ``docs/explanation/journal.md``, "Writing".
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
@@ -42,7 +41,14 @@ from seamark.values import to_floats, to_step
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
-__all__ = ["HEARTBEAT_S", "ROTATE_BYTES", "SYNC_S", "JournalWriter", "wall_clock"]
+__all__ = [
+    "CLOSE_TIMEOUT_S",
+    "HEARTBEAT_S",
+    "ROTATE_BYTES",
+    "SYNC_S",
+    "JournalWriter",
+    "wall_clock",
+]
 
 SYNC_S: Final = 5.0
 """Data are forced to disk at this interval, on a thread; in seconds."""
@@ -406,7 +412,8 @@ class JournalWriter:
                 if key not in self._warned and len(self._warned) < _SEEN_LIMIT:
                     self._warned.add(key)
                     self._warn(
-                        f"{message}. Training goes on; further losses of this kind are only counted."
+                        f"{message}. Training goes on; "
+                        "further losses of this kind are only counted."
                     )
                 if self._busy:
                     return  # said when the lock is free
@@ -424,9 +431,12 @@ class JournalWriter:
         self._unsaid.append(f"seamark: {message}")
 
     def _speak(self) -> None:
-        with contextlib.suppress(IndexError):  # another thread or a handler may say it first
-            while self._unsaid:
-                log.warning("%s", self._unsaid.popleft())
+        while self._unsaid:
+            try:
+                message = self._unsaid.popleft()
+            except IndexError:  # another thread, or a handler, says it
+                return
+            log.warning("%s", message)
 
     # ---------------------------------------------------------------- the sync thread, the end
 

@@ -15,367 +15,47 @@ and passed over.
 from __future__ import annotations
 
 import math
-import re
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal._format import FRAME_HEADER_BYTES, USER_TIME, ZLIB, Kind
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
+from seamark.store.payloads import (
+    ATOM_TYPES,
+    atom_of,
+    file_of,
+    histogram_of_point,
+    legible,
+    list_of,
+    step_of,
+    text_of,
+    text_of_point,
+    unpack_column,
+    unpack_sparse,
+)
 from seamark.store.state import (
-    NEVER,
     AtomState,
-    FamilyState,
     FileSetState,
     FileState,
     FloatSeriesState,
     Key,
     RecordState,
-    SeriesState,
     SetState,
-    state_class,
 )
 
-__all__ = ["JournalState", "RunState", "fold", "record_points"]
+if TYPE_CHECKING:
+    from seamark.store.run_state import JournalState, RunState
 
-SERIES: Final = ("float_series", "string_series", "file_series", "histogram_series")
-_CLEARED: Final = (*SERIES, "string_set", "file_set")
-_ATOM_TYPES: Final = {
-    "int": int,
-    "float": float,
-    "bool": bool,
-    "string": str,
-    "datetime": str,
-    "null": type(None),
-    "json": str,
-    "text": dict,
-}
+__all__ = ["fold"]
+
 _STATES: Final = frozenset(
     {"created", "running", "completed", "failed", "interrupted", "suspended"}
 )
-_NOTES: Final = 20
-"""So many fold errors of a journal are kept in words; the others are only counted."""
-
 _FLOATS: Final[dict[int, struct.Struct]] = {}
-_UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
-
 Group = tuple[tuple[str | None, ...], int, int]
 """Rows that can be unpacked alike: paths, flags, payload length."""
-
-
-class JournalState:
-    """What is known of one journal of a run: how far it is folded, and what it said about itself.
-
-    Attributes:
-        writer: Writer id.
-        file: Name of the file.
-        uid: 16 bytes.
-        number: Small number of the journal within its run, in the index.
-        header: The HEADER record; empty where it is damaged or not read yet.
-        offset: Where folding goes on, bytes.
-        last_offset: Where the last folded frame starts, bytes; 0 if there is none.
-        last_crc: Its CRC.
-        first_t: Time of the first frame, nanoseconds since the Unix epoch; None if there is none.
-        last_t: Time of the last frame.
-        closed: Whether the last frame is CLOSE.
-        gaps: Bytes that hold no valid frame: [offset, length].
-        tail: The same at the end, while more may come: [offset, length] or None.
-        dropped: Counts of what the writer lost, by reason.
-        unknown: How many frames of every unknown kind that may be skipped there are.
-        errors: How many frames or parts of frames could not be applied.
-        notes: What was wrong with the first of them: [offset, message].
-        stopped: Why reading stopped, see `seamark.journal.reader.JournalReader`.
-        point_end: Where the last frame with points of a series starts, bytes; -1 if there is none.
-        paths: Paths by number.
-        schemas: Numbers of paths by number of the schema.
-    """
-
-    def __init__(self, writer: str, uid: bytes, *, file: str = "", number: int = 0) -> None:
-        self.writer = writer
-        self.file = file
-        self.uid = uid
-        self.number = number
-        self.header: dict[str, Any] = {}
-        self.stored_offset = -1
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget everything that reading from the start brings back."""
-        self.offset = 0
-        self.last_offset = 0
-        self.last_crc = 0
-        self.first_t: int | None = None
-        self.last_t = 0
-        self.closed = False
-        self.gaps: list[list[int]] = []
-        self.tail: list[int] | None = None
-        self.dropped: dict[str, int] = {}
-        self.unknown: dict[str, int] = {}
-        self.errors = 0
-        self.notes: list[list[Any]] = []
-        self.stopped: str | None = None
-        self.point_end = -1
-        self.paths: dict[int, str] = {}
-        self.schemas: dict[int, tuple[int, ...]] = {}
-        self._columns: dict[int, tuple[str | None, ...]] = {}
-
-    @property
-    def attempt(self) -> int | None:
-        """Number of the attempt that wrote this journal; None: of none, and never hidden."""
-        attempt = self.header.get("attempt")
-        return attempt if isinstance(attempt, int) else None
-
-    @property
-    def owner(self) -> bool:
-        """Whether this writer speaks for the run's state; where the header is damaged, it may."""
-        return bool(self.header.get("owner", True))
-
-    def positions(self) -> dict[str, int] | None:
-        """Return the positions that this attempt goes on from, or None if it names none."""
-        positions = self.header.get("positions")
-        return positions if isinstance(positions, dict) else None
-
-    def columns(self, schema: int) -> tuple[str | None, ...]:
-        """Return the paths of a schema; None for a path that was lost.
-
-        Raises:
-            ValueError: If there is no such schema.
-        """
-        known = self._columns.get(schema)
-        if known is None:
-            numbers = self.schemas.get(schema)
-            if numbers is None:
-                msg = f"row of schema {schema}, which is not in the journal"
-                raise ValueError(msg)
-            known = self._columns[schema] = tuple(self.paths.get(number) for number in numbers)
-        return known
-
-    def define_path(self, number: int, path: str) -> None:
-        """Take a PATH frame."""
-        if self.paths.get(number) != path:
-            self.paths[number] = path
-            self._columns.clear()
-
-    def define_schema(self, number: int, paths: tuple[int, ...]) -> None:
-        """Take a SCHEMA frame."""
-        self.schemas[number] = paths
-        self._columns.pop(number, None)
-
-    def note(self, offset: int, message: str) -> None:
-        """Count what could not be applied."""
-        self.errors += 1
-        if len(self.notes) < _NOTES:
-            self.notes.append([offset, message[:300]])
-
-
-class RunState:
-    """Everything that the journals of one run say, as far as they are folded.
-
-    Attributes:
-        attributes: The families of every path.
-        deletes: Greatest key of the deletes of every path or namespace that was deleted.
-        clears: The same for paths that were cleared.
-        journals: By writer id.
-        state: Key and record of the newest state that an owner wrote.
-        dirty: Paths whose rows in the index are out of date.
-        needs_refold: Whether summaries have to be counted anew from the journals.
-    """
-
-    def __init__(self) -> None:
-        self.attributes: dict[str, dict[str, FamilyState]] = {}
-        self.deletes: dict[str, Key] = {}
-        self.clears: dict[str, Key] = {}
-        self.journals: dict[str, JournalState] = {}
-        self.state: tuple[Key, dict[str, Any]] = (NEVER, {})
-        self.dirty: set[str] = set()
-        self.needs_refold = False
-        self._cuts: dict[str, float] | None = None
-        self._namespaces: set[str] | None = None
-
-    # ------------------------------------------------------------------ journals and attempts
-
-    def add_journal(
-        self, journal: JournalState, header: dict[str, Any] | None = None
-    ) -> JournalState:
-        """Take up a journal; given its header beforehand, what it hides is never counted."""
-        self.journals[journal.writer] = journal
-        if header:
-            self._take_header(journal, header)
-        return journal
-
-    def _take_header(self, journal: JournalState, header: dict[str, Any]) -> None:
-        if journal.header:
-            return
-        journal.header = header
-        self._cuts = None
-        if any(other.point_end >= self.cut(other) for other in self.journals.values()):
-            self.needs_refold = True
-
-    def cut(self, journal: JournalState, attempt: int | None = None) -> float:
-        """Return the offset from which on points of a journal are hidden, infinity if none are.
-
-        A journal of attempt a is cut where every later attempt that names positions went on from.
-
-        Args:
-            journal: One of this run's.
-            attempt: Look at the run as this attempt left it; None for the latest.
-        """
-        if attempt is None:
-            if self._cuts is None:
-                self._cuts = {writer: self._cut(one, None) for writer, one in self.journals.items()}
-            if journal.writer in self._cuts:
-                return self._cuts[journal.writer]
-        return self._cut(journal, attempt)
-
-    def _cut(self, journal: JournalState, attempt: int | None) -> float:
-        own = journal.attempt
-        if own is None:
-            return math.inf
-        if attempt is not None and own > attempt:
-            return 0
-        cut = math.inf
-        for other in self.journals.values():
-            later, positions = other.attempt, other.positions()
-            if (
-                later is None
-                or positions is None
-                or later <= own
-                or (attempt is not None and later > attempt)
-            ):
-                continue
-            position = positions.get(journal.writer, 0)
-            cut = min(cut, position if isinstance(position, int | float) else 0)
-        return cut
-
-    def reset_series(self) -> None:
-        """Empty all summaries and go back to the start of every journal; registers stay."""
-        for path, families in self.attributes.items():
-            for state in families.values():
-                if isinstance(state, SeriesState):
-                    state.reset()
-                    self.dirty.add(path)
-        for journal in self.journals.values():
-            journal.restart()
-        self.needs_refold = False
-
-    # ------------------------------------------------------------------ what is visible
-
-    def tombstone(self, path: str) -> Key:
-        """Return T(path): the greatest key among deletes of the path and of everything above it."""
-        deletes = self.deletes
-        if not deletes:
-            return NEVER
-        best = deletes.get(path, NEVER)
-        slash = path.rfind("/")
-        while slash > 0:
-            best = max(best, deletes.get(path[:slash], NEVER))
-            slash = path.rfind("/", 0, slash)
-        return best
-
-    def emptied(self, path: str) -> Key:
-        """Return the key after which points and elements of a path count: of deletes and clears."""
-        return max(self.tombstone(path), self.clears.get(path, NEVER))
-
-    def surviving(self, path: str) -> list[FamilyState]:
-        """Return the families that a path holds, the visible one first."""
-        after = self.tombstone(path) if self.deletes else NEVER
-        found = [state for state in self.attributes.get(path, {}).values() if state.key > after]
-        if len(found) > 1:
-            found.sort(key=lambda state: state.key, reverse=True)
-        return found
-
-    def visible(self) -> Iterator[tuple[str, FamilyState]]:
-        """Yield every path that shows something, sorted, with the family that it shows."""
-        for path in sorted(self.attributes):
-            if found := self.surviving(path):
-                yield path, found[0]
-
-    def conflicts(self) -> dict[str, list[str]]:
-        """Return the families that lost, by path."""
-        found = {
-            path: self.surviving(path)
-            for path, families in self.attributes.items()
-            if len(families) > 1
-        }
-        return {
-            path: [state.family for state in states[1:]]
-            for path, states in sorted(found.items())
-            if states[1:]
-        }
-
-    # ------------------------------------------------------------------ registers
-
-    def family(self, path: Any, family: str) -> FamilyState:
-        """Return the state of a family of a path, empty if it is new, and mark the path as changed.
-
-        Raises:
-            ValueError: If the path is none.
-        """
-        families = self.attributes.get(path)
-        if families is None:
-            if not isinstance(path, str) or not path or len(path) > 4096:  # noqa: PLR2004 - four times what writers take
-                msg = f"expected a path, got {path!r:.120}"
-                raise ValueError(msg)
-            families = self.attributes[path] = {}
-            self._namespaces = None
-        state = families.get(family)
-        if state is None:
-            state = families[family] = state_class(family)(family)
-        self.dirty.add(path)
-        return state
-
-    def series(self, path: Any, family: str, key: Key) -> SeriesState:
-        """Return the state of a series that gets a point, hidden or not, with this key."""
-        state = self.family(path, family)
-        assert isinstance(state, SeriesState)  # noqa: S101 - families and classes correspond
-        state.key = max(state.key, key)
-        return state
-
-    def delete(self, path: Any, key: Key) -> None:
-        """Hide what the path and everything below it hold up to ``key``."""
-        if not isinstance(path, str) or not path:
-            msg = f"expected a path or namespace, got {path!r:.120}"
-            raise ValueError(msg)
-        if key <= self.deletes.get(path, NEVER):
-            return
-        self.deletes[path] = key
-        for inner in self._inside(path):
-            self._cut_off(inner, key)
-
-    def clear(self, path: Any, key: Key) -> None:
-        """Empty the series or set at the path; it stays."""
-        if not isinstance(path, str) or not path:
-            msg = f"expected a path, got {path!r:.120}"
-            raise ValueError(msg)
-        if key > self.clears.get(path, NEVER):
-            self.clears[path] = key
-            if path in self.attributes:
-                self._cut_off(path, key)
-
-    def _cut_off(self, path: str, key: Key) -> None:
-        self.dirty.add(path)
-        for state in self.attributes[path].values():
-            if not isinstance(state, SeriesState) or state.low is None or key < state.low:
-                continue
-            if key >= state.high:
-                state.reset()
-            else:
-                self.needs_refold = True
-
-    def _inside(self, namespace: str) -> list[str]:
-        if self._namespaces is None:
-            self._namespaces = set()
-            for path in self.attributes:
-                slash = path.rfind("/")
-                while slash > 0 and (above := path[:slash]) not in self._namespaces:
-                    self._namespaces.add(above)
-                    slash = path.rfind("/", 0, slash)
-        found = [namespace] if namespace in self.attributes else []
-        if namespace in self._namespaces:
-            below = namespace + "/"
-            found += [path for path in self.attributes if path.startswith(below)]
-        return found
 
 
 def fold(run: RunState, writer: str, block: Block) -> int:
@@ -519,7 +199,7 @@ class _Folding:
     def _op(self, frame: RawFrame, payload: bytes) -> None:
         record = decode_json(payload)
         if b"\\u" in payload:
-            record = _legible(record)
+            record = legible(record)
         apply = _OPS.get(record["op"])
         if apply is None:
             msg = f"unknown op {record['op']!r:.60}"
@@ -542,8 +222,8 @@ class _Folding:
         for index, (path, pair) in enumerate(record["atoms"].items()):
             try:
                 kind, value = pair
-                if value.__class__ is not _ATOM_TYPES[kind]:
-                    value = _atom(kind, value)
+                if value.__class__ is not ATOM_TYPES[kind]:
+                    value = atom_of(kind, value)
                 state, key = family(path, "atom"), (t, uid, index)
             except Exception as error:  # noqa: BLE001 - see above
                 self.journal.note(offset, f"{type(error).__name__}: atom {path!r:.120}: {error}")
@@ -564,9 +244,9 @@ class _Folding:
 
     def _put_elements(self, record: dict[str, Any], t: int, offset: int, *, there: bool) -> None:
         def put(value: Any, key: Key) -> None:
-            self._set(record).put(key, _text(value), there=there)
+            self._set(record).put(key, text_of(value), there=there)
 
-        self._each(_list(record["values"]), t, offset, put)
+        self._each(list_of(record["values"]), t, offset, put)
 
     def _op_add(self, record: dict[str, Any], t: int, offset: int) -> None:
         self._put_elements(record, t, offset, there=True)
@@ -579,29 +259,29 @@ class _Folding:
         self._put_elements(record, t, offset, there=True)
 
     def _op_file(self, record: dict[str, Any], t: int, offset: int) -> None:
-        file, token = _file(record["file"]), record.get("token")
+        file, token = file_of(record["file"]), record.get("token")
         state = self.run.family(record["path"], "file")
         assert isinstance(state, FileState)  # noqa: S101
-        state.upload((t, self.journal.uid, 0), file, None if token is None else _text(token))
+        state.upload((t, self.journal.uid, 0), file, None if token is None else text_of(token))
 
     def _op_digest(self, record: dict[str, Any], t: int, offset: int) -> None:
-        file, token = _file(record["file"]), _text(record["token"])
+        file, token = file_of(record["file"]), text_of(record["token"])
         state = self.run.family(record["path"], "file")
         assert isinstance(state, FileState)  # noqa: S101
         state.digest((t, self.journal.uid, 0), token, file)
 
     def _op_files(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(member: tuple[str, Any], key: Key) -> None:
-            file = _file(member[1])
+            file = file_of(member[1])
             self._members(record).put(key, member[0], file)
 
         self._each(record["members"].items(), t, offset, put)
 
     def _op_unfiles(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(name: Any, key: Key) -> None:
-            self._members(record).put(key, _text(name), None)
+            self._members(record).put(key, text_of(name), None)
 
-        self._each(_list(record["names"]), t, offset, put)
+        self._each(list_of(record["names"]), t, offset, put)
 
     def _members(self, record: dict[str, Any]) -> FileSetState:
         state = self.run.family(record["path"], "file_set")
@@ -615,7 +295,7 @@ class _Folding:
         state.assign((t, self.journal.uid, 0), kept)
 
     def _op_file_point(self, record: dict[str, Any], t: int, offset: int) -> None:
-        file, step = _file(record["file"]), _step(record["step"])
+        file, step = file_of(record["file"]), step_of(record["step"])
         self._add_point(record["path"], "file_series", (t, self.journal.uid, 0), offset, step, file)
 
     def _op_state(self, record: dict[str, Any], t: int, offset: int) -> None:
@@ -631,11 +311,11 @@ class _Folding:
     def _texts(self, frame: RawFrame, payload: bytes) -> None:
         record = decode_json(payload)
         if b"\\u" in payload:
-            record = _legible(record)
-        self._points(record, "string_series", frame, _text_value)
+            record = legible(record)
+        self._points(record, "string_series", frame, text_of_point)
 
     def _histograms(self, frame: RawFrame, payload: bytes) -> None:
-        self._points(decode_json(payload), "histogram_series", frame, _histogram_value)
+        self._points(decode_json(payload), "histogram_series", frame, histogram_of_point)
 
     def _points(
         self,
@@ -647,9 +327,9 @@ class _Folding:
         path, offset = record["path"], self.base + frame[0]
 
         def put(point: list[Any], key: Key) -> None:
-            self._add_point(path, family, key, offset, _step(point[0]), value(point))
+            self._add_point(path, family, key, offset, step_of(point[0]), value(point))
 
-        self._each(_list(record["points"]), frame[4], offset, put)
+        self._each(list_of(record["points"]), frame[4], offset, put)
 
     def _add_point(
         self, path: Any, family: str, key: Key, offset: int, step: float, value: Any
@@ -661,7 +341,7 @@ class _Folding:
 
     def _sparse(self, frame: RawFrame, payload: bytes) -> None:
         pos, _, flags, _, t, _ = frame
-        step, paths, values = _unpack_sparse(payload, flags)
+        step, paths, values = unpack_sparse(payload, flags)
         if not math.isfinite(step):
             msg = f"step {step} is not finite"
             raise ValueError(msg)
@@ -674,7 +354,7 @@ class _Folding:
 
     def _column(self, frame: RawFrame, payload: bytes) -> None:
         pos, _, flags, _, t, _ = frame
-        number, steps, values = _unpack_column(payload, flags)
+        number, steps, values = unpack_column(payload, flags)
         path = self.journal.paths.get(number)
         if path is None:
             msg = f"column: path {number} was lost"
@@ -778,134 +458,6 @@ class _Folding:
             index = index if isinstance(index, int) else index[start:stop]
         assert isinstance(state, FloatSeriesState)  # noqa: S101
         state.extend(journal.uid, times, index, steps, values)
-
-
-def record_points(
-    kind: int, payload: bytes, path: str
-) -> Iterator[tuple[int, float, Any, int | None]]:
-    """Yield index, step, value and the caller's time (ns) of one series' points in one record.
-
-    Points that the fold refused are passed over; the value of a file point is its file, name and
-    description.
-
-    Args:
-        kind: TEXT, HISTOGRAM or OP.
-        payload: Of the frame.
-        path: Of the series.
-    """
-    try:
-        record = decode_json(payload)
-        if b"\\u" in payload:
-            record = _legible(record)
-        if record.get("path") != path:
-            return
-        if kind == Kind.OP:
-            if record.get("op") == "file_point":
-                extra = {name: record.get(name) for name in ("name", "description")}
-                yield (
-                    0,
-                    _step(record["step"]),
-                    {"file": _file(record["file"]), **extra},
-                    record.get("time"),
-                )
-            return
-        points, place = _list(record["points"]), 2 if kind == Kind.TEXT else 3
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return
-    value = _text_value if kind == Kind.TEXT else _histogram_value
-    for index, point in enumerate(points):
-        try:
-            time = point[place] if len(point) > place else None
-            yield index, _step(point[0]), value(point), time if isinstance(time, int) else None
-        except (ValueError, TypeError, KeyError, IndexError):
-            continue
-
-
-def _text_value(point: list[Any]) -> str | dict[str, Any]:
-    """Return a text, or the record of the blob that holds a very long one."""
-    return point[1] if isinstance(point[1], dict) else _text(point[1])
-
-
-def _histogram_value(point: list[Any]) -> list[list[float]]:
-    edges, counts = [float(edge) for edge in point[1]], [float(count) for count in point[2]]
-    if len(edges) != len(counts) + 1:
-        msg = f"histogram: expected one edge more than counts, got {len(edges)} and {len(counts)}"
-        raise ValueError(msg)
-    return [edges, counts]
-
-
-def _unpack_sparse(payload: bytes, flags: int) -> tuple[float, tuple[int, ...], tuple[float, ...]]:
-    (step,) = struct.unpack_from("<d", payload)
-    start = 16 if flags & USER_TIME else 8
-    (size,) = struct.unpack_from("<I", payload, start)
-    values = start + 8 + ((4 * size + 7) & ~7)
-    if values + 8 * size != len(payload):
-        msg = f"sparse row: expected {values + 8 * size} bytes, got {len(payload)}"
-        raise ValueError(msg)
-    return (
-        step,
-        struct.unpack_from(f"<{size}I", payload, start + 8),
-        struct.unpack_from(f"<{size}d", payload, values),
-    )
-
-
-def _unpack_column(payload: bytes, flags: int) -> tuple[int, Sequence[float], Sequence[float]]:
-    number, size = struct.unpack_from("<II", payload)
-    wanted = 8 + size * (24 if flags & USER_TIME else 16)
-    if wanted != len(payload):
-        msg = f"column: expected {wanted} bytes, got {len(payload)}"
-        raise ValueError(msg)
-    steps = struct.unpack_from(f"<{size}d", payload, 8)
-    return number, steps, struct.unpack_from(f"<{size}d", payload, 8 + 8 * size)
-
-
-def _legible(value: Any) -> Any:
-    """Return JSON with NUL and lone surrogates, which no database takes, as visible escapes."""
-    if isinstance(value, str):
-        return _UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", value)
-    if isinstance(value, list):
-        return [_legible(item) for item in value]
-    if isinstance(value, dict):
-        return {_legible(name): _legible(item) for name, item in value.items()}
-    return value
-
-
-def _atom(kind: str, value: Any) -> Any:
-    """Return the value of an atom that JSON could not write as it is."""
-    if kind == "float" and (value in ("nan", "inf", "-inf") or type(value) is int):
-        return float(value)
-    if kind == "int" and isinstance(value, str):  # longer than JSON readers take
-        return int(value, 16)
-    msg = f"expected a value of type {kind}, got {value!r:.60}"
-    raise TypeError(msg)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        msg = f"expected a string, got {value!r:.60}"
-        raise TypeError(msg)
-    return value
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        msg = f"expected a list, got {value!r:.60}"
-        raise TypeError(msg)
-    return value
-
-
-def _file(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        msg = f"file: expected an object, got {value!r:.60}"
-        raise TypeError(msg)
-    return value
-
-
-def _step(value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        msg = f"step: expected a finite number, got {value!r:.60}"
-        raise ValueError(msg)
-    return float(value)
 
 
 _READERS: Final[dict[int, Callable[[_Folding, RawFrame, bytes], None]]] = {

@@ -14,19 +14,19 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
-from seamark.errors import JournalError, RunNotFoundError
-from seamark.journal.folder import RunFolder, iter_runs, purged_ids, split_journal_name
-from seamark.journal.reader import SETTLE_NS, JournalReader
+from seamark.errors import RunNotFoundError
+from seamark.journal.folder import RunFolder, iter_runs, purged_ids
 from seamark.store import schema
-from seamark.store.fold import JournalState, RunState, fold
 from seamark.store.glance import Glance
-from seamark.store.records import Conflict, PathNumbers, load_run, save_run
+from seamark.store.ingest import I63, TABLES_OF_RUN, RunFolding
+from seamark.store.lock import exclusive
+from seamark.store.records import Conflict, PathNumbers, load_run
 from seamark.store.state import SeriesSummary, SeriesTail
 from seamark.store.view import (
     Attribute,
@@ -40,6 +40,8 @@ from seamark.store.view import (
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from seamark.store.run_state import RunState
 
 __all__ = [
     "Attribute",
@@ -56,12 +58,6 @@ __all__ = [
 
 _LOCK_S: Final = 10.0
 """How long to wait for the right to make the file anew, seconds."""
-_RACY_NS: Final = 2 * 10**9
-"""A folder that changed so recently may change again without its time changing, nanoseconds."""
-_I63: Final = (1 << 63) - 1
-_OF_RUN: Final = ("attribute", "series", "element", "chunk", "journal", "journal_text")
-"""Tables whose rows belong to one run."""
-
 log = logging.getLogger("seamark")
 T = TypeVar("T")
 _inherited: list[Any] = []
@@ -162,7 +158,7 @@ class Index:
         if self._try_open(target):
             return True
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _exclusive(target, _LOCK_S) as mine:
+        with exclusive(target, _LOCK_S) as mine:
             if not mine:
                 return False
             if self._try_open(target):  # somebody else made it in the meantime
@@ -274,7 +270,7 @@ class Index:
         file = self.file
         self._disconnect()
         if file is not None:
-            with _exclusive(file, _LOCK_S) as mine:
+            with exclusive(file, _LOCK_S) as mine:
                 if mine:
                     for suffix in ("-wal", "-shm", "-journal", ""):
                         with contextlib.suppress(OSError):
@@ -331,7 +327,7 @@ class Index:
     ) -> None:
         self._overlay.clear()
         with (
-            _exclusive(self.file, 0.0)
+            exclusive(self.file, 0.0)
             if self.file
             else contextlib.nullcontext(enter_result=True) as mine
         ):
@@ -462,7 +458,7 @@ class Index:
                 if (
                     found.st_size != size
                     or found.st_mtime_ns != mtime
-                    or found.st_ino & _I63 != inode
+                    or found.st_ino & I63 != inode
                 ):
                     return True
                 if retry:
@@ -479,7 +475,7 @@ class Index:
         self._glance = None
         connection = self.connection
         with schema.transaction(connection):
-            for table in _OF_RUN:
+            for table in TABLES_OF_RUN:
                 connection.exec_driver_sql(f"DELETE FROM {table} WHERE run = ?", (number,))  # noqa: S608
             connection.exec_driver_sql("DELETE FROM run WHERE id = ?", (number,))
 
@@ -487,7 +483,7 @@ class Index:
         self._glance = None
         for _ in range(3):  # a conflict means that somebody else was faster: look again
             try:
-                folding = _RunFolding(self, folder, known)
+                folding = RunFolding(self, folder, known)
                 folding.run()
                 if not store:
                     self._overlay[folder.project, folder.run] = folding.state
@@ -495,6 +491,9 @@ class Index:
                 folding.save()
             except Conflict:
                 known = self._known(folder.project, folder.run).get((folder.project, folder.run))
+            except OSError as error:  # cannot be seen at the moment; what is known stays
+                log.warning("seamark: %s cannot be read: %s", folder.path, error)
+                return
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
                 log.exception("seamark: run %s/%s cannot be folded", folder.project, folder.run)
                 return
@@ -536,142 +535,6 @@ class Index:
         return None if found is None else int(found[0])
 
 
-class _RunFolding:
-    """One run being folded: its state, and what its files looked like."""
-
-    def __init__(self, index: Index, folder: RunFolder, known: Known | None) -> None:
-        self.index = index
-        self.folder = folder
-        self.number = None if known is None else known.number
-        self.anew = False
-        self.looks: dict[str, tuple[int, int, int, int]] = {}
-        self.state = RunState()
-        if known is not None:
-            try:
-                self.state = load_run(index.connection, index.numbers, known.number)
-            except (ValueError, TypeError, KeyError, LookupError, AttributeError) as error:
-                log.debug(
-                    "seamark: %s/%s is damaged in the index: %s", folder.project, folder.run, error
-                )
-                self.anew = True
-
-    def run(self) -> None:
-        """Fold whatever is new."""
-        folder = str(self.folder.journal_dir)
-        now = self.index.now_ns()
-        listed, names = _listing(folder)
-        self.listed = listed if now - listed > _RACY_NS else 0
-        known = {journal.file: journal for journal in self.state.journals.values()}
-        stats = {name: _stat(f"{folder}/{name}") for name in names}
-        if any(
-            name not in stats or not _continues(journal, f"{folder}/{name}", stats[name])
-            for name, journal in known.items()
-        ):
-            self.anew = True
-        if self.anew:
-            self.state, known = RunState(), {}
-        fresh = [name for name in names if name not in known]
-        readers = {name: _reader(f"{folder}/{name}", self.index.now_ns) for name in names}
-        try:
-            for number, name in enumerate(fresh, len(known)):
-                self._add(number, name, readers[name], alone=len(names) == 1)
-            self._fold_files(readers, stats)
-            while self.state.needs_refold:
-                self.state.reset_series()
-                self._fold_files(readers, stats)
-        finally:
-            for reader in readers.values():
-                if isinstance(reader, JournalReader):
-                    reader.close()
-
-    def _add(
-        self, number: int, name: str, reader: JournalReader | JournalError, *, alone: bool
-    ) -> None:
-        writer, uid = split_journal_name(name)
-        journal = JournalState(self._writer(writer), uid or bytes(16), file=name, number=number)
-        header = None
-        if isinstance(reader, JournalReader):
-            journal.uid = reader.uid
-            header = (
-                None if alone else reader.header()
-            )  # alone, it is folded before anything that it may hide
-        self.state.add_journal(journal, header)
-
-    def _writer(self, writer: str) -> str:
-        """Return a name that no other journal of the run has; two are equal only among copies."""
-        name, copies = writer, 1
-        while name in self.state.journals:
-            copies += 1
-            name = f"{writer}~{copies}"
-        return name
-
-    def _fold_files(
-        self, readers: dict[str, JournalReader | JournalError], stats: dict[str, Any]
-    ) -> None:
-        for journal in self.state.journals.values():
-            reader, stat = readers[journal.file], stats[journal.file]
-            retry = 0
-            if isinstance(reader, JournalReader):
-                retry = self._fold_file(journal, reader, stat)
-            elif not journal.errors:
-                journal.note(0, str(reader))
-                journal.stopped = "unreadable"
-            size, mtime, inode = stat
-            self.looks[journal.writer] = (size, mtime, inode, retry)
-
-    def _fold_file(
-        self, journal: JournalState, reader: JournalReader, stat: tuple[int, int, int]
-    ) -> int:
-        """Fold one journal; return when to look again although nothing changes, or 0."""
-        if stat[0] <= journal.offset and not journal.tail:
-            return 0
-        gaps = journal.gaps
-        try:
-            for block in reader.blocks(journal.offset):
-                journal.gaps = gaps + [list(gap) for gap in reader.gaps]
-                fold(self.state, journal.writer, block)
-        except OSError as error:
-            log.warning("seamark: %s cannot be read: %s", reader.path, error)
-            journal.stopped = "unreadable"
-            return self.index.now_ns()
-        journal.gaps = gaps + [list(gap) for gap in reader.gaps]
-        journal.tail = list(reader.tail) if reader.tail else None
-        journal.stopped = reader.stopped
-        waiting = reader.stopped in ("incomplete", "bad") and reader.tail is None
-        return stat[1] + SETTLE_NS if waiting else 0
-
-    def save(self) -> None:
-        """Write the state in one transaction.
-
-        Raises:
-            Conflict: If somebody else folded the same run in the meantime.
-        """
-        index, connection = self.index, self.index.connection
-        try:
-            with schema.transaction(connection):
-                if self.anew and self.number is not None:
-                    for table in _OF_RUN:
-                        statement = f"DELETE FROM {table} WHERE run = ?"  # noqa: S608 - ours
-                        connection.exec_driver_sql(statement, (self.number,))
-                place = (self.number, self.folder.project, self.folder.run)
-                extra = {"listed": self.listed, "owner": self._owner()}
-                save_run(connection, index.numbers, place, self.state, self.looks, extra)
-        except BaseException:
-            index.numbers.forget()
-            raise
-
-    def _owner(self) -> str:
-        """Return whose run it is: what the writer said, else whose folder it is."""
-        if any(journal.header.get("user") for journal in self.state.journals.values()):
-            return ""
-        try:
-            import pwd
-
-            return pwd.getpwuid(self.folder.journal_dir.stat().st_uid).pw_name
-        except (ImportError, KeyError, OSError):
-            return ""
-
-
 def _damaged(error: BaseException) -> bool:
     """Tell whether an error of SQLite means that the file is no good; other errors may pass."""
     words = (
@@ -687,76 +550,3 @@ def _damaged(error: BaseException) -> bool:
 
 def _unwritable(error: BaseException) -> bool:
     return any(word in str(error) for word in ("is full", "readonly", "unable to open"))
-
-
-def _listing(folder: str) -> tuple[int, list[str]]:
-    """Return mtime (ns) and the journals of a folder, without temporaries (``.name``)."""
-    try:
-        listed = os.stat(folder).st_mtime_ns  # noqa: PTH116
-        return listed, sorted(name for name in os.listdir(folder) if not name.startswith("."))  # noqa: PTH208
-    except (FileNotFoundError, NotADirectoryError):
-        return 0, []
-
-
-def _stat(path: str) -> tuple[int, int, int]:
-    """Return size, mtime (ns) and inode."""
-    try:
-        stat = os.stat(path)  # noqa: PTH116
-    except OSError:
-        return 0, 0, 0
-    return stat.st_size, stat.st_mtime_ns, stat.st_ino & _I63
-
-
-def _reader(path: str, now_ns: Callable[[], int]) -> JournalReader | JournalError:
-    try:
-        return JournalReader(path, now_ns=now_ns)
-    except JournalError as error:
-        return error
-
-
-def _continues(journal: JournalState, path: str, stat: tuple[int, int, int]) -> bool:
-    """Tell whether a file still starts with what was folded of it."""
-    if stat[0] < journal.offset:
-        return False
-    if not journal.last_offset:
-        return True
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            file.seek(journal.last_offset)
-            return int.from_bytes(file.read(4), "little") == journal.last_crc
-    except OSError:
-        return False
-
-
-@contextlib.contextmanager
-def _exclusive(file: Path, wait_s: float) -> Iterator[bool]:
-    """Hold the lock beside the index, if it can be had within so many seconds.
-
-    Where the file system knows no locks, everybody has it: offsets are compared at every write
-    anyway.
-    """
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield True
-        return
-    fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        yield _flock(fcntl, fd, wait_s)
-    finally:
-        os.close(fd)
-
-
-def _flock(fcntl: Any, fd: int, wait_s: float) -> bool:
-    end = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(0.02)
-        except OSError:
-            return True
-        else:
-            return True

@@ -31,13 +31,14 @@ from seamark.store.chunks import (
     unpack_floats,
     unpack_ints,
 )
-from seamark.store.fold import JournalState, RunState, record_points
+from seamark.store.payloads import record_points
 from seamark.store.records import dump_tables, load_tables
 from seamark.store.view import Points
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.store.index import Index
+    from seamark.store.run_state import JournalState, RunState
     from seamark.store.state import Key
 
 __all__ = ["SMALL_BYTES", "read_floats", "read_records"]

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from seamark.store import schema
-from seamark.store.fold import JournalState, RunState
+from seamark.store.run_state import JournalState, RunState
 from seamark.store.state import (
     NEVER,
     AtomState,

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from seamark.journal.folder import RunFolder
-    from seamark.store.fold import JournalState, RunState
     from seamark.store.index import Index
+    from seamark.store.run_state import JournalState, RunState
 
 __all__ = [
     "Attempt",

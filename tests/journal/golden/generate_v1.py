@@ -66,7 +66,9 @@ def records() -> list[tuple[int, int, int, bytes]]:
     many = {f"many/{number:03}": ["int", number] for number in range(200)}
     sparse = struct.pack("<dIIIII", 7.5, 3, 0, 1, 0, 2)
     timed = struct.pack("<dqIII", 9.0, 1_600_000_000_123_456_789, 1, 0, 2)
-    column = struct.pack("<II", 3, 4) + doubles(0, 1, 1, 0.5) + doubles(1.5, -2.5, 3.5, float("inf"))
+    column = (
+        struct.pack("<II", 3, 4) + doubles(0, 1, 1, 0.5) + doubles(1.5, -2.5, 3.5, float("inf"))
+    )
     column_timed = struct.pack("<II", 3, 1) + doubles(2) + doubles(4.5) + struct.pack("<q", -1)
     return [
         (HEADER, 0, 0, text(header)),
@@ -80,7 +82,12 @@ def records() -> list[tuple[int, int, int, bytes]]:
         (SCHEMA, 0, 0, struct.pack("<III", 1, 0, 1)),
         (ROW, 0, 1, doubles(0, 0.5, 1)),
         (ROW, 0, 1, doubles(1) + struct.pack("<Q", NAN_BITS) + doubles(2)),
-        (ROW, USER_TIME, 1, doubles(1) + struct.pack("<q", 1_500_000_000 * 10**9) + doubles(0.25, 3)),
+        (
+            ROW,
+            USER_TIME,
+            1,
+            doubles(1) + struct.pack("<q", 1_500_000_000 * 10**9) + doubles(0.25, 3),
+        ),
         (PATH, 0, 0, struct.pack("<I", 2) + b"val/acc"),
         (SPARSE, 0, 0, sparse + bytes(-len(sparse) % 8) + doubles(4, 0.125, 0.9)),
         (SPARSE, USER_TIME, 0, timed + bytes(-len(timed) % 8) + doubles(0.95)),

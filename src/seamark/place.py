@@ -1,0 +1,108 @@
+"""Where a run is to lie, and whether it can lie there."""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seamark.errors import ArgumentError, JournalError, RunNotFoundError
+from seamark.journal.folder import RunFolder, hashed_run_id, mint_run_id, root_dir
+from seamark.paths import check_name
+
+if TYPE_CHECKING:
+    from seamark.settings import RunSettings
+
+__all__ = ["expect_run", "expect_writable", "refuse_purged", "run_folder"]
+
+_NO_PLACE = frozenset(
+    {
+        errno.EACCES,
+        errno.EEXIST,
+        errno.ELOOP,
+        errno.ENOENT,
+        errno.ENAMETOOLONG,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+
+
+def run_folder(settings: RunSettings) -> RunFolder:
+    """Return where the run of these settings lies or will lie; creates nothing.
+
+    Raises:
+        PathError: If ``with_id`` cannot be a folder.
+    """
+    if settings.mode == "debug" and settings.root is None:
+        root = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
+        atexit.register(_remove_debug_root, root, os.getpid())
+    else:
+        root = root_dir(settings.root)
+    if settings.with_id:
+        run = check_name(settings.with_id, "with_id")
+    elif settings.custom_run_id:
+        run = hashed_run_id(settings.project, settings.custom_run_id)
+    else:
+        run = mint_run_id()
+    return RunFolder(root, settings.project, run)
+
+
+def _remove_debug_root(root: Path, pid: int) -> None:
+    if os.getpid() == pid:  # not at the end of a forked child
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def expect_run(folder: RunFolder) -> None:
+    """Refuse to open a run that does not exist.
+
+    Raises:
+        RunNotFoundError: If it does not.
+    """
+    if not folder.journal_dir.is_dir():
+        msg = (
+            f"no run {folder.run!r} in project {folder.project!r} below "
+            f"{folder.root} (seamark ls shows what there is)"
+        )
+        raise RunNotFoundError(msg)
+
+
+def refuse_purged(folder: RunFolder, custom_run_id: str | None) -> None:
+    """Refuse to start a run that was purged: nothing of it would be recorded.
+
+    Raises:
+        ArgumentError: If it was.
+    """
+    if not folder.purged_mark.exists():
+        return
+    msg = (
+        f"custom_run_id: run {custom_run_id!r} of project {folder.project!r} was purged, and "
+        f"nothing may bring it back; take another one, or remove {folder.purged_mark}"
+    )
+    raise ArgumentError(msg)
+
+
+def expect_writable(folder: RunFolder) -> None:
+    """Refuse a root that nobody can write to while the script starts; later it is only counted.
+
+    A full disk is no mistake of the person who starts the script, and may be free again later.
+
+    Raises:
+        JournalError: If it cannot be written.
+    """
+    error: OSError | None = None
+    try:
+        folder.journal_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as found:
+        error = found
+    else:
+        if not os.access(folder.journal_dir, os.W_OK):
+            error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if error is not None and error.errno in _NO_PLACE:
+        msg = f"root: expected a folder that can be written, got {folder.root}: {error.strerror}"
+        raise JournalError(error.errno, msg) from error

@@ -1,0 +1,46 @@
+"""The lock beside the index: had at once or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["exclusive"]
+
+
+@contextlib.contextmanager
+def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
+    """Hold the lock beside the index, if it can be had within so many seconds.
+
+    Where the file system knows no locks, everybody has it: offsets are compared at every write
+    anyway.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield True
+        return
+    fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        yield _flock(fcntl, fd, wait_s)
+    finally:
+        os.close(fd)
+
+
+def _flock(fcntl: Any, fd: int, wait_s: float) -> bool:
+    end = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.02)
+        except OSError:
+            return True
+        else:
+            return True

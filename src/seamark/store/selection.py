@@ -1,0 +1,282 @@
+"""Which runs a table shows, in which order: arguments, query and sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from seamark.errors import ArgumentError
+from seamark.journal.folder import PROJECT_LOG
+from seamark.journal.reader import SETTLE_NS
+from seamark.paths import is_inside
+from seamark.store import schema
+from seamark.store.query import (
+    And,
+    Comparison,
+    Expression,
+    Field,
+    Not,
+    Or,
+    Value,
+    parse,
+    parse_field,
+)
+from seamark.store.records import load_journals
+from seamark.store.sql import AGGREGATE_COLUMNS, CRASHED, Compiler, derived_column
+from seamark.store.view import is_crashed
+
+if TYPE_CHECKING:
+    from seamark.store.index import Index
+    from seamark.store.run_state import JournalState
+
+__all__ = ["STATES", "Chosen", "Selection", "choose", "select_runs"]
+
+STATES: Final = ("created", "running", "completed", "failed", "interrupted", "suspended", CRASHED)
+_GROUPS: Final = {"active": ("created", "running"), "inactive": tuple(STATES[2:])}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which runs, in which order; see `seamark.project.Project.fetch_runs_table`.
+
+    Attributes:
+        project: Only this project and its sub-projects.
+        query: In the query language.
+        id: One run id or several.
+        state: One state or several; ``"active"`` and ``"inactive"`` stand for several.
+        owner: One owner or several.
+        tag: One tag, or several that a run must all have.
+        trashed: Whether runs are in the trash; None for both.
+        limit: At most so many.
+        sort_by: Path, perhaps with an aggregate.
+        ascending: Smallest first.
+    """
+
+    project: str | None = None
+    query: str | None = None
+    id: str | Iterable[str] | None = None
+    state: str | Iterable[str] | None = None
+    owner: str | Iterable[str] | None = None
+    tag: str | Iterable[str] | None = None
+    trashed: bool | None = False
+    limit: int | None = None
+    sort_by: str = "sys/creation_time"
+    ascending: bool = False
+
+    def expression(self) -> Expression:
+        """Return the query and the other conditions as one expression.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query breaks the grammar.
+        """
+        terms: list[Expression] = []
+        if self.query is not None:
+            terms.append(parse(self.query))
+        for name, path in (("id", "sys/id"), ("state", "sys/state"), ("owner", "sys/owner")):
+            given = _strings(name, getattr(self, name))
+            if given is not None:
+                values = [
+                    one
+                    for value in given
+                    for one in (_states(value) if name == "state" else (value,))
+                ]
+                terms.append(Or(tuple(_equals(path, value) for value in values)))
+        tags = _strings("tag", self.tag) or []
+        terms += [
+            Comparison(Field("sys/tags", None, "string_set"), "contains", Value(tag, tag))
+            for tag in tags
+        ]
+        if self.trashed is not None:
+            if not isinstance(self.trashed, bool):
+                msg = f"trashed: expected True, False or None for both, got {self.trashed!r}"
+                raise ArgumentError(msg)
+            trashed = Comparison(Field("sys/trashed"), "=", Value(True, "true"))  # noqa: FBT003 - a value, not a switch
+            terms.append(trashed if self.trashed else Not(trashed))
+        return And(tuple(terms))
+
+    def check(self) -> None:
+        """Check what `expression` does not look at.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+        """
+        if self.limit is not None and (
+            not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 1
+        ):
+            msg = f"limit: expected a positive number of runs or None, got {self.limit!r}"
+            raise ArgumentError(msg)
+        if not isinstance(self.ascending, bool):
+            msg = f"ascending: expected True or False, got {self.ascending!r}"
+            raise ArgumentError(msg)
+        if not isinstance(self.sort_by, str):
+            msg = f"sort_by: expected a path such as 'val/loss:min', got {self.sort_by!r}"
+            raise ArgumentError(msg)
+
+
+def _strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
+    """Return one or several strings as a list; None and an empty iterable do not restrict anything.
+
+    Raises:
+        ArgumentError: If it is neither.
+    """
+    if given is None:
+        return None
+    values = (
+        [given]
+        if isinstance(given, str)
+        else list(given)
+        if isinstance(given, Iterable)
+        else [given]
+    )
+    for value in values:
+        if not isinstance(value, str):
+            msg = f"{name}: expected a string or several, got {value!r:.80}"
+            raise ArgumentError(msg)
+    return values or None
+
+
+def _states(state: str) -> tuple[str, ...]:
+    wanted = state.lower()
+    if wanted in _GROUPS:
+        return _GROUPS[wanted]
+    if wanted not in STATES:
+        msg = f"state: expected one of {', '.join((*STATES, *_GROUPS))}, got {state!r}"
+        raise ArgumentError(msg)
+    return (wanted,)
+
+
+def _equals(path: str, value: str) -> Comparison:
+    return Comparison(Field(path), "=", Value(value, value))
+
+
+class Chosen:
+    """The runs that a selection chose, in order, and how many match regardless of the limit."""
+
+    def __init__(self, rows: list[tuple[Any, ...]], total: int) -> None:
+        self.numbers: list[int] = [row[0] for row in rows]
+        self.refs: list[tuple[str, str]] = [(row[1], row[2]) for row in rows]
+        self.states: dict[int, str] = {row[0]: row[3] for row in rows}
+        self.total = total
+
+
+def _state_column(index: Index) -> sa.ColumnElement[str]:
+    """Return the state of a run as SQL; ``"crashed"`` for those that say they run and do not."""
+    run, now = schema.run.c, index.now_ns()
+    fresh = index.connection.execute(
+        sa.select(run.id).where(run.state == "running", run.beat >= now - SETTLE_NS)
+    ).scalars()
+    dead = [number for number in fresh if is_crashed("running", _owners(index, number), now)]
+    crashed = run.beat < now - SETTLE_NS
+    if dead:
+        crashed = sa.or_(crashed, run.id.in_(dead))
+    return sa.case((sa.and_(run.state == "running", crashed), CRASHED), else_=run.state)
+
+
+def _owners(index: Index, number: int) -> list[JournalState]:
+
+    return [journal for journal in load_journals(index.connection, number) if journal.owner]
+
+
+def choose(index: Index, selection: Selection) -> Chosen:
+    """Return the runs that match, in order; see `select_runs`.
+
+    Raises:
+        ArgumentError: If an argument has a value that cannot be used.
+        QueryError: If the query breaks the grammar.
+    """
+    selection.check()
+    expression = selection.expression()
+    field = parse_field(selection.sort_by, "sort_by")
+    connection, run = index.connection, schema.run
+
+    def number(path: str) -> int | None:
+        return index.numbers.number(connection, path)
+
+    state = _state_column(index)
+    where = [Compiler(number, state).condition(expression), run.c.name != PROJECT_LOG]
+    if selection.project is not None:
+        where.append(run.c.project.in_(_projects(index, selection.project)))
+    derived, path = derived_column(field.path, state), number(field.path)
+    columns = [run.c.id, run.c.project, run.c.name, state, run.c.created]
+    source: sa.FromClause = run
+    if derived is not None:
+        columns.append(derived)
+    elif path is not None:
+        source, more = _with_sort_columns(path, field)
+        columns += more
+    rows = schema.fetch(connection, sa.select(*columns).select_from(source).where(*where))
+    rows.sort(key=itemgetter(1, 2))
+    rows.sort(key=itemgetter(4), reverse=True)
+    if derived is not None:
+        rows.sort(key=itemgetter(5), reverse=not selection.ascending)
+    elif path is not None:
+        rows = _sorted(rows, ascending=selection.ascending)
+    return Chosen(rows[: selection.limit], len(rows))
+
+
+def _with_sort_columns(path: int, field: Field) -> tuple[sa.FromClause, list[Any]]:
+    """Return runs joined to what they have at a path, and its kind, class, number, whole and text.
+
+    Kinds: 0 a number, 1 a text, 2 NaN, 3 nothing.
+    """
+    row, series = schema.attribute.c, schema.series.c
+    here = sa.and_(row.run == schema.run.c.id, row.path == path, row.visible == 1)
+    joined = schema.run.outerjoin(schema.attribute, here)
+    if field.aggregate not in (None, "last"):
+        same = sa.and_(series.run == row.run, series.path == row.path, series.family == row.family)
+        number = series[AGGREGATE_COLUMNS[str(field.aggregate)]]
+        kind = sa.case((series.run.is_(None), 3), (number.is_(None), 2), else_=0)
+        nothing = [sa.literal(0), sa.literal("")]
+        return joined.outerjoin(schema.series, same), [
+            kind,
+            sa.literal(0),
+            sa.func.coalesce(number, 0.0),
+            *nothing,
+        ]
+    klass = row["class"]
+    kind = sa.case(
+        (sa.or_(row.path.is_(None), row.type == "null"), 3),
+        (klass == 2, 2),  # noqa: PLR2004 - see the table
+        (klass.is_(None), sa.case((row.text.is_(None), 3), else_=1)),
+        else_=0,
+    )
+    fill = sa.func.coalesce
+    return joined, [
+        kind,
+        fill(klass, 0),
+        fill(row.number, 0.0),
+        fill(row.whole, 0),
+        fill(row.text, ""),
+    ]
+
+
+def _sorted(rows: list[tuple[Any, ...]], *, ascending: bool) -> list[tuple[Any, ...]]:
+    """Return rows in the order numbers, texts, NaN, nothing; equal ones stay as they are."""
+    kinds: tuple[list[tuple[Any, ...]], ...] = ([], [], [], [])
+    for row in rows:
+        kinds[row[5]].append(row)
+    kinds[0].sort(key=itemgetter(6, 7, 8), reverse=not ascending)
+    kinds[1].sort(key=itemgetter(9), reverse=not ascending)
+    return [row for kind in kinds for row in kind]
+
+
+def _projects(index: Index, project: str) -> list[str]:
+    """Return the project and its sub-projects, of those that have runs."""
+    known = schema.fetch(index.connection, sa.select(schema.run.c.project).distinct())
+    return [name for (name,) in known if is_inside(name, project)]
+
+
+def select_runs(index: Index, selection: Selection) -> list[tuple[str, str]]:
+    """Return (project, run id) of the runs that match, in order, as last folded.
+
+    Raises:
+        ArgumentError: If an argument has a value that cannot be used.
+        QueryError: If the query breaks the grammar.
+    """
+    with index.lock:
+        return index.healing(lambda: choose(index, selection).refs)

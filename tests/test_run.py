@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import seamark
-from seamark import init_run
+from seamark import Run, init_run
 from seamark.errors import (
     ArgumentError,
     InactiveRunError,
@@ -750,9 +750,9 @@ def test_threads_may_start_a_lazy_run_together(root: Path) -> None:
 
 
 def test_an_unusable_root_is_told_and_training_goes_on(tmp_path: Path, caplog: Any) -> None:
-    """Where nothing can be written, one warning says so; every verb works, and counts."""
+    """Where a run that starts in the training cannot be written, one warning says so."""
     (tmp_path / "file").touch()
-    run = init_run("p", root=tmp_path / "file", **QUIET)
+    run = Run._create(lazy=True, project="p", root=tmp_path / "file", **QUIET)
     for step in range(5):
         run.log_metrics({"a": 1.0}, step)
         run["b"] = step

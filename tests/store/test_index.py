@@ -6,10 +6,12 @@ import fcntl
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -434,6 +436,29 @@ def test_one_run_is_up_to_date_even_without_the_lock(builder, folder, open_index
         assert len(index.view(folder.project, folder.run).points("m")) == 1
     stored = index.connection.exec_driver_sql("SELECT count(*) FROM attribute").scalar()
     assert stored == 1
+
+
+def test_a_child_forked_during_a_fold_does_not_keep_the_lock(builder, folder, open_index):
+    """Loader workers may start at any time, and live long."""
+    builder().assign(a=1).save(folder)
+    index, children = open_index(), []
+
+    def fork(done, total):
+        if not children:
+            children.append(os.fork())
+            if not children[0]:
+                time.sleep(60)
+                os._exit(0)
+
+    try:
+        index.refresh(progress=fork)
+        builder("more").assign(b=1).save(folder)
+        index.refresh()
+        assert index.stale_s is None
+        assert value(index, folder, "b") == 1
+    finally:
+        os.kill(children[0], signal.SIGKILL)
+        os.waitpid(children[0], 0)
 
 
 def test_a_fold_that_was_overtaken_is_done_again(builder, folder, open_index, monkeypatch):

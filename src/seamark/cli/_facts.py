@@ -19,6 +19,7 @@ from seamark.cli._text import (
     human_duration,
     human_number,
     human_time,
+    int_text,
     plural,
     shorten,
     step_text,
@@ -78,7 +79,7 @@ def value_text(value: Any, *, exact: bool) -> str:
     if isinstance(value, float):
         return repr(value) if exact else human_number(value, 6)
     if isinstance(value, int):
-        return _digits(value) if exact else human_number(value)
+        return int_text(value) if exact else human_number(value)
     if isinstance(value, datetime):
         return value.isoformat() if exact else human_time(value)
     if isinstance(value, set | frozenset):
@@ -95,14 +96,6 @@ def exact_text(value: Any) -> str:
     if isinstance(value, list | tuple | Mapping):
         return dumps(value, indent=None)
     return value_text(value, exact=True)
-
-
-def _digits(number: int) -> str:
-    """Return a whole number of any length; Python refuses to write very long ones as decimals."""
-    try:
-        return str(number)
-    except ValueError:
-        return hex(number)
 
 
 def short_text(attribute: Attribute, *, exact: bool) -> str:

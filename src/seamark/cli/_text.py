@@ -17,6 +17,7 @@ __all__ = [
     "human_duration",
     "human_number",
     "human_time",
+    "int_text",
     "iso_time",
     "plural",
     "shorten",
@@ -33,6 +34,7 @@ _BYTE: Final = 256
 _KILO: Final = 1000
 _ROUNDED: Final = 1e12
 """From here on whole numbers are rounded like others."""
+_LONG_NUMBER: Final = 200
 _SOON_S: Final = 10
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
@@ -109,14 +111,29 @@ def human_number(value: float, digits: int = 5) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return (
-            str(value) if abs(value) < 10**200 else f"{str(value)[:12]}… ({len(str(value))} digits)"
-        )
+        return _int_in_short(value)
     if math.isnan(value) or math.isinf(value):
         return str(value)
     if value == int(value) and abs(value) < _ROUNDED:
         return str(int(value))
     return f"{value:.{digits}g}"
+
+
+def _int_in_short(number: int) -> str:
+    text = int_text(number)
+    if len(text) < _LONG_NUMBER:
+        return text
+    digits = text.lstrip("-")
+    count, base = len(digits.removeprefix("0x")), "hexadecimal " * digits.startswith("0x")
+    return f"{text[:12]}… ({count} {base}digits)"
+
+
+def int_text(number: int) -> str:
+    """Return a whole number in full; as ``0x...`` if it has more digits than Python writes."""
+    try:
+        return str(number)
+    except ValueError:
+        return hex(number)
 
 
 def step_text(step: float) -> str:

@@ -56,6 +56,8 @@ __all__ = [
     "TextPoint",
 ]
 
+_MOMENT_S: Final = 0.25
+"""How long a refresh of many runs waits for another one, seconds: most are over in a moment."""
 _LOCK_S: Final = 10.0
 """How long to wait for the right to make the file anew, seconds."""
 log = logging.getLogger("seamark")
@@ -310,9 +312,9 @@ class Index:
     ) -> None:
         """Fold what is new since the last time.
 
-        If another process is folding, this returns at once and `stale_s` says how old the index is;
-        a single run that was asked for is then folded in memory, so that what was written before
-        the call is seen in any case.
+        If another process is folding and not done in a moment, this returns and `stale_s` says how
+        old the index is; a single run that was asked for is then folded in memory, so that what was
+        written before the call is seen in any case.
 
         Args:
             project: Only this project and its sub-projects; None for all.
@@ -327,7 +329,7 @@ class Index:
     ) -> None:
         self._overlay.clear()
         with (
-            exclusive(self.file, 0.0)
+            exclusive(self.file, _MOMENT_S if run is None else 0.0)
             if self.file
             else contextlib.nullcontext(enter_result=True) as mine
         ):

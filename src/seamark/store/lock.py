@@ -7,9 +7,11 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["exclusive"]
+
+_POLL_S: Final = 0.005
 
 
 @contextlib.contextmanager
@@ -24,10 +26,19 @@ def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
     except ImportError:  # not on Windows
         yield True
         return
-    fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        yield _flock(fcntl, fd, wait_s)
+        fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError:
+        yield True
+        return
+    mine = False
+    try:
+        mine = _flock(fcntl, fd, wait_s)
+        yield mine
     finally:
+        if mine:  # closing is not enough: a process forked meanwhile holds the same lock
+            with contextlib.suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 
 
@@ -39,7 +50,7 @@ def _flock(fcntl: Any, fd: int, wait_s: float) -> bool:
         except BlockingIOError:
             if time.monotonic() >= end:
                 return False
-            time.sleep(0.02)
+            time.sleep(_POLL_S)
         except OSError:
             return True
         else:

@@ -17,7 +17,7 @@ from seamark.capture import Capture, Switches, error_message
 from seamark.container import Container
 from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
-from seamark.journal.process import boot_id, process_start
+from seamark.journal.process import boot_id, process_start, user_name
 from seamark.journal.reader import JournalReader
 from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
 from seamark.place import expect_run, expect_writable, refuse_purged, run_folder
@@ -314,6 +314,7 @@ class Run(Container):
             "attempt": self._attempt() if owner else None,
             "positions": None,
             "owner": owner,
+            "user": user_name(),
             "host": host_name(),
             "boot": boot_id(),
             "pid": os.getpid(),

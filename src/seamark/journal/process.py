@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +10,15 @@ from typing import Any
 from seamark.journal.folder import host_name
 from seamark.ranks import boot_id, process_start
 
-__all__ = ["boot_id", "process_alive", "process_start"]
+__all__ = ["boot_id", "process_alive", "process_start", "user_name"]
+
+
+def user_name() -> str | None:
+    """Return the login name of whoever runs this process, or None if nobody has one for it."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container's user id without a name
+        return None
 
 
 def process_alive(header: Mapping[str, Any]) -> bool | None:

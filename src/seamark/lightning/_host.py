@@ -9,6 +9,7 @@ package's ``Logger``.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -45,6 +46,21 @@ def _import_first() -> str:
 
 
 PACKAGE: Final = _import_first()
+
+forks = 0
+"""How many forks lie between the process that imported this and the present one.
+
+Tells a forked child from its parent at every step, without the system call that ``os.getpid`` is.
+"""
+
+
+def _count_fork() -> None:
+    global forks  # noqa: PLW0603 - a fact of the process
+    forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
 
 if TYPE_CHECKING:
     # What the adapter relies on, so that types are checked without a host.

@@ -276,6 +276,8 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         error = sys.exc_info()[1]
         if (run := self._recording(again=False)) is None:
             return
+        if self._api_key:  # the stage may have failed between the saving of a file and `log_graph`
+            hide_in_files(run.folder.files_dir, self._api_key)
         if self._checkpoints is not None:
             self._checkpoints.settle()
             # After a failure Lightning waits for its asynchronous writers only when it has called
@@ -296,7 +298,7 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
     def _is_other_rank(self) -> bool:
         if _host.global_rank():
             return True
-        return self._began_in != os.getpid() and current_rank().rank != 0
+        return self._began_in != _host.forks and current_rank().rank != 0
 
     def _recording(self, *, again: bool = True) -> Run | None:
         """Return the run if this process records; ask anew after a fork and after a stage.
@@ -306,10 +308,10 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         """
         if _host.global_rank():
             return None
-        if self._began_in != os.getpid():
+        if self._began_in != _host.forks:
             if self._run.mode == "disabled" or current_rank().rank != 0:
                 return None
-            self._began_in = os.getpid()
+            self._began_in = _host.forks
             self._note({_VERSION_PATH: Atom("string", _host.version())})
             if again and self._run.state == "completed":
                 self._run.note_state("running")

@@ -225,3 +225,28 @@ def test_file_that_goes_away_while_it_is_taken(run, files, monkeypatch):
     Path(path).unlink()
     files.settle()
     assert names(run) == {}
+
+
+def test_what_was_just_saved_is_recorded_wherever_it_lies(run, files):
+    """A name such as ``../best`` leads out of the folder; other paths out there are not ours."""
+    foreign, outside = save("../foreign.ckpt"), save("../outside.ckpt")
+    files.update([foreign, outside, save("a.ckpt")], FOLDER, outside)
+    name = outside.removeprefix("/").removesuffix(".ckpt")
+    assert sorted(names(run)) == sorted(["a", name])
+    Path(outside).unlink()
+    files.settle()
+    assert sorted(names(run)) == ["a"]
+
+
+def test_removal_that_was_not_written_is_made_up_for(run, files, monkeypatch):
+    """While the disk is full, files go away whose records stay; they go when there is room."""
+    path = save("a.ckpt")
+    files.update([path], FOLDER)
+    run.wait()
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "record_op", lambda op: None)
+        Path(path).unlink()
+        files.settle()
+    assert sorted(names(run)) == ["a"]
+    files.settle()
+    assert names(run) == {}

@@ -117,7 +117,9 @@ class CheckpointSet:
         """Whether something that the callback names now is not there yet."""
         return any(location not in self._recorded for location in self._named)
 
-    def update(self, locations: Iterable[str], folder: str | None) -> None:
+    def update(
+        self, locations: Iterable[str], folder: str | None, saved: str | None = None
+    ) -> None:
         """Record what a callback names after a save; forget what it removed since the last one.
 
         A file that left the list is looked at twice, because callbacks remove it after this call.
@@ -126,7 +128,11 @@ class CheckpointSet:
         Args:
             locations: Paths or URLs of all checkpoints that the callback counts as its own now.
             folder: The folder it writes to; what lies outside is not its own.
+            saved: What it has just written. That is its own wherever it lies; outside of the folder
+                its whole path is its name.
         """
+        if saved is not None and not self._path_of(saved, folder):
+            self._path_of(saved, None)
         named = set()
         for location in locations:
             if self._path_of(location, folder):
@@ -201,10 +207,13 @@ class CheckpointSet:
             self._recorded[location] = found
 
     def _remove(self, location: str) -> None:
-        if self._recorded.pop(location, None) is None:
+        if location not in self._recorded:
             return
-        path = self._paths[location]
+        path, before = self._paths[location], self._run.positions()
         self._run.record_op({"op": "delete", "paths": [path]})
+        if self._run.positions() == before:  # the disk was full; the next look tries again
+            return
+        del self._recorded[location]
         self._run.content.prune(path)
         for other in tuple(self._recorded):  # removing "a" removed "a/b" too
             if is_inside(self._paths[other], path):

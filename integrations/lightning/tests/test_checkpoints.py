@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import time
+import weakref
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 import torch
 
 from seamark.lightning import SeamarkLogger
+from seamark.lightning._checkpoints import _settle_at_exit
 
 FILES = "training/model/checkpoints"
 
@@ -355,6 +358,17 @@ def test_unchanged_files_are_recorded_once(host, trainer, tiny, monkeypatch):
     fit.fit(tiny)
     fit.test(tiny, verbose=False)
     assert len(taken) == 5
+
+
+def test_stopped_run_says_nothing_of_later_removals(host, trainer, tiny, logger, caplog):
+    """What becomes of the files after ``stop()`` is not part of the run."""
+    saves = saver(host, dirpath="kept")
+    trainer(logger=logger, callbacks=[saves]).fit(tiny)
+    logger.experiment.stop()
+    shutil.rmtree("kept")
+    logger.finalize("success")
+    _settle_at_exit(weakref.ref(logger._checkpoints), os.getpid())
+    assert "checkpoint" not in caplog.text
 
 
 def test_remote_folder(host, trainer, tiny, logger, read):

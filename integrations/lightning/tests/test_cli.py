@@ -20,8 +20,13 @@ Tiny = conftest.module_class(host)
 
 
 class Configured(Tiny):
-    def __init__(self, width: int = 2):
+    def __init__(self, width: int = 2, fails: bool = False):
         super().__init__(width)
+        self.fails = fails
+
+    def setup(self, stage):
+        if self.fails:
+            raise RuntimeError("in setup")
 
 
 class SaveToLogger(cli.SaveConfigCallback):
@@ -49,7 +54,7 @@ def program(helpers):
     text = PROGRAM.format(tests=str(Path(__file__).parent), host=helpers.package)
     Path("program.py").write_text(text)
 
-    def start(*arguments):
+    def start(*arguments, code=0):
         done = subprocess.run(
             [sys.executable, "program.py", *arguments],
             capture_output=True,
@@ -57,7 +62,7 @@ def program(helpers):
             check=False,
             timeout=120,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == code, done.stderr
         return done
 
     return start
@@ -92,6 +97,15 @@ def test_secret_in_the_configuration_is_nowhere_in_the_root(program):
         assert path.is_dir() or b"tok-5e1f" not in path.read_bytes(), path
     (config,) = Path(".seamark/default").glob("*/files/config.yaml")
     program("fit", "--config", str(config))
+
+
+def test_secret_in_the_configuration_of_a_stage_that_fails_early(program):
+    """LightningCLI has saved its file then, and the logger was not asked for the graph yet."""
+    key = "--trainer.logger.api_key=tok-5e1f"
+    program("fit", *QUIET, key, "--model.fails=true", code=1)
+    assert list(Path(".seamark/default").glob("*/journal/*"))
+    for path in Path(".seamark").rglob("*"):
+        assert path.is_dir() or b"tok-5e1f" not in path.read_bytes(), path
 
 
 def test_run_arguments_in_the_configuration(program):

@@ -12,6 +12,7 @@ The rules are in ``docs/explanation/journal.md``, "Writing".
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -361,7 +362,12 @@ class JournalWriter:
             return taken
 
     def remember_step(self, path: str, step: float) -> None:
-        """Take over the last step that a series had before this process wrote to it."""
+        """Take over the last step that a series had before this process wrote to it.
+
+        A series that was cleared has none: what is told of it is NaN.
+        """
+        if not math.isfinite(step):
+            return
         with self._lock:
             series = self._table.of(path)
             if series.last_t < 0 and not series.schemas:

@@ -93,11 +93,16 @@ class Checkpoints:
             saver = self._savers[key] = _Saver(namespace, files)
         self._callbacks[key] = callback
         self.unsettled = False
-        saver.files.update(_locations(callback), key.folder)
+        saver.files.update(_locations(callback), key.folder, _just_saved(callback))
         self._note_best(saver.namespace, callback)
 
     def settle(self) -> None:
-        """Make the record equal the disk; links and deletions come after the last save."""
+        """Make the record equal the disk; links and deletions come after the last save.
+
+        What happens after somebody stopped the run is not part of it.
+        """
+        if self._run.get_state() == "stopped":
+            return
         silent = [
             callback for callback, before in self._silent_savers if _changed(callback, before)
         ]
@@ -155,9 +160,20 @@ def _locations(callback: Any) -> Iterator[str]:
     if isinstance(best, dict):
         named.extend(best)
     for path in named:
-        if isinstance(path, (str, os.PathLike)) and str(path):
-            location = os.fspath(path)
-            yield location if is_url(location) else os.path.abspath(location)  # noqa: PTH100
+        if (location := _location(path)) is not None:
+            yield location
+
+
+def _just_saved(callback: Any) -> str | None:
+    """Return what a callback of 2.x wrote last; earlier ones do not tell."""
+    return _location(getattr(callback, "_last_checkpoint_saved", None))
+
+
+def _location(path: object) -> str | None:
+    if not isinstance(path, (str, os.PathLike)) or not str(path):
+        return None
+    location = str(os.fspath(path))
+    return location if is_url(location) else os.path.abspath(location)  # noqa: PTH100
 
 
 def _changed(callback: Any, before: Hashable | None) -> bool:

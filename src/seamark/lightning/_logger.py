@@ -276,8 +276,6 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         error = sys.exc_info()[1]
         if (run := self._recording(again=False)) is None:
             return
-        if self._api_key:  # the stage may have failed between the saving of a file and `log_graph`
-            hide_in_files(run.folder.files_dir, self._api_key)
         if self._checkpoints is not None:
             self._checkpoints.settle()
             # After a failure Lightning waits for its asynchronous writers only when it has called
@@ -288,6 +286,8 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         state, error = state_after(status, error)
         if state is not None:
             run.note_state(state, error=error)
+        if self._api_key:  # a stage may fail after a configuration was saved and before `log_graph`
+            hide_in_files(run.folder.files_dir, self._api_key)
         self._began_in = None
 
     # ---------------------------------------------------------------- inside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,8 @@ from typing import Any, Final
 from seamark.values import Atom
 
 __all__ = ["MetricPaths", "folder_name", "hide_in_files", "masked", "state_after"]
+
+log = logging.getLogger("seamark")
 
 _DEVICE: Final = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 _STOPPED_BY_SIGNAL: Final = frozenset({"SIGTERMException", "ExitGracefullyException"})
@@ -56,10 +59,13 @@ def hide_in_files(folder: Path, secret: str) -> None:
         secret: As it was given to the logger.
     """
     for path in folder.glob("*.yaml"):
-        text = path.read_text(encoding="utf-8")
-        hidden = re.sub(rf"""(['"]?){re.escape(secret)}\1""", "null", text)
-        if hidden != text:
-            path.write_text(hidden, encoding="utf-8")
+        try:
+            text = path.read_text(encoding="utf-8", errors="surrogateescape")
+            hidden = re.sub(rf"""(['"]?){re.escape(secret)}\1""", "null", text)
+            if hidden != text:
+                path.write_text(hidden, encoding="utf-8", errors="surrogateescape")
+        except OSError as error:
+            log.warning("seamark: the key may stand in %s, which cannot be mended: %s", path, error)
 
 
 def state_after(

@@ -62,6 +62,7 @@ _TYPES: Final = {
     "artifact": "artifact",
 }
 _NUMERIC: Final = frozenset({"int", "float", "float_series"})
+_MAX_DEPTH: Final = 100
 
 _GRAMMAR: Final = r"""
 start: expression?
@@ -204,9 +205,6 @@ def parse(text: str) -> Expression:
         tree = _parser().parse(text)
     except UnexpectedInput as error:
         raise _unexpected(text, error) from None
-    except RecursionError:
-        msg = "query: nested too deep"
-        raise QueryError(msg) from None
     return _Builder(text).expression(tree.children[0]) if tree.children else And(())
 
 
@@ -284,11 +282,17 @@ class _Builder:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.depth = 0
 
     def expression(self, tree: Any) -> Expression:
         """Return the expression of a node."""
+        if self.depth >= _MAX_DEPTH:
+            msg = f"query: expected brackets and NOTs at most {_MAX_DEPTH} deep, got more"
+            raise QueryError(msg)
         build = getattr(self, f"_{tree.data}")
+        self.depth += 1
         found: Expression = build(tree.children)
+        self.depth -= 1
         return found
 
     def _either(self, children: list[Any]) -> Expression:

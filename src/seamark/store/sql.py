@@ -25,6 +25,7 @@ _STRINGS: Final = ("string", "string_series")
 _EXACT: Final = 1 << 53
 _I64: Final = 1 << 63
 _NAN: Final = 2
+_CHAIN: Final = 100
 _SIGNS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": lambda left, right: left == right,
     "!=": lambda left, right: left != right,
@@ -64,6 +65,19 @@ def _strpos(element: Any, compiler: Any, **options: Any) -> str:
     return f"strpos({compiler.process(element.clauses, **options)})"
 
 
+class bracketed(FunctionElement[bool]):  # noqa: N801 - named like an SQL function
+    """A condition in brackets that stay: SQLAlchemy takes its own away around AND and OR."""
+
+    type = sa.Boolean()
+    inherit_cache = True
+    name = "bracketed"
+
+
+@compiles(bracketed)
+def _in_brackets(element: Any, compiler: Any, **options: Any) -> str:
+    return f"({compiler.process(element.clauses, **options)})"
+
+
 class Compiler:
     """Turns expressions into conditions on the table of runs.
 
@@ -83,9 +97,9 @@ class Compiler:
         ``=`` nor ``!=``. NOT turns around whatever follows it.
         """
         if isinstance(expression, And):
-            return sa.and_(sa.true(), *map(self.condition, expression.terms))
+            return _joined(sa.and_, [sa.true(), *map(self.condition, expression.terms)])
         if isinstance(expression, Or):
-            return sa.or_(sa.false(), *map(self.condition, expression.terms))
+            return _joined(sa.or_, [sa.false(), *map(self.condition, expression.terms)])
         if isinstance(expression, Not):
             return sa.not_(self.condition(expression.term))
         return self._comparison(expression)
@@ -183,6 +197,14 @@ class Compiler:
         return sa.or_(strings, sa.and_(row.c.type == "string_set", matched))
 
 
+def _joined(join: Callable[..., Clause], terms: list[Clause]) -> Clause:
+    """Join conditions in groups, and groups of groups; SQLite takes no chain of over 1,000."""
+    while len(terms) > _CHAIN:
+        groups = (terms[start : start + _CHAIN] for start in range(0, len(terms), _CHAIN))
+        terms = [bracketed(join(*group)) for group in groups]
+    return join(*terms)
+
+
 def _stated_type(row: Any, field: Field) -> Clause:
     if field.type is None:
         return sa.true()
@@ -259,7 +281,9 @@ def _exactly(row: Any, number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, A
     """Compare ints that float64 cannot tell apart; beyond 64 bit only equality is exact."""
     less, same, more = rough
     if abs(number) >= _I64:
-        digits = sa.and_(row.c.type == "int", row.c.text.in_((str(number), hex(number))))
+        # Most numbers have NULL for their text; without coalesce, "!=" would be NULL for it as well.
+        text = sa.func.coalesce(row.c.text, "")
+        digits = sa.and_(row.c.type == "int", text.in_((str(number), hex(number))))
         other = sa.and_(same, row.c.type != "int")
         return less, sa.or_(digits, other), more
     whole, known = row.c.whole, row.c.whole.is_not(None)

@@ -17,15 +17,27 @@ SOURCE = Path(__file__).parents[1] / "src" / "seamark"
 
 # Highest first. A module imports from its own layer and from lower ones.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"__main__", "lightning", "cli"}),
-    frozenset({"", "checkpoints", "container", "handler", "plots", "project", "run", "settings"}),
+    frozenset({"__main__", "ignite", "lightning", "cli"}),
+    frozenset(
+        {
+            "",
+            "checkpoints",
+            "container",
+            "handler",
+            "loggers",
+            "plots",
+            "project",
+            "run",
+            "settings",
+        }
+    ),
     frozenset({"store", "capture"}),
     frozenset({"artifact", "content", "journal", "plots"}),
     frozenset({"_png", "_render", "errors", "paths", "ranks", "types", "utils", "values"}),
 )
 # Parts of one layer that stand side by side and never import each other.
-SIDEWAYS = frozenset({"lightning", "cli", "store", "capture"})
-ADAPTERS = frozenset({"lightning"})
+SIDEWAYS = frozenset({"ignite", "lightning", "cli", "store", "capture"})
+ADAPTERS = frozenset({"ignite", "lightning"})
 HOSTS = frozenset(
     {"ignite", "lightning", "lightning_fabric", "neptune", "pytorch_lightning", "torch"}
 )

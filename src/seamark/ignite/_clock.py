@@ -41,6 +41,8 @@ _CODES: Final[dict[Any, int]] = {
 _DATAFLOW, _PROCESSING = 1, 2
 _EMPTY: Final = [MISSING] * 6
 _NEVER: Final = 1 << 62
+# Before these something is to be done: a run opens, a summary is written, a run pauses.
+_SELDOM: Final = frozenset({"STARTED", "COMPLETED", "INTERRUPT"})
 _OUTSIDE_EPOCHS: Final = frozenset({"STARTED", "COMPLETED"})
 
 # What Engine._fire_event of 0.4.13 up to 0.5.5 is made of. One that uses anything else is unknown.
@@ -166,6 +168,7 @@ class RunTimes:
             an iteration.
         events: What the handlers of each event took, in the engine's order of events.
         gpu: Times between CUDA events, if asked for.
+        by_handler: Whether each handler is timed, rather than all of an event together.
         max_epochs: As the engine had it at the start.
     """
 
@@ -174,6 +177,7 @@ class RunTimes:
         self.gpu = gpu
         self.events: dict[Any, EventTimes] = {}
         self.by_id: dict[int, EventTimes] = {}
+        self.by_handler = False
         self.max_epochs = engine.state.max_epochs
         self.dataflow_nested_ns = self.processing_nested_ns = 0
         self.epochs = 0
@@ -198,8 +202,7 @@ class RunTimes:
         if found is None:
             one_row = _CODES.get(event, _OTHER) in (_FETCH, _FETCHED, _STEP, _STEPPED)
             found = self.events[event] = EventTimes(event, self.rows if one_row else Samples())
-        # Not those before which something is to be done: a run opens, a summary is written.
-        if isinstance(event, EventEnum) and event not in (Events.STARTED, Events.COMPLETED):
+        if isinstance(event, EventEnum) and found.name not in _SELDOM:
             self.by_id[id(event)] = found
         return found
 
@@ -481,6 +484,7 @@ class EngineClock:
         times = RunTimes(engine, GpuTimes.make() if self.use_gpu else None)
         self._by_id = times.by_id
         self.times = times
+        times.by_handler = self._fire == self._fire_known and self._handle == self._handle_each
         self._gpu = times.gpu
         self._take_row = times.rows.waiting.extend
         for one in self.listeners:
@@ -518,7 +522,7 @@ class EngineClock:
             if event_name == Events.COMPLETED and not self._depth:
                 for one in self.listeners:
                     one.over(times)
-            elif event_name == Events.INTERRUPT:
+            elif event_name == "INTERRUPT":
                 times.interrupted = True
             return times.times_of(event_name)
         except Exception as error:  # noqa: BLE001
@@ -571,11 +575,11 @@ class EngineClock:
         outer = self._inside
         start = perf_counter_ns()
         self._enter(times, start, outer)
+        self._inside = 0
         if not handlers:
             self._leave(times, start, perf_counter_ns(), outer)
             return
         self._depth += 1
-        self._inside = 0
         try:
             self._handle(times, handlers, event_args, event_kwargs)
         finally:
@@ -586,36 +590,47 @@ class EngineClock:
         """Call the handlers of an event."""
         engine = self.engine
         for func, args, kwargs in handlers:
-            kwargs.update(named)
+            if named:
+                kwargs.update(named)
             func(*(_arguments(engine, args, given) if args else given), **kwargs)
 
     def _handle_each(self, times: EventTimes, handlers: Any, given: Any, named: Any) -> None:
-        """Call the handlers of an event, and time each."""
+        """Call the handlers of an event, and time each.
+
+        One look at the clock ends a handler and begins the next: a second one costs more than all
+        that lies between.
+        """
         engine, at, by_entry = self.engine, self._row[0], times.by_entry
         found: HandlerTimes | None = None
-        start = 0
+        start = perf_counter_ns()
         try:
             for entry in handlers:
                 func, args, kwargs = entry
-                kwargs.update(named)
-                args = _arguments(engine, args, given) if args else given
+                if named:
+                    kwargs.update(named)
                 one = by_entry.get(id(entry)) or times.add(entry, handlers)
                 if one.condition is not None:
                     of = one.of
                     if not one.condition(of, of.state.get_event_attrib_value(one.event_name)):
+                        start = perf_counter_ns()
                         continue
                     func = one.function
                 found = one
-                start = perf_counter_ns()
-                func(*args, **kwargs)
-                one.take_row((at, perf_counter_ns() - start))
-                found = None
+                if args:
+                    func(*_arguments(engine, args, given), **kwargs)
+                else:
+                    func(*given, **kwargs)
+                now = perf_counter_ns()
+                one.take_row((at, now - start))
+                start = now
                 if self._inside:
                     self._nest(times, one)
-        finally:
-            if found is not None:  # it raised
+                found = None
+        except BaseException:
+            if found is not None:
                 found.take_row((at, perf_counter_ns() - start))
                 self._nest(times, found)
+            raise
 
     def _nest(self, times: EventTimes, one: HandlerTimes) -> None:
         """Note that part of a handler's time is that of an event which it fired."""
@@ -655,7 +670,7 @@ class EngineClock:
                     self._write_row()  # an iteration that broke off
                 state = self.engine.state
                 self._row[0] = (state.epoch << POSITION_SHIFT) + state.iteration + 1
-            elif code or self._phase != _FETCH:  # else the batch is still being fetched
+            elif code or not self._phase:  # else the step fires it, or the batch is not there yet
                 self._place(code, start)
         except Exception as error:  # noqa: BLE001
             self._fail(error)
@@ -673,7 +688,7 @@ class EngineClock:
         """End an event; a batch or a step may begin with it."""
         code = times.code
         try:
-            if self._inside and self._inside is not outer:
+            if self._inside:
                 times.nested_ns += self._inside
             if self._depth or code == _OTHER or code > _STEPPED:
                 self._leave_other(times, end - start, end)
@@ -709,6 +724,10 @@ class EngineClock:
         samples.waiting.extend(row)
         if times.code == _EPOCH_END and not self._depth:
             run.end_epoch(end)
+        if times.name == "COMPLETED" and not self._depth and not self._running:
+            self._disarm(self.engine)  # attached in the middle of a run, which does not tell its end
+            self._close(end)
+            return
         self._left -= 1
         if self._left < -FLUSH_AT:  # thousands of events in one iteration
             self._left = FLUSH_AT

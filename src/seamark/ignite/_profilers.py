@@ -576,16 +576,13 @@ class HandlersTimeProfiler(_TimeProfiler):
         return times.phases() + self._handlers(times)
 
     def _handlers(self, times: RunTimes) -> list[Source]:
-        found = times.handler_sources()
-        if any(one.samples.running().count for one in found):
-            return found
+        if times.by_handler:
+            return times.handler_sources()
         # On an engine with a ``_fire_event`` of its own, handlers cannot be told apart.
-        whole = [one.source() for one in list(times.events.values()) if one.names]
         return [
             Source("handler", ALL_HANDLERS, one.samples, one.column, one.name, "wall", one.nested_ns)
-            for one in whole
-            if one.samples.running(one.column).count
-        ] or found
+            for one in [event.source() for event in list(times.events.values()) if event.names]
+        ]
 
     def get_results(self) -> list[list[Any]]:
         """Return aggregated times of the latest run of the first engine, in seconds.
@@ -625,9 +622,12 @@ class HandlersTimeProfiler(_TimeProfiler):
 
         lines = ["", rule, line(heads), rule, *map(line, handlers), rule, line(total), rule]
         for name, _, spent, least, most, mean, deviation in (processing, dataflow):
+            if isinstance(spent, str):
+                lines.append(f"{name} was {spent}")
+                continue
             lines.append(
                 f"{name} took total {spent}s [min/index: {least[0]}s/{least[1]}, "
-                f"max/index: {most[0]}s/{most[1]}, mean: {mean}s, std: {deviation}s]"
+                f"max/index: {most[0]}s/{most[1]}, mean: {mean}s, std: {deviation if isinstance(deviation, str) else f'{deviation}s'}]"
             )
         print("\n".join(lines))  # noqa: T201 - what it is for
 

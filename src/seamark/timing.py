@@ -163,6 +163,16 @@ class Samples:
         self._every = 1
         self._lock = threading.RLock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel without the lock."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Be the same samples elsewhere."""
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._lock = threading.RLock()
+
     def flush(self) -> None:
         """Take waiting rows into the statistics; may be called from any thread."""
         if not self.waiting:

@@ -187,6 +187,7 @@ class CheckpointSet:
         self._run.drop("checkpoints", warn=message)
 
     def _take(self, location: str, found: Hashable) -> None:
+        self._run.begin()
         path, before = self._paths[location], self._run.positions()
         if self._keep and not is_url(location):
             self._run.content.keep(path, Path(location))

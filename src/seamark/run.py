@@ -213,6 +213,13 @@ class Run(Container):
         """Whether this process can record: not on silent ranks, not once stopped or read-only."""
         return not (self._silent or self._stopped or self.mode == "read-only")
 
+    def begin(self) -> bool:
+        """Start the run, if that has not happened yet; return whether this process records.
+
+        For files, which travel in a lane that does not start it.
+        """
+        return self.recording and self._to_write() is not None
+
     @property
     def shared_id(self) -> bool:
         """Whether other processes know the run's id because it was given, not minted."""

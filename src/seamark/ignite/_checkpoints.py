@@ -51,15 +51,29 @@ class CheckpointRecorder:
         self._recorded_by: tuple[Run, int] | None = None
         self._best: dict[str, Any] = {}
 
-    def listen(self, engine: Any) -> None:
-        """Look also when the handler says that it has saved, which it does from 0.5.3 on."""
-        events = getattr(_host.handlers.checkpoint, "CheckpointEvents", None)
-        if events is None:
-            return
-        if not engine.has_registered_events(events.SAVED_CHECKPOINT):
-            engine.register_events(*events)
-        engine.add_event_handler(events.SAVED_CHECKPOINT, self)
-        engine.add_event_handler(_host.engine.Events.COMPLETED, self)
+    def attach(self, engine: Any, event_name: Any) -> Any:
+        """Look when an event fires, when the engine completes, and when a handler says it has saved.
+
+        Handlers say so from 0.5.3 on; before that the order of attaching decides.
+
+        Args:
+            engine: The engine that the handler is attached to.
+            event_name: An event, or several joined by ``|``.
+
+        Returns:
+            Ignite's ``RemovableEventHandle``.
+        """
+        several = isinstance(event_name, _host.engine.EventsList)
+        events = [*(event_name if several else [event_name]), _host.engine.Events.COMPLETED]
+        said = getattr(_host.handlers.checkpoint, "CheckpointEvents", None)
+        if said is not None:
+            if not engine.has_registered_events(said.SAVED_CHECKPOINT):
+                engine.register_events(*said)
+            events.append(said.SAVED_CHECKPOINT)
+        wanted = _host.engine.EventsList()
+        for event in events:
+            wanted = wanted | event
+        return engine.add_event_handler(wanted, self)
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> None:
         """Record what the handler keeps now. Never raises."""

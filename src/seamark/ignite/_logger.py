@@ -245,7 +245,7 @@ class SeamarkLogger(_host.BaseLogger):
     ) -> Any:
         """Record the files that a ``Checkpoint`` or ``ModelCheckpoint`` keeps on disk.
 
-        Attach the handler itself first, to the same event. Each file is recorded below
+        The handler itself has to be attached too, and first. Each file is recorded below
         ``<tag>/model/checkpoints``, and no longer once the handler has removed it; beside them
         ``best_model_path`` and ``best_model_score`` if the handler has a score.
 
@@ -263,8 +263,7 @@ class SeamarkLogger(_host.BaseLogger):
         """
         recorder = CheckpointRecorder(self, handler, tag)
         self._checkpoints.append(recorder)
-        recorder.listen(engine)
-        return engine.add_event_handler(event_name, recorder)
+        return recorder.attach(engine, event_name)
 
     def _create_output_handler(self, *args: Any, **kwargs: Any) -> OutputHandler:
         return OutputHandler(*args, **kwargs)

@@ -101,7 +101,7 @@ class SeamarkSaver(_host.BaseSaveHandler):
             filename: Its name, which is its path on the run too.
             metadata: What ``Checkpoint`` knows of it.
         """
-        if (found := self._recorder()) is None:
+        if (found := self._recorder()) is None or not found[0].begin():
             return
         run, base = found
         target = self.path(filename)

@@ -48,8 +48,10 @@ def series_leaves(values: Mapping[str, Any], prefix: str = "") -> SeriesLeaves:
         elif _is_vector(leaf, 1):
             parts = moved[path] if path in moved else leaf.tolist()
             numbers.update((f"{path}/{index}", part) for index, part in enumerate(parts))
+        elif path in moved:
+            numbers[path] = moved[path][0]
         else:
-            numbers[path] = moved[path][0] if path in moved else leaf
+            numbers[path] = leaf.item() if _is_vector(leaf, 0) else leaf
     return SeriesLeaves(numbers, texts)
 
 

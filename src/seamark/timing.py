@@ -14,6 +14,7 @@ import io
 import math
 import os
 import re
+import textwrap
 import threading
 from array import array
 from collections.abc import Iterable, Sequence
@@ -70,6 +71,7 @@ POSITION_SHIFT: Final = 36
 _ITERATION_MASK: Final = (1 << POSITION_SHIFT) - 1
 _SERIES_POINTS: Final = 1_000
 _PICTURE_PARTS: Final = 9
+_LABEL: Final = 90
 _NOT_IN_A_PATH: Final = re.compile(r"[/%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -488,14 +490,15 @@ def picture(breakdown: Breakdown, title: str = "Where the time of an epoch goes"
     left = 0.0
     for at, (name, seconds) in enumerate(parts):
         share = 100 * seconds / breakdown.whole_s
-        label = f" {name}: {_seconds(seconds)}, {share:.1f} %"  # a leading "_" would hide it
+        shown = name if len(name) <= _LABEL else f"{name[: _LABEL // 2]}…{name[-_LABEL // 2 :]}"
+        label = f" {shown}: {_seconds(seconds)}, {share:.1f} %"  # a leading "_" would hide it
         plot.barh([0], [seconds], left=left, color=f"C{at}", label=label, height=0.6)
         left += seconds
     plot.set_yticks([])
     plot.set_ylim(-0.5, 0.5)
     texts = [
         plot.set_title(title),
-        plot.set_xlabel(f"seconds\n{largest_cost(breakdown)}"),
+        plot.set_xlabel("seconds\n" + textwrap.fill(largest_cost(breakdown), _LABEL + 10)),
     ]
     if parts:
         legend = figure.legend(loc="outside lower center", fontsize="small", ncols=1)

@@ -1,6 +1,6 @@
 """What ``test_processes.py`` starts: one training on two ranks, which Ignite spawns.
 
-    python ranks.py {inside,outside} <save_on_rank>
+python ranks.py {inside,outside} <save_on_rank>
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main(where, save_on_rank):
     logger = None
     if where == "outside":
         logger = SeamarkLogger(project="p", root=folder / ".seamark", **QUIET)
-        print(logger.id)
+        print(logger.id)  # noqa: T201 - for the test that started this
     with idist.Parallel("gloo", nproc_per_node=2, start_method="spawn") as parallel:
         parallel.run(work, logger, save_on_rank, folder)
 

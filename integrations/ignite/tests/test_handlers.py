@@ -53,7 +53,11 @@ def test_logger_that_is_none_of_ours_is_refused(net, engine, number, wrong):
 @pytest.mark.parametrize(
     ("given", "error", "says"),
     [
-        ({"metric_names": "loss"}, TypeError, "metric_names should be either a list or equal 'all'"),
+        (
+            {"metric_names": "loss"},
+            TypeError,
+            "metric_names should be either a list or equal 'all'",
+        ),
         ({"output_transform": 1}, TypeError, "output_transform should be a function"),
         ({"metric_names": ["a"], "global_step_transform": 1}, TypeError, "global_step_transform"),
         ({}, ValueError, "Either metric_names, output_transform or state_attributes"),
@@ -87,7 +91,17 @@ def test_step_that_is_no_real_number_is_refused(logger, engine, step):
 
 @pytest.mark.parametrize(
     "step",
-    [0, -3, 2.5, 1e300, np.int64(7), np.float32(0.5), torch.tensor(4), Fraction(1, 2), Decimal("1.5")],
+    [
+        0,
+        -3,
+        2.5,
+        1e300,
+        np.int64(7),
+        np.float32(0.5),
+        torch.tensor(4),
+        Fraction(1, 2),
+        Decimal("1.5"),
+    ],
 )
 def test_step_may_be_any_real_number(logger, engine, read, step):
     """It is kept as given."""
@@ -258,7 +272,9 @@ def test_weights_of_frozen_layers_are_recorded(logger, engine, read, net):
         Events.ITERATION_COMPLETED, lambda: net(torch.ones(1, 3)).sum().backward()
     )
     engine.run([0])
-    assert read(logger, "w/weights_norm/0/weight") == [(1, pytest.approx(float(net[0].weight.norm())))]
+    assert read(logger, "w/weights_norm/0/weight") == [
+        (1, pytest.approx(float(net[0].weight.norm())))
+    ]
     assert read(logger, "g/grads_mean/1/bias") == [(1, 1.0)]
     names = {"0/weight", "0/bias", "1/weight", "1/bias"}
     assert set(read.paths(logger, "w")) == {f"w/weights_norm/{name}" for name in names}
@@ -316,19 +332,28 @@ def test_global_step_from_engine(engine):
     trainer = Engine(lambda *_: None)
     trainer.run(range(3), max_epochs=2)
     assert global_step_from_engine(trainer)(engine, Events.EPOCH_COMPLETED) == 2
-    assert global_step_from_engine(trainer, Events.ITERATION_COMPLETED)(engine, Events.COMPLETED) == 6
+    assert (
+        global_step_from_engine(trainer, Events.ITERATION_COMPLETED)(engine, Events.COMPLETED) == 6
+    )
     other = global_step_from_engine(trainer, "validated", fallback_attr="iteration")
     assert other(engine, Events.EPOCH_COMPLETED) == 6
 
 
 def test_set_up_in_one_line(read):
     """Training metrics and learning rates every so many iterations, evaluators at the epoch."""
-    trainer = Engine(lambda engine, _batch: engine.state.metrics.update(loss=engine.state.iteration))
+    trainer = Engine(
+        lambda engine, _batch: engine.state.metrics.update(loss=engine.state.iteration)
+    )
     evaluator = Engine(lambda engine, _batch: engine.state.metrics.update(acc=0.5, other=1))
     trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run([0]))
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
     logger = setup_seamark_logging(
-        trainer, optimizer, evaluator, log_every_iters=2, evaluator_metric_names=["acc"], project="p"
+        trainer,
+        optimizer,
+        evaluator,
+        log_every_iters=2,
+        evaluator_metric_names=["acc"],
+        project="p",
     )
     trainer.run(range(4), max_epochs=2)
     assert read(logger, "training/loss") == [(2, 2), (4, 4), (6, 6), (8, 8)]
@@ -341,7 +366,9 @@ def test_set_up_in_one_line(read):
 def test_set_up_by_name(read, net):
     """Several optimizers and evaluators; None is every iteration."""
     trainer = Engine(lambda engine, _batch: engine.state.metrics.update(loss=1.0))
-    evaluators = {name: Engine(lambda engine, _b: engine.state.metrics.update(m=1)) for name in "xy"}
+    evaluators = {
+        name: Engine(lambda engine, _b: engine.state.metrics.update(m=1)) for name in "xy"
+    }
     for one in evaluators.values():
         trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda _, one: one.run([0]), one)
     optimizers = {"gen": torch.optim.SGD(net.parameters(), 0.5)}

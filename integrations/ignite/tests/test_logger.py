@@ -50,7 +50,7 @@ def test_run_and_arguments_of_a_new_run_exclude_each_other():
 
 
 def test_nothing_is_on_disk_before_the_first_record(engine):
-    """Neither a constructed logger nor an attached one, a copy, or one that was asked for its id."""
+    """Neither a constructed logger nor an attached one, a copy, or one asked for its id."""
     logger = SeamarkLogger("token", "team/p", name="first", tags=["t"])
     logger.attach_output_handler(engine, Events.ITERATION_COMPLETED, "t", metric_names="all")
     pickle.loads(pickle.dumps(logger))
@@ -98,7 +98,9 @@ def test_missing_attributes_are_missing():
     assert not hasattr(half, "experiment")
 
 
-@pytest.mark.parametrize("travel", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+@pytest.mark.parametrize(
+    "travel", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+)
 @pytest.mark.parametrize("started", [False, True])
 def test_copies_record_into_the_same_run(travel, started, read):
     """However they were made, and nothing is created by copying."""
@@ -125,7 +127,9 @@ def test_token_is_in_no_pickle():
 def test_context_manager_completes(engine, read):
     """And the run is closed then."""
     with SeamarkLogger(**QUIET) as logger:
-        logger.attach_output_handler(engine, Events.ITERATION_COMPLETED, "t", output_transform=float)
+        logger.attach_output_handler(
+            engine, Events.ITERATION_COMPLETED, "t", output_transform=float
+        )
         engine.run(range(3))
     assert logger.get_state() == "stopped"
     assert state_of(logger) == "completed"
@@ -149,7 +153,7 @@ def test_exceptions_go_through_and_are_recorded(error, state, how):
     engine = Engine(step)
     logger = SeamarkLogger(**QUIET)
     logger.attach_output_handler(engine, Events.ITERATION_COMPLETED, "t", output_transform=float)
-    with pytest.raises(type(error)) as caught:
+    with pytest.raises(type(error)) as caught:  # noqa: PT012 - the two ways to end a run
         if how == "with":
             with logger:
                 engine.run(range(9), max_epochs=2)

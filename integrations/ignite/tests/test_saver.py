@@ -86,7 +86,9 @@ def test_name_that_comes_twice(keeper, read):
     """The later bytes are the file, whether or not the first was removed in between."""
     saver = SeamarkSaver(keeper)
     for number in range(3):
-        saver({"a": number}, "same.pt", {"basename": "same", "score_name": None, "priority": number})
+        saver(
+            {"a": number}, "same.pt", {"basename": "same", "score_name": None, "priority": number}
+        )
     assert torch.load(saver.path("same.pt"), weights_only=True) == {"a": 2}
     assert keeper["same.pt/priority"].fetch() == 2
     assert keeper["same.pt/score_name"].fetch() is None
@@ -255,8 +257,8 @@ def test_handler_that_keeps_no_files_is_refused(logger, engine, wrong):
     """The message says what is expected."""
     with pytest.raises(TypeError, match="expected a Checkpoint or ModelCheckpoint"):
         logger.attach_checkpoint(engine, wrong, Events.COMPLETED)
+    handler = Checkpoint({"net": torch.nn.Linear(1, 1)}, SeamarkSaver(logger))
     with pytest.raises(TypeError, match="SeamarkSaver"):
-        handler = Checkpoint({"net": torch.nn.Linear(1, 1)}, SeamarkSaver(logger))
         logger.attach_checkpoint(engine, handler, Events.COMPLETED)
 
 

@@ -52,7 +52,7 @@ class CheckpointRecorder:
         self._best: dict[str, Any] = {}
 
     def attach(self, engine: Any, event_name: Any) -> Any:
-        """Look when an event fires, when the engine completes, and when a handler says it has saved.
+        """Look when an event fires, when the engine completes, and when a handler says it saved.
 
         Handlers say so from 0.5.3 on; before that the order of attaching decides.
 

@@ -90,6 +90,24 @@ def test_nothing_is_on_disk_for_having_resumed(tmp_path):
     assert len(run.folder.journals()) == before
 
 
+def test_checkpoint_of_a_rank_that_does_not_record(monkeypatch):
+    """It names the same positions where it sees the journals, and hides nothing where not."""
+    with seamark.init_run(**QUIET) as run:
+        run.log_metrics({"a": 1.0}, step=1)
+        silent = pickle.loads(pickle.dumps(run))
+        elsewhere = Run._create(lazy=True, **QUIET)
+        with monkeypatch.context() as patch:
+            patch.setenv("RANK", "1")
+            assert silent.checkpoint_state() == run.checkpoint_state()
+            assert elsewhere.checkpoint_state()["positions"] is None
+        state = run.checkpoint_state() | {"positions": None}
+        run.log_metrics({"a": 1.0}, step=2)
+    later = Run._create(lazy=True, **QUIET).resumed(state)
+    later.log_metrics({"a": 2.0}, step=2)
+    later.stop()
+    assert steps(later) == [1, 2, 2]
+
+
 @pytest.mark.parametrize(
     ("given", "goes_over"),
     [({}, True), ({"resume": "never"}, False), ({"custom_run_id": "other"}, False)],

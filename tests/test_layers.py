@@ -33,7 +33,9 @@ LAYERS: tuple[frozenset[str], ...] = (
     ),
     frozenset({"store", "capture"}),
     frozenset({"artifact", "content", "journal", "plots"}),
-    frozenset({"_png", "_render", "errors", "paths", "ranks", "types", "utils", "values"}),
+    frozenset(
+        {"_png", "_render", "errors", "paths", "ranks", "timing", "types", "utils", "values"}
+    ),
 )
 # Parts of one layer that stand side by side and never import each other.
 SIDEWAYS = frozenset({"ignite", "lightning", "cli", "store", "capture"})

@@ -135,7 +135,7 @@ class Run(Container):
         self._pid = os.getpid()
         self._told = False
         self._told_before = False
-        self._attempt_begun: tuple[int, dict[str, int]] | None = None
+        self._attempt_begun: tuple[int, dict[str, int] | None] | None = None
         self._row: Any = self._first_row
 
     @classmethod
@@ -237,9 +237,11 @@ class Run(Container):
     def checkpoint_state(self) -> dict[str, Any]:
         """Return what a checkpoint stores of this run: see `resumed`.
 
-        Strings and ints only: the run's id, its project, and how long every journal is now.
+        Strings and ints only: the run's id, its project, and how long every journal is now. A rank
+        that sees no journal names no positions; then nothing is hidden by loading the checkpoint.
         """
-        positions = {} if self._silent else _lengths(self.folder) | self.positions()
+        lengths = _lengths(self.folder) | self.positions()
+        positions = lengths or (None if self._silent else {})
         return {"run": self.id, "project": self.project, "positions": positions}
 
     def resumed(self, state: Mapping[str, Any], *, stay: bool = False) -> Run:
@@ -310,7 +312,7 @@ class Run(Container):
         except Exception as error:  # noqa: BLE001 - nobody asked for them
             self.drop("facts", warn=f"facts could not be recorded: {error}")
 
-    def _begin_attempt(self, positions: dict[str, int]) -> None:
+    def _begin_attempt(self, positions: dict[str, int] | None) -> None:
         """Have the next record open a journal of a new attempt, which names these positions."""
         if self._silent:
             return
@@ -661,7 +663,7 @@ def _revive(
     settings: RunSettings,
     folder: RunFolder,
     told: bool,  # noqa: FBT001
-    begun: tuple[int, dict[str, int]] | None,
+    begun: tuple[int, dict[str, int] | None] | None,
 ) -> Run:
     """Return a copy; name, tags and parameters are not written again once the first has done it."""
     run = Run(settings, folder, lazy=True)
@@ -678,7 +680,7 @@ def _lengths(folder: RunFolder) -> dict[str, int]:
     return found
 
 
-def _checked_state(state: object) -> tuple[str, str, dict[str, int]]:
+def _checked_state(state: object) -> tuple[str, str, dict[str, int] | None]:
     """Return run id, project and positions of what a checkpoint holds.
 
     Raises:
@@ -687,9 +689,12 @@ def _checked_state(state: object) -> tuple[str, str, dict[str, int]]:
     """
     if isinstance(state, Mapping):
         run, project, positions = (state.get(key) for key in ("run", "project", "positions"))
-        if isinstance(run, str) and isinstance(project, str) and isinstance(positions, Mapping):
-            lengths = {str(writer): int(length) for writer, length in positions.items()}
-            return check_name(run, "run"), check_project(project), lengths
+        if isinstance(run, str) and isinstance(project, str):
+            place = check_name(run, "run"), check_project(project)
+            if positions is None:
+                return *place, None
+            if isinstance(positions, Mapping):
+                return *place, {str(name): int(length) for name, length in positions.items()}
     msg = f"state: expected run, project and positions of a checkpoint, got {state!r:.120}"
     raise ArgumentError(msg)
 

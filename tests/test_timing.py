@@ -99,7 +99,9 @@ def test_long_runs_keep_an_even_sample_with_true_positions():
     assert SAMPLE_LIMIT / 2 <= len(values) <= SAMPLE_LIMIT
     steps = set((values[1:] - values[:-1]).tolist())
     assert steps == {4}
-    assert all(position_parts(at)[1] == ns for at, ns in zip(positions[:9], values[:9], strict=True))
+    assert all(
+        position_parts(at)[1] == ns for at, ns in zip(positions[:9], values[:9], strict=True)
+    )
     found = stat(samples)
     assert (found.count, found.max_iteration) == (size, size)
     assert found.total_s == size * (size + 1) / 2 / 1e9
@@ -154,7 +156,9 @@ def test_long_layout_has_a_row_for_each_duration(tmp_path):
 
 
 def test_table_and_summary_show_every_thing():
-    stats = time_stats([Source("action", "one", filled([10**9])), Source("action", "two", Samples())])
+    stats = time_stats(
+        [Source("action", "one", filled([10**9])), Source("action", "two", Samples())]
+    )
     assert "1.000000 (1/1)" in table(stats)
     assert len(table(stats).splitlines()) == 4
     rows = list(csv.DictReader(summary_csv(stats).splitlines()))
@@ -168,7 +172,9 @@ def test_largest_cost_is_named_in_plain_words():
     assert line.startswith("The largest cost is dataflow (waiting for data): 3 s of the 5 s")
     assert "60 %" in line
     assert largest_cost(Breakdown((), 0.0, 0)) == "Nothing has been timed yet."
-    assert largest_cost(Breakdown((("a", 1.0),), 9.0, 1)).startswith("The largest cost is everything")
+    assert largest_cost(Breakdown((("a", 1.0),), 9.0, 1)).startswith(
+        "The largest cost is everything"
+    )
 
 
 def test_picture_is_a_png_whatever_the_names():

@@ -214,7 +214,7 @@ class Samples:
             self._kept = self._blocks[0].shape[1]
 
     def rows(self) -> Integers:
-        """Return the kept rows, oldest first, shape ``(1 + columns, N)``: positions, then columns."""
+        """Return the kept rows, oldest first, shape ``(1 + columns, N)``; positions come first."""
         import numpy as np
 
         with self._lock:
@@ -539,7 +539,9 @@ class TimesInRun:
 
     def __init__(self, run: Any, namespace: str = "profiling", *, interval_s: float = 1.0) -> None:
         if not callable(getattr(run, "log_metrics", None)) or not hasattr(run, "__getitem__"):
-            msg = f"run: expected a Run or a namespace of one, got {type(run).__name__}: {run!r:.80}"
+            msg = (
+                f"run: expected a Run or a namespace of one, got {type(run).__name__}: {run!r:.80}"
+            )
             raise ArgumentError(msg)
         self._run = run
         self._namespace = namespace
@@ -550,7 +552,7 @@ class TimesInRun:
 
     def has_rows_in(self, other: TimesInRun) -> bool:
         """Tell whether rows were recorded where the other one would record."""
-        return bool(self._rows) and self._place() == other._place()  # noqa: SLF001 - the same class
+        return bool(self._rows) and self._place() == other._place()
 
     def _place(self) -> tuple[object, str]:
         root = getattr(self._run, "get_root_object", lambda: self._run)()
@@ -595,7 +597,7 @@ class TimesInRun:
                 self._lost(error)
 
     def summary(self, stats: Sequence[TimeStat], breakdown: Breakdown) -> None:
-        """Record the table as a file, the largest cost as a line, and the picture if it can be drawn."""
+        """Record the table as a file, the largest cost as a line, and the picture if possible."""
         from seamark.types import File
 
         try:
@@ -613,7 +615,9 @@ class TimesInRun:
         import logging
 
         try:
-            root = self._run.get_root_object() if hasattr(self._run, "get_root_object") else self._run
+            root = (
+                self._run.get_root_object() if hasattr(self._run, "get_root_object") else self._run
+            )
             root.drop("profiling", warn=f"times could not be recorded: {error!r:.300}")
         except Exception:  # noqa: BLE001
             logging.getLogger("seamark").debug("seamark: times could not be recorded: %r", error)

@@ -11,64 +11,50 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterator, Sequence
 from inspect import signature
 from time import perf_counter_ns
 from typing import Any, Final, Protocol
 
-from ignite.engine import Engine, EventEnum, Events
+from ignite.engine import Engine, Events
 
 from seamark.ignite._gpu import GpuTimes
-from seamark.timing import FLUSH_AT, MISSING, POSITION_SHIFT, Breakdown, Samples, Source
+from seamark.ignite._times import (
+    DATAFLOW,
+    EMPTY_ROW,
+    EPOCH,
+    EPOCH_END,
+    FETCH,
+    FETCHED,
+    OTHER,
+    PROCESSING,
+    STEP,
+    STEPPED,
+    EventTimes,
+    HandlerTimes,
+    RunTimes,
+)
+from seamark.timing import FLUSH_AT, POSITION_SHIFT
 
-__all__ = ["ALL_HANDLERS", "EngineClock", "Listener", "RunTimes", "clock_of", "handler_name"]
+__all__ = ["EngineClock", "Listener", "clock_of"]
 
 log = logging.getLogger("seamark")
 
-ALL_HANDLERS: Final = "(all handlers)"
-"""Name of what is timed where handlers cannot be told apart."""
-
-_OTHER, _FETCH, _FETCHED, _STEP, _STEPPED, _EPOCH, _EPOCH_END = range(7)
-_CODES: Final[dict[Any, int]] = {
-    Events.GET_BATCH_STARTED: _FETCH,
-    Events.GET_BATCH_COMPLETED: _FETCHED,
-    Events.ITERATION_STARTED: _STEP,
-    Events.ITERATION_COMPLETED: _STEPPED,
-    Events.EPOCH_STARTED: _EPOCH,
-    Events.EPOCH_COMPLETED: _EPOCH_END,
-}
-# A row of an iteration: position, dataflow, processing, then the events of codes 1 to 4.
-_DATAFLOW, _PROCESSING = 1, 2
-_EMPTY: Final = [MISSING] * 6
 _NEVER: Final = 1 << 62
-# Before these something is to be done: a run opens, a summary is written, a run pauses.
-_SELDOM: Final = frozenset({"STARTED", "COMPLETED", "INTERRUPT"})
-_OUTSIDE_EPOCHS: Final = frozenset({"STARTED", "COMPLETED"})
 
 # What Engine._fire_event of 0.4.13 up to 0.5.5 is made of. One that uses anything else is unknown.
 _KNOWN_NAMES: Final = frozenset(
-    "RuntimeError _event_handlers debug epoch isinstance iteration last_event_name logger ref state"
-    " tuple update weakref".split()
-)
+    {
+        "RuntimeError", "_event_handlers", "debug", "epoch", "isinstance", "iteration",
+        "last_event_name", "logger", "ref", "state", "tuple", "update", "weakref",
+    }
+)  # fmt: skip
 _ENGINE_FIRE: Final = Engine._fire_event  # noqa: SLF001 - what the engine calls for every event
 _ENGINE_NAMES: Final = frozenset(_ENGINE_FIRE.__code__.co_names)
 _FIRE_IS_KNOWN: Final = _ENGINE_NAMES <= _KNOWN_NAMES
 _WEAK_ENGINE: Final = "weakref" in _ENGINE_NAMES  # handlers hold a weak reference, as from 0.5 on
-_FILTER_CELLS: Final = ("event_filter", "event_name", "handler", "self")
 
 
-def handler_name(handler: Any) -> str:
-    """Return the name of a handler as Ignite shows it; of a filtered one, what is behind."""
-    try:
-        parent = getattr(handler, "_parent", None)
-        found = parent() if isinstance(parent, weakref.ref) else None
-        handler = handler if found is None else found
-        return str(getattr(handler, "__qualname__", type(handler).__name__))
-    except Exception:  # noqa: BLE001 - a __getattr__ of somebody's
-        return type(handler).__name__
-
-
-def _arguments(engine: Engine, args: Any, given: Any) -> Any:
+def _arguments(engine: Any, args: Any, given: Any) -> Any:
     """Return with what a handler is called: the engine if it asked for it, the event's, its own."""
     first = args[0]
     if _WEAK_ENGINE:
@@ -81,209 +67,6 @@ def _arguments(engine: Engine, args: Any, given: Any) -> Any:
     elif first is not engine:
         return given + args
     return (engine, *given, *args[1:])
-
-
-class HandlerTimes:
-    """What one handler of one event took."""
-
-    __slots__ = ("condition", "entry", "event_name", "function", "name", "of", "samples", "take_row")
-
-    def __init__(self, entry: Any, name: str) -> None:
-        self.name = name
-        self.samples = Samples()
-        self.take_row = self.samples.waiting.extend
-        self.take(entry)
-
-    def take(self, entry: Any) -> None:
-        """Be the times of this entry of the engine's table."""
-        self.entry = entry  # kept while the run lasts, so that its id stays its own
-        self.function = entry[0]
-        self.condition: Any = None
-        self.event_name: Any = None
-        self.of: Any = None
-        try:
-            self._look_behind_filter()
-        except Exception:  # noqa: BLE001 - then every call counts
-            log.debug("seamark: no filter found on %s", self.name)
-
-    def _look_behind_filter(self) -> None:
-        """Find the filter of ``Events.X(every=...)``: a call that it stops is no call."""
-        code = getattr(self.function, "__code__", None)
-        if hasattr(self.function, "_parent") and getattr(code, "co_freevars", ()) == _FILTER_CELLS:
-            found = [cell.cell_contents for cell in self.function.__closure__]
-            self.condition, self.event_name, self.function, self.of = found
-
-    def release(self) -> None:
-        """Forget the handler itself, which may hold a model."""
-        self.entry = self.function = self.condition = self.event_name = self.of = None
-
-
-class EventTimes:
-    """What the handlers of one event took, together and each."""
-
-    __slots__ = ("by_entry", "code", "event", "handlers", "name", "names", "nested_ns", "samples")
-
-    def __init__(self, event: Any, samples: Samples) -> None:
-        self.event = event
-        self.name = str(getattr(event, "name", event))
-        self.code = _CODES.get(event, _OTHER)
-        self.samples = samples
-        self.nested_ns = 0
-        self.names: list[str] = []
-        self.handlers: list[HandlerTimes] = []
-        self.by_entry: dict[int, HandlerTimes] = {}
-
-    def add(self, entry: Any, table: Sequence[Any]) -> HandlerTimes:
-        """Return the times of a handler that is new in the table.
-
-        It goes on with those of one of the same name that is no longer there: what is added and
-        removed again at every iteration must not need memory each time.
-        """
-        name = handler_name(entry[0])
-        alike = [one for one, known in zip(self.handlers, self.names, strict=True) if known == name]
-        present = {id(other) for other in table}
-        for found in alike:
-            if id(found.entry) not in present:
-                self.by_entry.pop(id(found.entry), None)
-                found.take(entry)
-                break
-        else:
-            found = HandlerTimes(entry, f"{name} #{len(alike) + 1}" if alike else name)
-            self.names.append(name)
-            self.handlers.append(found)
-        self.by_entry[id(entry)] = found
-        return found
-
-    def source(self) -> Source:
-        """Return all handlers of the event together."""
-        column = self.code + 1 if _FETCH <= self.code <= _STEPPED else 0
-        return Source("event", self.name, self.samples, column, nested_ns=self.nested_ns)
-
-
-class RunTimes:
-    """What one run of one engine took, so far.
-
-    Attributes:
-        rows: A row for each iteration: dataflow, processing, and the handlers of the four events of
-            an iteration.
-        events: What the handlers of each event took, in the engine's order of events.
-        gpu: Times between CUDA events, if asked for.
-        by_handler: Whether each handler is timed, rather than all of an event together.
-        max_epochs: As the engine had it at the start.
-    """
-
-    def __init__(self, engine: Engine, gpu: GpuTimes | None) -> None:
-        self.rows = Samples(len(_EMPTY))
-        self.gpu = gpu
-        self.events: dict[Any, EventTimes] = {}
-        self.by_id: dict[int, EventTimes] = {}
-        self.by_handler = False
-        self.max_epochs = engine.state.max_epochs
-        self.dataflow_nested_ns = self.processing_nested_ns = 0
-        self.epochs = 0
-        self.epochs_ns = 0
-        self.epoch_start_ns = 0
-        self.interrupted = False
-        for event in engine._allowed_events:  # noqa: SLF001
-            self.times_of(event)
-        self.look(engine)
-
-    def look(self, engine: Engine) -> None:
-        """Take in handlers that were added since."""
-        for event, entries in list(engine._event_handlers.items()):  # noqa: SLF001
-            times = self.times_of(event)
-            for entry in list(entries):
-                if id(entry) not in times.by_entry:
-                    times.add(entry, entries)
-
-    def times_of(self, event: Any) -> EventTimes:
-        """Return the times of an event, from now on also found by its id if it has but one."""
-        found = self.events.get(event)
-        if found is None:
-            one_row = _CODES.get(event, _OTHER) in (_FETCH, _FETCHED, _STEP, _STEPPED)
-            found = self.events[event] = EventTimes(event, self.rows if one_row else Samples())
-        if isinstance(event, EventEnum) and found.name not in _SELDOM:
-            self.by_id[id(event)] = found
-        return found
-
-    def end_epoch(self, now: int) -> None:
-        """Count an epoch that began, if one did."""
-        if self.epoch_start_ns:
-            self.epochs_ns += now - self.epoch_start_ns
-            self.epochs += 1
-            self.epoch_start_ns = 0
-
-    def release(self) -> None:
-        """Forget the handlers themselves; the run is over."""
-        for event in self.events.values():
-            event.by_entry = {}
-            for handler in event.handlers:
-                handler.release()
-
-    def thin(self, limit: int) -> None:
-        """Keep fewer rows: a later run has begun."""
-        for samples in self.all_samples():
-            samples.thin(limit)
-
-    def all_samples(self) -> Iterator[Samples]:
-        """Yield everything that collects."""
-        yield self.rows
-        for event in list(self.events.values()):
-            if event.samples is not self.rows:
-                yield event.samples
-            for handler in list(event.handlers):
-                yield handler.samples
-
-    def flush(self) -> None:
-        """Take what waits into the statistics."""
-        for samples in self.all_samples():
-            samples.flush()
-
-    # ------------------------------------------------------------ as sources
-
-    def phases(self) -> list[Source]:
-        """Return processing and dataflow, on the wall clock and, if asked for, on the GPU's."""
-        found = [
-            Source("processing", "processing", self.rows, 1, nested_ns=self.processing_nested_ns),
-            Source("dataflow", "dataflow", self.rows, 0, nested_ns=self.dataflow_nested_ns),
-        ]
-        if self.gpu is not None:
-            gpu = self.gpu.collected()
-            found.append(Source("processing", "processing", gpu, clock="cuda"))
-        return found
-
-    def event_sources(self) -> list[Source]:
-        """Return each event: all its handlers together."""
-        return [event.source() for event in list(self.events.values())]
-
-    def handler_sources(self) -> list[Source]:
-        """Return each handler of each event."""
-        return [
-            Source("handler", handler.name, handler.samples, event=event.name)
-            for event in list(self.events.values())
-            for handler in list(event.handlers)
-        ]
-
-    def breakdown(self, *, by_handler: bool) -> Breakdown:
-        """Return what the time of an epoch is made of."""
-        whole, epochs = self.epochs_ns, self.epochs
-        if self.epoch_start_ns:
-            whole, epochs = whole + perf_counter_ns() - self.epoch_start_ns, epochs + 1
-        epochs = max(1, epochs)
-        processing, dataflow = self.phases()[:2]
-        parts = [
-            ("processing (the step itself)", processing.own_ns),
-            ("dataflow (waiting for data)", dataflow.own_ns),
-        ]
-        for one in self.handler_sources() if by_handler else self.event_sources():
-            if (one.event or one.name) not in _OUTSIDE_EPOCHS and one.own_ns:
-                what = (
-                    f"the handler {one.name} on {one.event}" if by_handler
-                    else f"the handlers of {one.name}"
-                )  # fmt: skip
-                parts.append((what, one.own_ns))
-        in_seconds = tuple((what, ns / 1e9 / epochs) for what, ns in parts)
-        return Breakdown(in_seconds, whole / 1e9 / epochs, epochs)
 
 
 class Listener(Protocol):
@@ -345,7 +128,7 @@ class EngineClock:
     def _reset(self) -> None:
         """Be outside of every event, phase and row."""
         self._depth = self._inside = self._mark = self._phase = 0
-        self._row = [0, *_EMPTY]
+        self._row = [0, *EMPTY_ROW]
 
     # ------------------------------------------------------------ on and off the engine
 
@@ -378,7 +161,7 @@ class EngineClock:
             if before is None:
                 del engine.run
             else:
-                engine.run = before
+                engine.__dict__["run"] = before
             self._run = None
 
     def _wrap_run(self, engine: Engine) -> None:
@@ -400,7 +183,7 @@ class EngineClock:
         run.__doc__ = plain.__doc__
         run.__signature__ = signature(engine.run)  # type: ignore[attr-defined]
         run.before = before  # type: ignore[attr-defined]
-        self._run = engine.run = run  # type: ignore[method-assign]
+        self._run = engine.__dict__["run"] = run
 
     def _arm(self, engine: Engine) -> None:
         before = engine.__dict__.get("_fire_event")
@@ -409,15 +192,16 @@ class EngineClock:
         self._before = before
         if before is None:
             # Through the class, so that the engine is not kept alive by its own attribute.
-            cls, ref = type(engine), self._ref
-            self._inner = lambda *args, **kwargs: cls._fire_event(ref(), *args, **kwargs)  # noqa: SLF001
+            plain: Any = type(engine)._fire_event  # noqa: SLF001
+            ref = self._ref
+            self._inner = lambda *args, **kwargs: plain(ref(), *args, **kwargs)
         else:
             self._inner = before
         known = before is None and type(engine)._fire_event is _ENGINE_FIRE and _FIRE_IS_KNOWN  # noqa: SLF001
         wanted = any(one.wants_handlers for one in self.listeners)
         self._handle = self._handle_each if wanted else self._handle_all
         self._fire = self._fire_known if known else self._fire_unknown
-        engine._fire_event = self._fire  # noqa: SLF001
+        engine.__dict__["_fire_event"] = self._fire
 
     def _disarm(self, engine: Engine) -> None:
         if self._fire is None or engine.__dict__.get("_fire_event") is not self._fire:
@@ -425,7 +209,7 @@ class EngineClock:
         if self._before is None:
             del engine.__dict__["_fire_event"]
         else:
-            engine._fire_event = self._before  # noqa: SLF001
+            engine.__dict__["_fire_event"] = self._before
         self._fire = None
 
     def begin(self, engine: Engine) -> None:
@@ -507,16 +291,8 @@ class EngineClock:
         if self._broken or engine is None or not self.listeners:
             return None
         try:
-            if not self._depth:
-                if event_name == Events.STARTED:
-                    self._open(engine)
-                elif not self._by_id:
-                    if event_name not in list(Events):
-                        return None  # fired by a person, outside of a run
-                    if self.times is not None and self.times.interrupted:
-                        self._resume(engine, self.times)
-                    else:
-                        self._open(engine)  # attached in the middle of a run
+            if not self._depth and (event_name == Events.STARTED or not self._by_id):
+                self._open_or_resume(engine, event_name)
             if (times := self.times) is None or not self._by_id:
                 return None
             if event_name == Events.COMPLETED and not self._depth:
@@ -528,6 +304,14 @@ class EngineClock:
         except Exception as error:  # noqa: BLE001
             self._fail(error)
             return None
+
+    def _open_or_resume(self, engine: Engine, event_name: Any) -> None:
+        if event_name not in list(Events):
+            return  # fired by a person, outside of a run
+        if event_name != Events.STARTED and self.times is not None and self.times.interrupted:
+            self._resume(engine, self.times)
+        else:
+            self._open(engine)  # if this is not STARTED, from the middle of a run on
 
     def _fail(self, error: Exception) -> None:
         """Measure nothing more in this run, and say so once."""
@@ -569,7 +353,8 @@ class EngineClock:
         # Half of the time of the engine's own method goes into this message, which nobody sees.
         if type(logger) is not logging.Logger or logger.isEnabledFor(logging.DEBUG):
             state = engine.state
-            logger.debug(f"{state.epoch} | {state.iteration}, Firing handlers for event {event_name}")  # noqa: G004 - word for word
+            text = f"{state.epoch} | {state.iteration}, Firing handlers for event {event_name}"
+            logger.debug(text)
         engine.last_event_name = event_name
         handlers = engine._event_handlers[event_name]  # noqa: SLF001
         outer = self._inside
@@ -638,7 +423,9 @@ class EngineClock:
         times.nested_ns += self._inside
         self._inside = 0
 
-    def _enter(self, times: EventTimes, start: int, outer: int) -> None:
+    def _enter(  # noqa: C901, PLR0912 - taken apart, it would cost a call each time
+        self, times: EventTimes, start: int, outer: int
+    ) -> None:
         """Begin an event; a batch or a step may end with it.
 
         The events of an iteration come here four times in each: the order of the cases matters.
@@ -648,25 +435,25 @@ class EngineClock:
         code = times.code
         row = self._row
         try:
-            if code == _STEPPED:
-                if self._phase == _STEP:
-                    row[_PROCESSING] = start - self._mark
+            if code == STEPPED:
+                if self._phase == STEP:
+                    row[PROCESSING] = start - self._mark
                     self._phase = 0
                     if outer:
                         self.times.processing_nested_ns += outer  # type: ignore[union-attr]
                     if self._gpu is not None:
                         self._gpu.end(row[0])
-            elif code == _STEP:
+            elif code == STEP:
                 state = self.engine.state
                 row[0] = (state.epoch << POSITION_SHIFT) + state.iteration
-            elif code == _FETCHED:
-                if self._phase == _FETCH:
-                    row[_DATAFLOW] = start - self._mark
+            elif code == FETCHED:
+                if self._phase == FETCH:
+                    row[DATAFLOW] = start - self._mark
                     self._phase = 0
                     if outer:
                         self.times.dataflow_nested_ns += outer  # type: ignore[union-attr]
-            elif code == _FETCH:
-                if self._phase or row[_STEP + 2] >= 0:
+            elif code == FETCH:
+                if self._phase or row[STEP + 2] >= 0:
                     self._write_row()  # an iteration that broke off
                 state = self.engine.state
                 self._row[0] = (state.epoch << POSITION_SHIFT) + state.iteration + 1
@@ -680,7 +467,7 @@ class EngineClock:
         state, run = self.engine.state, self.times
         self._write_row()
         self._row[0] = (state.epoch << POSITION_SHIFT) + state.iteration
-        if code == _EPOCH and run is not None:
+        if code == EPOCH and run is not None:
             run.end_epoch(start)  # where EPOCH_COMPLETED was skipped
             run.epoch_start_ns = start
 
@@ -690,23 +477,23 @@ class EngineClock:
         try:
             if self._inside:
                 times.nested_ns += self._inside
-            if self._depth or code == _OTHER or code > _STEPPED:
+            if self._depth or code == OTHER or code > STEPPED:
                 self._leave_other(times, end - start, end)
                 self._inside = outer + end - start
                 return
             self._inside = 0
             row = self._row
             row[code + 2] = end - start
-            if code == _STEPPED:
+            if code == STEPPED:
                 self._take_row(row)
-                self._row = [row[0], *_EMPTY]
+                self._row = [row[0], *EMPTY_ROW]
                 self._left -= 1
                 if self._left < 0 or end >= self._due_ns:
                     self._pause_for(end)
-            elif code != _FETCHED:
+            elif code != FETCHED:
                 self._mark = end
                 self._phase = code
-                if code == _STEP and self._gpu is not None:
+                if code == STEP and self._gpu is not None:
                     self._gpu.begin()
         except Exception as error:  # noqa: BLE001
             self._fail(error)
@@ -719,13 +506,15 @@ class EngineClock:
         samples = times.samples
         row = [self._row[0], took]
         if samples is run.rows:
-            row = [self._row[0], *_EMPTY]
+            row = [self._row[0], *EMPTY_ROW]
             row[times.code + 2] = took
         samples.waiting.extend(row)
-        if times.code == _EPOCH_END and not self._depth:
+        if times.code == EPOCH_END and not self._depth:
             run.end_epoch(end)
         if times.name == "COMPLETED" and not self._depth and not self._running:
-            self._disarm(self.engine)  # attached in the middle of a run, which does not tell its end
+            self._disarm(
+                self.engine
+            )  # attached in the middle of a run, which does not tell its end
             self._close(end)
             return
         self._left -= 1
@@ -739,7 +528,7 @@ class EngineClock:
         self._phase = 0
         if max(row[1:]) >= 0:
             self._take_row(row)
-            self._row = [row[0], *_EMPTY]
+            self._row = [row[0], *EMPTY_ROW]
 
     def _pause_for(self, now: int) -> None:
         """Between two iterations: take in what waits, and tell whoever wants to know."""

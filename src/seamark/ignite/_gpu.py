@@ -39,7 +39,8 @@ class GpuTimes:
         return None
 
     def _event(self) -> Any:
-        event = self._spare.pop() if self._spare else torch.cuda.Event(enable_timing=True)
+        make: Any = torch.cuda.Event  # not annotated
+        event = self._spare.pop() if self._spare else make(enable_timing=True)
         event.record()
         return event
 

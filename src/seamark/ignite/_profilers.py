@@ -11,42 +11,18 @@ them.
 
 from __future__ import annotations
 
-import os
-import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from time import perf_counter_ns
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar
 
 import torch
-from ignite.engine import Engine, Events
+from ignite.engine import Events
 
-from seamark.errors import ArgumentError, MissingExtraError
-from seamark.ignite._clock import ALL_HANDLERS, RunTimes, clock_of
-from seamark.timing import (
-    Breakdown,
-    Source,
-    TimesInRun,
-    TimeStat,
-    largest_cost,
-    position_parts,
-    table,
-    time_stats,
-    write_long,
-)
+from seamark.ignite._profiling import EngineProfiler, index_of, seconds_of
+from seamark.ignite._times import ALL_HANDLERS, RunTimes
+from seamark.timing import Source, position_parts
 
 __all__ = ["BasicTimeProfiler", "HandlersTimeProfiler"]
-
-_NEVER: Final = 1 << 62
-_KEPT_RUNS: Final = 32
-_ROWS_OF_OLD_RUNS: Final = 4096
-_SUMMARY_EVERY_NS: Final = 10_000_000_000
-_ONCE_A_RUN: Final = frozenset({"STARTED", "COMPLETED"})
-_ONCE_AN_EPOCH: Final = frozenset({"EPOCH_STARTED", "EPOCH_COMPLETED"})
-
-
-class _NoPandasError(MissingExtraError, RuntimeError):
-    """Pandas is missing: a RuntimeError in some releases of Ignite, a ModuleNotFoundError in others."""
 
 
 class _Total(float):
@@ -59,268 +35,7 @@ class _Total(float):
         return float(self)
 
 
-def _index(source: Source, at: int) -> int:
-    """Return the 0-based position of a duration: of the iteration, or of the epoch."""
-    event = source.event or source.name
-    epoch, iteration = position_parts(at)
-    if event in _ONCE_A_RUN:
-        return 0
-    return max(0, (epoch if event in _ONCE_AN_EPOCH else iteration) - 1)
-
-
-class _Attached:
-    """One engine that a profiler is attached to, and the times of its runs."""
-
-    def __init__(self, profiler: _TimeProfiler, engine: Engine) -> None:
-        self._profiler = profiler
-        self._ref = weakref.ref(engine)
-        self._started = 0
-        self._summed_up_ns = -_SUMMARY_EVERY_NS
-        self.runs: OrderedDict[int, RunTimes] = OrderedDict()
-        self.record: TimesInRun | None = None
-        self.wants_handlers = profiler.wants_handlers
-        self.due_ns = _NEVER
-
-    def is_of(self, engine: Engine) -> bool:
-        """Tell whether this is about an engine."""
-        return self._ref() is engine
-
-    def record_in(self, run: Any, namespace: str) -> None:
-        """Record into a run from now on."""
-        self.record = TimesInRun(run, namespace)
-        self.due_ns = 0
-
-    def listen(self) -> None:
-        """Hear of the engine's runs."""
-        if (engine := self._ref()) is not None:
-            clock_of(engine).listen(self, gpu=self._profiler.cuda == "events")
-
-    def leave(self) -> None:
-        """Hear of them no longer."""
-        if (engine := self._ref()) is not None:
-            clock_of(engine).leave_alone(self)
-
-    def latest(self) -> RunTimes | None:
-        """Return the times of the latest run, as of now."""
-        times = next(reversed(self.runs.values()), None)
-        engine = self._ref()
-        if times is not None and engine is not None and clock_of(engine).times is times:
-            times.look(engine)
-        return times
-
-    def opened(self, times: RunTimes) -> None:
-        """Keep a run that begins, and less of those before."""
-        if (before := next(reversed(self.runs.values()), None)) is not None:
-            before.thin(_ROWS_OF_OLD_RUNS)
-        self.runs[self._started] = times
-        self._started += 1
-        if len(self.runs) > _KEPT_RUNS:
-            self.runs.popitem(last=False)
-
-    def iterated(self, times: RunTimes, now_ns: int, iteration: int) -> None:
-        """Record a row of means."""
-        if self.record is not None:
-            self.record.row(now_ns, self._profiler.sources(times), iteration)
-            self.due_ns = self.record.due_ns
-
-    def over(self, times: RunTimes) -> None:
-        """Record the summary; an evaluator that runs every minute need not do so each time."""
-        now = perf_counter_ns()
-        if self.record is None or now - self._summed_up_ns < _SUMMARY_EVERY_NS:
-            return
-        self._summed_up_ns = now
-        iteration = position_parts(times.rows.running(1).last_at)[1]
-        self.record.row(now, self._profiler.sources(times), iteration)
-        self.record.summary(
-            time_stats(self._profiler.sources(times)), self._profiler.breakdown(times)
-        )
-
-
-class _TimeProfiler:
-    """What both profilers share: engines, runs, statistics, files and records."""
-
-    wants_handlers: ClassVar[bool]
-    _kind: ClassVar[str]
-
-    def __init__(self, *, cuda: Literal["off", "events"] = "off") -> None:
-        if cuda not in ("off", "events"):
-            msg = f"{type(self).__name__}: cuda: expected 'off' or 'events', got {cuda!r}"
-            raise ArgumentError(msg)
-        self.cuda = cuda
-        self._engines: list[_Attached] = []
-
-    # ------------------------------------------------------------ engines
-
-    def attach(self, engine: Engine, run: Any = None, *, namespace: str = "profiling") -> None:
-        """Measure the runs of an engine, also if it is running; attaching twice changes nothing.
-
-        Args:
-            engine: The engine.
-            run: A ``Run``, a namespace of one or a ``SeamarkLogger``, to record times into while
-                the engine runs: a row of means every second at most, and a summary at the end.
-            namespace: Where in the run. A second engine has its own namespace there.
-
-        Raises:
-            TypeError: If ``engine`` is none.
-            ArgumentError: If ``run`` cannot be recorded into.
-        """
-        if not isinstance(engine, Engine):
-            msg = f"Argument engine should be ignite.engine.Engine, but given {type(engine)}"
-            raise TypeError(msg)
-        found = next((one for one in self._engines if one.is_of(engine)), None)
-        if found is None:
-            found = _Attached(self, engine)
-            self._engines.append(found)
-        if run is not None:
-            found.record_in(_run_of(run), self._namespace(namespace, self._engines.index(found)))
-        found.listen()
-
-    def detach(self, engine: Engine | None = None) -> None:
-        """Measure an engine no longer; what was measured stays. Detaching twice is harmless.
-
-        Args:
-            engine: The engine; all of them if left out.
-        """
-        for one in self._engines:
-            if engine is None or one.is_of(engine):
-                one.leave()
-
-    def _namespace(self, namespace: str, number: int) -> str:
-        own = f"{namespace}/{self._kind}"
-        return own if not number else f"{own}/engine_{number + 1}"
-
-    # ------------------------------------------------------------ results
-
-    def sources(self, times: RunTimes) -> list[Source]:
-        """Return what the statistics are of."""
-        raise NotImplementedError
-
-    def breakdown(self, times: RunTimes) -> Breakdown:
-        """Return what the time of an epoch is made of."""
-        return times.breakdown(by_handler=self.wants_handlers)
-
-    def _times(self, run: int = -1, engine: Engine | None = None) -> RunTimes | None:
-        """Return the times of a run, None if there was none yet.
-
-        Raises:
-            ArgumentError: If the engine is not attached, or the run does not exist.
-        """
-        found = self._engines[0] if self._engines else None
-        if engine is not None:
-            found = next((one for one in self._engines if one.is_of(engine)), None)
-            if found is None:
-                msg = f"engine: expected one that the profiler is attached to, got {engine!r:.80}"
-                raise ArgumentError(msg)
-        if run == -1:
-            return None if found is None else found.latest()
-        runs = {} if found is None else found.runs
-        number = run if run >= 0 or not runs else next(reversed(runs)) + 1 + run
-        if number not in runs:
-            kept = f"{min(runs)} to {max(runs)}" if runs else "none"
-            msg = f"run: expected the number of a run that is kept ({kept}), got {run}"
-            raise ArgumentError(msg)
-        return runs[number]
-
-    def stats(self, run: int = -1, engine: Engine | None = None) -> list[TimeStat]:
-        """Return numbers of one run of one engine, at any moment.
-
-        Args:
-            run: Number of the run, 0-based, or counted from the end. The latest 32 are kept.
-            engine: The engine, by default the first that the profiler was attached to.
-
-        Returns:
-            One entry for each thing that is timed; none before the first run.
-
-        Raises:
-            ArgumentError: If the engine is not attached, or the run does not exist.
-
-        .. versionadded:: 0.1.0
-        """
-        times = self._times(run, engine)
-        return [] if times is None else time_stats(self.sources(times))
-
-    def largest_cost(self, run: int = -1, engine: Engine | None = None) -> str:
-        """Return one line that names the largest cost of an epoch in plain words.
-
-        Raises:
-            ArgumentError: If the engine is not attached, or the run does not exist.
-        """
-        times = self._times(run, engine)
-        return largest_cost(Breakdown((), 0.0, 0) if times is None else self.breakdown(times))
-
-    def table(self, run: int = -1, engine: Engine | None = None) -> str:
-        """Return `stats` as a table, with the largest cost below.
-
-        Raises:
-            ArgumentError: If the engine is not attached, or the run does not exist.
-        """
-        return table(self.stats(run, engine)) + self.largest_cost(run, engine) + "\n"
-
-    def to_run(self, run: Any, namespace: str = "profiling") -> None:
-        """Record the latest run of each engine: times as series, summary, largest cost, picture.
-
-        Series that were recorded while the engine ran are not recorded again.
-
-        Args:
-            run: A ``Run``, a namespace of one or a ``SeamarkLogger``.
-            namespace: Where in it.
-
-        Raises:
-            ArgumentError: If ``run`` cannot be recorded into.
-        """
-        run = _run_of(run)
-        for number, one in enumerate(self._engines):
-            record = TimesInRun(run, self._namespace(namespace, number))
-            if (times := one.latest()) is None:
-                continue
-            if one.record is None or not one.record.has_rows_in(record):
-                record.points(self.sources(times))
-            record.summary(time_stats(self.sources(times)), self.breakdown(times))
-
-    def write_results(
-        self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
-    ) -> None:
-        """Write the durations of the latest run to a CSV file.
-
-        Args:
-            output_path: The file.
-            layout: ``"wide"`` has Ignite's columns; ``"long"`` has a row for each duration, with its
-                epoch and iteration, and needs no pandas.
-
-        Raises:
-            ArgumentError: If the layout is another one.
-            MissingExtraError: If pandas is missing; that is a RuntimeError as well.
-            OSError: If the file cannot be written.
-        """
-        if layout not in ("wide", "long"):
-            msg = f"layout: expected 'wide' or 'long', got {layout!r}"
-            raise ArgumentError(msg)
-        times = self._times()
-        if layout == "long":
-            write_long([] if times is None else self.sources(times), output_path)
-            return
-        try:
-            import pandas as pd
-        except ImportError as error:
-            msg = 'Need pandas to write results as files: pip install "seamark[pandas]"'
-            raise _NoPandasError(msg, name="pandas") from error
-        pd.DataFrame(self._columns(times)).to_csv(output_path, index=False)
-
-    def _columns(self, times: RunTimes | None) -> Mapping[str, Any]:
-        raise NotImplementedError
-
-
-def _run_of(run: Any) -> Any:
-    """Return what to record into, which a logger has as its experiment."""
-    experiment = None if hasattr(run, "get_root_object") else getattr(run, "experiment", None)
-    return run if experiment is None else experiment
-
-
-def _seconds(source: Source) -> list[float]:
-    return [ns / 1e9 for ns in source.durations()[1].tolist()]
-
-
-class BasicTimeProfiler(_TimeProfiler):
+class BasicTimeProfiler(EngineProfiler):
     """Times the handlers of each event together, data loading and data processing.
 
     Takes the place of ``ignite.handlers.BasicTimeProfiler``, and says more with `stats`.
@@ -372,7 +87,7 @@ class BasicTimeProfiler(_TimeProfiler):
         return times.phases() + shown
 
     def _known(self, times: RunTimes | None) -> list[tuple[str, Source | None, list[str]]]:
-        """Return (name, times, names of handlers) of each event that Ignite reports, and custom ones."""
+        """Return name, times and names of handlers of each event that Ignite reports, or custom."""
         if times is None:
             return [(e.name, None, []) for e in Events if e not in self.events_to_ignore]
         shown = [one for one in times.events.values() if one.event not in self.events_to_ignore]
@@ -469,7 +184,7 @@ class BasicTimeProfiler(_TimeProfiler):
 
     def _tensor(self, phase: int) -> torch.Tensor:
         times = self._times()
-        return torch.zeros(1) if times is None else torch.tensor(_seconds(times.phases()[phase]))
+        return torch.zeros(1) if times is None else torch.tensor(seconds_of(times.phases()[phase]))
 
     @property
     def event_handlers_times(self) -> dict[Any, torch.Tensor]:
@@ -477,7 +192,7 @@ class BasicTimeProfiler(_TimeProfiler):
         times = self._times()
         events = [] if times is None else list(times.events.values())
         return {
-            one.event: torch.tensor(_seconds(one.source()))
+            one.event: torch.tensor(seconds_of(one.source()))
             for one in events
             if one.event not in self.events_to_ignore
         }
@@ -487,7 +202,9 @@ class BasicTimeProfiler(_TimeProfiler):
         """Names of the handlers of each event."""
         times = self._times()
         events = [] if times is None else list(times.events.values())
-        return {one.event: list(one.names) for one in events if one.event not in self.events_to_ignore}
+        return {
+            one.event: list(one.names) for one in events if one.event not in self.events_to_ignore
+        }
 
     @property
     def max_epochs(self) -> int | None:
@@ -509,8 +226,8 @@ def _basic(source: Source | None) -> OrderedDict[str, Any]:
     return OrderedDict(
         [
             ("total", found.total / 1e9),
-            ("min/index", (found.min / 1e9, _index(source, found.min_at))),
-            ("max/index", (found.max / 1e9, _index(source, found.max_at))),
+            ("min/index", (found.min / 1e9, index_of(source, found.min_at))),
+            ("max/index", (found.max / 1e9, index_of(source, found.max_at))),
             ("mean", found.mean / 1e9),
             ("std", found.deviation / 1e9),
         ]
@@ -530,7 +247,7 @@ def _wide_rows(times: RunTimes) -> list[list[Any]]:
     """Return one row for each iteration that ran; None where there is no time."""
     by_name = {one.name: one.source() for one in list(times.events.values())}
     rows = times.rows.rows().T.tolist()
-    whole = {name: next(iter(_seconds(by_name[name])), None) for name in ("STARTED", "COMPLETED")}
+    whole = {name: next(iter(seconds_of(by_name[name])), None) for name in ("STARTED", "COMPLETED")}
     by_epoch: dict[str, dict[int, float]] = {}
     for name in ("EPOCH_STARTED", "EPOCH_COMPLETED"):
         positions, durations = by_name[name].durations()
@@ -551,7 +268,7 @@ def _wide_rows(times: RunTimes) -> list[list[Any]]:
     return found
 
 
-class HandlersTimeProfiler(_TimeProfiler):
+class HandlersTimeProfiler(EngineProfiler):
     """Times each handler of each event, custom ones too, data loading and data processing.
 
     Takes the place of ``ignite.handlers.HandlersTimeProfiler``, and says more with `stats`. A call
@@ -580,7 +297,9 @@ class HandlersTimeProfiler(_TimeProfiler):
             return times.handler_sources()
         # On an engine with a ``_fire_event`` of its own, handlers cannot be told apart.
         return [
-            Source("handler", ALL_HANDLERS, one.samples, one.column, one.name, "wall", one.nested_ns)
+            Source(
+                "handler", ALL_HANDLERS, one.samples, one.column, one.name, "wall", one.nested_ns
+            )
             for one in [event.source() for event in list(times.events.values()) if event.names]
         ]
 
@@ -610,13 +329,23 @@ class HandlersTimeProfiler(_TimeProfiler):
         Args:
             results: What `get_results` returned; not changed.
         """
-        heads = ["Handler", "Event Name", "Total(s)", "Min(s)/IDX", "Max(s)/IDX", "Mean(s)", "Std(s)"]
+        heads = [
+            "Handler",
+            "Event Name",
+            "Total(s)",
+            "Min(s)/IDX",
+            "Max(s)/IDX",
+            "Mean(s)",
+            "Std(s)",
+        ]
         *handlers, total, processing, dataflow = results
         widths = [max(len(str(row[at])) for row in [*results, heads]) + 4 for at in (0, 1)]
         rule = "  ".join("-" * width for width in [*widths, *[14] * 5]) + "  "
 
         def line(row: Sequence[Any]) -> str:
-            cells = ["{}/{}".format(*cell) if isinstance(cell, tuple) else str(cell) for cell in row]
+            cells = [
+                "{}/{}".format(*cell) if isinstance(cell, tuple) else str(cell) for cell in row
+            ]
             names = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
             return "  ".join([*names, *(cell.rjust(14) for cell in cells[2:])]) + "  "
 
@@ -625,9 +354,10 @@ class HandlersTimeProfiler(_TimeProfiler):
             if isinstance(spent, str):
                 lines.append(f"{name} was {spent}")
                 continue
+            unit = "" if isinstance(deviation, str) else "s"
             lines.append(
                 f"{name} took total {spent}s [min/index: {least[0]}s/{least[1]}, "
-                f"max/index: {most[0]}s/{most[1]}, mean: {mean}s, std: {deviation if isinstance(deviation, str) else f'{deviation}s'}]"
+                f"max/index: {most[0]}s/{most[1]}, mean: {mean}s, std: {deviation}{unit}]"
             )
         print("\n".join(lines))  # noqa: T201 - what it is for
 
@@ -636,9 +366,9 @@ class HandlersTimeProfiler(_TimeProfiler):
         if times is not None:
             processing, dataflow = times.phases()[:2]
             found = {
-                "processing_stats": _seconds(processing),
-                "dataflow_stats": _seconds(dataflow),
-                **{f"{one.name} ({one.event})": _seconds(one) for one in self._handlers(times)},
+                "processing_stats": seconds_of(processing),
+                "dataflow_stats": seconds_of(dataflow),
+                **{f"{one.name} ({one.event})": seconds_of(one) for one in self._handlers(times)},
             }
         size = max(map(len, found.values()))
         numbers: Iterable[Any] = list(range(1, size + 1))
@@ -652,13 +382,13 @@ class HandlersTimeProfiler(_TimeProfiler):
     def processing_times(self) -> list[float]:
         """Seconds of each step of the latest run."""
         times = self._times()
-        return [] if times is None else _seconds(times.phases()[0])
+        return [] if times is None else seconds_of(times.phases()[0])
 
     @property
     def dataflow_times(self) -> list[float]:
         """Seconds of each batch of the latest run."""
         times = self._times()
-        return [] if times is None else _seconds(times.phases()[1])
+        return [] if times is None else seconds_of(times.phases()[1])
 
     @property
     def event_handlers_times(self) -> dict[Any, dict[str, list[float]]]:
@@ -667,7 +397,7 @@ class HandlersTimeProfiler(_TimeProfiler):
         events = [] if times is None else list(times.events.values())
         return {
             one.event: {
-                handler.name: _seconds(Source("handler", handler.name, handler.samples))
+                handler.name: seconds_of(Source("handler", handler.name, handler.samples))
                 for handler in list(one.handlers)
             }
             for one in events
@@ -677,7 +407,9 @@ class HandlersTimeProfiler(_TimeProfiler):
     def event_handlers_names(self) -> dict[Any, list[str]]:
         """Names of the handlers of each event."""
         times = self._times()
-        return {} if times is None else {one.event: list(one.names) for one in times.events.values()}
+        return (
+            {} if times is None else {one.event: list(one.names) for one in times.events.values()}
+        )
 
 
 def _cells(source: Source | None) -> list[Any]:
@@ -686,8 +418,8 @@ def _cells(source: Source | None) -> list[Any]:
         return ["not triggered", ("None", "None"), ("None", "None"), "None", "None"]
     return [
         round(found.total / 1e9, 5),
-        (round(found.min / 1e9, 5), _index(source, found.min_at)),
-        (round(found.max / 1e9, 5), _index(source, found.max_at)),
+        (round(found.min / 1e9, 5), index_of(source, found.min_at)),
+        (round(found.max / 1e9, 5), index_of(source, found.max_at)),
         round(found.mean / 1e9, 5),
         round(found.deviation / 1e9, 5) if found.count > 1 else "None",
     ]

@@ -162,10 +162,11 @@ class GradientNorms(_Quiet):
         return found
 
     def _norm(self, gradient: torch.Tensor) -> torch.Tensor:
-        gradient = gradient.detach()
+        gradient = gradient.detach().float()
         if gradient.is_sparse:
             gradient = gradient.coalesce().values()
-        return torch.linalg.vector_norm(gradient.float(), self._type)
+        norm: torch.Tensor = torch.linalg.vector_norm(gradient, self._type)
+        return norm
 
 
 class StepTimes(_Quiet):

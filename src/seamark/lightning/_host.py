@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import MissingExtraError
 
 __all__ = [
-    "Callback", "Logger", "Profiler", "dummy_experiments", "global_rank", "model_summary", "register", "version"]
+    "Callback",
+    "Logger",
+    "Profiler",
+    "dummy_experiments",
+    "global_rank",
+    "model_summary",
+    "register",
+    "version",
+]
 
 _PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
 

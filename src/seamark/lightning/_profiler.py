@@ -186,9 +186,7 @@ class TimeProfiler(_host.Profiler):
             self._record.row(now, self._sources(), self._batch)
             self._due_ns = self._record.due_ns
 
-    def setup(
-        self, stage: str, local_rank: int | None = None, log_dir: str | None = None
-    ) -> None:
+    def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
         """Prepare for a stage, and find the run of the trainer."""
         super().setup(stage, local_rank, log_dir)
         # What an exception left open may be started again.
@@ -260,7 +258,9 @@ class TimeProfiler(_host.Profiler):
         head = ["Action", "Mean duration (s)"]
         head += ["Num calls"] if self.extended else []
         head += ["Total time (s)"]
-        head += ["Percentage %", "p50 (s)", "p95 (s)", "p99 (s)", "Max (s)"] if self.extended else []
+        head += (
+            ["Percentage %", "p50 (s)", "p95 (s)", "p99 (s)", "Max (s)"] if self.extended else []
+        )
         rows = []
         if self.extended:
             calls = sum(one.count for one in stats)

@@ -40,6 +40,7 @@ __all__ = ["EngineClock", "Listener", "clock_of"]
 log = logging.getLogger("seamark")
 
 _NEVER: Final = 1 << 62
+_ASKS: Final = frozenset({OTHER, FETCH, STEP, EPOCH, EPOCH_END})
 
 # What Engine._fire_event of 0.4.13 up to 0.5.5 is made of. One that uses anything else is unknown.
 _KNOWN_NAMES: Final = frozenset(
@@ -115,7 +116,7 @@ class EngineClock:
         self._fire: Any = None
         self._inner: Any = None
         self._before: Any = None
-        self._broken = False
+        self._broken = self._debug = False
         self._by_id: dict[int, EventTimes] = {}
         self._reset()
         self._paused_at = 0
@@ -349,12 +350,15 @@ class EngineClock:
             self._inner(event_name, *event_args, **event_kwargs)
             return
         engine = self.engine
-        logger = engine.logger
-        # Half of the time of the engine's own method goes into this message, which nobody sees.
-        if type(logger) is not logging.Logger or logger.isEnabledFor(logging.DEBUG):
+        # Half of the time of the engine's own method goes into a message that nobody sees. Whether
+        # somebody does is asked twice in an iteration.
+        if times.code in _ASKS:
+            logger = engine.logger
+            self._debug = type(logger) is not logging.Logger or logger.isEnabledFor(logging.DEBUG)
+        if self._debug:
             state = engine.state
             text = f"{state.epoch} | {state.iteration}, Firing handlers for event {event_name}"
-            logger.debug(text)
+            engine.logger.debug(text)
         engine.last_event_name = event_name
         handlers = engine._event_handlers[event_name]  # noqa: SLF001
         outer = self._inside
@@ -362,25 +366,29 @@ class EngineClock:
         self._enter(times, start, outer)
         self._inside = 0
         if not handlers:
-            self._leave(times, start, perf_counter_ns(), outer)
+            self._leave(times, start, start, outer)  # nobody there: no time
             return
         self._depth += 1
         try:
-            self._handle(times, handlers, event_args, event_kwargs)
+            end = self._handle(times, handlers, event_args, event_kwargs)
+        except BaseException:
+            end = perf_counter_ns()
+            raise
         finally:
             self._depth -= 1
-            self._leave(times, start, perf_counter_ns(), outer)
+            self._leave(times, start, end, outer)
 
-    def _handle_all(self, times: EventTimes, handlers: Any, given: Any, named: Any) -> None:
-        """Call the handlers of an event."""
+    def _handle_all(self, times: EventTimes, handlers: Any, given: Any, named: Any) -> int:
+        """Call the handlers of an event, and return when that was done."""
         engine = self.engine
         for func, args, kwargs in handlers:
             if named:
                 kwargs.update(named)
             func(*(_arguments(engine, args, given) if args else given), **kwargs)
+        return perf_counter_ns()
 
-    def _handle_each(self, times: EventTimes, handlers: Any, given: Any, named: Any) -> None:
-        """Call the handlers of an event, and time each.
+    def _handle_each(self, times: EventTimes, handlers: Any, given: Any, named: Any) -> int:
+        """Call the handlers of an event, time each, and return when that was done.
 
         One look at the clock ends a handler and begins the next: a second one costs more than all
         that lies between.
@@ -416,6 +424,7 @@ class EngineClock:
                 found.take_row((at, perf_counter_ns() - start))
                 self._nest(times, found)
             raise
+        return start
 
     def _nest(self, times: EventTimes, one: HandlerTimes) -> None:
         """Note that part of a handler's time is that of an event which it fired."""

@@ -120,7 +120,7 @@ def typing_api(session: nox.Session, checker: str) -> None:
 
 @nox.session
 @nox.parametrize("era", ERAS, ids=ERAS)
-@nox.parametrize("host", ["lightning"], ids=["lightning"])
+@nox.parametrize("host", ["ignite", "lightning"], ids=["ignite", "lightning"])
 def integration(session: nox.Session, host: str, era: str) -> None:
     """Prove the built wheel against one host; a missing host or another version of it fails."""
     project = f"integrations/{host}"
@@ -131,8 +131,9 @@ def integration(session: nox.Session, host: str, era: str) -> None:
 
 @nox.session
 def example(session: nox.Session) -> None:
-    """Train the example on the embedded default, then show what was recorded."""
-    session.install(".[lightning,image]", "--group", "example")
+    """Train the examples on the embedded default, then show what was recorded."""
+    session.install(".[ignite,lightning,pandas,image]", "--group", "example")
+    session.run("python", "examples/ignite_digits.py")
     session.run("python", "examples/lightning_digits.py")
     session.run("seamark", "ls", "--project", "digits")
     session.run("seamark", "show", "latest")

@@ -21,7 +21,7 @@ from harness import SOURCE, Bench, Result
 
 sys.path.insert(0, str(SOURCE))
 
-from rows import footprint, kills, lightning_steps, logging_calls, reading, sizes
+from rows import footprint, ignite_profilers, kills, lightning_steps, logging_calls, reading, sizes
 
 ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "log-metrics": logging_calls.cost_of_a_call,
@@ -33,6 +33,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "open-index": reading.many_runs,
     "frame": reading.one_frame,
     "lightning": lightning_steps.added_time,
+    "ignite-profilers": ignite_profilers.added_time,
     "memory": footprint.memory,
     "import": footprint.import_time,
 }
@@ -49,6 +50,7 @@ ORDER = [
     "runs-table",
     "frame",
     "lightning",
+    "ignite-profilers",
     "memory",
     "import",
 ]
@@ -58,7 +60,16 @@ PAGE = harness.HERE.parent / "docs" / "benchmarks.md"
 
 def facts() -> dict[str, str]:
     """Return on what was measured."""
-    names = ("torch", "lightning", "tensorboard", "numpy", "pandas", "sqlalchemy", "zstandard")
+    names = (
+        "torch",
+        "lightning",
+        "pytorch-ignite",
+        "tensorboard",
+        "numpy",
+        "pandas",
+        "sqlalchemy",
+        "zstandard",
+    )
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",

@@ -15,6 +15,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "seamark")
 
 EXTRAS = (
     "PIL",
+    "ignite",
     "jsonargparse",
     "lightning",
     "matplotlib",

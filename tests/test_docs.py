@@ -48,7 +48,9 @@ FENCE = re.compile(
     r"(?P<vary><!-- numbers vary -->\n+)?^```(?P<language>\w+)\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-HOSTS = re.compile(r"\b(torch|lightning|pytorch_lightning|pandas|sklearn|matplotlib|plotly|PIL)\b")
+HOSTS = re.compile(
+    r"\b(torch|ignite|lightning|pytorch_lightning|pandas|sklearn|matplotlib|plotly|PIL)\b"
+)
 ALIKE = (
     (re.compile(re.escape(socket.gethostname())), "HOST"),
     (re.compile(r"(/[^\s/]+)+/(?=\.seamark\b)"), ""),

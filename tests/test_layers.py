@@ -17,17 +17,30 @@ SOURCE = Path(__file__).parents[1] / "src" / "seamark"
 
 # Highest first. A module imports from its own layer and from lower ones.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"__main__", "lightning", "cli"}),
+    frozenset({"__main__", "ignite", "lightning", "cli"}),
     frozenset(
-        {"", "checkpoints", "container", "handler", "place", "plots", "project", "run", "settings"}
+        {
+            "",
+            "checkpoints",
+            "container",
+            "handler",
+            "loggers",
+            "place",
+            "plots",
+            "project",
+            "run",
+            "settings",
+        }
     ),
     frozenset({"store", "capture"}),
     frozenset({"artifact", "content", "journal", "plots"}),
-    frozenset({"_png", "_render", "errors", "paths", "ranks", "types", "utils", "values"}),
+    frozenset(
+        {"_png", "_render", "errors", "paths", "ranks", "timing", "types", "utils", "values"}
+    ),
 )
 # Parts of one layer that stand side by side and never import each other.
-SIDEWAYS = frozenset({"lightning", "cli", "store", "capture"})
-ADAPTERS = frozenset({"lightning"})
+SIDEWAYS = frozenset({"ignite", "lightning", "cli", "store", "capture"})
+ADAPTERS = frozenset({"ignite", "lightning"})
 HOSTS = frozenset(
     {"ignite", "lightning", "lightning_fabric", "neptune", "pytorch_lightning", "torch"}
 )

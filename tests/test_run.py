@@ -36,7 +36,6 @@ from seamark.types import File
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from seamark.run import Run
 
 QUIET: Any = dict.fromkeys(
     [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],

@@ -197,7 +197,7 @@ class CheckpointSet:
         self._run.drop("checkpoints", warn=message)
 
     def _take(self, location: str, found: Hashable) -> None:
-        self._run.record_atoms({})  # begins a run to which nothing was recorded yet
+        self._run.begin()
         path, before = self._paths[location], self._run.positions()
         if self._keep and not is_url(location):
             self._run.content.keep(path, Path(location))

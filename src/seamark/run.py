@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import copy
 import logging
 import os
 import sys
@@ -15,15 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.capture import Capture, Switches, error_message
 from seamark.container import Container
+from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.process import boot_id, process_start, user_name
 from seamark.journal.reader import JournalReader
 from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
+from seamark.paths import check_name, check_project
 from seamark.place import expect_run, expect_writable, refuse_purged, run_folder
 from seamark.ranks import current_rank, job_key
 from seamark.settings import RunSettings, check_arguments
-from seamark.values import escape, to_time_ns
+from seamark.values import Atom, escape, to_time_ns
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -134,6 +138,7 @@ class Run(Container):
         self._pid = os.getpid()
         self._told = False
         self._told_before = False
+        self._attempt_begun: tuple[int, dict[str, int] | None] | None = None
         self._row: Any = self._first_row
 
     @classmethod
@@ -211,13 +216,116 @@ class Run(Container):
         return self._writer is None or self._writer.settled
 
     @property
+    def recording(self) -> bool:
+        """Whether this process can record: not on silent ranks, not once stopped or read-only."""
+        return not (self._silent or self._stopped or self.mode == "read-only")
+
+    def begin(self) -> bool:
+        """Start the run, if that has not happened yet; return whether this process records.
+
+        For files, which travel in a lane that does not start it.
+        """
+        return self.recording and self._to_write() is not None
+
+    @property
+    def shared_id(self) -> bool:
+        """Whether other processes know the run's id because it was given, not minted."""
+        return bool(self._settings.with_id or self._settings.custom_run_id)
+
+    @property
     def _secrets(self) -> tuple[str, ...]:
         """Values that must not be recorded, whatever text they turn up in."""
         return (self._settings.api_token,) if self._settings.api_token else ()
 
     def positions(self) -> dict[str, int]:
-        """Return {writer id: bytes} of this process's journals, as a checkpoint stores them."""
+        """Return {writer id: bytes} of this process's journals, as they are now."""
         return self._writer.positions() if self._writer else {}
+
+    def checkpoint_state(self) -> dict[str, Any]:
+        """Return what a checkpoint stores of this run: see `resumed`.
+
+        Strings and ints only: the run's id, its project, and how long every journal is now. A rank
+        that sees no journal names no positions; then nothing is hidden by loading the checkpoint.
+        """
+        lengths = _lengths(self.folder) | self.positions()
+        positions = lengths or (None if self._silent else {})
+        return {"run": self.id, "project": self.project, "positions": positions}
+
+    def resumed(self, state: Mapping[str, Any], *, stay: bool = False) -> Run:
+        """Return the run that a checkpoint was saved in, about to begin a new attempt.
+
+        Readers hide by default what older attempts recorded after the checkpoint. A run that has
+        recorded something, that was opened by an id or with ``resume="never"``, or a checkpoint
+        whose run is not below this root, leave everything as it is.
+
+        Args:
+            state: What `checkpoint_state` returned then.
+            stay: Do not go over to another run.
+
+        Raises:
+            ArgumentError: If it is nothing of that kind.
+            RunNotFoundError: If ``resume="must"`` and the run is not below this root.
+        """
+        run, project, positions = _checked_state(state)
+        settings = self._settings
+        if settings.resume == "never" or self.mode in ("disabled", "read-only"):
+            return self
+        if (run, project) == (self.id, self.project):
+            self._begin_attempt(positions)
+            return self
+        if not RunFolder(self.root, project, run).journal_dir.is_dir():
+            msg = f"the checkpoint is of run {run!r} of {project!r}, not found in {self.root}"
+            if settings.resume == "must":
+                raise RunNotFoundError(msg)
+            self._say("%s; this is a new run", msg)
+            return self
+        if stay or settings.with_id or settings.custom_run_id or self._writer is not None:
+            self._say("the checkpoint is of run %r; going on with %r", run, self.id)
+            return self
+        found = self.at(run, project)
+        found._begin_attempt(positions)  # noqa: SLF001 - of its own class
+        return found
+
+    def _say(self, message: str, *args: object) -> None:
+        if not self._silent:
+            log.warning(f"seamark: {message}", *args)  # noqa: G004 - the arguments are not in it
+
+    def at(self, run: str, project: str | None = None, *, owner: bool = True) -> Run:
+        """Return a run with the settings of this one and another id; nothing is on disk yet.
+
+        Args:
+            run: Run id.
+            project: Project path, this run's if left out.
+            owner: False for a rank that adds something to the run of rank 0, whose state is not its
+                own: such a run is recorded whatever the rank.
+        """
+        settings = copy.copy(self._settings)
+        settings.owner = settings.owner and owner
+        found = Run(settings, RunFolder(self.root, project or self.project, run), lazy=True)
+        found._told_before = not owner
+        return found
+
+    def tell(self, atoms: Mapping[str, Atom]) -> None:
+        """Record facts with the first record, or now if there was one. Never raises.
+
+        Args:
+            atoms: Encoded values by path.
+        """
+        if self._writer is None:
+            self._settings.params = {**self._settings.params, **atoms}
+            return
+        try:
+            self.record_atoms(atoms)
+        except Exception as error:  # noqa: BLE001 - nobody asked for them
+            self.drop("facts", warn=f"facts could not be recorded: {error}")
+
+    def _begin_attempt(self, positions: dict[str, int] | None) -> None:
+        """Have the next record open a journal of a new attempt, which names these positions."""
+        if self._silent:
+            return
+        self._attempt_begun = (self._attempt() + 1, positions)
+        if self._writer is not None:
+            self._writer.rotate()
 
     @property
     def _silent(self) -> bool:
@@ -309,10 +417,12 @@ class Run(Container):
         here = self._pid == os.getpid()  # a forked helper is no owner
         rank = current_rank()
         owner = self._settings.owner and here
+        begun = self._attempt_begun
+        attempt, positions = begun if owner and begun else (None, None)
         return {
             "seamark": __version__,
-            "attempt": self._attempt() if owner else None,
-            "positions": None,
+            "attempt": self._attempt() if owner and attempt is None else attempt,
+            "positions": positions,
             "owner": owner,
             "user": user_name(),
             "host": host_name(),
@@ -557,18 +667,51 @@ class Run(Container):
         The copy opens a journal of its own when it records something.
         """
         told = self._told_before or self._writer is not None
-        return _revive, (self._settings, self.folder, told)
+        return _revive, (self._settings, self.folder, told, self._attempt_begun)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Run:
         """Return the same run: copying a script's objects must not start another."""
         return self
 
 
-def _revive(settings: RunSettings, folder: RunFolder, told: bool) -> Run:  # noqa: FBT001
+def _revive(
+    settings: RunSettings,
+    folder: RunFolder,
+    told: bool,  # noqa: FBT001
+    begun: tuple[int, dict[str, int] | None] | None,
+) -> Run:
     """Return a copy; name, tags and parameters are not written again once the first has done it."""
     run = Run(settings, folder, lazy=True)
-    run._told_before = told  # noqa: SLF001
+    run._told_before, run._attempt_begun = told, begun  # noqa: SLF001 - of this module
     return run
+
+
+def _lengths(folder: RunFolder) -> dict[str, int]:
+    """Return {writer id: bytes} of every journal of a run."""
+    found = {}
+    for journal in folder.journals():
+        with contextlib.suppress(OSError):  # taken away just now
+            found[journal.writer] = journal.path.stat().st_size
+    return found
+
+
+def _checked_state(state: object) -> tuple[str, str, dict[str, int] | None]:
+    """Return run id, project and positions of what a checkpoint holds.
+
+    Raises:
+        ArgumentError: If it holds something else.
+        PathError: If a name cannot be a folder.
+    """
+    if isinstance(state, Mapping):
+        run, project, positions = (state.get(key) for key in ("run", "project", "positions"))
+        if isinstance(run, str) and isinstance(project, str):
+            place = check_name(run, "run"), check_project(project)
+            if positions is None:
+                return *place, None
+            if isinstance(positions, Mapping):
+                return *place, {str(name): int(length) for name, length in positions.items()}
+    msg = f"state: expected run, project and positions of a checkpoint, got {state!r:.120}"
+    raise ArgumentError(msg)
 
 
 def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:

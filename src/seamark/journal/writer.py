@@ -561,11 +561,18 @@ class JournalWriter:
         if self._append(build, 0):
             self._note_told()
 
-    def _rotate_if_long(self) -> None:
-        segment = self._segment
-        if segment is not None and segment.size >= ROTATE_BYTES:
+    def rotate(self) -> None:
+        """Go on in a new journal with the next record; its header says what is so then."""
+        self._guarded(self._rotate)
+
+    def _rotate(self) -> None:
+        if self._segment is not None:
             self._write_close("rotate")
             self._leave()
+
+    def _rotate_if_long(self) -> None:
+        if self._segment is not None and self._segment.size >= ROTATE_BYTES:
+            self._rotate()
 
     def _beat(self) -> None:
         if self._append(lambda: self._frame(Kind.HEARTBEAT, self._told()), 0):

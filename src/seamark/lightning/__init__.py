@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from seamark.lightning._callbacks import DeviceMemory, GradientNorms, LearningRates, StepTimes
 from seamark.lightning._logger import NeptuneLogger, SeamarkLogger
+from seamark.lightning._profiler import TimeProfiler
 
-__all__ = ["NeptuneLogger", "SeamarkLogger"]
+__all__ = [
+    "DeviceMemory",
+    "GradientNorms",
+    "LearningRates",
+    "NeptuneLogger",
+    "SeamarkLogger",
+    "StepTimes",
+    "TimeProfiler",
+]

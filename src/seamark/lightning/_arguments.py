@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from seamark.errors import ArgumentError, PathError
-from seamark.handler import Handler
 from seamark.paths import check_path
-from seamark.run import Run, init_run
-from seamark.settings import check_arguments
 
-__all__ = ["check_legacy", "check_prefix", "check_run", "new_run"]
+__all__ = ["check_legacy", "check_prefix"]
 
 _LEGACY: Final[Mapping[str, str]] = {
     "project_name": "project=...",
@@ -61,60 +58,3 @@ def check_prefix(prefix: str) -> str:
     except PathError as error:
         msg = f"SeamarkLogger(prefix=...): {error}"
         raise PathError(msg) from None
-
-
-def check_run(run: object, others: Mapping[str, Any]) -> None:
-    """Check ``run=`` and that nothing else is given which only a new run could take.
-
-    Args:
-        run: What was given as ``run``.
-        others: The other arguments that describe a run, by name; those that are None were not
-            given.
-
-    Raises:
-        ArgumentError: If ``run`` is neither a run nor a namespace of one, or if ``others`` holds
-            anything.
-    """
-    if run is None:
-        return
-    root = run.get_root_object() if isinstance(run, Handler) else run
-    if not isinstance(root, Run):
-        kind = f"{type(run).__module__}.{type(run).__qualname__}"
-        msg = (
-            "SeamarkLogger(run=...): expected the Run that seamark.init_run() returns, "
-            f"or a namespace of it such as run['folds/1'], got {kind}"
-        )
-        raise ArgumentError(msg)
-    if redundant := [name for name, value in others.items() if value is not None]:
-        msg = (
-            f"SeamarkLogger(run=...): {', '.join(redundant)} cannot be given with a run that "
-            "exists; pass them to seamark.init_run() instead"
-        )
-        raise ArgumentError(msg)
-
-
-def new_run(*, api_key: str | None, **given: Any) -> Run:
-    """Return a run that touches no disk until something is recorded.
-
-    Args:
-        api_key: Neptune's name in loggers for what ``init_run`` calls ``api_token``.
-        **given: Arguments of ``init_run``.
-
-    Raises:
-        ArgumentError: If arguments contradict each other or have no legal value.
-        UnknownArgumentError: If one does not exist.
-        PathError: If a name cannot be a folder.
-        RunNotFoundError: If ``with_id`` names no run.
-    """
-    if given["ranks"] != "zero":
-        msg = f"SeamarkLogger(ranks=...): expected 'zero' (rank 0 records), got {given['ranks']!r}"
-        raise ArgumentError(msg)
-    if api_key is not None:
-        if given.get("api_token") is not None:
-            msg = "SeamarkLogger: expected api_key or api_token (they are the same), got both"
-            raise ArgumentError(msg)
-        given["api_token"] = api_key
-    known = {"project", *(init_run.__kwdefaults__ or ())}
-    check_arguments({key: value for key, value in given.items() if key not in known})
-    kept = {key: value for key, value in given.items() if key in known}
-    return Run._create(lazy=True, **kept)  # noqa: SLF001 - what a logger needs and a script does not

@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seamark.errors import ArgumentError
-from seamark.lightning._guard import guarded
+from seamark.loggers import guarded
 from seamark.types import File
 
 if TYPE_CHECKING:

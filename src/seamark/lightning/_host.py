@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import MissingExtraError
 
-__all__ = ["Logger", "dummy_experiments", "global_rank", "model_summary", "register", "version"]
+__all__ = [
+    "Callback",
+    "Logger",
+    "Profiler",
+    "dummy_experiments",
+    "global_rank",
+    "model_summary",
+    "register",
+    "version",
+]
 
 _PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
 
@@ -69,8 +78,27 @@ if TYPE_CHECKING:
 
         def finalize(self, status: str) -> None: ...
 
+    class Callback:
+        """The base class that all callbacks of Lightning share."""
+
+    class Profiler:
+        """The base class that all profilers of Lightning share."""
+
+        dirpath: Any
+        filename: str | None
+        _stage: str | None
+        _local_rank: int | None
+
+        def __init__(self, dirpath: Any = None, filename: str | None = None) -> None: ...
+        def describe(self) -> None: ...
+        def setup(
+            self, stage: str, local_rank: int | None = None, log_dir: str | None = None
+        ) -> None: ...
+
 else:
     Logger = sys.modules[f"{PACKAGE}.loggers.logger"].Logger
+    Callback = importlib.import_module(f"{PACKAGE}.callbacks.callback").Callback
+    Profiler = importlib.import_module(f"{PACKAGE}.profilers.profiler").Profiler
 
 
 def _loaded(module: str) -> list[Any]:

@@ -13,11 +13,10 @@ from typing import Any, Final, Literal, get_type_hints
 from seamark.errors import InactiveRunError, ReadOnlyError
 from seamark.handler import Handler
 from seamark.lightning import _host
-from seamark.lightning._arguments import check_legacy, check_prefix, check_run, new_run
+from seamark.lightning._arguments import check_legacy, check_prefix
 from seamark.lightning._checkpoints import Checkpoints
 from seamark.lightning._deprecated import DeprecatedMethods
 from seamark.lightning._experiment import silent_experiment
-from seamark.lightning._guard import guarded
 from seamark.lightning._translate import (
     MetricPaths,
     folder_name,
@@ -25,6 +24,7 @@ from seamark.lightning._translate import (
     masked,
     state_after,
 )
+from seamark.loggers import check_run, guarded, new_run
 from seamark.paths import join_path
 from seamark.ranks import current_rank
 from seamark.run import Run

@@ -14,7 +14,7 @@ from seamark.values._foreign import is_array, is_numpy_scalar, is_tensor, numpy_
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["to_float", "to_floats", "to_step", "to_time_ns"]
+__all__ = ["move", "to_float", "to_floats", "to_step", "to_time_ns", "waits", "wide_dtype"]
 
 _NO_NUMBERS: Final = (str, bytes, bytearray, complex, datetime)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -117,34 +117,54 @@ def to_floats(values: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Ex
 
 def _moved(values: Mapping[str, Any]) -> dict[str, float]:
     """Return the values of one-element tensors that lie on a device, moved together."""
-    by_device: dict[Any, dict[str, Any]] = {}
-    for name, value in values.items():
-        if is_tensor(type(value)) and _waits(value):
-            by_device.setdefault(value.device, {})[name] = value.detach()
-    found: dict[str, float] = {}
-    for device, tensors in by_device.items():
-        if len(tensors) > 1:
-            found |= _stacked(device, tensors)
-    return found
+    waiting = {
+        name: value
+        for name, value in values.items()
+        if is_tensor(type(value)) and waits(value) and value.numel() == 1
+    }
+    return {name: found[0] for name, found in move(waiting).items()} if len(waiting) > 1 else {}
 
 
-def _waits(tensor: Any) -> bool:
-    """Tell whether reading a tensor's one number would wait for a device."""
+def waits(tensor: Any) -> bool:
+    """Tell whether reading a tensor's numbers would wait for a device."""
     try:
-        remote = tensor.device.type not in {"cpu", "meta"}
-        return remote and tensor.numel() == 1 and not tensor.is_complex()
+        return tensor.device.type not in {"cpu", "meta"} and not tensor.is_complex()
     except Exception:  # noqa: BLE001 - half-made; it gets its own error later
         return False
 
 
-def _stacked(device: Any, tensors: dict[str, Any]) -> dict[str, float]:
+def move(tensors: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return the numbers of tensors that lie on devices, in one transfer from each device.
+
+    Those of a device whose tensors cannot be joined are left out.
+    """
+    by_device: dict[Any, dict[str, Any]] = {}
+    for name, tensor in tensors.items():
+        by_device.setdefault(tensor.device, {})[name] = tensor.detach()
+    found: dict[str, list[float]] = {}
+    for device, group in by_device.items():
+        found |= _joined(device, group)
+    return found
+
+
+def wide_dtype(device: Any) -> Any:
+    """Return the widest floating type of a device; Apple's have no float64."""
     torch = sys.modules["torch"]
-    wide = torch.float32 if device.type == "mps" else torch.float64  # Apple's has no float64
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def _joined(device: Any, tensors: dict[str, Any]) -> dict[str, list[float]]:
+    torch = sys.modules["torch"]
+    wide = wide_dtype(device)
     try:
-        row = torch.stack([each.reshape(()).to(wide) for each in tensors.values()]).tolist()
-    except Exception:  # noqa: BLE001 - cannot be stacked; one by one then
+        row = torch.cat([each.reshape(-1).to(wide) for each in tensors.values()]).tolist()
+    except Exception:  # noqa: BLE001 - cannot be joined; one by one then
         return {}
-    return dict(zip(tensors, row, strict=True))
+    found, start = {}, 0
+    for name, tensor in tensors.items():
+        found[name] = row[start : start + tensor.numel()]
+        start += tensor.numel()
+    return found
 
 
 def to_step(step: Any) -> float:

@@ -1,0 +1,90 @@
+"""A real Engine, a tiny model and a reader."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+
+import pytest
+import torch
+
+PROVEN = {"ignite:oldest": "0.4.13", "ignite:latest": "0.5.5"}
+FOREIGN = ("SEAMARK_", "NEPTUNE_", "SLURM_", "TORCHELASTIC_", "RANK", "LOCAL_RANK", "WORLD_SIZE")
+
+
+def pytest_configure() -> None:
+    """Refuse to start where the host is missing, or is another than is to be proved."""
+    if importlib.util.find_spec("ignite") is None:
+        msg = "ignite cannot be imported: nothing can be proved"
+        raise pytest.UsageError(msg)
+    claim = os.environ.get("SEAMARK_REQUIRE")
+    found = importlib.metadata.version("pytorch-ignite")
+    if claim is not None and found != PROVEN.get(claim):
+        msg = f"SEAMARK_REQUIRE={claim} means {PROVEN.get(claim)}, but installed is {found}"
+        raise pytest.UsageError(msg)
+
+
+@pytest.fixture(autouse=True)
+def _isolated(tmp_path_factory, monkeypatch):
+    """An empty folder, a cache and an environment of its own."""
+    for name in list(os.environ):
+        if name.startswith(FOREIGN):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.chdir(tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture
+def logger():
+    from seamark.ignite import SeamarkLogger
+
+    one = SeamarkLogger(capture_git=False, capture_packages=False)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def engine():
+    """An engine whose output is the iteration, 1-based, as a float."""
+    from ignite.engine import Engine
+
+    return Engine(lambda engine, _batch: float(engine.state.iteration))
+
+
+@pytest.fixture
+def net():
+    """Two layers, of which the first is frozen."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1))
+    net[0].requires_grad_(requires_grad=False)
+    return net
+
+
+@pytest.fixture
+def read():
+    """Read (step, value) of a series of a logger's run, and what else is recorded there."""
+
+    class Reader:
+        def __call__(self, logger, path):
+            run = logger.experiment.get_root_object()
+            one = run._view()
+            family = run._attribute(path).family
+            if family == "string_series":
+                return [(point.step, point.text) for point in one.texts(path)]
+            if family == "histogram_series":
+                return one.histograms(path)
+            points = one.points(path)
+            return list(zip(points.step.tolist(), points.value.tolist(), strict=True))
+
+        def paths(self, logger, namespace=""):
+            run = logger.experiment.get_root_object()
+            run.wait()
+            return {one.path: one for one in run._attributes(namespace)}
+
+        def dropped(self, logger):
+            found = self.paths(logger, "monitoring/seamark/dropped")
+            writer = logger.experiment.get_root_object()._writer
+            return found, writer.dropped if writer else {}
+
+    return Reader()

@@ -1,0 +1,830 @@
+"""Time profilers on real engines: the engine behaves as it does without them, and numbers are true.
+
+Durations that matter are slept; how long is never asserted from above.
+"""
+
+from __future__ import annotations
+
+import csv
+import gc
+import inspect
+import logging
+import sys
+import time
+import weakref
+
+import pytest
+from ignite.engine import Engine, EventEnum, Events
+from ignite.handlers import Checkpoint
+from torch.utils.data import DataLoader, IterableDataset
+
+from seamark import init_run
+from seamark.errors import ArgumentError
+from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
+
+# Neither is there in 0.4.13.
+NEWER = pytest.mark.skipif(
+    "max_iters" not in inspect.signature(Engine.run).parameters, reason="came with Ignite 0.5"
+)
+PROFILERS = [BasicTimeProfiler, HandlersTimeProfiler]
+WIDE = [
+    "epoch", "iteration", "processing_stats", "dataflow_stats", "Event_STARTED", "Event_COMPLETED",
+    "Event_EPOCH_STARTED", "Event_EPOCH_COMPLETED", "Event_ITERATION_STARTED",
+    "Event_ITERATION_COMPLETED", "Event_GET_BATCH_STARTED", "Event_GET_BATCH_COMPLETED",
+]  # fmt: skip
+
+
+class Custom(EventEnum):
+    HAPPENED = "happened"
+
+
+def nothing(engine, batch):
+    pass
+
+
+def quick():
+    pass
+
+
+def rare():
+    pass
+
+
+def never():
+    pass
+
+
+def own_attributes(engine):
+    return set(vars(engine)) - set(vars(Engine(nothing)))
+
+
+def counts(profiler, **given):
+    return {(one.name, one.event): one.count for one in profiler.stats(**given)}
+
+
+def phase(profiler, name="processing", **given):
+    return next(one for one in profiler.stats(**given) if one.name == name)
+
+
+def csv_rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(params=PROFILERS)
+def profiler(request):
+    return request.param()
+
+
+@pytest.fixture
+def both():
+    return BasicTimeProfiler(), HandlersTimeProfiler()
+
+
+# ---------------------------------------------------------------- mistakes
+
+
+def test_what_is_no_engine_is_refused(profiler):
+    with pytest.raises(TypeError, match=r"Argument engine should be ignite.engine.Engine"):
+        profiler.attach(None)
+
+
+def test_what_is_no_run_is_refused(profiler):
+    with pytest.raises(ArgumentError, match="expected a Run"):
+        profiler.attach(Engine(nothing), run="profiling")
+
+
+@pytest.mark.parametrize("given", [{"engine": Engine(nothing)}, {"run": 3}])
+def test_unknown_engines_and_runs_are_refused(profiler, given):
+    with pytest.raises(ArgumentError, match="expected"):
+        profiler.stats(**given)
+
+
+@pytest.mark.parametrize("cls", PROFILERS)
+def test_cuda_is_off_or_events(cls):
+    assert cls().cuda == "off"
+    with pytest.raises(ArgumentError, match="'off' or 'events'"):
+        cls(cuda="sync")
+
+
+def test_missing_pandas_is_both_errors(profiler, monkeypatch, tmp_path):
+    """Ignite raised one of them in some releases and the other in others."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for error in (RuntimeError, ModuleNotFoundError):
+        with pytest.raises(error, match="Need pandas to write results as files"):
+            profiler.write_results("")
+    profiler.write_results(tmp_path / "long.csv", layout="long")
+    with pytest.raises(ArgumentError, match="'wide' or 'long'"):
+        profiler.write_results("", layout="tall")
+
+
+# ---------------------------------------------------------------- the engine stays as it is
+
+
+def failing(error):
+    def step(engine, batch):
+        if engine.state.iteration == 2:
+            raise error
+
+    return step
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt(), SystemExit(3)])
+def test_exceptions_leave_the_run(profiler, error):
+    """What a step raises reaches the caller, Ctrl-C too, and nothing of ours stays behind."""
+    engine = Engine(failing(error))
+    profiler.attach(engine)
+    with pytest.raises(type(error)):
+        engine.run(range(3), max_epochs=2)
+    assert engine.state.iteration == 2
+    assert own_attributes(engine) == {"run"}
+    assert Events.EXCEPTION_RAISED not in engine._event_handlers
+    assert phase(profiler).count == 1
+
+
+def test_exceptions_of_handlers_leave_the_run(profiler):
+    engine, message = Engine(nothing), "in a handler"
+    profiler.attach(engine)
+
+    @engine.on(Events.ITERATION_COMPLETED)
+    def broken():
+        raise ValueError(message)
+
+    with pytest.raises(ValueError, match=message):
+        engine.run(range(3))
+    assert own_attributes(engine) == {"run"}
+
+
+def test_a_run_after_an_exception_reaches_its_end(profiler):
+    """The second run is complete, and handlers of COMPLETED are called."""
+    error = RuntimeError("once")
+    engine = Engine(failing(error))
+    completed = []
+    engine.add_event_handler(Events.COMPLETED, lambda: completed.append(1))
+    profiler.attach(engine)
+    with pytest.raises(RuntimeError):
+        engine.run(range(3))
+    engine._process_function = nothing
+    engine.state.max_epochs = None
+    engine.run(range(3))
+    assert completed == [1]
+    assert (phase(profiler, run=0).count, phase(profiler, run=1).count) == (1, 3)
+
+
+def test_an_exception_handler_is_told(profiler):
+    engine = Engine(failing(RuntimeError("told")))
+    profiler.attach(engine)
+    told = []
+    engine.add_event_handler(Events.EXCEPTION_RAISED, lambda _, error: told.append(str(error)))
+    engine.run(range(3))
+    assert told == ["told"]
+
+
+def furnished():
+    """An engine with handlers of every sort; what they see is in the list."""
+    seen = []
+    engine = Engine(lambda engine, batch: batch)
+    engine.register_events(*Custom)
+
+    def plain(*args, **kwargs):
+        seen.append((engine.last_event_name, len(args), args[1:], kwargs))
+
+    engine.add_event_handler(Events.ITERATION_COMPLETED(every=2), plain, 1, key=2)
+    engine.add_event_handler(Events.EPOCH_STARTED | Events.COMPLETED, plain)
+    engine.add_event_handler(Events.GET_BATCH_COMPLETED, lambda: seen.append("batch"))
+    engine.add_event_handler(Custom.HAPPENED, plain, "custom")
+    engine.add_event_handler(Events.ITERATION_STARTED(once=2), engine.fire_event, Custom.HAPPENED)
+    engine.add_event_handler(Events.TERMINATE_SINGLE_EPOCH, plain)
+
+    @engine.on(Events.ITERATION_STARTED(once=4))
+    def end_epoch():
+        engine.terminate_epoch()
+
+    return engine, seen
+
+
+@pytest.mark.parametrize("attached", [PROFILERS[:1], PROFILERS[1:], PROFILERS])
+def test_engine_and_handlers_are_those_of_a_run_without(attached):
+    """Same calls with the same arguments, same keys, lists and handlers in the same order."""
+    engine, seen = furnished()
+    twin, expected = furnished()
+    during = []
+    for one, noted in ((engine, during), (twin, [])):
+        one.add_event_handler(
+            Events.EPOCH_COMPLETED,
+            lambda one=one, noted=noted: noted.append(
+                {event: list(handlers) for event, handlers in one._event_handlers.items()}
+            ),
+        )
+    before = {event: (id(held), list(held)) for event, held in engine._event_handlers.items()}
+    for cls in attached:
+        cls().attach(engine)
+    engine.run(range(3), max_epochs=3)
+    twin.run(range(3), max_epochs=3)
+    assert seen == expected
+    assert list(engine._event_handlers) == list(twin._event_handlers)
+    for event, (held, handlers) in before.items():
+        assert id(engine._event_handlers[event]) == held
+        assert engine._event_handlers[event] == handlers
+        assert all(table[event] == handlers for table in during)
+    assert engine.state.iteration == twin.state.iteration
+
+
+def test_a_handler_can_be_found_and_removed_while_it_is_timed():
+    engine, profiler, calls = Engine(nothing), HandlersTimeProfiler(), []
+    profiler.attach(engine)
+
+    def handler():
+        calls.append(engine.state.iteration)
+
+    handle = engine.add_event_handler(Events.ITERATION_COMPLETED, handler)
+    other = engine.add_event_handler(Events.ITERATION_COMPLETED(every=1), handler)
+
+    @engine.on(Events.ITERATION_COMPLETED(once=1))
+    def remove():
+        assert engine.has_event_handler(handler, Events.ITERATION_COMPLETED)
+        handle.remove()
+        assert not engine.has_event_handler(handler)
+
+    engine.run(range(4))
+    assert calls == [1, 1]
+    assert other is not None
+
+
+def test_debug_messages_and_last_event_stay(profiler, caplog):
+    """What the engine's log says with the profiler is what it says without."""
+    said = []
+    for attached in (False, True):
+        engine = Engine(nothing)
+        engine.logger.setLevel(logging.DEBUG)
+        if attached:
+            profiler.attach(engine)
+        caplog.clear()
+        engine.run(range(2))
+        said.append([r.getMessage() for r in caplog.records if "Firing" in r.getMessage()])
+    engine.logger.setLevel(logging.NOTSET)
+    assert said[0] == said[1]
+    assert len(said[0]) == 12
+
+
+def test_nothing_keeps_an_engine_alive(profiler):
+    """A profiler that is kept for its results holds no model."""
+    engine = Engine(nothing)
+    engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: None)
+    profiler.attach(engine)
+    engine.run(range(2))
+    gone = weakref.ref(engine)
+    gc.collect()
+    gc.disable()
+    try:
+        del engine
+        assert gone() is None
+    finally:
+        gc.enable()
+    assert phase(profiler).count == 2
+
+
+def test_detaching_twice_is_harmless(profiler):
+    engine = Engine(nothing)
+    profiler.attach(engine)
+    profiler.attach(engine)
+    engine.run(range(2))
+    profiler.detach(engine)
+    profiler.detach()
+    assert not own_attributes(engine)
+    engine.state.max_epochs = None
+    engine.run(range(5))
+    assert phase(profiler).count == 2
+
+
+def test_a_method_that_somebody_else_put_there_is_called_and_stays(profiler):
+    engine, fired = Engine(nothing), []
+    plain = engine._fire_event
+    engine._fire_event = theirs = lambda *given: (fired.append(given[0]), plain(*given))[1]
+    profiler.attach(engine)
+    engine.run(range(3))
+    assert len(fired) == 16
+    assert engine.__dict__["_fire_event"] is theirs
+    assert phase(profiler).count == 3
+
+
+def test_an_engine_that_fires_in_its_own_way_does_so():
+    """Handlers cannot be told apart then, and are timed together."""
+
+    class Own(Engine):
+        fired = 0
+
+        def _fire_event(self, *args, **kwargs):
+            self.fired += 1
+            return super()._fire_event(*args, **kwargs)
+
+    engine, profiler = Own(nothing), HandlersTimeProfiler()
+    profiler.attach(engine)
+    engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: time.sleep(0.001))
+    engine.run(range(3))
+    assert engine.fired == 16
+    name, event, total, *_ = profiler.get_results()[0]
+    assert (name, event) == ("(all handlers)", "ITERATION_COMPLETED")
+    assert total >= 0.003
+
+
+def test_odd_handlers_are_called(both):
+    """A profiler never raises into training, whatever a handler is."""
+
+    class Odd:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+        def __call__(self):
+            calls.append(1)
+
+    calls = []
+    engine = Engine(nothing)
+    engine._event_handlers[Events.ITERATION_COMPLETED].append((Odd(), (), {}))
+    for one in both:
+        one.attach(engine)
+    engine.run(range(3))
+    assert calls == [1, 1, 1]
+    assert phase(both[1]).count == 3
+
+
+# ---------------------------------------------------------------- every length of data
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        return iter(range(4))
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "expected"),
+    [
+        (range(5), {"max_epochs": 1, "epoch_length": 12}, 12),
+        pytest.param(range(5), {"max_iters": 7}, 7, marks=NEWER),
+        (lambda: DataLoader(Endless()), {"max_epochs": 2}, 8),
+        (lambda: (number for number in range(5)), {"max_epochs": 1}, 5),
+        (None, {"max_epochs": 2, "epoch_length": 3}, 6),
+    ],
+)
+def test_the_length_of_the_data_need_not_be_known(profiler, data, given, expected, tmp_path):
+    engine = Engine(nothing)
+    profiler.attach(engine)
+    engine.run(data() if callable(data) else data, **given)
+    assert phase(profiler).count == expected
+    if data is not None:  # older engines fetch even then
+        assert phase(profiler, "dataflow").count == expected
+    profiler.write_results(tmp_path / "wide.csv")
+    assert len(csv_rows(tmp_path / "wide.csv")) == expected
+
+
+def test_a_batch_is_that_which_was_fetched(both):
+    """A slow first batch has index 0, and its iteration is 1."""
+
+    def data():
+        time.sleep(0.05)
+        yield from range(6)
+
+    engine = Engine(nothing)
+    for one in both:
+        one.attach(engine)
+    engine.run(data(), epoch_length=6)
+    basic, handlers = both
+    assert basic.get_results()["dataflow_stats"]["max/index"][1] == 0
+    assert handlers.get_results()[-1][4][1] == 0
+    assert phase(basic, "dataflow").max_iteration == 1
+
+
+def test_resumed_iterations_keep_their_numbers(both):
+    def step(engine, batch):
+        if engine.state.iteration == 15:
+            time.sleep(0.05)
+
+    engine = Engine(step)
+    for one in both:
+        one.attach(engine)
+    engine.load_state_dict({"iteration": 10, "epoch_length": 10, "max_epochs": 2})
+    engine.run(range(10))
+    basic, handlers = both
+    assert basic.get_results()["processing_stats"]["max/index"][1] == 14
+    assert handlers.get_results()[-2][4][1] == 14
+    found = phase(basic)
+    assert (found.max_epoch, found.max_iteration, found.count) == (2, 15, 10)
+
+
+def test_rows_name_the_epoch_that_they_were_in(tmp_path):
+    """An epoch that is ended after two iterations has two rows, and only what ran has any."""
+    engine, profiler = Engine(nothing), BasicTimeProfiler()
+    profiler.attach(engine)
+
+    @engine.on(Events.ITERATION_COMPLETED(once=2))
+    def end_epoch():
+        engine.terminate_epoch()
+
+    engine.run(range(9), max_epochs=2, epoch_length=5)
+    profiler.write_results(tmp_path / "wide.csv")
+    rows = csv_rows(tmp_path / "wide.csv")
+    assert list(rows[0]) == WIDE
+    assert [row["epoch"] for row in rows] == ["1"] * 2 + ["2"] * 5
+    assert [row["iteration"] for row in rows] == [str(number) for number in range(1, 8)]
+    profiler.write_results(tmp_path / "long.csv", layout="long")
+    long = [row for row in csv_rows(tmp_path / "long.csv") if row["kind"] == "processing"]
+    assert [(row["epoch"], row["iteration"]) for row in long] == [
+        (row["epoch"], row["iteration"]) for row in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    "given", [{}, pytest.param({"skip_completed": True}, marks=NEWER)], ids=["plain", "skip"]
+)
+def test_terminate_is_an_end_like_any_other(profiler, given):
+    engine = Engine(nothing)
+    profiler.attach(engine)
+
+    @engine.on(Events.ITERATION_COMPLETED(once=3))
+    def stop():
+        engine.terminate(**given)
+
+    engine.run(range(5), max_epochs=2)
+    assert phase(profiler).count == 3
+    assert own_attributes(engine) == {"run"}
+
+
+def test_an_interruption_counts_nowhere_and_the_run_goes_on(profiler):
+    engine = Engine(nothing)
+    profiler.attach(engine)
+
+    @engine.on(Events.GET_BATCH_STARTED(once=3))
+    def pause():
+        engine.interrupt()
+
+    engine.run(range(5), max_epochs=1)
+    assert own_attributes(engine) == {"run"}
+    time.sleep(0.2)
+    engine.run(range(5), max_epochs=1)
+    stats = profiler.stats()
+    assert phase(profiler).count == 5
+    assert max(one.max_s for one in stats) < 0.2
+    with pytest.raises(ArgumentError):
+        profiler.stats(run=1)
+
+
+# ---------------------------------------------------------------- runs and engines
+
+
+def test_every_run_has_its_own_numbers(profiler):
+    engine = Engine(nothing)
+    engine.add_event_handler(Events.ITERATION_COMPLETED, nothing, None)
+    profiler.attach(engine)
+    for size in (5, 4, 3, 2):
+        engine.state.max_epochs = None
+        engine.run(range(size))
+    assert [phase(profiler, run=at).count for at in range(4)] == [5, 4, 3, 2]
+    assert phase(profiler).count == phase(profiler, run=-1).count == 2
+    assert phase(profiler, run=-4).count == 5
+    assert sum(map(len, engine._event_handlers.values())) == 1
+
+
+def test_old_runs_make_room(profiler):
+    """An evaluator runs at every epoch; only so many of its runs are kept."""
+    engine = Engine(nothing)
+    profiler.attach(engine)
+    for _ in range(40):
+        engine.state.max_epochs = None
+        engine.run(range(1))
+    assert phase(profiler, run=39).count == 1
+    with pytest.raises(ArgumentError, match="8 to 39"):
+        profiler.stats(run=7)
+
+
+def test_an_evaluator_inside_a_handler_has_its_own_numbers(profiler):
+    trainer, evaluator = Engine(nothing), Engine(nothing)
+    profiler.attach(trainer)
+    profiler.attach(evaluator)
+    trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run(range(3)))
+    trainer.run(range(4), max_epochs=2)
+    assert phase(profiler).count == 8
+    assert phase(profiler, engine=trainer).count == 8
+    assert [phase(profiler, engine=evaluator, run=at).count for at in (0, 1)] == [3, 3]
+
+
+def test_results_before_the_first_run(both, tmp_path, capsys):
+    basic, handlers = both
+    assert basic.stats() == handlers.stats() == []
+    results = basic.get_results()
+    assert results["processing_stats"] == {"total": "not yet triggered"}
+    assert results["event_handlers_stats"]["total_time"].item() == 0
+    assert "not yet triggered" in basic.print_results(results)
+    handlers.print_results(handlers.get_results())
+    out = capsys.readouterr().out
+    assert "Processing was not triggered" in out
+    assert "None" not in out.replace("None ", "")
+    for one in both:
+        one.write_results(tmp_path / "empty.csv")
+        assert csv_rows(tmp_path / "empty.csv") == []
+        assert one.largest_cost() == "Nothing has been timed yet."
+
+
+@pytest.mark.parametrize("event", [Events.STARTED, Events.EPOCH_STARTED, Events.GET_BATCH_STARTED,
+                                   Events.ITERATION_COMPLETED, Events.COMPLETED])  # fmt: skip
+def test_results_at_any_moment(profiler, event, tmp_path):
+    engine = Engine(nothing)
+    profiler.attach(engine)
+
+    @engine.on(event)
+    def look():
+        profiler.print_results(profiler.get_results())
+        profiler.stats()
+        profiler.table()
+        profiler.write_results(tmp_path / "wide.csv")
+        profiler.write_results(tmp_path / "long.csv", layout="long")
+
+    engine.run(range(3), max_epochs=2)
+    assert phase(profiler).count == 6
+
+
+def test_attached_in_the_middle_of_a_run(profiler):
+    """The rest of the run is measured, and nothing stays behind."""
+    engine = Engine(nothing)
+
+    @engine.on(Events.ITERATION_COMPLETED(once=3))
+    def attach():
+        profiler.attach(engine)
+
+    engine.run(range(6), max_epochs=2)
+    assert phase(profiler).count == 9
+    assert own_attributes(engine) == {"run"}
+
+
+# ---------------------------------------------------------------- handlers and events
+
+
+def test_handlers_added_during_the_run_are_measured(both):
+    engine = Engine(nothing)
+    for one in both:
+        one.attach(engine)
+
+    def late():
+        time.sleep(0.01)
+
+    @engine.on(Events.ITERATION_COMPLETED(once=1))
+    def add():
+        engine.add_event_handler(Events.ITERATION_COMPLETED, late)
+
+    engine.run(range(3))
+    basic, handlers = both
+    assert basic.get_results()["event_handlers_stats"]["ITERATION_COMPLETED"]["total"] >= 0.03
+    (row,) = [row for row in handlers.get_results() if row[0].endswith(".late")]
+    assert row[2] >= 0.03
+    assert counts(handlers)[row[0], "ITERATION_COMPLETED"] == 3  # 1 too: it came during the event
+
+
+def test_handlers_that_come_and_go_need_no_memory():
+    engine, profiler = Engine(nothing), HandlersTimeProfiler()
+    profiler.attach(engine)
+    handles = []
+
+    @engine.on(Events.ITERATION_STARTED)
+    def exchange():
+        for handle in handles:
+            handle.remove()
+        handles[:] = [engine.add_event_handler(Events.ITERATION_COMPLETED(every=1), lambda: None)]
+
+    engine.run(range(100))
+    found = [one for one in profiler.stats() if one.event == "ITERATION_COMPLETED"]
+    assert [one.count for one in found] == [100]
+
+
+def test_calls_that_a_filter_lets_pass_are_counted_however_fast():
+    engine, profiler = Engine(nothing), HandlersTimeProfiler()
+    profiler.attach(engine)
+    engine.add_event_handler(Events.ITERATION_COMPLETED(every=2), quick)
+    engine.add_event_handler(Events.ITERATION_COMPLETED(event_filter=lambda _, i: i == 7), rare)
+    engine.add_event_handler(Events.EPOCH_COMPLETED(once=9), never)
+    engine.run(range(100))
+    found = counts(profiler)
+    assert found["quick", "ITERATION_COMPLETED"] == 50
+    assert found["rare", "ITERATION_COMPLETED"] == 1
+    assert found["never", "EPOCH_COMPLETED"] == 0
+    assert ["never", "EPOCH_COMPLETED", "not triggered"] in [r[:3] for r in profiler.get_results()]
+    one = next(one for one in profiler.stats() if one.name == "rare")
+    assert one.max_iteration == 7
+
+
+def test_a_filter_is_asked_once_a_firing():
+    engine, asked = Engine(nothing), []
+    HandlersTimeProfiler().attach(engine)
+    wanted = Events.ITERATION_COMPLETED(event_filter=lambda _, i: asked.append(i) or i % 2 == 0)
+    engine.add_event_handler(wanted, quick)
+    engine.run(range(4))
+    assert asked[-4:] == [1, 2, 3, 4]  # Ignite itself tries the filter when it is made
+
+
+def test_handlers_of_one_name_are_kept_apart():
+    engine, profiler = Engine(nothing), HandlersTimeProfiler()
+    profiler.attach(engine)
+    for _ in range(2):
+        engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: None)
+    engine.run(range(3))
+    names = [one.name for one in profiler.stats() if one.kind == "handler"]
+    assert len(set(names)) == 2
+    assert names[1] == f"{names[0]} #2"
+
+
+def test_a_callable_object_with_a_filter_has_its_own_name():
+    class Saver:
+        def __call__(self, engine):
+            pass
+
+    saver = Saver()
+    engine, profiler = Engine(nothing), HandlersTimeProfiler()
+    engine.add_event_handler(Events.ITERATION_COMPLETED(every=2), saver)
+    profiler.attach(engine)
+    engine.run(range(4))
+    assert profiler.get_results()[0][0] == "Saver"
+
+
+def test_a_handler_that_fires_an_event_keeps_its_time():
+    """Its own time is that without the handlers of the event; nothing counts twice in totals."""
+    engine = Engine(nothing)
+    engine.register_events(*Custom)
+    both = basic, handlers = BasicTimeProfiler(), HandlersTimeProfiler()
+    for one in both:
+        one.attach(engine)
+
+    @engine.on(Events.EPOCH_COMPLETED)
+    def outer():
+        time.sleep(0.05)
+        engine.fire_event(Custom.HAPPENED)
+
+    @engine.on(Custom.HAPPENED)
+    def inner():
+        time.sleep(0.1)
+
+    engine.run(range(2))
+    stats = {one.name.rpartition(".")[2]: one for one in handlers.stats()}
+    assert stats["outer"].total_s >= 0.15
+    assert 0.05 <= stats["outer"].self_s < 0.1
+    assert stats["inner"].self_s == stats["inner"].total_s >= 0.1
+    total = basic.get_results()["event_handlers_stats"]["total_time"].item()
+    assert 0.15 <= total < 0.25
+    assert 0.15 <= handlers.get_results()[-3][2] < 0.25
+    assert basic.get_results()["event_handlers_stats"]["HAPPENED"]["total"] >= 0.1
+
+
+def test_custom_events_of_a_step_are_measured():
+    def step(engine, batch):
+        engine.fire_event(Custom.HAPPENED)
+        engine.fire_event("by_name")
+
+    engine, profiler = Engine(step), HandlersTimeProfiler()
+    engine.register_events(*Custom, "by_name")
+    engine.add_event_handler(Custom.HAPPENED, lambda: time.sleep(0.01))
+    engine.add_event_handler("by_name", quick)
+    profiler.attach(engine)
+    engine.run(range(3))
+    events = {one.event: one for one in profiler.stats()}
+    assert (events["HAPPENED"].count, events["by_name"].count) == (3, 3)
+    assert events["HAPPENED"].max_iteration > 0
+    found = phase(profiler)
+    assert (found.count, found.total_s >= 0.03, found.self_s < 0.02) == (3, True, True)
+
+
+def test_core_events_fired_by_hand_make_no_rows(both, tmp_path):
+    engine = Engine(nothing)
+    for one in both:
+        one.attach(engine)
+    engine.add_event_handler(Events.EPOCH_COMPLETED, engine.fire_event, Events.ITERATION_STARTED)
+    engine.run(range(3))
+    basic = both[0]
+    basic.write_results(tmp_path / "wide.csv")
+    assert len(csv_rows(tmp_path / "wide.csv")) == 3
+    assert counts(basic)["ITERATION_STARTED", ""] == 4
+
+
+# ---------------------------------------------------------------- Ignite's shapes
+
+
+def test_basic_results_have_ignites_shape(capsys):
+    engine, profiler = Engine(nothing), BasicTimeProfiler()
+    engine.add_event_handler(Events.EPOCH_STARTED, quick)
+    profiler.attach(engine)
+    engine.run(range(4), max_epochs=2)
+    results = profiler.get_results()
+    assert list(results) == [
+        "processing_stats", "dataflow_stats", "event_handlers_stats", "event_handlers_names",
+    ]  # fmt: skip
+    assert list(results["processing_stats"]) == ["total", "min/index", "max/index", "mean", "std"]
+    events = {event.name for event in Events if event not in profiler.events_to_ignore}
+    assert set(results["event_handlers_stats"]) == events | {"total_time"}
+    assert set(results["event_handlers_names"]) == {f"{name}_names" for name in events}
+    assert results["event_handlers_names"]["EPOCH_STARTED_names"] == ["quick"]
+    text = profiler.print_results(results)
+    assert "- Events.EPOCH_STARTED: ['quick']" in text
+    assert "- Events.GET_BATCH_COMPLETED: []" in text
+    assert text in capsys.readouterr().out
+    assert len(profiler.processing_times) == len(profiler.dataflow_times) == 8
+    assert len(profiler.event_handlers_times[Events.EPOCH_STARTED]) == 2
+    assert profiler.event_handlers_names[Events.EPOCH_STARTED] == ["quick"]
+    assert (profiler.max_epochs, profiler.total_num_iters) == (2, 8)
+
+
+def test_handlers_results_have_ignites_shape(capsys, tmp_path):
+    engine, profiler = Engine(nothing), HandlersTimeProfiler()
+    engine.add_event_handler(Events.EPOCH_STARTED, quick)
+    profiler.attach(engine)
+    engine.run(range(4), max_epochs=2)
+    first, total, processing, dataflow = profiler.get_results()
+    assert first[:2] == ["quick", "EPOCH_STARTED"]
+    assert [len(first), len(first[3]), len(first[4])] == [7, 2, 2]
+    assert [total[0], total[3:]] == ["Total", ["", "", "", ""]]
+    assert [processing[:2], dataflow[:2]] == [["Processing", "None"], ["Dataflow", "None"]]
+    profiler.write_results(tmp_path / "wide.csv")
+    rows = csv_rows(tmp_path / "wide.csv")
+    assert list(rows[0]) == ["#", "processing_stats", "dataflow_stats", "quick (EPOCH_STARTED)"]
+    assert [row["#"] for row in rows] == [str(number) for number in range(1, 9)]
+    assert [bool(row["quick (EPOCH_STARTED)"]) for row in rows] == [True] * 2 + [False] * 6
+    assert len(profiler.processing_times) == len(profiler.dataflow_times) == 8
+    assert len(profiler.event_handlers_times[Events.EPOCH_STARTED]["quick"]) == 2
+    assert profiler.EVENT_FILTER_THESHOLD_TIME == 0.0001
+
+
+def test_printing_changes_nothing(capsys):
+    engine, profiler = Engine(nothing), HandlersTimeProfiler()
+    engine.add_event_handler(Events.EPOCH_STARTED, quick)
+    profiler.attach(engine)
+    engine.run(range(2))
+    results = profiler.get_results()
+    profiler.print_results(results)
+    first = capsys.readouterr().out
+    profiler.print_results(results)
+    assert capsys.readouterr().out == first
+    assert results == profiler.get_results()
+
+
+# ---------------------------------------------------------------- in a run
+
+
+@pytest.fixture
+def run(tmp_path):
+    with init_run(root=tmp_path / "root", capture_git=False, capture_packages=False) as run:
+        yield run
+
+
+def test_times_stand_in_the_run(run, profiler, tmp_path):
+    """A row at the end at the latest; table, line and picture beside it."""
+    engine = Engine(lambda engine, batch: time.sleep(0.001))
+    profiler.attach(engine, run=run)
+    engine.run(range(5), max_epochs=2)
+    kind = "events" if isinstance(profiler, BasicTimeProfiler) else "handlers"
+    points = run[f"profiling/{kind}/processing_s"].fetch_points()
+    assert points.step.tolist() == [1.0, 10.0]
+    assert all(value >= 0.001 for value in points.value)
+    assert (
+        run[f"profiling/{kind}/largest_cost"].fetch().startswith("The largest cost is processing")
+    )
+    run[f"profiling/{kind}/summary"].download(tmp_path / "summary.csv")
+    names = {row["name"]: row["count"] for row in csv_rows(tmp_path / "summary.csv")}
+    assert names["processing"] == "10"
+    profiler.to_run(run)  # adds no points to series that are there
+    assert len(run[f"profiling/{kind}/processing_s"].fetch_points().step) == 2
+
+
+def test_times_can_be_recorded_afterwards(run, profiler):
+    trainer, evaluator = Engine(nothing), Engine(nothing)
+    trainer.add_event_handler(Events.EPOCH_COMPLETED(every=2), quick)
+    for engine in (trainer, evaluator):
+        profiler.attach(engine)
+        engine.run(range(5), max_epochs=2)
+    profiler.to_run(run, namespace="times")
+    kind = "events" if isinstance(profiler, BasicTimeProfiler) else "handlers"
+    assert run[f"times/{kind}/dataflow_s"].fetch_points().step.tolist() == list(range(1, 11))
+    assert run.exists(f"times/{kind}/engine_2/dataflow_s")
+    if kind == "handlers":
+        assert run["times/handlers/EPOCH_COMPLETED/quick_s"].fetch_points().step.tolist() == [10]
+
+
+def test_a_run_that_is_stopped_disturbs_nobody(run, profiler):
+    engine = Engine(nothing)
+    engine.add_event_handler(Events.EPOCH_COMPLETED(once=1), run.stop)
+    profiler.attach(engine, run=run)
+    engine.run(range(3), max_epochs=3)
+    assert phase(profiler).count == 9
+
+
+def test_memory_is_bounded_and_statistics_are_exact():
+    """Of 70,000 iterations every second one is kept, with its number."""
+    engine, profiler = Engine(nothing), BasicTimeProfiler()
+    profiler.attach(engine)
+    engine.run(range(70_000))
+    assert phase(profiler).count == 70_000
+    assert len(profiler.processing_times) == 35_000
+
+
+def test_checkpoint_handlers_work_under_a_profiler(profiler, tmp_path, net):
+    """A handler with an event of several names, and one that looks itself up."""
+    engine = Engine(nothing)
+    profiler.attach(engine)
+    saver = Checkpoint({"net": net}, tmp_path, n_saved=2)
+    engine.add_event_handler(Events.EPOCH_COMPLETED(every=1), saver)
+    engine.run(range(2), max_epochs=3)
+    assert len(list(tmp_path.glob("*.pt"))) == 2

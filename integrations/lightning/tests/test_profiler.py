@@ -1,0 +1,162 @@
+"""TimeProfiler on real trainers: the contract, the report, and the times in the run."""
+
+from __future__ import annotations
+
+import csv
+import pickle
+import time
+
+import pytest
+
+from seamark import init_run
+from seamark.errors import ArgumentError
+from seamark.lightning import SeamarkLogger, TimeProfiler
+
+
+def by_name(profiler):
+    return {one.name: one for one in profiler.stats()}
+
+
+def test_what_is_no_run_is_refused():
+    with pytest.raises(ArgumentError, match="expected a Run"):
+        TimeProfiler(run="here")
+
+
+def test_starting_twice_and_stopping_the_unknown_raise():
+    profiler = TimeProfiler()
+    with pytest.raises(ValueError, match=r"stop recording an action \(b\) which was never"):
+        profiler.stop("b")
+    profiler.start("a")
+    with pytest.raises(ValueError, match="Attempted to start a which has already started"):
+        profiler.start("a")
+    profiler.stop("a")
+    assert by_name(profiler)["a"].count == 1
+
+
+def test_an_exception_in_an_action_is_timed_and_passes():
+    profiler = TimeProfiler()
+    mine = RuntimeError("mine")
+    with pytest.raises(RuntimeError, match="mine"), profiler.profile("a"):
+        raise mine
+    assert by_name(profiler)["a"].count == 1
+    assert profiler.current_actions == {}
+
+
+def test_an_action_inside_another_is_no_time_of_its_own():
+    profiler = TimeProfiler()
+    with profiler.profile("outer"), profiler.profile("inner"):
+        time.sleep(0.02)
+    found = by_name(profiler)
+    assert found["outer"].total_s >= 0.02
+    assert found["outer"].self_s < 0.02
+    assert found["inner"].self_s == found["inner"].total_s
+
+
+def test_actions_may_end_in_any_order():
+    profiler = TimeProfiler()
+    for name in ("a", "b"):
+        profiler.start(name)
+    for name in ("a", "b"):
+        profiler.stop(name)
+    assert {name: one.count for name, one in by_name(profiler).items()} == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize("extended", [True, False])
+def test_reports_before_anything_was_timed(extended):
+    profiler = TimeProfiler(extended=extended)
+    assert profiler.summary().startswith("Profiler Report")
+    assert profiler.largest_cost() == "Nothing has been timed yet."
+    with profiler.profile("a"):
+        pass
+    text = profiler.summary()
+    assert "Mean duration (s)" in text
+    assert ("Num calls" in text) is extended
+    assert list(profiler.recorded_durations) == ["a"]
+
+
+def test_a_profiler_travels():
+    profiler = TimeProfiler()
+    with profiler.profile("a"):
+        pass
+    assert by_name(pickle.loads(pickle.dumps(profiler)))["a"].count == 1
+
+
+def test_a_training_is_timed_and_recorded(trainer, tiny, logger, read, tmp_path):
+    """Series, table and line stand in the run of the trainer's logger, under escaped names."""
+    profiler = TimeProfiler(dirpath=tmp_path, filename="report")
+    trainer(logger=logger, profiler=profiler, max_epochs=3, limit_train_batches=2).fit(tiny)
+    found = by_name(profiler)
+    batch = found["run_training_batch"]
+    assert batch.count == 6
+    assert 0 <= batch.max_epoch <= 2
+    assert 0 <= batch.max_iteration <= 5
+    recorded = read(logger, "profiling/actions")
+    assert recorded["profiling/actions/run_training_batch_s"].value.count >= 2
+    assert recorded["profiling/actions/largest_cost"].value.startswith("The largest cost is ")
+    assert "profiling/actions/summary" in recorded
+    assert any("ModelCheckpoint{'monitor'" in path for path in recorded)
+    assert read(logger)["sys/state"].value == "completed"
+    text = (tmp_path / "fit-report.txt").read_text()
+    assert "FIT Profiler Report" in text
+    assert "p95 (s)" in text
+    profiler.write_results(tmp_path / "long.csv")
+    with (tmp_path / "long.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["name"] == "run_training_batch"]
+    assert [(row["epoch"], row["iteration"]) for row in rows] == [
+        ("0", "0"), ("0", "1"), ("1", "2"), ("1", "3"), ("2", "4"), ("2", "5"),
+    ]  # fmt: skip
+
+
+def test_every_stage_is_described(trainer, tiny, logger, read, tmp_path):
+    profiler = TimeProfiler(dirpath=tmp_path, filename="report")
+    one = trainer(logger=logger, profiler=profiler)
+    one.fit(tiny)
+    one.validate(tiny, verbose=False)
+    assert {path.name for path in tmp_path.iterdir()} >= {"fit-report.txt", "validate-report.txt"}
+    assert read(logger)["sys/state"].value == "completed"
+
+
+def test_a_given_run_gets_the_times(trainer, tiny, tmp_path):
+    with init_run(root=tmp_path, capture_git=False, capture_packages=False) as run:
+        trainer(logger=False, profiler=TimeProfiler(run=run["fold"])).fit(tiny)
+        assert run.exists("fold/profiling/actions/run_training_batch_s")
+
+
+def test_without_a_logger_there_is_only_the_report(trainer, tiny):
+    profiler = TimeProfiler()
+    trainer(logger=False, profiler=profiler).fit(tiny)
+    assert by_name(profiler)["run_training_batch"].count == 2
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()])
+def test_a_failed_fit_can_be_fitted_again(trainer, tiny, logger, error):
+    """What the exception left open hinders nobody."""
+    profiler = TimeProfiler()
+
+    def fail(module):
+        raise error
+
+    tiny.at_step = fail
+    with pytest.raises((type(error), SystemExit)) if isinstance(error, RuntimeError) else _maybe():
+        trainer(logger=logger, profiler=profiler).fit(tiny)
+    tiny.at_step = None
+    trainer(logger=logger, profiler=profiler).fit(tiny)
+    assert by_name(profiler)["run_training_batch"].count >= 2
+
+
+class _maybe:  # noqa: N801 - Lightning 1.9 swallows Ctrl-C, later ones end the process
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        return kind is None or issubclass(kind, (KeyboardInterrupt, SystemExit))
+
+
+def test_slashes_and_control_characters_become_one_part(logger):
+    profiler = TimeProfiler(run=logger)
+    with profiler.profile("[Callback]a/b 50%\n"):
+        pass
+    profiler.describe()
+    run = logger.experiment
+    assert run.exists("profiling/actions/[Callback]a%2Fb 50%25%0A_s")
+    assert isinstance(logger, SeamarkLogger)

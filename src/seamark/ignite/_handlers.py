@@ -1,0 +1,304 @@
+"""Handlers that record what an engine, an optimizer or a model holds when an event fires.
+
+Names, arguments and checks are those of Ignite's own handlers. Each call records one row, with the
+numbers of a device read in one transfer. What a person hands in (transforms, reductions) may raise;
+recording does not.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from seamark.errors import ValueKindError
+from seamark.ignite import _host
+from seamark.ignite._target import target_of
+from seamark.loggers import record_histograms, record_series
+from seamark.paths import join_path
+from seamark.values import to_float
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "GradsHistHandler",
+    "GradsScalarHandler",
+    "OptimizerParamsHandler",
+    "OutputHandler",
+    "WeightsHistHandler",
+    "WeightsScalarHandler",
+    "global_step_from_engine",
+]
+
+
+Whitelist = list[str] | Callable[[str, torch.nn.Parameter], bool] | None
+
+
+def global_step_from_engine(
+    engine: Any, custom_event_name: Any = None, fallback_attr: str = "epoch"
+) -> Callable[[Any, Any], Any]:
+    """Return a ``global_step_transform`` that reads the step from another engine.
+
+    Args:
+        engine: The engine whose state is read, usually the trainer.
+        custom_event_name: Count these events instead of those that the handler is attached to.
+        fallback_attr: Attribute of the engine's state for events that the state does not count.
+    """
+
+    def step_of(_engine: Any, event_name: Any) -> Any:
+        event = event_name if custom_event_name is None else custom_event_name
+        if event not in _host.engine.State.event_to_attr:
+            return getattr(engine.state, fallback_attr)
+        return engine.state.get_event_attrib_value(event)
+
+    return step_of
+
+
+def _own_step(engine: Any, event_name: Any) -> Any:
+    """Return how often the event fired in the engine that the handler is attached to."""
+    return engine.state.get_event_attrib_value(event_name)
+
+
+class OutputHandler(_host.BaseOutputHandler):
+    """Records an engine's metrics, output and attributes of its state.
+
+    Nested mappings, sequences and one-dimensional tensors are taken apart with ``/``. Numbers, also
+    NaN and infinities, become points of float series, texts of string series. The rest is left out
+    with one warning.
+
+    Args:
+        tag: Namespace of everything recorded, such as ``"training"``; None or empty for none.
+        metric_names: Names of metrics, or ``"all"``.
+        output_transform: Makes a mapping, or one value that is called ``output``, of
+            ``engine.state.output``.
+        global_step_transform: Takes (engine, event name) and returns the step, any real number. By
+            default how often the event has fired, 1-based.
+        state_attributes: Names of attributes of ``engine.state``.
+
+    Raises:
+        TypeError: If an argument is of another type.
+        ValueError: If there is nothing to record.
+
+    .. versionadded:: 0.1.0
+    """
+
+    def __init__(
+        self,
+        tag: str | None = None,
+        metric_names: str | list[str] | None = None,
+        output_transform: Callable[[Any], Any] | None = None,
+        global_step_transform: Callable[[Any, Any], Any] | None = None,
+        state_attributes: list[str] | None = None,
+    ) -> None:
+        step = _own_step if global_step_transform is None else global_step_transform
+        super().__init__(tag, metric_names, output_transform, step, state_attributes)
+
+    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
+        """Record what there is now.
+
+        Raises:
+            TypeError: If the logger is none of ours, or the step is no real number.
+        """
+        run, base = target_of(logger, "OutputHandler")
+        values = self._values(engine)
+        step = self.global_step_transform(engine, event_name)
+        try:
+            to_float(step)
+        except ValueKindError:
+            msg = (
+                f"global_step must be int or another real number, got {type(step)}. "
+                "Please check the output of global_step_transform."
+            )
+            raise TypeError(msg) from None
+        record_series(run, values, step, join_path(base, self.tag or ""))
+
+    def _values(self, engine: Any) -> dict[Any, Any]:
+        values: dict[Any, Any] = {}
+        metrics = engine.state.metrics
+        if self.metric_names == "all":
+            values.update(metrics)
+        elif self.metric_names is not None:
+            for name in self.metric_names:
+                if name in metrics:
+                    values[name] = metrics[name]
+                else:
+                    known = f"in engine's state metrics: {list(metrics)}"
+                    warnings.warn(f"Provided metric name '{name}' is missing {known}", stacklevel=2)
+        if self.output_transform is not None:
+            output = self.output_transform(engine.state.output)
+            values.update(output if isinstance(output, Mapping) else {"output": output})
+        for name in self.state_attributes or ():
+            values[name] = getattr(engine.state, name, None)
+        return values
+
+
+class OptimizerParamsHandler(_host.BaseOptimizerParamsHandler):
+    """Records a parameter of each group of an optimizer, under ``<param_name>/group_<i>``.
+
+    Args:
+        optimizer: An optimizer, or anything with a sequence ``param_groups``.
+        param_name: Name of the parameter in each group.
+        tag: Namespace, such as ``"generator"``; None for none.
+
+    Raises:
+        TypeError: If the optimizer has no parameter groups.
+
+    .. versionadded:: 0.1.0
+    """
+
+    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
+        """Record what the groups hold now.
+
+        Raises:
+            TypeError: If the logger is none of ours.
+            KeyError: If a group has no such parameter.
+        """
+        run, base = target_of(logger, "OptimizerParamsHandler")
+        groups = enumerate(self.optimizer.param_groups)
+        values = {f"group_{index}": group[self.param_name] for index, group in groups}
+        prefix = join_path(base, self.tag or "", self.param_name)
+        record_series(run, values, _own_step(engine, event_name), prefix)
+
+
+class _Parameters(_host.BaseWeightsHandler):
+    """What the handlers of a model's parameters share."""
+
+    def _weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield (path, values) of every chosen parameter that has values yet."""
+        for name, parameter in self.weights:
+            if not is_lazy(parameter):
+                yield name.replace(".", "/"), parameter.detach()
+
+    def _grads(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield (path, gradient) of every chosen parameter that has a gradient."""
+        for name, parameter in self.weights:
+            if parameter.grad is not None:
+                yield name.replace(".", "/"), parameter.grad.detach()
+
+
+class _ScalarHandler(_Parameters, _host.BaseWeightsScalarHandler):
+    """What the handlers of one number for each parameter share."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        reduction: Callable[[Tensor], Any] = torch.norm,
+        tag: str | None = None,
+        whitelist: Whitelist = None,
+    ) -> None:
+        super().__init__(model, reduction, tag, whitelist)
+        self.weights = tuple(self.weights)  # a view that cannot be pickled, in 0.4.13
+
+    def _record(
+        self, what: str, found: Iterator[tuple[str, Tensor]], engine: Any, logger: Any, event: Any
+    ) -> None:
+        run, base = target_of(logger, type(self).__name__)
+        name = getattr(self.reduction, "__name__", type(self.reduction).__name__)
+        values = {path: self.reduction(tensor) for path, tensor in found}
+        prefix = join_path(base, self.tag or "", f"{what}_{name}")
+        record_series(run, values, _own_step(engine, event), prefix)
+
+
+class WeightsScalarHandler(_ScalarHandler):
+    """Records one number for each parameter of a model, under ``weights_<reduction>/<name>``.
+
+    Frozen parameters are recorded like the others.
+
+    Args:
+        model: The model.
+        reduction: Makes one number of a tensor; ``torch.norm`` by default.
+        tag: Namespace; None for none.
+        whitelist: Only parameters whose names start with one of these, or for which a function of
+            (name, parameter) is true.
+
+    Raises:
+        TypeError: If the model is none, or the reduction does not return one number.
+
+    .. versionadded:: 0.1.0
+    """
+
+    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
+        """Record what the parameters are now.
+
+        Raises:
+            TypeError: If the logger is none of ours.
+        """
+        self._record("weights", self._weights(), engine, logger, event_name)
+
+
+class GradsScalarHandler(_ScalarHandler):
+    """Records one number for each gradient of a model, under ``grads_<reduction>/<name>``.
+
+    Parameters without a gradient are left out. The arguments are those of `WeightsScalarHandler`.
+
+    .. versionadded:: 0.1.0
+    """
+
+    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
+        """Record what the gradients are now.
+
+        Raises:
+            TypeError: If the logger is none of ours.
+        """
+        self._record("grads", self._grads(), engine, logger, event_name)
+
+
+class _HistHandler(_Parameters):
+    """What the handlers of a histogram for each parameter share."""
+
+    def __init__(
+        self, model: torch.nn.Module, tag: str | None = None, whitelist: Whitelist = None
+    ) -> None:
+        super().__init__(model, tag, whitelist)
+        self.weights = tuple(self.weights)
+
+    def _record(
+        self, what: str, found: Iterator[tuple[str, Tensor]], engine: Any, logger: Any, event: Any
+    ) -> None:
+        run, base = target_of(logger, type(self).__name__)
+        step = _own_step(engine, event)
+        record_histograms(run, dict(found), step, join_path(base, self.tag or "", what))
+
+
+class WeightsHistHandler(_HistHandler):
+    """Records a histogram of each parameter of a model, under ``weights/<name>``.
+
+    Args:
+        model: The model.
+        tag: Namespace; None for none.
+        whitelist: As in `WeightsScalarHandler`.
+
+    Raises:
+        TypeError: If the model is none.
+
+    .. versionadded:: 0.1.0
+    """
+
+    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
+        """Record what the parameters are now.
+
+        Raises:
+            TypeError: If the logger is none of ours.
+        """
+        self._record("weights", self._weights(), engine, logger, event_name)
+
+
+class GradsHistHandler(_HistHandler):
+    """Records a histogram of each gradient of a model, under ``grads/<name>``.
+
+    Parameters without a gradient are left out. The arguments are those of `WeightsHistHandler`.
+
+    .. versionadded:: 0.1.0
+    """
+
+    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
+        """Record what the gradients are now.
+
+        Raises:
+            TypeError: If the logger is none of ours.
+        """
+        self._record("grads", self._grads(), engine, logger, event_name)

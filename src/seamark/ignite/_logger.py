@@ -1,0 +1,350 @@
+"""The logger: attaches handlers to engines, which record into one run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.ignite import _host
+from seamark.ignite._checkpoints import CheckpointRecorder
+from seamark.ignite._handlers import (
+    OptimizerParamsHandler,
+    OutputHandler,
+    global_step_from_engine,
+)
+from seamark.loggers import check_run, new_run
+from seamark.run import Run
+from seamark.values import Atom
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from seamark.handler import Handler
+
+__all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
+
+# Where Neptune's logger for Ignite noted the version.
+_VERSION_PATH: Final = "source_code/integrations/neptune-pytorch-ignite"
+
+
+class SeamarkLogger(_host.BaseLogger):
+    """An Ignite logger that records into a Seamark run.
+
+    It takes the arguments of Ignite's ``NeptuneLogger`` and writes the same fields. Item access and
+    verbs go to the run: ``logger["parameters"] = {...}``. Nothing is on disk before the first
+    record. Other ranks than 0 record nothing, so that there is one run however many there are. Put
+    the logger into the ``to_save`` of a ``Checkpoint``, and a training that loads it goes on in the
+    same run, as a new attempt.
+
+    Args:
+        api_token: For remotes. Held in memory only; never pickled, never recorded.
+        project: Path of the project, such as ``"team/mnist"``; else SEAMARK_PROJECT,
+            NEPTUNE_PROJECT or ``"default"``.
+        run: An existing ``Run``, or a namespace of one such as ``run["folds/1"]``, instead of a new
+            run. `close` leaves it open.
+        **init_run_kwargs: Further arguments of ``seamark.init_run``, such as ``name`` or ``tags``.
+
+    Raises:
+        ArgumentError: If arguments contradict each other or have no legal value.
+        UnknownArgumentError: If a further argument does not exist; the nearest one is named.
+        PathError: If the project breaks the grammar.
+        RunNotFoundError: If ``with_id`` names no run.
+
+    Example:
+        ::
+
+            from ignite.engine import Events
+            from seamark.ignite import SeamarkLogger, global_step_from_engine
+
+            with SeamarkLogger(project="digits", tags=["baseline"]) as logger:
+                logger.attach_output_handler(
+                    trainer,
+                    event_name=Events.ITERATION_COMPLETED,
+                    tag="training",
+                    output_transform=lambda loss: {"loss": loss},
+                )
+                logger.attach_output_handler(
+                    evaluator,
+                    event_name=Events.EPOCH_COMPLETED,
+                    tag="validation",
+                    metric_names="all",
+                    global_step_transform=global_step_from_engine(trainer),
+                )
+                trainer.run(loader, max_epochs=10)
+
+    .. versionadded:: 0.1.0
+    """
+
+    def __init__(
+        self,
+        api_token: str | None = None,
+        project: str | None = None,
+        *,
+        run: Run | Handler | None = None,
+        **init_run_kwargs: Any,
+    ) -> None:
+        given = {"api_token": api_token, "project": project, **init_run_kwargs}
+        check_run(run, given)
+        self._is_own = run is None
+        self._made_in = os.getpid()
+        self._experiment: Run | Handler = new_run(**given) if run is None else run
+        self._checkpoints: list[CheckpointRecorder] = []
+        self._run.tell({_VERSION_PATH: Atom("string", _host.version())})
+
+    # ---------------------------------------------------------------- the run
+
+    @property
+    def experiment(self) -> Any:
+        """The ``Run``, or the namespace given; on ranks that do not record its verbs do nothing."""
+        return self._experiment
+
+    @property
+    def _run(self) -> Run:
+        root = self._experiment.get_root_object()
+        assert isinstance(root, Run)  # noqa: S101 - check_run saw to it
+        return root
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the run; names of Python's own and private ones are not asked for.
+
+        Raises:
+            AttributeError: If the run has no such attribute either.
+        """
+        experiment = self.__dict__.get("_experiment")
+        if experiment is None or name.startswith("_"):
+            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(msg)
+        return getattr(experiment, name)
+
+    def __getitem__(self, key: str) -> Handler:
+        """Return the handler of a path of the run.
+
+        Raises:
+            PathError: If the path breaks the grammar.
+        """
+        return self._experiment[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        """Assign; see ``Handler.assign``."""
+        self._experiment[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        """Delete a path of the run and everything below it."""
+        del self._experiment[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel as the place of the run, without what belongs to this process."""
+        return {**self.__dict__, "_checkpoints": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Become a logger of the same run; nothing is created."""
+        self.__dict__.update(state)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close; an exception on its way out fails the run. Nothing is swallowed."""
+        self._end(error)
+
+    def close(self) -> None:
+        """Finish the run, unless it was given as ``run``. May be called twice.
+
+        A run that is closed while an exception is being handled has failed, or was interrupted.
+        """
+        self._end(sys.exc_info()[1])
+
+    def _end(self, error: BaseException | None) -> None:
+        for recorder in self._checkpoints:
+            recorder.settle()
+        if self._is_own:
+            self._run.__exit__(type(error) if error else None, error, None)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps of the run: its id, and how far it has been recorded."""
+        return self._run.checkpoint_state()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on with the run that a checkpoint was saved in, as a new attempt.
+
+        Call it before anything is recorded, as ``Checkpoint.load_objects`` does at the start of a
+        script. A logger that was given ``run``, ``with_id`` or ``custom_run_id`` stays with that
+        run.
+
+        Args:
+            state_dict: What `state_dict` returned then.
+
+        Raises:
+            ArgumentError: If it is nothing of that kind.
+            RunNotFoundError: If ``resume="must"`` and the run is not below this root.
+        """
+        found = self._run.resumed(state_dict, stay=not self._is_own)
+        if self._is_own:
+            self._experiment = found
+
+    def agree_on_run(self) -> None:
+        """Have all ranks name the same run, the one of rank 0. Every rank has to call this.
+
+        Needed only where another rank than 0 records too. A run whose id was given, or that
+        travelled here from the process that made the logger, is the same on all ranks anyway.
+        """
+        made_here = self._is_own and self._made_in == os.getpid()
+        if not made_here or self._run.shared_id or _host.idist.get_world_size() == 1:
+            return
+        agreed = str(_host.idist.broadcast(self._run.id, src=0))
+        if agreed != self._run.id:
+            self._experiment = self._run.at(agreed)
+
+    # ---------------------------------------------------------------- attaching
+
+    def attach(
+        self,
+        engine: Any,
+        log_handler: Callable[..., Any],
+        event_name: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Have a handler called with (engine, logger, event name, ...) when an event fires.
+
+        Args:
+            engine: The engine.
+            log_handler: One of the handlers of this package, or a function.
+            event_name: An event, with or without a filter, several joined by ``|``, or one that was
+                registered with the engine and is counted in its state.
+            *args: Handed on to the handler.
+            **kwargs: Handed on to the handler.
+
+        Returns:
+            Ignite's ``RemovableEventHandle``.
+
+        Raises:
+            RuntimeError: If an event is unknown; nothing is attached then.
+        """
+        several = isinstance(event_name, _host.engine.EventsList)
+        events = list(event_name) if several else [event_name]
+        for event in events:
+            if event not in _host.engine.State.event_to_attr:
+                msg = f"Unknown event name '{event}'"
+                raise RuntimeError(msg)
+        for event in events:
+            engine.add_event_handler(event, log_handler, self, event, *args, **kwargs)
+        return _host.engine.RemovableEventHandle(event_name, log_handler, engine)
+
+    def attach_checkpoint(
+        self, engine: Any, handler: Any, event_name: Any, tag: str | None = None
+    ) -> Any:
+        """Record the files that a ``Checkpoint`` or ``ModelCheckpoint`` keeps on disk.
+
+        The handler itself has to be attached too, and first. Each file is recorded below
+        ``<tag>/model/checkpoints``, and no longer once the handler has removed it; beside them
+        ``best_model_path`` and ``best_model_score`` if the handler has a score.
+
+        Args:
+            engine: The engine that the handler is attached to.
+            handler: A handler that saves with a ``DiskSaver``, or a ``DiskSaver``.
+            event_name: When to look; the event that the handler is attached to.
+            tag: Namespace; None for none.
+
+        Returns:
+            Ignite's ``RemovableEventHandle``.
+
+        Raises:
+            TypeError: If the handler does not save with a ``DiskSaver``.
+        """
+        recorder = CheckpointRecorder(self, handler, tag)
+        self._checkpoints.append(recorder)
+        return recorder.attach(engine, event_name)
+
+    def _create_output_handler(self, *args: Any, **kwargs: Any) -> OutputHandler:
+        return OutputHandler(*args, **kwargs)
+
+    def _create_opt_params_handler(self, *args: Any, **kwargs: Any) -> OptimizerParamsHandler:
+        return OptimizerParamsHandler(*args, **kwargs)
+
+
+NeptuneLogger = SeamarkLogger
+"""The same class, under the name that Ignite's has."""
+
+
+def setup_seamark_logging(
+    trainer: Any,
+    optimizers: Any = None,
+    evaluators: Any = None,
+    log_every_iters: int | None = 100,
+    *,
+    trainer_metric_names: str | list[str] = "all",
+    evaluator_metric_names: str | list[str] = "all",
+    **kwargs: Any,
+) -> SeamarkLogger:
+    """Return a logger that is attached to a trainer, its optimizers and evaluators.
+
+    Recorded are the trainer's metrics under ``training``, the learning rates, and each evaluator's
+    metrics at the trainer's epoch, under the key of the evaluator or ``validation``.
+
+    Args:
+        trainer: The engine that trains.
+        optimizers: One optimizer, or several by name, which is their namespace.
+        evaluators: One engine, or several by name, which is their namespace.
+        log_every_iters: How many iterations of the trainer lie between two records; None is 1.
+        trainer_metric_names: Names of metrics, or ``"all"``.
+        evaluator_metric_names: Names of metrics, or ``"all"``.
+        **kwargs: Arguments of `SeamarkLogger`.
+
+    Raises:
+        TypeError: If optimizers or evaluators are something else; nothing is attached then.
+
+    .. versionadded:: 0.1.0
+    """
+    by_name = _by_name(optimizers, None, lambda one: hasattr(one, "param_groups"), "optimizers")
+    engines = _by_name(
+        evaluators, "validation", lambda one: isinstance(one, _host.engine.Engine), "evaluators"
+    )
+    logger = SeamarkLogger(**kwargs)
+    events, every = _host.engine.Events, 1 if log_every_iters is None else log_every_iters
+    logger.attach_output_handler(
+        trainer,
+        event_name=events.ITERATION_COMPLETED(every=every),
+        tag="training",
+        metric_names=trainer_metric_names,
+    )
+    for name, optimizer in by_name.items():
+        logger.attach_opt_params_handler(
+            trainer, events.ITERATION_STARTED(every=every), optimizer, param_name="lr", tag=name
+        )
+    for name, evaluator in engines.items():
+        logger.attach_output_handler(
+            evaluator,
+            event_name=events.COMPLETED,
+            tag=name,
+            metric_names=evaluator_metric_names,
+            global_step_transform=global_step_from_engine(trainer),
+        )
+    return logger
+
+
+def _by_name(
+    given: Any, name: str | None, is_one: Callable[[Any], bool], what: str
+) -> Mapping[str | None, Any]:
+    """Return one thing or several as a mapping.
+
+    Raises:
+        TypeError: If it is neither.
+    """
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return given
+    if not is_one(given):
+        msg = f"Argument {what} should be either a single one or a dictionary, got {type(given)}"
+        raise TypeError(msg)
+    return {name: given}

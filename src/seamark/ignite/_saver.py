@@ -1,0 +1,202 @@
+"""The saver: what an Ignite ``Checkpoint`` hands it becomes a file of the run."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from seamark.errors import ArgumentError
+from seamark.ignite import _host
+from seamark.ignite._target import target_of
+from seamark.paths import check_writable, join_path
+from seamark.values import parameters
+
+if TYPE_CHECKING:
+    from seamark.run import Run
+
+__all__ = ["NeptuneSaver", "SeamarkSaver"]
+
+
+class SeamarkSaver(_host.BaseSaveHandler):
+    """Saves checkpoints into the run, as the ``save_handler`` of an Ignite ``Checkpoint``.
+
+    The bytes lie in the run's folder, where `path` finds them, and the run has a file under the
+    checkpoint's name, with what is known of it (``basename``, ``score_name``, ``priority``) below.
+
+    A disk that is full, or fails, is warned about and counted, and the training goes on without the
+    checkpoint. What cannot be pickled raises.
+
+    Args:
+        logger: A ``SeamarkLogger``, or anything with a run as its ``experiment``.
+        save_on_rank: The rank that saves, as in ``Checkpoint``. Construct and call the saver on
+            every rank. If it is not 0, all ranks agree on the run here, so that it stays one.
+
+    Raises:
+        TypeError: If the logger is none of ours.
+
+    Example:
+        ::
+
+            best = Checkpoint(
+                {"model": model},
+                SeamarkSaver(logger),
+                n_saved=2,
+                score_name="accuracy",
+                global_step_transform=global_step_from_engine(trainer),
+            )
+            evaluator.add_event_handler(Events.COMPLETED, best)
+            ...
+            Checkpoint.load_objects({"model": model}, saver.path(best.last_checkpoint))
+
+    .. versionadded:: 0.1.0
+    """
+
+    def __init__(self, logger: Any, save_on_rank: int = 0) -> None:
+        self._logger = logger
+        self.save_on_rank = save_on_rank
+        self._guest: Run | None = None
+        self._guest_in: int | None = None
+        target_of(logger, "SeamarkSaver")
+        if save_on_rank != 0 and (agree := getattr(logger, "agree_on_run", None)) is not None:
+            agree()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to this process."""
+        return {**self.__dict__, "_guest": None, "_guest_in": None}
+
+    def path(self, filename: str) -> Path:
+        """Return where a checkpoint of this name is, or would be.
+
+        Args:
+            filename: As ``Checkpoint`` makes it; ``Checkpoint.last_checkpoint`` is one.
+
+        Raises:
+            ArgumentError: If the name leads out of the folder.
+            PathError: If it can be no attribute path.
+        """
+        run, base = target_of(self._logger, "SeamarkSaver")
+        name = check_writable(join_path(base, str(filename)))
+        if any(part in {".", ".."} for part in name.split("/")):
+            msg = f"filename: expected a name inside the run's folder, got {filename!r}"
+            raise ArgumentError(msg)
+        return run.folder.files_dir / "checkpoints" / name
+
+    def __call__(
+        self,
+        checkpoint: Mapping[str, Any],
+        filename: str,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Save a checkpoint, over an older one of the same name.
+
+        Args:
+            checkpoint: What to save.
+            filename: Its name, which is its path on the run too.
+            metadata: What ``Checkpoint`` knows of it.
+        """
+        if (found := self._recorder()) is None or not found[0].begin():
+            return
+        run, base = found
+        target = self.path(filename)
+        try:
+            _write(checkpoint, target)
+        except (OSError, RuntimeError) as error:
+            if not _is_disk(error):
+                raise
+            run.drop("checkpoints", warn=f"checkpoint {filename!r} could not be saved: {error}")
+            return
+        try:
+            _record(run, join_path(base, filename), target, metadata)
+        except Exception as error:  # noqa: BLE001 - it is saved; the training goes on
+            run.drop("checkpoints", warn=f"checkpoint {filename!r} could not be recorded: {error}")
+
+    def remove(self, filename: str) -> None:
+        """Remove a checkpoint, from the disk and from the run. Never raises if it is gone."""
+        if (found := self._recorder()) is None:
+            return
+        run, base = found
+        target, at = self.path(filename), join_path(base, filename)
+        try:
+            target.unlink(missing_ok=True)
+            run.record_op({"op": "delete", "paths": [at]})
+            run.content.prune(at)
+        except Exception as error:  # noqa: BLE001 - must not stop the training
+            run.drop("checkpoints", warn=f"checkpoint {filename!r} could not be removed: {error}")
+
+    def _recorder(self) -> tuple[Run, str] | None:
+        """Return the run and the namespace if this rank saves, else None."""
+        if _host.idist.get_rank() != self.save_on_rank:
+            return None
+        run, base = target_of(self._logger, "SeamarkSaver")
+        if self.save_on_rank != 0 and not run.recording:
+            run = self._guest_of(run)
+        if run.get_state() == "stopped":
+            run.drop("checkpoints", warn="a checkpoint came after the run was stopped")
+        return (run, base) if run.recording else None
+
+    def _guest_of(self, run: Run) -> Run:
+        """Return the run of rank 0, to add to it from this rank."""
+        guest = self._guest
+        if guest is None or guest.id != run.id or self._guest_in != os.getpid():
+            guest = self._guest = run.at(run.id, owner=False)
+            self._guest_in = os.getpid()
+            atexit.register(guest.stop, seconds=60.0)
+        return guest
+
+
+NeptuneSaver = SeamarkSaver
+"""The same class, under the name that Ignite's has."""
+
+
+def _write(checkpoint: Mapping[str, Any], target: Path) -> None:
+    """Write a checkpoint; whoever looks sees the old bytes or the new ones.
+
+    Raises:
+        OSError: If the disk fails.
+        RuntimeError: The same, in PyTorch's words.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.with_name(f".{secrets.token_hex(8)}")
+    try:
+        with new.open("xb") as file:
+            torch.save(checkpoint, file)
+        new.replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise
+
+
+def _is_disk(error: BaseException | None) -> bool:
+    """Tell whether an error comes from the disk; PyTorch's archive hides the first one."""
+    while error is not None:
+        if isinstance(error, OSError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _record(run: Run, at: str, target: Path, metadata: Mapping[str, Any] | None) -> None:
+    """Record a checkpoint that is on disk, and what is known of it.
+
+    Raises:
+        FamilyError: If the path holds something else.
+        OSError: If the file cannot be looked at.
+    """
+    check_writable(at)
+    if run.checkpoints == "keep":
+        run.content.keep(at, target)
+    else:
+        run.content.refer(at, target)
+    atoms = {}
+    for name, value in (metadata or {}).items():
+        atoms.update(parameters(value, join_path(at, str(name))))
+    if atoms:
+        run.record_atoms(atoms)

@@ -1,0 +1,31 @@
+"""Which run a logger stands for, whatever class the logger is of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seamark.handler import Handler
+from seamark.run import Run
+
+__all__ = ["target_of"]
+
+
+def target_of(logger: Any, caller: str) -> tuple[Run, str]:
+    """Return the run and the namespace that a logger records into.
+
+    Args:
+        logger: Has a run, or a namespace of one, as its ``experiment``; or is such a thing itself.
+        caller: Name of the handler that was given the logger.
+
+    Raises:
+        TypeError: If it is anything else.
+    """
+    for found in (getattr(logger, "experiment", None), logger):
+        root = found.get_root_object() if isinstance(found, Handler) else found
+        if isinstance(root, Run):
+            return root, found.path if isinstance(found, Handler) else ""
+    msg = (
+        f"Handler {caller} works only with SeamarkLogger (of which NeptuneLogger is another name), "
+        f"or with what has a seamark Run as its 'experiment', got {type(logger)}"
+    )
+    raise TypeError(msg)

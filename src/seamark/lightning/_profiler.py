@@ -1,0 +1,294 @@
+"""A profiler for Lightning: the report of ``SimpleProfiler`` and more, and the times in the run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from time import perf_counter, perf_counter_ns
+from types import TracebackType
+from typing import Any, Final
+
+from seamark.lightning import _host
+from seamark.lightning._logger import SeamarkLogger
+from seamark.timing import (
+    FLUSH_AT,
+    Breakdown,
+    Samples,
+    Source,
+    TimesInRun,
+    TimeStat,
+    largest_cost,
+    position,
+    time_stats,
+    write_long,
+)
+
+__all__ = ["TimeProfiler"]
+
+_EPOCH: Final = "run_training_epoch"
+_BATCH: Final = "run_training_batch"
+_NEVER: Final = 1 << 62
+
+
+class _Action:
+    """Times of one action; as a context manager, one call of it."""
+
+    __slots__ = ("in_epochs_ns", "name", "profiler", "samples")
+
+    def __init__(self, name: str, profiler: TimeProfiler) -> None:
+        self.name = name
+        self.profiler = profiler
+        self.samples = Samples()
+        self.in_epochs_ns = 0
+
+    def __enter__(self) -> str:
+        self.profiler.start(self.name)
+        return self.name
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.profiler.stop(self.name)
+
+
+class TimeProfiler(_host.Profiler):
+    """Times every action of a Lightning trainer, and records the times into the run.
+
+    The run is that of the trainer's `SeamarkLogger`, unless one is given: series of means under
+    ``profiling/actions/`` while training runs, a row every second at most, and after each stage a
+    summary, the largest cost and a picture. Names of actions become paths by percent-encoding
+    ``/``, ``%`` and control characters.
+
+    Args:
+        dirpath: Folder of the report; the trainer's ``log_dir`` if only a file name is given.
+        filename: Name of the report's file, without ``.txt``; without one, the report is logged.
+        extended: Whether the report shows calls, percentages and percentiles as well.
+        run: A ``Run``, a namespace of one or a ``SeamarkLogger`` to record into.
+
+    Raises:
+        ArgumentError: If ``run`` cannot be recorded into.
+
+    Example:
+        ::
+
+            trainer = Trainer(logger=SeamarkLogger(), profiler=TimeProfiler())
+
+    .. versionadded:: 0.1.0
+    """
+
+    def __init__(
+        self,
+        dirpath: str | os.PathLike[str] | None = None,
+        filename: str | None = None,
+        extended: bool = True,  # noqa: FBT001, FBT002 - the arguments of SimpleProfiler
+        run: Any = None,
+    ) -> None:
+        super().__init__(dirpath=None if dirpath is None else Path(dirpath), filename=filename)
+        self.extended = extended
+        self.start_time = perf_counter()
+        self.current_actions: dict[str, list[int]] = {}  # name: start, time of those inside
+        self._stack: list[str] = []
+        self._stale: set[str] = set()
+        self._actions: dict[str, _Action] = {}
+        self._record: TimesInRun | None = None
+        self._given = run is not None
+        if run is not None:
+            self._record_in(run)
+        self._epoch = self._batch = 0
+        self._at = 0
+        self._left = FLUSH_AT
+        self._due_ns = 0 if self._record is not None else _NEVER
+
+    def _record_in(self, run: Any) -> None:
+        run = run.experiment if isinstance(run, SeamarkLogger) else run
+        self._record = TimesInRun(run, "profiling/actions")
+        self._due_ns = 0
+
+    # ------------------------------------------------------------ what Lightning calls
+
+    def profile(self, action_name: str) -> Any:  # type: ignore[override, unused-ignore]
+        """Return a context manager that times an action."""
+        return self._actions.get(action_name) or self._action(action_name)
+
+    def _action(self, name: str) -> _Action:
+        found = self._actions[name] = _Action(name, self)
+        return found
+
+    def start(self, action_name: str) -> None:
+        """Start timing an action.
+
+        Raises:
+            ValueError: If it has started already.
+        """
+        if action_name in self.current_actions and action_name not in self._stale:
+            msg = f"Attempted to start {action_name} which has already started."
+            raise ValueError(msg)
+        self._stale.discard(action_name)
+        if action_name in (_EPOCH, _BATCH):
+            self._move(action_name)
+        self._stack.append(action_name)
+        self.current_actions[action_name] = [perf_counter_ns(), 0]
+
+    def stop(self, action_name: str) -> None:
+        """Stop timing an action.
+
+        Raises:
+            ValueError: If it was never started.
+        """
+        now = perf_counter_ns()
+        found = self.current_actions.pop(action_name, None)
+        if found is None:
+            msg = f"Attempting to stop recording an action ({action_name}) which was never started."
+            raise ValueError(msg)
+        start, inside = found
+        took = now - start
+        action = self._actions.get(action_name) or self._action(action_name)
+        samples = action.samples
+        samples.waiting.extend((self._at, took))
+        samples.nested_ns += inside
+        stack = self._stack
+        if stack and stack[-1] == action_name:
+            stack.pop()
+        elif action_name in stack:
+            stack.remove(action_name)
+        if _EPOCH in self.current_actions or action_name == _EPOCH:
+            action.in_epochs_ns += took - inside
+        if stack and (parent := self.current_actions.get(stack[-1])) is not None:
+            parent[1] += took
+        if action_name == _BATCH:
+            self._left -= 1
+            if self._left < 0 or now >= self._due_ns:
+                self._pause(now)
+
+    def _move(self, action: str) -> None:
+        """Note where training is: epochs as the trainer counts them, batches as they ran."""
+        if action == _BATCH:
+            self._batch += 1
+        else:
+            try:
+                trainer = self._trainer()
+                self._epoch = trainer.current_epoch
+                self._batch = trainer.fit_loop.epoch_loop.total_batch_idx
+            except Exception:  # noqa: BLE001 - of a trainer unlike those we know, or of none
+                self._epoch += 1
+        self._at = position(max(0, self._epoch), max(0, self._batch))
+
+    def _pause(self, now: int) -> None:
+        """Between two batches: take in what waits, and record a row if one is due."""
+        if self._left < 0:
+            self._left = FLUSH_AT
+            for action in list(self._actions.values()):
+                action.samples.flush()
+        if self._record is not None and now >= self._due_ns:
+            self._record.row(now, self._sources(), self._batch)
+            self._due_ns = self._record.due_ns
+
+    def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
+        """Prepare for a stage, and find the run of the trainer."""
+        super().setup(stage, local_rank, log_dir)
+        # What an exception left open may be started again.
+        self._stale = set(self.current_actions)
+        self._stack.clear()
+        if not self._given:
+            try:
+                loggers = self._trainer().loggers
+                found = [logger for logger in loggers if isinstance(logger, SeamarkLogger)]
+                if found:
+                    self._record_in(found[0])
+            except Exception:  # noqa: BLE001 - then there is only the report
+                self._record = None
+
+    def _trainer(self) -> Any:
+        return self._lightning_module._trainer  # type: ignore[attr-defined] # noqa: SLF001 - Lightning sets both
+
+    def describe(self) -> None:
+        """Write the report, and record the summary into the run."""
+        super().describe()
+        if self._record is not None and self._actions:
+            sources = self._sources()
+            self._record.row(perf_counter_ns(), sources, self._batch)
+            self._record.summary(time_stats(sources), self._breakdown())
+
+    # ------------------------------------------------------------ results
+
+    @property
+    def recorded_durations(self) -> dict[str, list[float]]:
+        """Seconds of each call, by action; of more than 65,536 an evenly thinned sample."""
+        return {one.name: (one.durations()[1] / 1e9).tolist() for one in self._sources()}
+
+    def _sources(self) -> list[Source]:
+        return [Source("action", one.name, one.samples) for one in list(self._actions.values())]
+
+    def stats(self) -> list[TimeStat]:
+        """Return numbers of every action, at any moment; epochs and batches are 0-based."""
+        return time_stats(self._sources())
+
+    def write_results(self, output_path: str | os.PathLike[str]) -> None:
+        """Write a CSV file with a row for each call.
+
+        Raises:
+            OSError: If the file cannot be written.
+        """
+        write_long(self._sources(), output_path)
+
+    def largest_cost(self) -> str:
+        """Return one line that names the largest cost of a training epoch in plain words."""
+        return largest_cost(self._breakdown())
+
+    def _breakdown(self) -> Breakdown:
+        epoch = self._actions.get(_EPOCH)
+        found = None if epoch is None else epoch.samples.running()
+        if found is None or not found.count:
+            return Breakdown((), 0.0, 0)
+        parts = [
+            (_in_words(one.name), one.in_epochs_ns / 1e9 / found.count)
+            for one in list(self._actions.values())
+            if one.in_epochs_ns and one.name != _EPOCH
+        ]
+        return Breakdown(tuple(parts), found.total / 1e9 / found.count, found.count)
+
+    def summary(self) -> str:
+        """Return the report."""
+        whole_s = max(perf_counter() - self.start_time, 1e-9)
+        stats = [one for one in self.stats() if one.count]
+        stats.sort(key=lambda one: -one.total_s if self.extended else -one.mean_s)
+        head = ["Action", "Mean duration (s)"]
+        head += ["Num calls"] if self.extended else []
+        head += ["Total time (s)"]
+        head += (
+            ["Percentage %", "p50 (s)", "p95 (s)", "p99 (s)", "Max (s)"] if self.extended else []
+        )
+        rows = []
+        if self.extended:
+            calls = sum(one.count for one in stats)
+            rows.append(["Total", "-", str(calls), f"{whole_s:.5}", "100 %", "", "", "", ""])
+        for one in stats:
+            row = [one.name, f"{one.mean_s:.5}", f"{one.total_s:.5}"]
+            if self.extended:
+                times = (one.p50_s, one.p95_s, one.p99_s, one.max_s)
+                row[2:2] = [str(one.count)]
+                row += [f"{100 * one.total_s / whole_s:.5}", *(f"{time:.5}" for time in times)]
+            rows.append(row)
+        title = f"{self._stage.upper()} Profiler Report" if self._stage else "Profiler Report"
+        lines = ["", *_framed([head, *rows]), self.largest_cost(), ""] if stats else [""]
+        return os.linesep.join([title, *lines])
+
+
+def _framed(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    shown = [
+        "|  " + "  |  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + "  |"
+        for row in rows
+    ]
+    rule = "-" * len(shown[0])
+    first = 2 if len(rows) > 1 and rows[1][0] == "Total" else 1
+    return [rule, shown[0], rule, *shown[1:first], *([rule] * (first - 1)), *shown[first:], rule]
+
+
+def _in_words(name: str) -> str:
+    if name.endswith("_next"):
+        return f"waiting for data ({name})"
+    return f"the action {name}"

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from seamark.values import histograms
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64])
+def test_counts_are_those_of_numpy(dtype):
+    """Every finite value falls into one bin; the largest into the last one."""
+    values = (torch.randn(1000, generator=torch.Generator().manual_seed(0)) * 100).to(dtype)
+    found, failed = histograms({"a": values.reshape(10, 100)}, bins=16)
+    edges, counts = found["a"]
+    wanted, _ = np.histogram(values.double().numpy(), bins=edges)
+    assert not failed
+    assert edges == sorted(edges)
+    assert counts == wanted.tolist()
+    assert (edges[0], edges[-1]) == (values.min().item(), values.max().item())
+
+
+def test_values_without_a_place_are_not_counted():
+    """NaN and infinities do not stretch the edges either."""
+    values = torch.tensor([math.nan, 1.0, math.inf, 2.0, -math.inf])
+    (edges, counts) = histograms({"a": values}, bins=2)[0]["a"]
+    assert (edges, counts) == ([1.0, 1.5, 2.0], [1.0, 1.0])
+
+
+def test_equal_values_make_one_bin():
+    """Around the value."""
+    assert histograms({"a": torch.full((3,), 7.0)})[0]["a"] == ([6.5, 7.5], [3.0])
+
+
+def test_large_tensors_are_counted_in_pieces(monkeypatch):
+    """With the same result."""
+    values = torch.arange(100.0)
+    whole = histograms({"a": values})
+    monkeypatch.setattr("seamark.values._histograms._PIECE", 7)
+    assert histograms({"a": values}) == whole
+
+
+def test_sparse_gradients_count_what_they_store():
+    """Not the zeros that nobody stored."""
+    sparse = torch.sparse_coo_tensor([[1, 5]], [1.0, 2.0], (9,), check_invariants=True)
+    assert sum(histograms({"a": sparse})[0]["a"][1]) == 2
+
+
+def test_what_has_no_histogram_is_told_apart():
+    """The others are made all the same."""
+    tensors = {
+        "ok": torch.ones(1), "nan": torch.tensor([math.nan]), "none": torch.ones(0),
+        "complex": torch.ones(1, dtype=torch.complex64), "other": "text",
+    }  # fmt: skip
+    found, failed = histograms(tensors)
+    assert set(found) == {"ok"}
+    assert set(failed) == {"nan", "none", "complex", "other"}

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from seamark.values import series_leaves
+
+
+def test_leaves_of_containers():
+    """Mappings and fields go on by name, sequences and vectors by index, texts apart."""
+
+    @dataclass
+    class Part:
+        a: float
+        b: list
+
+    found = series_leaves(
+        {"x": 1, 2: [3, {"y": "text"}], "p": Part(4.0, [np.array([5.0, 6.0])])}, "t"
+    )
+    assert found.numbers == {"t/x": 1, "t/2/0": 3, "t/p/a": 4.0, "t/p/b/0/0": 5.0, "t/p/b/0/1": 6.0}
+    assert found.texts == {"t/2/1/y": "text"}
+
+
+def test_what_is_neither_number_nor_text_is_left_to_the_row():
+    """Which says what is wrong with it; containers that hold themselves end."""
+    loop = {"a": 1.0}
+    loop["loop"] = loop
+    matrix = np.ones((2, 2))
+    found = series_leaves({"none": None, "matrix": matrix, "loop": loop, "bytes": b"x"})
+    assert found.numbers["none"] is None
+    assert found.numbers["matrix"] is matrix
+    assert found.numbers["loop/a"] == 1.0
+    assert found.numbers["bytes"] == b"x"
+
+
+def test_tensors():
+    """Scalars become plain numbers, vectors one number for each element."""
+    torch = pytest.importorskip("torch")
+    found = series_leaves(
+        {"a": torch.tensor(2.5, requires_grad=True), "b": torch.arange(2), "none": torch.ones(0)}
+    )
+    assert found.numbers == {"a": 2.5, "b/0": 0, "b/1": 1}
+    odd = series_leaves({"meta": torch.ones(2, device="meta"), "nan": torch.tensor(math.nan)})
+    assert math.isnan(odd.numbers["nan"])
+    assert "meta" in odd.numbers
+
+
+@pytest.mark.gpu
+def test_device_tensors_move_in_one_transfer(monkeypatch):
+    """Scalars and vectors together cost one synchronisation with the device."""
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    values = {"a": torch.tensor(1.5, device="cuda"), "b": [torch.arange(3, device="cuda")]}
+    moves = []
+    move = torch.Tensor.tolist
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda self: moves.append(1) or move(self))
+    found = series_leaves(values)
+    assert found.numbers == {"a": 1.5, "b/0/0": 0.0, "b/0/1": 1.0, "b/0/2": 2.0}
+    assert len(moves) == 1

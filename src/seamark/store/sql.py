@@ -281,7 +281,7 @@ def _exactly(row: Any, number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, A
     """Compare ints that float64 cannot tell apart; beyond 64 bit only equality is exact."""
     less, same, more = rough
     if abs(number) >= _I64:
-        # Most numbers have NULL for their text; without coalesce, "!=" would be NULL for it as well.
+        # Most numbers have NULL for their text; without coalesce, "!=" would be NULL as well.
         text = sa.func.coalesce(row.c.text, "")
         digits = sa.and_(row.c.type == "int", text.in_((str(number), hex(number))))
         other = sa.and_(same, row.c.type != "int")

@@ -10,7 +10,7 @@ from typing import Final
 
 from seamark.values._atoms import Atom, Escaped, decode_atom, encode_atom, escape
 from seamark.values._fields import flatten, is_container
-from seamark.values._numbers import to_float, to_floats, to_step, to_time_ns
+from seamark.values._numbers import shown, to_float, to_floats, to_step, to_time_ns
 from seamark.values._parameters import parameters
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "flatten",
     "is_container",
     "parameters",
+    "shown",
     "to_float",
     "to_floats",
     "to_step",

@@ -551,6 +551,41 @@ def test_a_family_conflict_leaves_nothing_half_written(run: Run) -> None:
     run["a/fine"].append(1.0)
 
 
+@pytest.mark.parametrize(
+    ("verb", "value", "error"),
+    [
+        ("append", {"a": 1, "b": 2}, FamilyError),
+        ("append", {"a": "x", "b": "y"}, FamilyError),
+        ("extend", {"a": [1, 2], "b": [1, 2]}, FamilyError),
+        ("extend", {"a": [1, 2], "c": [1, "x"]}, ValueKindError),
+        ("extend", {"a": [1, 2], "": [1]}, PathError),
+        ("extend", {"a": [1, 2], "c": 3}, ValueKindError),
+    ],
+)
+def test_several_series_are_extended_all_or_none(
+    run: Run, verb: str, value: Any, error: type[Exception]
+) -> None:
+    """What one of them refuses writes nothing to the others, and claims no path for them."""
+    run["x/b"] = 1
+    before = run.positions()
+    with pytest.raises(error):
+        getattr(run["x"], verb)(value)
+    assert run.positions() == before
+    run["x/a"] = "free"
+
+
+def test_a_value_that_cannot_be_kept_is_named_with_its_path(run: Run) -> None:
+    """Among many parameters, which one is it?"""
+    with pytest.raises(ValueKindError, match=r"^'p/model/head': expected None, .* got object"):
+        run["p"] = {"model": {"width": 3, "head": object()}}
+
+
+def test_what_cannot_be_shown_is_refused_as_well(run: Run) -> None:
+    """Ints of over 4,300 digits, and objects whose repr raises."""
+    with pytest.raises(ValueKindError, match="expected a number, a string"):
+        run["x"].append(10**5000)
+
+
 def test_a_missing_file_leaves_nothing_half_written(run: Run) -> None:
     """An assignment that names a file which is not there writes none of its values."""
     before = ops(run)
@@ -741,3 +776,13 @@ def test_stopped_and_read_only_handlers(run: Run, again: Any) -> None:
             target["long"] = "x" * (5 << 20)
     assert not run.folder.blobs_dir.exists()
     assert reader["a"].fetch() == 1
+
+
+def test_a_run_and_its_handlers_are_no_sequences(tmp_path: Path) -> None:
+    """A loop over one, or ``in``, ends with an error at once instead of asking for 0, 1, 2, ..."""
+    run = init_run(root=tmp_path, mode="disabled")
+    for one in (run, run["a"]):
+        with pytest.raises(TypeError, match="not iterable"):
+            list(one)  # type: ignore[call-overload]
+        with pytest.raises(TypeError):
+            assert "a" not in one

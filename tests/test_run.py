@@ -22,6 +22,7 @@ from seamark import Run, init_run
 from seamark.errors import (
     ArgumentError,
     InactiveRunError,
+    JournalError,
     PathError,
     ReadOnlyError,
     RunNotFoundError,
@@ -748,14 +749,22 @@ def test_threads_may_start_a_lazy_run_together(root: Path) -> None:
     assert states(run) == ["running", "completed"]
 
 
-def test_an_unusable_root_is_told_and_training_goes_on(tmp_path: Path, caplog: Any) -> None:
-    """Where a run that starts in the training cannot be written, one warning says so."""
+def test_an_unusable_root_is_a_mistake_at_the_start(tmp_path: Path) -> None:
+    """`init_run` names the root and what is wrong with it, at the line that is wrong."""
     (tmp_path / "file").touch()
-    run = Run._create(lazy=True, project="p", root=tmp_path / "file", **QUIET)
+    with pytest.raises(JournalError, match="root: expected a folder that can be written"):
+        init_run("p", root=tmp_path / "file", **QUIET)
+
+
+def test_an_unusable_root_does_not_end_a_training(tmp_path: Path, caplog: Any) -> None:
+    """A logger finds out late: one warning says so, every verb works, and losses are counted."""
+    (tmp_path / "file").touch()
+    run = seamark.Run._create(lazy=True, project="p", root=tmp_path / "file", **QUIET)
     for step in range(5):
         run.log_metrics({"a": 1.0}, step)
         run["b"] = step
         run["c"].append("x")
+    assert run._writer.dropped["disk"] >= 15
     run.stop()
     said = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert len(said) == 1

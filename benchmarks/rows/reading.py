@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from harness import Bench, Result, Sample, child, environment, middle, spread
+from timed_loop import cpu_s
 
 
 def one_long_series(bench: Bench) -> Iterator[Result]:
@@ -20,6 +21,10 @@ def one_long_series(bench: Bench) -> Iterator[Result]:
         points = bench.count(1_000_000)
         child("write_series.py", points, folder=folder)
         taken = bench.interleaved({"read": partial(child, "read_series.py", folder=folder)})["read"]
+
+    def cpu(name: str) -> str:
+        return f"{middle(taken, name):.2f}"
+
     chunks_ms, journal_s = middle(taken, "chunks_ms"), middle(taken, "journal_s")
     yield Result(
         "read-series",
@@ -27,11 +32,11 @@ def one_long_series(bench: Bench) -> Iterator[Result]:
         "≤ 30 ms from chunks; ≤ 0.8 s straight from the journal, warm process",
         f"{chunks_ms:.1f} ms; {journal_s:.2f} s",
         chunks_ms <= 30 and journal_s <= 0.8,
-        ["from", "time [min..max]"],
+        ["from", "time [min..max]", "CPU"],
         [
-            ["chunks, ms", spread(taken, "chunks_ms", ".1f")],
-            ["the journal (40 MB), s", spread(taken, "journal_s")],
-            ["the journal, making the chunks, s", spread(taken, "making_s")],
+            ["chunks, ms", spread(taken, "chunks_ms", ".1f"), cpu("chunks_cpu_ms")],
+            ["the journal (40 MB), s", spread(taken, "journal_s"), cpu("journal_cpu_s")],
+            ["the journal, making chunks, s", spread(taken, "making_s"), cpu("making_cpu_s")],
         ],
         "One metric a call: 40 bytes a point. Files are in the page cache.",
         bench.rounds,
@@ -52,7 +57,10 @@ def many_runs(bench: Bench) -> Iterator[Result]:
         "≤ 15 s",
         f"{first['open_s']:.1f} s",
         first["open_s"] <= 15,
-        note=f"Index: {first['index_mb']:.0f} MB; journals: {first['journals_mb']:.0f} MB.",
+        note=(
+            f"CPU: {first['cpu_s']:.1f} s. Index: {first['index_mb']:.0f} MB; journals: "
+            f"{first['journals_mb']:.0f} MB."
+        ),
     )
     yield Result(
         "ls",
@@ -60,7 +68,7 @@ def many_runs(bench: Bench) -> Iterator[Result]:
         "≤ 0.5 s",
         f"{middle(listed, 'wall_s'):.2f} s",
         middle(listed, "wall_s") <= 0.5,
-        note=f"[min..max] {spread(listed, 'wall_s')}.",
+        note=f"[min..max] {spread(listed, 'wall_s')}; CPU: {middle(listed, 'cpu_s'):.2f} s.",
         rounds=bench.rounds,
     )
     yield Result(
@@ -72,19 +80,19 @@ def many_runs(bench: Bench) -> Iterator[Result]:
         note=(
             f"`{table['query']}`, sorted by `{table['sort_by']}`; {table['rows']} rows. The whole "
             "`fetch_runs_table` call, which looks for new records first, in a process that made "
-            f"one before (that took {table['first_ms']:.0f} ms)."
+            f"one before (that took {table['first_ms']:.0f} ms). CPU: {table['cpu_ms']:.0f} ms."
         ),
         rounds=int(table["times"]),
     )
 
 
 def _seamark_ls(folder: Path) -> Sample:
-    begun = time.perf_counter()
+    begun, cpu_begun = time.perf_counter(), cpu_s()
     command = [sys.executable, "-m", "seamark", "ls"]
     subprocess.run(
         command, cwd=folder, env=environment(str(folder)), stdout=subprocess.DEVNULL, check=True
     )
-    return {"wall_s": time.perf_counter() - begun}
+    return {"wall_s": time.perf_counter() - begun, "cpu_s": cpu_s() - cpu_begun}
 
 
 def one_frame(bench: Bench) -> Iterator[Result]:
@@ -101,6 +109,6 @@ def one_frame(bench: Bench) -> Iterator[Result]:
         taken["first_s"] <= 2,
         note=(
             f"{taken['rows']:,} rows through `fetch_series(...).to_pandas()` in a process that has "
-            "pandas loaded; the first time makes the chunks."
+            f"pandas loaded; the first time makes the chunks (CPU: {taken['first_cpu_s']:.2f} s)."
         ),
     )

@@ -87,6 +87,8 @@ class Container(ABC):
 
     # ---------------------------------------------------------------- item access
 
+    __iter__ = None  # else Python would ask __getitem__ for 0, 1, 2, ...
+
     def __getitem__(self, path: str) -> Handler:
         """Return the handler of a path; nothing is read or written yet.
 
@@ -225,10 +227,7 @@ class Container(ABC):
         writes = self._gather(path, value)
         if (writer := self._to_write()) is None:
             return
-        for at, family in writes.families():
-            held = writer.families.get(at, family)
-            if held != family:
-                writer.claim(at, family)  # raises, and says both
+        writer.expect(dict(writes.families()))
         for at, family in writes.families():
             writer.claim(at, family)
         self._append_atoms(writer, {at: self._short(atom) for at, atom in writes.atoms.items()})
@@ -456,7 +455,11 @@ def _atom(value: Any, path: str) -> Atom:
     Raises:
         ValueKindError: If it cannot be kept, or is a list longer than a record may be.
     """
-    atom = encode_atom(value)
+    try:
+        atom = encode_atom(value)
+    except ValueKindError as error:
+        msg = f"{path!r}: {str(error).removeprefix('value: ')}"
+        raise ValueKindError(msg) from None
     if atom.type == "json" and is_long(atom.value):
         msg = (
             f"{path!r}: expected a value of at most {LONG_TEXT} bytes as JSON, got "

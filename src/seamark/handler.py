@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from seamark.values import (
     escape,
     flatten,
     is_container,
+    shown,
     to_float,
     to_step,
     to_time_ns,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from seamark.container import Container
+    from seamark.journal.writer import JournalWriter
     from seamark.store.index import Attribute, Points
     from seamark.store.view import Attempt
 __all__ = ["Handler"]
@@ -52,6 +54,8 @@ class Handler:
     def __init__(self, container: Container, path: str) -> None:
         self._object = container
         self._path = path
+
+    __iter__ = None  # else Python would ask __getitem__ for 0, 1, 2, ...
 
     def __repr__(self) -> str:
         """Return what the handler points at."""
@@ -175,11 +179,11 @@ class Handler:
         if all(kind == "float_series" for kind in kinds.values()):
             numbers = {path: to_float(leaf) for path, leaf in leaves.items()}
             if numbers and (writer := self._object._to_write()):  # noqa: SLF001
-                for path in numbers:
-                    if writer.families.get(path, "float_series") != "float_series":
-                        writer.claim(path, "float_series")
+                writer.expect(kinds)
                 self._object._numbered(writer, step).append_row(numbers, step, time_ns)  # noqa: SLF001
             return
+        if writer := self._object._to_write():  # noqa: SLF001
+            writer.expect(kinds)  # all or nothing: no point is written if another one has no place
         for path, leaf in leaves.items():
             Handler(self._object, path)._append(leaf, step, time_ns, described)  # noqa: SLF001
 
@@ -231,34 +235,30 @@ class Handler:
         """
         if self._object._silent:  # noqa: SLF001
             return
-        if isinstance(values, Mapping):
-            steps = None if steps is None else list(steps)  # an iterator serves only once
-            timestamps = None if timestamps is None else list(timestamps)
-            for key, part in values.items():
-                self[str(key)].extend(
-                    part, steps=steps, timestamps=timestamps, wait=wait, **described
-                )
+        steps = None if steps is None else list(steps)  # an iterator serves only once
+        timestamps = None if timestamps is None else list(timestamps)
+        series = [
+            _Points(check_writable(path), points, steps, timestamps)
+            for path, points in _sequences(self._path, values)
+        ]
+        series = [each for each in series if each.points]
+        if series and (writer := self._object._to_write()):  # noqa: SLF001
+            writer.expect({each.path: each.family for each in series})
+            for each in series:
+                self._extend(writer, each, described)
+
+    def _extend(self, writer: JournalWriter, series: _Points, described: Mapping[str, Any]) -> None:
+        steps, times = series.steps, series.times_ns
+        if series.family == "float_series":
+            floats = [to_float(point) for point in series.points]
+            self._object._numbered(writer, None if steps is None else 0)  # noqa: SLF001
+            writer.append_column(series.path, floats, steps, times)
             return
-        points = list(values)
-        at = check_writable(self._path)
-        numbers = _as_long(steps, len(points), "steps", to_step)
-        times = _as_long(timestamps, len(points), "timestamps", to_time_ns)
-        if not points:
-            return
-        kinds = {_point_kind(point) for point in points}
-        if kinds == {"float_series"}:
-            floats = [to_float(point) for point in points]
-            if writer := self._object._to_write():  # noqa: SLF001
-                self._object._numbered(writer, None if numbers is None else 0)  # noqa: SLF001
-                writer.append_column(at, floats, numbers, times)
-            return
-        if len(kinds) > 1:
-            msg = f"{at!r}: expected values of one kind, got {' and '.join(sorted(kinds))}"
-            raise ValueKindError(msg)
-        for index, point in enumerate(points):
-            self._append(
+        handler = Handler(self._object, series.path)
+        for index, point in enumerate(series.points):
+            handler._append(
                 point,
-                None if numbers is None else numbers[index],
+                None if steps is None else steps[index],
                 None if times is None else times[index],
                 described,
             )
@@ -678,6 +678,50 @@ class Handler:
         )
 
 
+class _Points:
+    """The checked points of one series that is to be extended.
+
+    Raises:
+        ArgumentError: If the lengths differ, or a step or time is none.
+        ValueKindError: If a value has no place in a series, or they are of several kinds.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        points: list[Any],
+        steps: Iterable[float] | None,
+        timestamps: Iterable[float | datetime] | None,
+    ) -> None:
+        self.path = path
+        self.points = points
+        self.steps: list[float] | None = _as_long(steps, len(points), "steps", to_step)
+        self.times_ns: list[int] | None = _as_long(
+            timestamps, len(points), "timestamps", to_time_ns
+        )
+        kinds = sorted({_point_kind(point) for point in points})
+        if len(kinds) > 1:
+            msg = f"{path!r}: expected values of one kind, got {' and '.join(kinds)}"
+            raise ValueKindError(msg)
+        self.family = kinds[0] if kinds else ""
+
+
+def _sequences(path: str, values: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the path and the points of each series that a sequence, or a mapping of them, extends.
+
+    Raises:
+        ValueKindError: If there is something else than a sequence.
+    """
+    if isinstance(values, Mapping):
+        for key, part in values.items():
+            yield from _sequences(join_path(path, check_path(str(key))), part)
+        return
+    if not isinstance(values, Iterable):
+        msg = f"{path!r}: expected several values in a sequence, got {shown(values)}"
+        raise ValueKindError(msg)
+    yield path, list(values)
+
+
 def _is_point(value: Any) -> bool:
     """Tell whether a value is one of our own types, which are dataclasses but one point each."""
     return isinstance(value, (File, Histogram))
@@ -702,7 +746,7 @@ def _point_kind(value: Any) -> str:
             return "file_series"
         msg = (
             "append: expected a number, a string, a File, an image or a Histogram, "
-            f"got {type(value).__name__}: {value!r:.80}"
+            f"got {shown(value)}"
         )
         raise ValueKindError(msg) from refused
     return "float_series"

@@ -40,6 +40,14 @@ def test_a_mistake_is_shown_with_its_place(query, message):
     assert caret.strip() == "^"
 
 
+@pytest.mark.parametrize("opening", ["NOT ", "("])
+@pytest.mark.parametrize("depth", [101, 5000])
+def test_nesting_has_a_limit(opening, depth):
+    """A database takes no expression that is much deeper."""
+    with pytest.raises(QueryError, match="at most 100 deep"):
+        parse(opening * depth + "a = 1" + ")" * depth * (opening == "("))
+
+
 def test_what_is_no_string_is_refused():
     """Such as the objects of neptune's query builder."""
     with pytest.raises(QueryError, match="expected a string, got int: 3"):

@@ -547,6 +547,8 @@ def test_other_ranks_hold_a_dummy(host, logger):
     experiment.sync()
     assert experiment.something(foo="bar") is None
     assert experiment[0].add_image("x") is None
+    assert list(experiment["a"]) == []
+    assert "a" not in experiment
     experiment.stop()
     assert list(Path.cwd().iterdir()) == []
 

@@ -36,7 +36,7 @@ from seamark.journal.keeper import Keeper
 from seamark.journal.reader import JournalReader
 from seamark.journal.rows import Column, Row, RowTable
 from seamark.journal.segment import Segment
-from seamark.paths import check_path, is_inside
+from seamark.paths import check_writable, is_inside
 from seamark.values import to_floats, to_step
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ class JournalWriter:
         self._clock = clock or wall_clock()
         self._sync_s, self._heartbeat_s = sync_s, heartbeat_s
         self._lock = threading.RLock()
+        self._round = threading.Lock()
         self._busy = False
         self._deferred: deque[Callable[[], object]] = deque()
         self._unsaid: deque[str] = deque()
@@ -275,7 +276,7 @@ class JournalWriter:
         kept = {}
         for key, value in values.items():
             try:
-                self.claim(check_path(key), "float_series")
+                self.claim(check_writable(key), "float_series")
             except (TypeError, ValueError) as error:
                 self.drop(
                     "path", 1, f"log_metrics: {key!r:.120} is left out: {error}", once=("path", key)
@@ -388,6 +389,16 @@ class JournalWriter:
             )
             raise FamilyError(msg)
 
+    def expect(self, families: Mapping[str, str]) -> None:
+        """Look whether each path can take its family, before any of them is claimed.
+
+        Raises:
+            FamilyError: If one is known to hold another family.
+        """
+        for path, family in families.items():
+            if self.families.get(path, family) != family:
+                self.claim(path, family)  # raises, and says both
+
     def forget(self, namespace: str) -> None:
         """Forget families and steps of a path and of everything below it, after a delete."""
         with self._lock:
@@ -448,6 +459,10 @@ class JournalWriter:
 
     def keep(self, *, heartbeat: bool = False) -> None:
         """Do what the sync thread does at each interval; never raises."""
+        with self._round:  # the file that one round syncs is not exchanged by another
+            self._keep(heartbeat=heartbeat)
+
+    def _keep(self, *, heartbeat: bool) -> None:
         try:
             self._run_deferred()
             if heartbeat and self._segment is not None:
@@ -590,7 +605,7 @@ class JournalWriter:
 
         It opens a journal of its own only if it records something.
         """
-        self._lock = threading.RLock()
+        self._lock, self._round = threading.RLock(), threading.Lock()
         self._busy = False
         self._deferred = deque()
         self._unsaid = deque()

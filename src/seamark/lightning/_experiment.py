@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,13 @@ class _Silent:
 
     def __delitem__(self, key: object) -> None:
         pass
+
+    # Without these two, Python would ask __getitem__ for 0, 1, 2, ... and never come to an end.
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __contains__(self, key: object) -> bool:
+        return False
 
     def __enter__(self) -> _Silent:  # noqa: PYI034 - typing.Self is of Python 3.11
         return self

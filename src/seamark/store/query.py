@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import QueryError
+from seamark.values import escape
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -201,6 +202,7 @@ def parse(text: str) -> Expression:
     if not isinstance(text, str):
         msg = f"query: expected a string, got {type(text).__name__}: {text!r:.80}"
         raise QueryError(msg)
+    text = escape(text)  # as texts are kept
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:

@@ -28,6 +28,7 @@ from seamark.store.query import (
 from seamark.store.records import load_journals
 from seamark.store.sql import AGGREGATE_COLUMNS, CRASHED, Compiler, derived_column
 from seamark.store.view import is_crashed
+from seamark.values import escape
 
 if TYPE_CHECKING:
     from seamark.store.index import Index
@@ -88,7 +89,7 @@ class Selection:
                 terms.append(Or(tuple(_equals(path, value) for value in values)))
         tags = _strings("tag", self.tag) or []
         terms += [
-            Comparison(Field("sys/tags", None, "string_set"), "contains", Value(tag, tag))
+            Comparison(Field("sys/tags", None, "string_set"), "contains", _text(tag))
             for tag in tags
         ]
         if self.trashed is not None:
@@ -151,7 +152,12 @@ def _states(state: str) -> tuple[str, ...]:
 
 
 def _equals(path: str, value: str) -> Comparison:
-    return Comparison(Field(path), "=", Value(value, value))
+    return Comparison(Field(path), "=", _text(value))
+
+
+def _text(value: str) -> Value:
+    kept = escape(value)
+    return Value(kept, kept)
 
 
 class Chosen:

@@ -11,7 +11,7 @@ from typing import Final
 from seamark.values._atoms import Atom, Escaped, decode_atom, encode_atom, escape
 from seamark.values._fields import flatten, is_container
 from seamark.values._histograms import histograms
-from seamark.values._numbers import to_float, to_floats, to_step, to_time_ns
+from seamark.values._numbers import shown, to_float, to_floats, to_step, to_time_ns
 from seamark.values._parameters import parameters
 from seamark.values._series import SeriesLeaves, series_leaves
 
@@ -28,6 +28,7 @@ __all__ = [
     "is_container",
     "parameters",
     "series_leaves",
+    "shown",
     "to_float",
     "to_floats",
     "to_step",

@@ -14,7 +14,16 @@ from seamark.values._foreign import is_array, is_numpy_scalar, is_tensor, numpy_
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["move", "to_float", "to_floats", "to_step", "to_time_ns", "waits", "wide_dtype"]
+__all__ = [
+    "move",
+    "shown",
+    "to_float",
+    "to_floats",
+    "to_step",
+    "to_time_ns",
+    "waits",
+    "wide_dtype",
+]
 
 _NO_NUMBERS: Final = (str, bytes, bytearray, complex, datetime)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -181,7 +190,7 @@ def to_step(step: Any) -> float:
     except ValueKindError:
         found = math.nan
     if not math.isfinite(found):
-        msg = f"step: expected a finite number, got {_shown(step)}"
+        msg = f"step: expected a finite number, got {shown(step)}"
         raise ArgumentError(msg)
     return found
 
@@ -204,13 +213,13 @@ def to_time_ns(timestamp: float | datetime | None) -> int | None:
     if found is None or abs(found) > _MAX_NS:
         msg = (
             "timestamp: expected seconds since 1970 or a datetime between 1678 and 2262, "
-            f"got {_shown(timestamp)}"
+            f"got {shown(timestamp)}"
         )
         raise ArgumentError(msg)
     return found
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return type and text of a value for a message; the text of some values is refused."""
     try:
         return f"{type(value).__name__}: {value!r:.80}"

@@ -52,7 +52,7 @@ HOSTS = re.compile(
     r"\b(torch|ignite|lightning|pytorch_lightning|pandas|sklearn|matplotlib|plotly|PIL)\b"
 )
 ALIKE = (
-    (re.compile(re.escape(socket.gethostname())), "HOST"),
+    (re.compile(rf"(?<![a-z0-9]){re.escape(socket.gethostname())}(?![a-z0-9])"), "HOST"),
     (re.compile(r"(/[^\s/]+)+/(?=\.seamark\b)"), ""),
     (re.compile(r"\b(?=[a-z]*\d)[a-z0-9]{16}\b"), "RUN"),
     (re.compile(r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d:\d\d)?"), "TIME"),

@@ -400,7 +400,8 @@ class Run(Container):
                 self["source_code/files"].upload_files(settings.source_files)
             except (OSError, ValueError, TypeError) as error:
                 self.drop("source_files", 1, f"source_files could not be kept: {error}")
-        self._tell("recording to", f"see it with: seamark show {self.id}")
+        if self.writer is not None:  # else a warning has said why nothing can be recorded yet
+            self._tell("recording to", f"see it with: seamark show {self.id}")
 
     def _tell(self, what: str, then: str) -> None:
         """Print one line for people, on stderr."""

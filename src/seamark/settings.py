@@ -72,6 +72,11 @@ class RunSettings:
             if given.get(key) is not None and not isinstance(given[key], str):
                 msg = f"{key}: expected a string or None, got {type(given[key]).__name__}"
                 raise ArgumentError(msg)
+        for key, value in given.items():
+            switch = key.startswith("capture_") or key in ("fail_on_exception", "owner")
+            if switch and value is not None and not isinstance(value, bool):
+                msg = f"{key}: expected True, False or None, got {value!r:.80}"
+                raise ArgumentError(msg)
         env = os.environ.get
         self.project = check_project(
             given.get("project")

@@ -132,14 +132,14 @@ def test_tensors_on_a_device_are_moved_together(
     torch = pytest.importorskip("torch")
     assert "torch" in sys.modules
     transfers = SimpleNamespace(count=0)
-    stack = torch.stack
+    join = torch.cat
 
     def counted(tensors: Any) -> Any:
         transfers.count += 1
-        return stack([torch.zeros(()) for _ in tensors])
+        return join(tensors)
 
-    monkeypatch.setattr(torch, "stack", counted)
-    monkeypatch.setattr("seamark.values._numbers._waits", lambda _tensor: True)
+    monkeypatch.setattr(torch, "cat", counted)
+    monkeypatch.setattr("seamark.values._numbers.waits", lambda _tensor: True)
     writer = open_writer()
     metrics = {"a": torch.tensor(1.0), "b": torch.tensor(2.0), "c": torch.tensor(3.0)}
     for step in range(5):

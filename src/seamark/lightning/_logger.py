@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, get_type_hints
 
-from seamark.errors import InactiveRunError, ReadOnlyError
+from seamark.errors import ArgumentError, InactiveRunError, ReadOnlyError
 from seamark.handler import Handler
 from seamark.lightning import _host
 from seamark.lightning._arguments import check_legacy, check_prefix
@@ -131,6 +131,9 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         self._prefix = check_prefix(prefix) if prefix else ""
         self._paths = MetricPaths(join_path(base, self._prefix))
         self._api_key = api_key or run_kwargs.get("api_token")
+        if save_dir is not None and not isinstance(save_dir, (str, os.PathLike)):
+            msg = f"save_dir: expected a path or None, got {type(save_dir).__name__}"
+            raise ArgumentError(msg)
         self._save_dir = None if save_dir is None else os.fspath(save_dir)
         self._log_model_checkpoints = bool(log_model_checkpoints)
         self._keep = (checkpoints or root.checkpoints) == "keep"

@@ -148,3 +148,17 @@ def test_bad_queries_point_at_the_place(cli: Callable[..., Result], five: list[s
     result = cli("ls", "--query", "parameters/lr <")
     assert result.exit_code == 2
     assert "query" in result.stderr
+
+
+def test_a_path_that_no_run_has_is_said_with_those_that_end_like_it(
+    cli: Callable[..., Result], start: Callable[..., Run]
+) -> None:
+    """A prefix that was forgotten does not look like runs without values."""
+    run = start()
+    run.log_metrics({"training/val/loss": 0.5}, step=0)
+    run.stop()
+    said = "no run has 'val/loss'; there is 'training/val/loss'"
+    assert said in cli("ls", "--sort", "val/loss:min").stderr
+    assert said in cli("ls", "--columns", "val/loss").stderr
+    assert said in cli("ls", "--query", "val/loss < 1").stderr
+    assert "no run has" not in cli("ls", "--sort", "training/val/loss").stderr

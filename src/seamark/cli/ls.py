@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,6 +16,9 @@ from seamark.cli._runs import open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, data_output, note
 from seamark.cli._text import clean, human_age, human_duration, human_number, human_time, plural
 from seamark.paths import is_inside
+
+if TYPE_CHECKING:
+    from seamark.store.index import Index
 
 __all__ = ["ls"]
 
@@ -181,8 +184,23 @@ def ls(
         note(
             "the trash is empty" if trashed else "no run matches" if runs.refs() else "no runs yet"
         )
+    for hint in _hints(runs.index, wanted, sort, query):
+        note(hint)
     if table.total > len(rows):
         note(f"{plural(len(rows), 'run')} of {table.total:,}; --limit 0 shows all")
+
+
+def _hints(index: Index, columns: Sequence[str], sort: str, query: str | None) -> Iterator[str]:
+    """Yield a line for every path asked for that no run has, where longer ones end like it."""
+    from seamark.store.query import fields_of, parse, parse_field
+
+    fields = [parse_field(name) for name in (*columns, sort)]
+    if query:
+        fields += fields_of(parse(query))
+    for path in dict.fromkeys(field.path for field in fields):
+        if near := index.near_paths(path):
+            others = f" (and {len(near) - 1} more that end so)" if len(near) > 1 else ""
+            yield f"no run has {path!r}; there is {near[0]!r}{others}"
 
 
 def _to_ask(columns: Sequence[str], *, differing: bool) -> Sequence[str]:

@@ -509,6 +509,13 @@ class Index:
         with self.lock:
             return sorted(self.healing(lambda: self._known(project)))
 
+    def near_paths(self, path: str) -> list[str]:
+        """Return paths that end like one that no run has, as ``a/val/loss`` for ``val/loss``."""
+        known = self.numbers.paths(self.connection)
+        if path in known or path.startswith("sys/"):
+            return []
+        return sorted(one for one in known if one.endswith(f"/{path}"))
+
     def view(self, project: str, run: str) -> RunView:
         """Return one run as it was last refreshed.
 

@@ -1,8 +1,7 @@
 """The query language: what people write to choose runs.
 
 A superset of Neptune's NQL. A comparison names a path, perhaps its type, an operator and a value;
-comparisons are
-joined by AND, OR, NOT and brackets::
+comparisons are joined by AND, OR, NOT and brackets::
 
     params/lr <= 0.01 AND (`sys/tags`:stringSet CONTAINS "best" OR NOT sys/state = running)
     val/loss:min < 0.3 and sys/name =~ "resnet.*" and `my metric` IS NOT MISSING
@@ -23,6 +22,8 @@ from seamark.errors import QueryError
 from seamark.values import escape
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lark import Lark
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Not",
     "Or",
     "Value",
+    "fields_of",
     "parse",
     "parse_field",
 ]
@@ -186,6 +188,17 @@ class Or:
 
 
 Expression = Comparison | Not | And | Or
+
+
+def fields_of(expression: Expression) -> Iterator[Field]:
+    """Yield every field that an expression compares, in its order."""
+    if isinstance(expression, Comparison):
+        yield expression.field
+    elif isinstance(expression, Not):
+        yield from fields_of(expression.term)
+    else:
+        for term in expression.terms:
+            yield from fields_of(term)
 
 
 def parse(text: str) -> Expression:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.container import Container
 from seamark.errors import ArgumentError, RunNotFoundError
-from seamark.journal.folder import PROJECT_LOG, RunFolder, host_name, root_dir
-from seamark.journal.process import boot_id, process_start
+from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
+from seamark.journal.process import process_facts
 from seamark.journal.writer import JournalWriter
 from seamark.paths import check_project
 from seamark.settings import DEFAULT_PROJECT, MODES, one_of
@@ -257,20 +257,7 @@ class Project(Container):
     def _header(self) -> dict[str, Any]:
         from seamark import __version__
 
-        pid = os.getpid()
-        return {
-            "seamark": __version__,
-            "attempt": None,
-            "positions": None,
-            "owner": False,
-            "host": host_name(),
-            "boot": boot_id(),
-            "pid": pid,
-            "start": process_start(pid),
-            "rank": None,
-            "launcher": None,
-            "job": None,
-        }
+        return {"seamark": __version__, "attempt": None, "owner": False, **process_facts()}
 
     def log_metrics(
         self,

@@ -20,7 +20,7 @@ from seamark.container import Container
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
-from seamark.journal.process import boot_id, process_start, user_name
+from seamark.journal.process import process_facts
 from seamark.journal.reader import JournalReader
 from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
 from seamark.paths import check_name, check_project
@@ -425,11 +425,7 @@ class Run(Container):
             "attempt": self._attempt() if owner and attempt is None else attempt,
             "positions": positions,
             "owner": owner,
-            "user": user_name(),
-            "host": host_name(),
-            "boot": boot_id(),
-            "pid": os.getpid(),
-            "start": process_start(os.getpid()),
+            **process_facts(),
             "rank": rank.rank,
             "launcher": rank.launcher,
             "job": job_key(),

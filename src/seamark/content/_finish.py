@@ -17,8 +17,7 @@ from seamark.content._jobs import Target, store_hold, tree_bytes
 from seamark.content._ops import op_payloads
 from seamark.errors import JournalError
 from seamark.journal.blobs import Stamp, open_source, put_bytes, remove_leftovers, remove_staged
-from seamark.journal.folder import host_name
-from seamark.journal.process import boot_id, process_start
+from seamark.journal.process import process_facts
 from seamark.journal.reader import JournalReader, decode_json
 from seamark.journal.writer import JournalWriter
 from seamark.paths import is_inside
@@ -84,19 +83,7 @@ def _write(
 
 
 def _header() -> dict[str, Any]:
-    pid = os.getpid()
-    return {
-        "attempt": None,
-        "positions": None,
-        "owner": False,
-        "host": host_name(),
-        "boot": boot_id(),
-        "pid": pid,
-        "start": process_start(pid),
-        "rank": None,
-        "launcher": None,
-        "job": None,
-    }
+    return {"attempt": None, "owner": False, **process_facts()}
 
 
 def _pending(folder: RunFolder) -> list[tuple[Target, bool]]:

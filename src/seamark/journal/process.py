@@ -10,7 +10,7 @@ from typing import Any
 from seamark.journal.folder import host_name
 from seamark.ranks import boot_id, process_start
 
-__all__ = ["boot_id", "process_alive", "process_start", "user_name"]
+__all__ = ["boot_id", "process_alive", "process_facts", "process_start", "user_name"]
 
 
 def user_name() -> str | None:
@@ -19,6 +19,18 @@ def user_name() -> str | None:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container's user id without a name
         return None
+
+
+def process_facts() -> dict[str, Any]:
+    """Return what the HEADER of a journal says of the process that writes it."""
+    pid = os.getpid()
+    return {
+        "user": user_name(),
+        "host": host_name(),
+        "boot": boot_id(),
+        "pid": pid,
+        "start": process_start(pid),
+    }
 
 
 def process_alive(header: Mapping[str, Any]) -> bool | None:

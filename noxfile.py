@@ -133,11 +133,12 @@ def integration(session: nox.Session, host: str, era: str) -> None:
 def example(session: nox.Session) -> None:
     """Train the examples on the embedded default, then show what was recorded."""
     session.install(".[ignite,lightning,pandas,image]", "--group", "example")
-    session.run("python", "examples/ignite_digits.py")
     session.run("python", "examples/lightning_digits.py")
     session.run("seamark", "ls", "--project", "digits")
     session.run("seamark", "show", "latest")
     session.run("seamark", "plot", "latest", "training/val/loss")
+    session.run("python", "examples/ignite_digits.py")
+    session.run("seamark", "ls", "--project", "digits")
 
 
 @nox.session

@@ -33,4 +33,6 @@ nitpicky = True
 # References to other projects are not fetched: a build of the documents needs no network.
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!seamark\b).*"),
+    # What a private module defines is described where its public front is, if anywhere.
+    (r"py:.*", r"seamark\.(?:\w+\.)*_\w+\..*"),
 ]

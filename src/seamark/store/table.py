@@ -47,9 +47,8 @@ class RunsTable:
     """Runs and what they show, one row each; made by `seamark.project.Project.fetch_runs_table`.
 
     A row is a dict from column to value; what a run does not have is not in its row. Series show
-    their last value (or
-    what the column asks for: ``val/loss:min``), sets of strings a sorted list, files their names,
-        artifacts their hash.
+    their last value (or what the column asks for: ``val/loss:min``), sets of strings a sorted list,
+    files their names, artifacts their hash.
 
     Attributes:
         columns: All columns, ``sys/id`` first.

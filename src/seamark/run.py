@@ -128,10 +128,9 @@ class Run(Container):
     stops by itself.
     """
 
-    def __init__(self, settings: RunSettings, folder: RunFolder, *, lazy: bool) -> None:
+    def __init__(self, settings: RunSettings, folder: RunFolder) -> None:
         super().__init__(folder, settings.mode)
         self._settings = settings
-        self._lazy = lazy
         self._state = "created"
         self._silent_rank: bool | None = None
         self._capture: Any = None
@@ -155,7 +154,7 @@ class Run(Container):
             expect_run(folder)
         else:
             refuse_purged(folder, settings.custom_run_id)
-        run = cls(settings, folder, lazy=lazy)
+        run = cls(settings, folder)
         if not lazy and settings.mode != "read-only":
             if not run._silent:
                 expect_writable(folder)
@@ -301,7 +300,7 @@ class Run(Container):
         """
         settings = copy.copy(self._settings)
         settings.owner = settings.owner and owner
-        found = Run(settings, RunFolder(self.root, project or self.project, run), lazy=True)
+        found = Run(settings, RunFolder(self.root, project or self.project, run))
         found._told_before = not owner
         return found
 
@@ -678,7 +677,7 @@ def _revive(
     begun: tuple[int, dict[str, int] | None] | None,
 ) -> Run:
     """Return a copy; name, tags and parameters are not written again once the first has done it."""
-    run = Run(settings, folder, lazy=True)
+    run = Run(settings, folder)
     run._told_before, run._attempt_begun = told, begun  # noqa: SLF001 - of this module
     return run
 

@@ -47,7 +47,11 @@ def main(where, save_on_rank):
     if where == "outside":
         logger = SeamarkLogger(project="p", root=folder / ".seamark", **QUIET)
         print(logger.id)  # noqa: T201 - for the test that started this
-    with idist.Parallel("gloo", nproc_per_node=2, start_method="spawn") as parallel:
+    # Ignite's own choice is always port 2222, which another test may be using.
+    group = (folder / "process-group").as_uri()
+    with idist.Parallel(
+        "gloo", init_method=group, nproc_per_node=2, start_method="spawn"
+    ) as parallel:
         parallel.run(work, logger, save_on_rank, folder)
 
 

@@ -21,6 +21,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "",
+            "agreement",
             "checkpoints",
             "container",
             "handler",

@@ -9,23 +9,26 @@ import logging
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from seamark.agreement import agreed_folder, refuse_alone
 from seamark.capture import Capture, Switches, error_message
 from seamark.container import Container
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.process import process_facts
+from seamark.journal.rank_writer import RankWriter
 from seamark.journal.reader import JournalReader
 from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
 from seamark.paths import check_name, check_project
 from seamark.place import expect_run, expect_writable, refuse_purged, run_folder
-from seamark.ranks import current_rank, job_key
+from seamark.ranks import broadcast_from_zero, current_rank, job_key
 from seamark.settings import RunSettings, check_arguments
 from seamark.values import Atom, escape, to_time_ns
 
@@ -90,7 +93,10 @@ def init_run(
         owner: Whether this process decides the run's state; False for scripts that only add
             something.
         ranks: ``"zero"``: only rank 0 records, other ranks hold a silent run. ``"all"``: every rank
-            records.
+            records into one run, its series under ``ranks/<rank>/`` unless it is rank 0; values,
+            tags and files are those of rank 0. Every rank has to call this then, with the same
+            ``with_id`` or ``custom_run_id``, or once ``init_process_group()`` or ``hvd.init()`` has
+            connected them.
         resume: ``"auto"``, ``"never"`` or ``"must"``: whether a restarted job continues its run.
         checkpoints: ``"reference"`` or ``"keep"``; None keeps with a remote and refers without one.
         api_token: For remotes; held in memory only.
@@ -111,7 +117,8 @@ def init_run(
 
     Raises:
         UnknownArgumentError: If an argument does not exist; the nearest one is named.
-        ArgumentError: If arguments contradict each other or have no legal value.
+        ArgumentError: If arguments contradict each other or have no legal value, or if
+            ``ranks="all"`` and the ranks cannot agree on one run.
         PathError: If a name cannot be a folder.
         RunNotFoundError: If ``with_id`` names no run.
         JournalError: If the root cannot be written to.
@@ -133,12 +140,15 @@ class Run(Container):
         self._settings = settings
         self._state = "created"
         self._silent_rank: bool | None = None
+        self._made_in: int | None = None
+        self._inherited: JournalWriter | None = None
         self._capture: Any = None
         self._pid = os.getpid()
         self._told = False
         self._told_before = False
         self._attempt_begun: tuple[int, dict[str, int] | None] | None = None
         self._row: Any = self._first_row
+        _living.add(self)
 
     @classmethod
     def _create(cls, *, lazy: bool, **given: Any) -> Run:
@@ -150,11 +160,14 @@ class Run(Container):
         """
         settings = RunSettings(**given)
         folder = run_folder(settings)
+        if settings.ranks == "all" and not lazy:
+            folder = agreed_folder(settings, folder)
         if settings.with_id or settings.mode == "read-only":
             expect_run(folder)
         else:
             refuse_purged(folder, settings.custom_run_id)
         run = cls(settings, folder)
+        run._made_in = os.getpid()
         if not lazy and settings.mode != "read-only":
             if not run._silent:
                 expect_writable(folder)
@@ -228,8 +241,43 @@ class Run(Container):
 
     @property
     def shared_id(self) -> bool:
-        """Whether other processes know the run's id because it was given, not minted."""
-        return bool(self._settings.with_id or self._settings.custom_run_id)
+        """Whether other processes know the run's id.
+
+        Because it was given, not minted, or because it came here from another process.
+        """
+        given = self._settings.with_id or self._settings.custom_run_id
+        return bool(given) or self._made_in != os.getpid()
+
+    @property
+    def ranks(self) -> str:
+        """``"zero"`` or ``"all"``: which ranks record."""
+        return self._settings.ranks
+
+    @property
+    def speaks_for_all(self) -> bool:
+        """Whether this process records what is said once for all ranks: values, tags and files.
+
+        False on ranks that record nothing, and on those that record only their own series.
+        """
+        return self.recording and not self._rank_apart()
+
+    def agree(self) -> Run:
+        """Return the run that all ranks record into: that of rank 0. Every rank has to call this.
+
+        For loggers, which mint their id before the ranks can talk; once a process group or Horovod
+        is initialised. Without either, or if the id is known to the other ranks anyway, it is this
+        run.
+
+        Raises:
+            ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
+        """
+        said = broadcast_from_zero(f"{self.project}/{self.id}")
+        if said is None:
+            if self.ranks == "all" and not self.shared_id:
+                refuse_alone()
+            return self
+        project, _, run = said.rpartition("/")
+        return self if (run, project) == (self.id, self.project) else self.at(run, project)
 
     @property
     def _secrets(self) -> tuple[str, ...]:
@@ -296,10 +344,12 @@ class Run(Container):
             run: Run id.
             project: Project path, this run's if left out.
             owner: False for a rank that adds something to the run of rank 0, whose state is not its
-                own: such a run is recorded whatever the rank.
+                own: such a run is recorded whatever the rank, and at the paths that it is told.
         """
         settings = copy.copy(self._settings)
         settings.owner = settings.owner and owner
+        if not owner:
+            settings.ranks = "zero"
         found = Run(settings, RunFolder(self.root, project or self.project, run))
         found._told_before = not owner
         return found
@@ -343,8 +393,40 @@ class Run(Container):
 
     # ---------------------------------------------------------------- starting
 
+    def _rank_apart(self) -> int:
+        """Return this process's rank if it records beside rank 0, else 0."""
+        if self._settings.ranks != "all":
+            return 0
+        return self._writer.rank if self._writer is not None else current_rank().rank
+
+    def _open_writer(self) -> JournalWriter:
+        if rank := self._rank_apart():
+            return RankWriter(self.folder, self._header, rank=rank)
+        return JournalWriter(self.folder, self._header)
+
+    def _forget_rank(self) -> None:
+        """Ask for the rank again: a forked child may be another one."""
+        self._silent_rank = None
+        self._row = self._first_row
+        if self._settings.ranks == "all" and self._writer is not None:
+            self._inherited, self._writer = self._writer, None
+
+    def _go_on(self, inherited: JournalWriter) -> JournalWriter:
+        """Record in a forked child: with the writer that it inherited, if it is of this rank."""
+        self._inherited = None
+        rank = current_rank().rank
+        self._writer = inherited
+        if inherited.rank != rank:
+            self._writer = None
+            self._writer = self._open_writer()
+        self._silent_rank = False
+        self._row = self._writer.append_row
+        return self._writer
+
     def _start(self) -> JournalWriter:
-        writer = JournalWriter(self.folder, self._header)
+        if self._inherited is not None:
+            return self._go_on(self._inherited)
+        writer = self._open_writer()
         self._pid = os.getpid()
         existed = bool(self.folder.journals())
         self._writer = writer
@@ -357,7 +439,7 @@ class Run(Container):
         settings = self._settings
         if settings.owner:
             self._set_state("running")
-        if not self._told_before:
+        if not self._told_before and not writer.rank:
             self._tell_of_itself(writer)
         if settings.owner:
             self._begin_watching()
@@ -382,18 +464,23 @@ class Run(Container):
 
     def _begin_watching(self) -> None:
         _finish_at_exit(self)
-        settings = self._settings
+        settings, apart = self._settings, self._rank_apart()
+        switches = dict(settings.switches)
+        if apart:  # as on rank 0, which tells it
+            switches.update(git=False, script=False, packages=False)
         self._capture = Capture(
             self,
             Switches(
-                **settings.switches,
+                **switches,
                 git_ref=settings.git_ref,
-                monitoring_namespace=settings.monitoring_namespace,
+                monitoring_namespace=None if apart else settings.monitoring_namespace,
                 fail_on_exception=settings.fail_on_exception,
                 known_secrets=self._secrets,
             ),
         )
         self._capture.start()
+        if apart:
+            return
         if settings.source_files and not self._told_before:
             try:
                 self["source_code/files"].upload_files(settings.source_files)
@@ -415,17 +502,18 @@ class Run(Container):
         from seamark import __version__
 
         here = self._pid == os.getpid()  # a forked helper is no owner
-        rank = current_rank()
-        owner = self._settings.owner and here
+        rank, apart = current_rank(), self._rank_apart()
+        owner = self._settings.owner and here and not apart
         begun = self._attempt_begun
-        attempt, positions = begun if owner and begun else (None, None)
+        taking_part = owner or (apart and here)
+        attempt, positions = begun if taking_part and begun else (None, None)
         return {
             "seamark": __version__,
-            "attempt": self._attempt() if owner and attempt is None else attempt,
-            "positions": positions,
+            "attempt": self._attempt() if taking_part and attempt is None else attempt,
+            "positions": positions if owner else None,
             "owner": owner,
             **process_facts(),
-            "rank": rank.rank,
+            "rank": apart or rank.rank,
             "launcher": rank.launcher,
             "job": job_key(),
         }
@@ -466,7 +554,7 @@ class Run(Container):
                         writer.remember_step(one.path, float(last))
             finally:
                 index.close()
-            if self._settings.owner:
+            if self._settings.owner and not self._rank_apart():
                 from seamark.content import finish_staged
 
                 finish_staged(self.folder, self._record_content)
@@ -525,7 +613,9 @@ class Run(Container):
                 if self.mode == "disabled":
                     self._row = _nothing
                 return
-            if self._to_write() is not None:
+            if (writer := self._to_write()) is not None:
+                if self._row == self._first_row:  # started before a fork
+                    self._row = writer.append_row
                 self._row(metrics, step, time_ns)
         except Exception as error:
             if raised_by_signal_handler(error):
@@ -629,7 +719,7 @@ class Run(Container):
         lost = sum(writer.dropped.values())
         writer.close(reason, CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S))
         _running.pop(id(self), None)
-        if self._settings.owner:
+        if self._settings.owner and not writer.rank:
             tail = f", {lost} values or records were lost" if lost else ""
             self._tell(f"{self._state}{tail}:", f"see it with: seamark show {self.id}")
 
@@ -714,6 +804,7 @@ def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:
     """Record nothing, at no cost: the row of a disabled run."""
 
 
+_living: weakref.WeakSet[Run] = weakref.WeakSet()
 _running: dict[int, Run] = {}
 
 
@@ -727,3 +818,12 @@ def _finish_at_exit(run: Run) -> None:
 def _finish_all() -> None:
     for run in list(_running.values()):
         run._finish("exit", 60.0)  # noqa: SLF001
+
+
+def _forget_ranks() -> None:
+    for run in list(_living):
+        run._forget_rank()  # noqa: SLF001 - of this module
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_ranks)

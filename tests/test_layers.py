@@ -22,6 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         {
             "",
             "agreement",
+            "attempts",
             "checkpoints",
             "container",
             "handler",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import copy
 import logging
 import os
@@ -17,16 +16,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from seamark.agreement import agreed_folder, refuse_alone
+from seamark.attempts import Begun, Resumable
 from seamark.capture import Capture, Switches, error_message
-from seamark.container import Container
-from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.process import process_facts
 from seamark.journal.rank_writer import RankWriter
-from seamark.journal.reader import JournalReader
 from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
-from seamark.paths import check_name, check_project
 from seamark.place import expect_run, expect_writable, refuse_purged, run_folder
 from seamark.ranks import broadcast_from_zero, current_rank, job_key
 from seamark.settings import RunSettings, check_arguments
@@ -128,7 +124,7 @@ def init_run(
     return Run._create(lazy=False, **given)  # noqa: SLF001 - the one public way to it
 
 
-class Run(Container):
+class Run(Resumable):
     """One training (or evaluation) that is being recorded, or was.
 
     Made by `init_run`. Use it as a context manager, or call `stop`; at the end of the process it
@@ -146,7 +142,6 @@ class Run(Container):
         self._pid = os.getpid()
         self._told = False
         self._told_before = False
-        self._attempt_begun: tuple[int, dict[str, int] | None] | None = None
         self._row: Any = self._first_row
         _living.add(self)
 
@@ -288,55 +283,6 @@ class Run(Container):
         """Return {writer id: bytes} of this process's journals, as they are now."""
         return self._writer.positions() if self._writer else {}
 
-    def checkpoint_state(self) -> dict[str, Any]:
-        """Return what a checkpoint stores of this run: see `resumed`.
-
-        Strings and ints only: the run's id, its project, and how long every journal is now. A rank
-        that sees no journal names no positions; then nothing is hidden by loading the checkpoint.
-        """
-        lengths = _lengths(self.folder) | self.positions()
-        positions = lengths or (None if self._silent else {})
-        return {"run": self.id, "project": self.project, "positions": positions}
-
-    def resumed(self, state: Mapping[str, Any], *, stay: bool = False) -> Run:
-        """Return the run that a checkpoint was saved in, about to begin a new attempt.
-
-        Readers hide by default what older attempts recorded after the checkpoint. A run that has
-        recorded something, that was opened by an id or with ``resume="never"``, or a checkpoint
-        whose run is not below this root, leave everything as it is.
-
-        Args:
-            state: What `checkpoint_state` returned then.
-            stay: Do not go over to another run.
-
-        Raises:
-            ArgumentError: If it is nothing of that kind.
-            RunNotFoundError: If ``resume="must"`` and the run is not below this root.
-        """
-        run, project, positions = _checked_state(state)
-        settings = self._settings
-        if settings.resume == "never" or self.mode in ("disabled", "read-only"):
-            return self
-        if (run, project) == (self.id, self.project):
-            self._begin_attempt(positions)
-            return self
-        if not RunFolder(self.root, project, run).journal_dir.is_dir():
-            msg = f"the checkpoint is of run {run!r} of {project!r}, not found in {self.root}"
-            if settings.resume == "must":
-                raise RunNotFoundError(msg)
-            self._say("%s; this is a new run", msg)
-            return self
-        if stay or settings.with_id or settings.custom_run_id or self._writer is not None:
-            self._say("the checkpoint is of run %r; going on with %r", run, self.id)
-            return self
-        found = self.at(run, project)
-        found._begin_attempt(positions)  # noqa: SLF001 - of its own class
-        return found
-
-    def _say(self, message: str, *args: object) -> None:
-        if not self._silent:
-            log.warning(f"seamark: {message}", *args)  # noqa: G004 - the arguments are not in it
-
     def at(self, run: str, project: str | None = None, *, owner: bool = True) -> Run:
         """Return a run with the settings of this one and another id; nothing is on disk yet.
 
@@ -367,14 +313,6 @@ class Run(Container):
             self.record_atoms(atoms)
         except Exception as error:  # noqa: BLE001 - nobody asked for them
             self.drop("facts", warn=f"facts could not be recorded: {error}")
-
-    def _begin_attempt(self, positions: dict[str, int] | None) -> None:
-        """Have the next record open a journal of a new attempt, which names these positions."""
-        if self._silent:
-            return
-        self._attempt_begun = (self._attempt() + 1, positions)
-        if self._writer is not None:
-            self._writer.rotate()
 
     @property
     def _silent(self) -> bool:
@@ -504,35 +442,15 @@ class Run(Container):
         here = self._pid == os.getpid()  # a forked helper is no owner
         rank, apart = current_rank(), self._rank_apart()
         owner = self._settings.owner and here and not apart
-        begun = self._attempt_begun
-        taking_part = owner or (apart and here)
-        attempt, positions = begun if taking_part and begun else (None, None)
         return {
             "seamark": __version__,
-            "attempt": self._attempt() if taking_part and attempt is None else attempt,
-            "positions": positions if owner else None,
+            **self._header_of_attempt(owner=owner, takes_part=owner or bool(apart and here)),
             "owner": owner,
             **process_facts(),
             "rank": apart or rank.rank,
             "launcher": rank.launcher,
             "job": job_key(),
         }
-
-    def _attempt(self) -> int:
-        """Return the number of the newest attempt that the run knows.
-
-        Opening a run by id starts no new one.
-        """
-        newest = 0
-        for journal in self.folder.journals():
-            try:
-                with JournalReader(journal.path) as reader:
-                    attempt = reader.header().get("attempt")
-            except OSError:
-                continue
-            if isinstance(attempt, int):
-                newest = max(newest, attempt)
-        return newest
 
     def _learn(self) -> None:
         """Learn families and last steps of a run that existed, on a thread, from the index."""
@@ -753,7 +671,7 @@ class Run(Container):
         The copy opens a journal of its own when it records something.
         """
         told = self._told_before or self._writer is not None
-        return _revive, (self._settings, self.folder, told, self._attempt_begun)
+        return _revive, (self._settings, self.folder, told, self._begun)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Run:
         """Return the same run: copying a script's objects must not start another."""
@@ -764,40 +682,12 @@ def _revive(
     settings: RunSettings,
     folder: RunFolder,
     told: bool,  # noqa: FBT001
-    begun: tuple[int, dict[str, int] | None] | None,
+    begun: Begun | None,
 ) -> Run:
     """Return a copy; name, tags and parameters are not written again once the first has done it."""
     run = Run(settings, folder)
-    run._told_before, run._attempt_begun = told, begun  # noqa: SLF001 - of this module
+    run._told_before, run._begun = told, begun  # noqa: SLF001 - of this module
     return run
-
-
-def _lengths(folder: RunFolder) -> dict[str, int]:
-    """Return {writer id: bytes} of every journal of a run."""
-    found = {}
-    for journal in folder.journals():
-        with contextlib.suppress(OSError):  # taken away just now
-            found[journal.writer] = journal.path.stat().st_size
-    return found
-
-
-def _checked_state(state: object) -> tuple[str, str, dict[str, int] | None]:
-    """Return run id, project and positions of what a checkpoint holds.
-
-    Raises:
-        ArgumentError: If it holds something else.
-        PathError: If a name cannot be a folder.
-    """
-    if isinstance(state, Mapping):
-        run, project, positions = (state.get(key) for key in ("run", "project", "positions"))
-        if isinstance(run, str) and isinstance(project, str):
-            place = check_name(run, "run"), check_project(project)
-            if positions is None:
-                return *place, None
-            if isinstance(positions, Mapping):
-                return *place, {str(name): int(length) for name, length in positions.items()}
-    msg = f"state: expected run, project and positions of a checkpoint, got {state!r:.120}"
-    raise ArgumentError(msg)
 
 
 def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:

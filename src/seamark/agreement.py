@@ -2,40 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from seamark.errors import ArgumentError
-from seamark.journal.folder import RunFolder
-from seamark.ranks import broadcast_from_zero, current_rank
+from seamark.ranks import current_rank
 
-if TYPE_CHECKING:
-    from seamark.settings import RunSettings
-
-__all__ = ["agreed_folder", "refuse_alone"]
-
-
-def agreed_folder(settings: RunSettings, folder: RunFolder) -> RunFolder:
-    """Return where the run of rank 0 lies; every rank has to call this.
-
-    Where the id is given, all ranks know it without a word. With nobody to talk to, it is this
-    process's own.
-
-    Args:
-        settings: Of the run.
-        folder: Where it lies if this is the only process, or rank 0.
-
-    Raises:
-        ArgumentError: If there are other ranks, and no way to talk to them yet.
-    """
-    if settings.with_id or settings.custom_run_id:
-        return folder
-    # Whatever the mode: a rank that is disabled must not leave the others waiting.
-    said = broadcast_from_zero(f"{folder.project}/{folder.run}")
-    if said is None:
-        refuse_alone()
-        return folder
-    project, _, run = said.rpartition("/")
-    return RunFolder(folder.root, project, run)
+__all__ = ["refuse_alone"]
 
 
 def refuse_alone() -> None:

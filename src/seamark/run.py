@@ -10,13 +10,14 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from seamark.agreement import agreed_folder, refuse_alone
-from seamark.attempts import Begun, Resumable
+from seamark.agreement import refuse_alone
+from seamark.attempts import Begun, Descent, Resumable
 from seamark.capture import Capture, Switches, error_message
 from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
@@ -155,19 +156,25 @@ class Run(Resumable):
         """
         settings = RunSettings(**given)
         folder = run_folder(settings)
-        if settings.ranks == "all" and not lazy:
-            folder = agreed_folder(settings, folder)
         if settings.with_id or settings.mode == "read-only":
             expect_run(folder)
         else:
             refuse_purged(folder, settings.custom_run_id)
         run = cls(settings, folder)
         run._made_in = os.getpid()
+        run = run.after_restart()
+        if settings.ranks == "all" and not (lazy or settings.with_id or settings.custom_run_id):
+            # Whatever the mode: a rank that is disabled must not leave the others waiting.
+            run = run.agree()
         if not lazy and settings.mode != "read-only":
-            if not run._silent:
-                expect_writable(folder)
-            run._to_write()
+            run._begin_at_once()  # noqa: SLF001 - of its own class
         return run
+
+    def _begin_at_once(self) -> None:
+        self.expect_resumed()
+        if not self._silent:
+            expect_writable(self.folder)
+        self._to_write()
 
     # ---------------------------------------------------------------- facts
 
@@ -266,13 +273,19 @@ class Run(Resumable):
         Raises:
             ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
         """
-        said = broadcast_from_zero(f"{self.project}/{self.id}")
+        begun = self._descent.begun
+        number = "" if begun is None else begun.number
+        said = broadcast_from_zero(f"{number} {self.project}/{self.id}")
         if said is None:
             if self.ranks == "all" and not self.shared_id:
                 refuse_alone()
             return self
-        project, _, run = said.rpartition("/")
-        return self if (run, project) == (self.id, self.project) else self.at(run, project)
+        attempt, _, place = said.partition(" ")
+        project, _, run = place.rpartition("/")
+        found = self if (run, project) == (self.id, self.project) else self.at(run, project)
+        if current_rank().rank:
+            found._descent.begun = Begun(int(attempt), None) if attempt else None
+        return found
 
     @property
     def _secrets(self) -> tuple[str, ...]:
@@ -298,6 +311,7 @@ class Run(Resumable):
             settings.ranks = "zero"
         found = Run(settings, RunFolder(self.root, project or self.project, run))
         found._told_before = not owner
+        found._descent = replace(self._descent, begun=None, continues=True)
         return found
 
     def tell(self, atoms: Mapping[str, Atom]) -> None:
@@ -364,6 +378,7 @@ class Run(Resumable):
     def _start(self) -> JournalWriter:
         if self._inherited is not None:
             return self._go_on(self._inherited)
+        self.expect_resumed()
         writer = self._open_writer()
         self._pid = os.getpid()
         existed = bool(self.folder.journals())
@@ -671,7 +686,7 @@ class Run(Resumable):
         The copy opens a journal of its own when it records something.
         """
         told = self._told_before or self._writer is not None
-        return _revive, (self._settings, self.folder, told, self._begun)
+        return _revive, (self._settings, self.folder, told, self._descent)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Run:
         """Return the same run: copying a script's objects must not start another."""
@@ -682,11 +697,11 @@ def _revive(
     settings: RunSettings,
     folder: RunFolder,
     told: bool,  # noqa: FBT001
-    begun: Begun | None,
+    descent: Descent,
 ) -> Run:
     """Return a copy; name, tags and parameters are not written again once the first has done it."""
     run = Run(settings, folder)
-    run._told_before, run._begun = told, begun  # noqa: SLF001 - of this module
+    run._told_before, run._descent = told, descent  # noqa: SLF001 - of this module
     return run
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.agreement import refuse_alone
 from seamark.attempts import Begun, Descent, Resumable
 from seamark.capture import Capture, Switches, error_message
+from seamark.capture.worker_end import at_worker_end
 from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.process import process_facts
@@ -364,16 +365,13 @@ class Run(Resumable):
             self._inherited, self._writer = self._writer, None
 
     def _go_on(self, inherited: JournalWriter) -> JournalWriter:
-        """Record in a forked child: with the writer that it inherited, if it is of this rank."""
+        """Record in a forked child: as a helper of its parent, or as another rank."""
         self._inherited = None
-        rank = current_rank().rank
-        self._writer = inherited
-        if inherited.rank != rank:
-            self._writer = None
-            self._writer = self._open_writer()
-        self._silent_rank = False
-        self._row = self._writer.append_row
-        return self._writer
+        if inherited.rank != current_rank().rank:
+            self._state, self._told_before = "created", True
+            return self._start()
+        self._writer, self._silent_rank, self._row = inherited, False, inherited.append_row
+        return inherited
 
     def _start(self) -> JournalWriter:
         if self._inherited is not None:
@@ -670,13 +668,16 @@ class Run(Resumable):
 
         An exception on its way out fails the run, Ctrl-C interrupts it. Nothing is swallowed.
         """
+        self._note_error(error)
+        self.stop()
+
+    def _note_error(self, error: BaseException | None) -> None:
         if error is not None and not isinstance(error, (SystemExit, GeneratorExit)):
             interrupted = isinstance(error, KeyboardInterrupt)
             if self._capture is not None:
                 self._capture.note_exception(error)
             if interrupted or self._settings.fail_on_exception:
                 self.note_state("interrupted" if interrupted else "failed", error=error)
-        self.stop()
 
     # ---------------------------------------------------------------- pickling
 
@@ -717,11 +718,13 @@ def _finish_at_exit(run: Run) -> None:
     # Always the newest of the registered, hence the first called: before a debug root is removed.
     atexit.unregister(_finish_all)
     atexit.register(_finish_all)
+    at_worker_end(_finish_all)
     _running[id(run)] = run
 
 
-def _finish_all() -> None:
+def _finish_all(error: BaseException | None = None) -> None:
     for run in list(_running.values()):
+        run._note_error(error)  # noqa: SLF001
         run._finish("exit", 60.0)  # noqa: SLF001
 
 

@@ -20,6 +20,7 @@ from seamark.agreement import refuse_alone
 from seamark.attempts import Begun, Descent, Resumable
 from seamark.capture import Capture, Switches, error_message
 from seamark.capture.worker_end import at_worker_end
+from seamark.errors import MissingFieldError
 from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.process import process_facts
@@ -32,6 +33,8 @@ from seamark.values import Atom, escape, to_time_ns
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from seamark.stragglers import RankTiming
 
 __all__ = ["Run", "init_run"]
 
@@ -285,7 +288,7 @@ class Run(Resumable):
         project, _, run = place.rpartition("/")
         found = self if (run, project) == (self.id, self.project) else self.at(run, project)
         if current_rank().rank:
-            found._descent.begun = Begun(int(attempt), None) if attempt else None
+            found._descent.begun = Begun(int(attempt), None) if attempt else None  # noqa: SLF001
         return found
 
     @property
@@ -564,6 +567,24 @@ class Run(Resumable):
         """
         if (writer := self._writer) is not None:
             self._numbered(writer, step).append_row(metrics, step, time_ns)
+
+    # ---------------------------------------------------------------- ranks
+
+    def stragglers(self) -> list[RankTiming]:
+        """Return how each rank is doing and how long its steps take, the slowest rank first.
+
+        For runs that every rank recorded (``ranks="all"``), together with
+        ``profiling/step_time_s`` and, better, ``profiling/own_time_s``.
+
+        Raises:
+            MissingFieldError: If only one rank recorded, or none the times of its steps.
+        """
+        from seamark.stragglers import rank_timings
+
+        if self._nothing_recorded():
+            msg = f"{self._what}: nothing is recorded yet"
+            raise MissingFieldError(msg)
+        return rank_timings(self._view())
 
     # ---------------------------------------------------------------- state
 

@@ -33,6 +33,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "restarts",
             "run",
             "settings",
+            "stragglers",
         }
     ),
     frozenset({"store", "capture"}),

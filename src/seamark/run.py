@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from seamark.agreement import refuse_alone
 from seamark.attempts import Begun, Descent, Resumable
 from seamark.capture import Capture, Switches, error_message
+from seamark.capture.worker_end import at_worker_end
+from seamark.errors import MissingFieldError
 from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.process import process_facts
@@ -31,6 +33,8 @@ from seamark.values import Atom, escape, to_time_ns
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from seamark.stragglers import RankTiming
 
 __all__ = ["Run", "init_run"]
 
@@ -284,7 +288,7 @@ class Run(Resumable):
         project, _, run = place.rpartition("/")
         found = self if (run, project) == (self.id, self.project) else self.at(run, project)
         if current_rank().rank:
-            found._descent.begun = Begun(int(attempt), None) if attempt else None
+            found._descent.begun = Begun(int(attempt), None) if attempt else None  # noqa: SLF001
         return found
 
     @property
@@ -364,16 +368,13 @@ class Run(Resumable):
             self._inherited, self._writer = self._writer, None
 
     def _go_on(self, inherited: JournalWriter) -> JournalWriter:
-        """Record in a forked child: with the writer that it inherited, if it is of this rank."""
+        """Record in a forked child: as a helper of its parent, or as another rank."""
         self._inherited = None
-        rank = current_rank().rank
-        self._writer = inherited
-        if inherited.rank != rank:
-            self._writer = None
-            self._writer = self._open_writer()
-        self._silent_rank = False
-        self._row = self._writer.append_row
-        return self._writer
+        if inherited.rank != current_rank().rank:
+            self._state, self._told_before = "created", True
+            return self._start()
+        self._writer, self._silent_rank, self._row = inherited, False, inherited.append_row
+        return inherited
 
     def _start(self) -> JournalWriter:
         if self._inherited is not None:
@@ -567,6 +568,24 @@ class Run(Resumable):
         if (writer := self._writer) is not None:
             self._numbered(writer, step).append_row(metrics, step, time_ns)
 
+    # ---------------------------------------------------------------- ranks
+
+    def stragglers(self) -> list[RankTiming]:
+        """Return how each rank is doing and how long its steps take, the slowest rank first.
+
+        For runs that every rank recorded (``ranks="all"``), together with
+        ``profiling/step_time_s`` and, better, ``profiling/own_time_s``.
+
+        Raises:
+            MissingFieldError: If only one rank recorded, or none the times of its steps.
+        """
+        from seamark.stragglers import rank_timings
+
+        if self._nothing_recorded():
+            msg = f"{self._what}: nothing is recorded yet"
+            raise MissingFieldError(msg)
+        return rank_timings(self._view())
+
     # ---------------------------------------------------------------- state
 
     def note_state(
@@ -670,13 +689,16 @@ class Run(Resumable):
 
         An exception on its way out fails the run, Ctrl-C interrupts it. Nothing is swallowed.
         """
+        self._note_error(error)
+        self.stop()
+
+    def _note_error(self, error: BaseException | None) -> None:
         if error is not None and not isinstance(error, (SystemExit, GeneratorExit)):
             interrupted = isinstance(error, KeyboardInterrupt)
             if self._capture is not None:
                 self._capture.note_exception(error)
             if interrupted or self._settings.fail_on_exception:
                 self.note_state("interrupted" if interrupted else "failed", error=error)
-        self.stop()
 
     # ---------------------------------------------------------------- pickling
 
@@ -717,11 +739,13 @@ def _finish_at_exit(run: Run) -> None:
     # Always the newest of the registered, hence the first called: before a debug root is removed.
     atexit.unregister(_finish_all)
     atexit.register(_finish_all)
+    at_worker_end(_finish_all)
     _running[id(run)] = run
 
 
-def _finish_all() -> None:
+def _finish_all(error: BaseException | None = None) -> None:
     for run in list(_running.values()):
+        run._note_error(error)  # noqa: SLF001
         run._finish("exit", 60.0)  # noqa: SLF001
 
 

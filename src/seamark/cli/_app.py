@@ -52,6 +52,7 @@ _COMMANDS: Final = {
     "ls": "ls",
     "show": "show",
     "plot": "plot",
+    "stragglers": "stragglers",
     "export": "export",
     "trash": "trash",
     "untrash": "trash",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._json import dumps
+from seamark.cli._ranks import rank_facts, rank_troubles
 from seamark.cli._screen import STATE_STYLES, Screen
 from seamark.cli._text import (
     clean,
@@ -321,6 +322,7 @@ def _fact_lines(
         yield "ran for", human_duration(float(facts["sys/running_time"]))
     if facts.get("sys/hostname"):
         yield "host", str(facts["sys/hostname"])
+    yield from rank_facts(view, str(facts.get("sys/state")))
     yield "folder", str(view.folder.path)
 
 
@@ -331,6 +333,7 @@ def troubles(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
         yield "crashed: its process ended without a word (killed, or its host went away)"
     if state in {"failed", "interrupted"}:
         yield _ending(view, state)
+    yield from rank_troubles(view, str(state))
     if dropped := _value(view, "monitoring/seamark/dropped"):
         listed = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
         yield f"lost while recording: {listed}"

@@ -10,6 +10,7 @@ import click
 from seamark.cli import _facts
 from seamark.cli._app import misuse, root_option
 from seamark.cli._json import dumps
+from seamark.cli._ranks import rank_mappings
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, run_argument
 from seamark.cli._screen import Cell, Column, Screen
 from seamark.cli._text import clean, human_count, human_number, plural, step_text
@@ -86,9 +87,8 @@ def show(
             f"run {ref}: nothing is recorded at {missing} (seamark show {ref.run} lists what is)"
         )
     if as_json:
-        click.echo(
-            dumps({"project": ref.project, "run": ref.run, "attributes": as_mapping(attributes)})
-        )
+        told = {"project": ref.project, "run": ref.run, "attributes": as_mapping(attributes)}
+        click.echo(dumps(told if wanted else {**told, "ranks": rank_mappings(view)}))
         return
     _print(Screen(), runs, ref, view, attributes, narrowed=bool(wanted), limit=limit)
 

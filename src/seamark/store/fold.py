@@ -185,7 +185,9 @@ class _Folding:
         self.run._take_header(self.journal, record)  # noqa: SLF001 - the fold and its state are one thing
 
     def _close(self, frame: RawFrame, payload: bytes) -> None:
-        self._counts(decode_json(payload))
+        record = decode_json(payload)
+        self.journal.close_reason = str(record.get("reason"))
+        self._counts(record)
 
     def _path(self, frame: RawFrame, payload: bytes) -> None:
         self.journal.define_path(int.from_bytes(payload[:4], "little"), payload[4:].decode())
@@ -296,6 +298,7 @@ class _Folding:
 
     def _op_file_point(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, step = file_of(record["file"]), step_of(record["step"])
+        self.journal.saw_rows(1, t, t)
         self._add_point(record["path"], "file_series", (t, self.journal.uid, 0), offset, step, file)
 
     def _op_state(self, record: dict[str, Any], t: int, offset: int) -> None:
@@ -303,8 +306,10 @@ class _Folding:
             msg = f"unknown state {record['state']!r:.60}"
             raise ValueError(msg)
         key = (t, self.journal.uid, 0)
+        said = {name: value for name, value in record.items() if name != "op"}
+        self.journal.said = {**said, "t": t}
         if self.journal.owner and key > self.run.state[0]:
-            self.run.state = (key, {name: value for name, value in record.items() if name != "op"})
+            self.run.state = (key, said)
 
     def _op_checkpoint(self, record: dict[str, Any], t: int, offset: int) -> None:
         """Change nothing: the mark is for whoever loads the checkpoint."""
@@ -332,6 +337,7 @@ class _Folding:
         def put(point: list[Any], key: Key) -> None:
             self._add_point(path, family, key, offset, step_of(point[0]), value(point))
 
+        self.journal.saw_rows(1, frame[4], frame[4])
         self._each(list_of(record["points"]), frame[4], offset, put)
 
     def _add_point(
@@ -348,6 +354,7 @@ class _Folding:
         if not math.isfinite(step):
             msg = f"step {step} is not finite"
             raise ValueError(msg)
+        self.journal.saw_rows(1, t, t)
         for index, (number, value) in enumerate(zip(paths, values, strict=True)):
             path = self.journal.paths.get(number)
             if path is None:
@@ -374,6 +381,7 @@ class _Folding:
             )
         if steps:
             size = len(steps)
+            self.journal.saw_rows(1, t, t)
             self._extend(path, [pos] * size, [t] * size, indexes, steps, values)
 
     def _add_rows(self, group: Group, found: list[tuple[int, int]]) -> None:
@@ -392,6 +400,7 @@ class _Folding:
         if not rows:
             return
         positions, times = [pos for pos, _ in found], [t for _, t in found]
+        self.journal.saw_rows(len(times), times[0], times[-1])
         for index, path in enumerate(columns):
             if path is not None:
                 self._extend(path, positions, times, index, by_column[0], by_column[skip + index])

@@ -33,6 +33,13 @@ class JournalState:
         first_t: Time of the first frame, nanoseconds since the Unix epoch; None if there is none.
         last_t: Time of the last frame.
         closed: Whether the last frame is CLOSE.
+        close_reason: Why it was closed, as the last CLOSE says; None if there is none.
+        said: The last state that this writer noted, whether it speaks for the run or not, with
+            ``t``, its time; empty if it noted none.
+        rows: How many records with points of series there are.
+        first_row_t: Time of the first of them, nanoseconds since the Unix epoch; 0 if there is
+            none.
+        last_row_t: Time of the last of them.
         gaps: Bytes that hold no valid frame: [offset, length].
         tail: The same at the end, while more may come: [offset, length] or None.
         dropped: Counts of what the writer lost, by reason.
@@ -62,6 +69,11 @@ class JournalState:
         self.first_t: int | None = None
         self.last_t = 0
         self.closed = False
+        self.close_reason: str | None = None
+        self.said: dict[str, Any] = {}
+        self.rows = 0
+        self.first_row_t = 0
+        self.last_row_t = 0
         self.gaps: list[list[int]] = []
         self.tail: list[int] | None = None
         self.dropped: dict[str, int] = {}
@@ -104,6 +116,13 @@ class JournalState:
                 raise ValueError(msg)
             known = self._columns[schema] = tuple(self.paths.get(number) for number in numbers)
         return known
+
+    def saw_rows(self, count: int, first_t: int, last_t: int) -> None:
+        """Count records with points; times in nanoseconds since the Unix epoch."""
+        if not self.rows or first_t < self.first_row_t:
+            self.first_row_t = first_t
+        self.last_row_t = max(self.last_row_t, last_t)
+        self.rows += count
 
     def define_path(self, number: int, path: str) -> None:
         """Take a PATH frame."""

@@ -37,7 +37,7 @@ __all__ = [
     "transaction",
 ]
 
-SCHEMA_VERSION: Final = "4"
+SCHEMA_VERSION: Final = "5"
 """Changes with the tables and the rules of the fold; an index of another version is made anew."""
 
 BUSY_S: Final = 30.0

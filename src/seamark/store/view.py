@@ -11,6 +11,7 @@ from seamark.errors import ArgumentError, ValueKindError
 from seamark.journal.process import process_alive
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
+from seamark.store.rank_status import RankStatus, rank_statuses
 from seamark.store.records import run_columns
 from seamark.store.state import (
     AtomState,
@@ -296,6 +297,15 @@ class RunView:
             )
             found = row.fetchone()
         return str(found[0]) if found else ""
+
+    @property
+    def now_ns(self) -> int:
+        """Time by the clock of the index, nanoseconds since the Unix epoch."""
+        return self._index.now_ns()
+
+    def ranks(self) -> list[RankStatus]:
+        """Return how each rank that takes part in the run is doing, by rank."""
+        return rank_statuses(self.state_of_fold, self.now_ns)
 
     def journals(self) -> list[JournalInfo]:
         """Return what is known of every journal, sorted by writer."""

@@ -1,0 +1,124 @@
+"""How the ranks of a run are doing, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.cli._text import human_age, human_duration, human_time, plural, shorten
+from seamark.store.view import time_of
+
+if TYPE_CHECKING:
+    from seamark.store.rank_status import RankStatus
+    from seamark.store.view import RunView
+
+__all__ = ["rank_facts", "rank_mappings", "rank_troubles", "seen_text"]
+
+_STATES: Final = (
+    "running",
+    "completed",
+    "suspended",
+    "hangs",
+    "failed",
+    "interrupted",
+    "killed",
+    "lost",
+)
+_LONGEST_REASON: Final = 300
+_HEARTBEAT_S: Final = 90
+
+
+def rank_facts(view: RunView, state: str) -> Iterator[tuple[str, str]]:
+    """Yield label and text of what is told of every run that has ranks, or that is running."""
+    ranks = view.ranks()
+    if len(ranks) > 1:
+        hosts = len({rank.host for rank in ranks})
+        where = f" on {plural(hosts, 'host')}" if hosts > 1 else ""
+        counts = ((sum(rank.state == one for rank in ranks), one) for one in _STATES)
+        listed = ", ".join(f"{count} {one}" for count, one in counts if count)
+        yield "ranks", f"{len(ranks)}{where}: {listed}"
+    rows = [rank.row_t for rank in ranks if rank.row_t is not None]
+    if state == "running" and rows:
+        yield "last step", seen_text(max(rows), view.now_ns)
+
+
+def rank_mappings(view: RunView) -> list[dict[str, Any]]:
+    """Return how each rank is doing, for JSON."""
+    return [
+        {
+            "rank": rank.rank,
+            "host": rank.host,
+            "pid": rank.pid,
+            "state": rank.state,
+            "why": rank.why,
+            "started": time_of(rank.first_t),
+            "last_seen": time_of(rank.last_t),
+            "last_step": None if rank.row_t is None else time_of(rank.row_t),
+        }
+        for rank in view.ranks()
+    ]
+
+
+def seen_text(t_ns: int, now_ns: int) -> str:
+    """Return a moment and its age; both in nanoseconds since the Unix epoch."""
+    moment, now = (datetime.fromtimestamp(t / 1e9, tz=timezone.utc) for t in (t_ns, now_ns))
+    return f"{human_time(moment)} ({human_age(moment, now)})"
+
+
+def rank_troubles(view: RunView, state: str) -> Iterator[str]:
+    """Yield a line for each rank that met a bad end or hangs, in the order of their last records.
+
+    Of a run whose only rank is 0, the state tells all but a hang; of several, what befell rank 0
+    alone is in the line of the run's state.
+    """
+    ranks, now = view.ranks(), view.now_ns
+    if len(ranks) < 2:  # noqa: PLR2004 - one process is the run
+        if state == "running":
+            yield from (_hang("", rank, now) for rank in ranks if rank.state == "hangs")
+        return
+    bad = [rank for rank in ranks if rank.state in ("failed", "killed", "lost")]
+    for rank in sorted(bad, key=lambda one: one.end_t or 0):
+        if rank.rank or rank.state not in state:
+            yield _end(rank, now)
+    for rank in ranks:
+        if rank.state == "hangs":
+            yield _hang(f"rank {rank.rank} hangs: ", rank, now)
+    yield from _interrupted([one for one in ranks if one.state == "interrupted" and one.rank])
+
+
+def _who(rank: RankStatus) -> str:
+    return f"pid {rank.pid} on {rank.host}"
+
+
+def _end(rank: RankStatus, now_ns: int) -> str:
+    name = f"rank {rank.rank}"
+    if rank.state == "killed":
+        return f"{name} was killed ({_who(rank)}): last seen {seen_text(rank.last_t, now_ns)}"
+    if rank.state == "lost":
+        silence = human_duration((now_ns - rank.last_t) / 1e9)
+        return f"{name} is lost: no sign of life for {silence} ({_who(rank)}, out of sight here)"
+    when = seen_text(rank.end_t or rank.last_t, now_ns)
+    why = shorten((rank.why.splitlines() or [""])[0], _LONGEST_REASON)
+    return f"{name} failed ({_who(rank)}) {when}: {why}"
+
+
+def _hang(name: str, rank: RankStatus, now_ns: int) -> str:
+    unheard_s = (now_ns - rank.last_t) / 1e9
+    if unheard_s > _HEARTBEAT_S:
+        silence = human_duration(unheard_s)
+        return f"{name}no sign of life for {silence}, although its process is there ({_who(rank)})"
+    idle = human_duration(rank.idle_ns(now_ns) / 1e9)
+    return f"{name}no step for {idle}, although its process lives ({_who(rank)})"
+
+
+def _interrupted(ranks: Sequence[RankStatus]) -> Iterator[str]:
+    by_reason: dict[str, list[int]] = {}
+    for rank in ranks:
+        by_reason.setdefault(rank.why.partition(":")[0], []).append(rank.rank)
+    for why, numbers in by_reason.items():
+        by = f" by {why}" if why else ""
+        if len(numbers) == 1:
+            yield f"rank {numbers[0]} was interrupted{by}"
+        else:
+            yield f"ranks {', '.join(map(str, numbers))} were interrupted{by}"

@@ -1,0 +1,167 @@
+"""``seamark stragglers``: which rank of a distributed training is slower than the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from seamark.cli._app import root_option
+from seamark.cli._json import dumps
+from seamark.cli._ranks import rank_troubles
+from seamark.cli._runs import open_runs, project_option, run_argument
+from seamark.cli._screen import Cell, Column, Screen
+
+if TYPE_CHECKING:
+    from seamark.stragglers import RankTiming
+
+__all__ = ["stragglers"]
+
+_BAR: Final = 24
+_STANDS_OUT: Final = 1.1
+"""From this slowdown on a rank is called slow; below it, times differ by chance."""
+_STYLES: Final = {
+    "running": "cyan",
+    "completed": "green",
+    "failed": "bold red",
+    "killed": "bold red",
+    "lost": "bold red",
+    "hangs": "bold red",
+    "interrupted": "yellow",
+    "suspended": "magenta",
+}
+
+
+@click.command(short_help="Show which rank of a distributed training is slow.")
+@run_argument
+@project_option
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Write one strict JSON document; NaN and infinities as strings.",
+)
+@root_option
+@click.pass_context
+def stragglers(context: click.Context, run: str, project: str | None, *, as_json: bool) -> None:
+    """Show how long the steps of each rank take, the slowest rank first.
+
+    For runs that every rank recorded: ranks="all" in the logger or in init_run(). Ranks are
+    compared by profiling/own_time_s, the part of a step in which a rank does not wait for others;
+    where they wait for each other in every step, as with DDP, whole steps take equally long.
+    Without it they are compared by profiling/step_time_s. Lightning's StepTimes records both.
+
+    \b
+    SLOWDOWN is the time of a rank over the median of the others.
+    STATE    running, completed, failed, interrupted, suspended;
+             killed: the process is gone without a word;
+             hangs:  it lives, and there was no step or heartbeat for long;
+             lost:   no heartbeat, and its host cannot be asked from here.
+
+    \b
+    Examples:
+      seamark stragglers latest
+      seamark stragglers quick-otter --json | jq '.ranks[0].rank'
+    """
+    from seamark.stragglers import rank_timings
+
+    runs = open_runs(context, project)
+    ref = runs.find(run, project)
+    view = runs.view(ref)
+    timings = rank_timings(view)
+    if as_json:
+        ranks = [dataclasses.asdict(one) for one in timings]
+        told = {"project": ref.project, "run": ref.run, "verdict": verdict(timings), "ranks": ranks}
+        click.echo(dumps(told))
+        return
+    screen = Screen()
+    _table(screen, timings)
+    screen.line()
+    screen.line(verdict(timings), style="bold")
+    for trouble in rank_troubles(view, view.state):
+        screen.line(f"! {trouble}", style="bold red")
+
+
+def _table(screen: Screen, timings: Sequence[RankTiming]) -> None:
+    own = any(not math.isnan(one.own_s) for one in timings)
+    columns = [
+        Column("RANK", right=True),
+        Column("HOST", shrink=True, rank=2),
+        Column("PID", right=True, rank=4),
+        Column("STATE"),
+        Column("TIMES", right=True, rank=4),
+        *([Column("OWN", right=True)] if own else []),
+        Column("MEAN", right=True),
+        Column("P50", right=True, rank=3),
+        Column("P95", right=True, rank=3),
+        Column("MAX", right=True, rank=3),
+        Column("SLOWDOWN", right=True),
+        Column("OWN TIME" if own else "STEP TIME", rank=1),
+    ]
+    longest = max((one.pace_s for one in timings if not math.isnan(one.pace_s)), default=0.0)
+    rows = []
+    for one in timings:
+        slow = one.slowdown >= _STANDS_OUT
+        style = "bold red" if slow else ""
+        row = [
+            Cell(str(one.rank), "bold"),
+            Cell(one.host or ""),
+            Cell("" if one.pid is None else str(one.pid)),
+            Cell(one.state or "", _STYLES.get(one.state or "", "")),
+            Cell(f"{one.steps:,}"),
+            *([Cell(seconds_text(one.own_s), style)] if own else []),
+            Cell(seconds_text(one.mean_s), "" if own else style),
+            Cell(seconds_text(one.p50_s)),
+            Cell(seconds_text(one.p95_s)),
+            Cell(seconds_text(one.max_s)),
+            Cell("" if math.isnan(one.slowdown) else f"{one.slowdown:.2f}x", style),
+            Cell(_bar(one.pace_s, longest), style or "cyan"),
+        ]
+        rows.append(row)
+    screen.table(columns, rows)
+
+
+def _bar(value: float, longest: float) -> str:
+    if math.isnan(value) or longest <= 0:
+        return ""
+    return "█" * max(1, round(_BAR * value / longest))
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a short time with its unit: ``"61.3 ms"``; empty for NaN."""
+    if math.isnan(seconds):
+        return ""
+    for least, unit, size in ((1, "s", 1), (1e-3, "ms", 1e3)):
+        if seconds >= least:
+            return f"{seconds * size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def verdict(timings: Sequence[RankTiming]) -> str:
+    """Return in one sentence which rank is slow, if one is."""
+    timed = [one for one in timings if not math.isnan(one.pace_s)]
+    if len(timed) < 2:  # noqa: PLR2004
+        return f"Only rank {timed[0].rank} recorded the times of its steps: nothing to compare."
+    slowest, own = timed[0], not math.isnan(timed[0].own_s)
+    where = f" on {slowest.host}" if slowest.host else ""
+    if slowest.slowdown >= _STANDS_OUT:
+        usual = seconds_text(slowest.pace_s / slowest.slowdown)
+        what = " of its own in a step" if own else " a step"
+        return (
+            f"Rank {slowest.rank}{where} is the slowest: {seconds_text(slowest.pace_s)}{what}, "
+            f"{slowest.slowdown:.2f} times the median of the others ({usual})."
+        )
+    spread = f"{max(0.0, slowest.slowdown - 1):.0%}"
+    said = (
+        f"No rank stands out: the slowest, rank {slowest.rank}{where}, takes {spread} longer than "
+        "the median of the others."
+    )
+    if own:
+        return said
+    return (
+        f"{said} Ranks that wait for each other in every step take equally long, whoever is slow: "
+        "profiling/own_time_s would tell."
+    )

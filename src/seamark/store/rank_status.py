@@ -1,0 +1,184 @@
+"""How each rank of a run is doing: what it said, when it was last heard of, whether it lives.
+
+A rank is its newest process. One that closed its journal without a failure is fine, also while the
+run goes on; one that is gone without a word was killed. A process that cannot be looked at from
+here (on another host, or before a reboot) is judged by its heartbeats alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.journal.process import process_alive
+from seamark.journal.reader import SETTLE_NS
+
+if TYPE_CHECKING:
+    from seamark.store.run_state import JournalState, RunState
+
+__all__ = ["BAD_STATES", "RankStatus", "rank_statuses"]
+
+BAD_STATES: Final = ("failed", "killed", "lost", "interrupted", "hangs")
+"""States of a rank that a reader must know of, the worst first."""
+
+_QUIET_NS: Final = 60 * 10**9
+"""No pause between two records is taken for a hang before this time, nanoseconds."""
+_MANY_PAUSES: Final = 20
+"""Nor before so many times the mean pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankStatus:
+    """One rank, as its newest process left it or is.
+
+    Times are nanoseconds since the Unix epoch.
+
+    Attributes:
+        rank: 0-based.
+        host: Host name, or None where the journal does not say it.
+        pid: Process id, or None.
+        writers: Writer ids of the journals of the process, the newest first.
+        state: ``"running"``; ``"hangs"`` (alive, and no record or no heartbeat for long);
+            ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``, as it said itself;
+            ``"killed"`` (its process is gone without a word); ``"lost"`` (no heartbeat for 90 s,
+            and nobody can look at the process from here).
+        why: What it said of its end: ``"ValueError: boom"``, ``"SIGTERM"``, or empty.
+        first_t: When it began.
+        last_t: When it was last heard of, heartbeats (every 30 s) included.
+        row_t: When it last recorded a point of a series; None if it did not.
+        end_t: When it ended, as far as that is known; None while it runs.
+    """
+
+    rank: int
+    host: str | None
+    pid: int | None
+    writers: tuple[str, ...]
+    state: str
+    why: str
+    first_t: int
+    last_t: int
+    row_t: int | None
+    end_t: int | None
+
+    def idle_ns(self, now_ns: int) -> int:
+        """Return for how long there has been no point of a series, in nanoseconds."""
+        return max(0, now_ns - (self.row_t or self.first_t))
+
+
+def rank_statuses(run: RunState, now_ns: int) -> list[RankStatus]:
+    """Return the status of every rank that takes part in a run, by rank.
+
+    What is of an earlier attempt, or ended beside an earlier process of rank 0, is past and left
+    out.
+
+    Args:
+        run: As folded.
+        now_ns: Nanoseconds since the Unix epoch.
+    """
+    found: dict[int, list[JournalState]] = {}
+    for journal in run.journals.values():
+        if _takes_part(journal):
+            found.setdefault(journal.header["rank"], []).append(journal)
+    newest = {rank: _newest_process(journals) for rank, journals in found.items()}
+    present = newest.get(0, [])
+    earlier = [one for one in found.get(0, []) if one not in present]
+    everything = list(run.journals.values())
+    return [
+        _status(rank, journals, everything, now_ns)
+        for rank, journals in sorted(newest.items())
+        if not _is_past(journals, present, earlier)
+    ]
+
+
+def _is_past(
+    journals: list[JournalState], present: list[JournalState], earlier: list[JournalState]
+) -> bool:
+    """Tell whether a rank belongs to what was before the present process of rank 0.
+
+    One that ended before that began may also have been quicker to start.
+    """
+    if not present or journals[0] in present:
+        return False
+    if (journals[0].attempt or 0) < (present[0].attempt or 0):
+        return True
+    began, ended = journals[-1].first_t or 0, journals[0].last_t
+    return ended < (present[-1].first_t or 0) and any(one.last_t >= began for one in earlier)
+
+
+def _takes_part(journal: JournalState) -> bool:
+    """Tell whether a journal is of a rank, and not of a helper of one or of a later script."""
+    rank = journal.header.get("rank")
+    part = journal.header.get("owner") is True or (journal.attempt is not None and rank)
+    return isinstance(rank, int) and bool(part)
+
+
+def _process(header: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(header.get(key) for key in ("host", "boot", "pid", "start"))
+
+
+def _newest_process(journals: Iterable[JournalState]) -> list[JournalState]:
+    """Return the journals of the process that began last, the newest first."""
+    ordered = sorted(journals, key=lambda one: one.first_t or 0, reverse=True)
+    return [one for one in ordered if _process(one.header) == _process(ordered[0].header)]
+
+
+def _status(
+    rank: int, journals: list[JournalState], others: list[JournalState], now_ns: int
+) -> RankStatus:
+    header = journals[0].header
+    said = max((one.said for one in journals), key=lambda said: said.get("t", 0))
+    began = min(one.first_t or 0 for one in journals)
+    # A forked child of the launcher may be this very rank, which records in a journal of its own.
+    rows = [one for one in others if one.header.get("rank") == rank and one.last_t >= began]
+    row_t = max((one.last_row_t for one in rows), default=0)
+    last_t = max(one.last_t for one in journals)
+    state = _state(said, journals[0], rows, now_ns)
+    ended = state not in ("running", "hangs")
+    host, pid = header.get("host"), header.get("pid")
+    return RankStatus(
+        rank=rank,
+        host=host if isinstance(host, str) else None,
+        pid=pid if isinstance(pid, int) else None,
+        writers=tuple(one.writer for one in journals),
+        state=state,
+        why=_why(said) if state in ("failed", "interrupted") else "",
+        first_t=began,
+        last_t=last_t,
+        row_t=row_t or None,
+        end_t=(last_t if state in ("killed", "lost") else said.get("t", last_t)) if ended else None,
+    )
+
+
+def _state(
+    said: Mapping[str, Any], newest: JournalState, rows: list[JournalState], now_ns: int
+) -> str:
+    stated = str(said.get("state", "running"))
+    if stated not in ("running", "created"):
+        return stated
+    if newest.closed and newest.close_reason != "rotate":
+        return "completed"
+    alive = process_alive(newest.header)
+    if alive is False:
+        return "killed"
+    heard = newest.last_t >= now_ns - SETTLE_NS
+    if not heard:
+        return "hangs" if alive else "lost"
+    return "hangs" if _rests(rows, now_ns) else "running"
+
+
+def _rests(rows: list[JournalState], now_ns: int) -> bool:
+    """Tell whether the pause since the last point is longer than this run's pauses are."""
+    count = sum(one.rows for one in rows)
+    if not count:
+        return False
+    last = max(one.last_row_t for one in rows)
+    first = min(one.first_row_t for one in rows if one.rows)
+    return now_ns - last > max(_QUIET_NS, _MANY_PAUSES * (last - first) // count)
+
+
+def _why(said: Mapping[str, Any]) -> str:
+    error = said.get("error")
+    if isinstance(error, Mapping):
+        return f"{error.get('type')}: {error.get('message')}"
+    return str(said.get("signal") or "")

@@ -1,0 +1,143 @@
+"""Stragglers are told by name: from recorded step times, in Python and by the command."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from seamark import Run, init_run
+from seamark.cli import app
+from seamark.cli.stragglers import seconds_text, verdict
+from seamark.errors import MissingFieldError
+from seamark.stragglers import RankTiming
+
+QUIET: Any = dict.fromkeys(
+    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
+    False,
+)
+
+
+def record(root: Path, series: dict[int, dict[str, list[float]]], **given: Any) -> Run:
+    """Record the series of every rank in one process each; return the run."""
+    code = textwrap.dedent("""
+        import json, sys
+        from seamark import init_run
+        root, series, given = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+        with init_run("p", root=root, custom_run_id="one", ranks="all", **given) as run:
+            for path, values in series.items():
+                for step, value in enumerate(values):
+                    run.log_metrics({path: value}, step)
+    """)
+    told = json.dumps({**QUIET, **given})
+    for rank, paths in series.items():
+        subprocess.run(
+            [sys.executable, "-c", code, str(root), json.dumps(paths), told],
+            check=True,
+            timeout=120,
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(len(series))},
+        )
+    return init_run("p", root=root, custom_run_id="one", mode="read-only")
+
+
+def seamark(root: Path, *words: str) -> Any:
+    return CliRunner().invoke(app, [*words, "--root", str(root)], prog_name="seamark")
+
+
+def test_the_slowest_rank_comes_first(tmp_path):
+    """By whole steps where ranks do not wait for each other; the first, cold one is left out."""
+    paths = "profiling/step_time_s"
+    run = record(
+        tmp_path,
+        {
+            0: {paths: [9.0, 0.02, 0.02, 0.02, 0.02]},
+            1: {f"training/ranks/1/{paths}": [9.0]},  # not the namespace of the others
+            2: {paths: [1.0, 0.05, 0.03, 0.05, 0.07]},
+            3: {paths: [1.0, 0.02, math.inf, 0.02, 0.04]},
+        },
+    )
+    found = run.stragglers()
+    assert [one.rank for one in found] == [3, 2, 0, 1]
+    rank3, rank2, rank0, rank1 = found
+    assert rank2.mean_s == pytest.approx(0.05)
+    assert (rank2.steps, rank2.p50_s, rank2.max_s, rank2.state) == (5, 0.05, 1.0, "completed")
+    assert rank3.steps == 4  # too few to leave the first one out
+    assert rank3.p95_s == 1.0
+    assert rank2.slowdown == pytest.approx(0.05 / ((0.02 + rank3.mean_s) / 2))
+    assert rank0.pid is not None
+    assert rank0.last_seen is not None
+    assert (rank1.steps, math.isnan(rank1.slowdown)) == (0, True)
+    assert math.isnan(rank0.own_s)
+
+
+def test_ranks_that_wait_for_each_other_are_told_by_their_own_time(tmp_path):
+    """All steps take equally long; the command says who is slow, in a table and in a sentence."""
+    steps = {"profiling/step_time_s": [0.1] * 6}
+    owns = {0: 0.02, 1: 0.021, 2: 0.061}
+    run = record(
+        tmp_path, {rank: {**steps, "profiling/own_time_s": [own] * 6} for rank, own in owns.items()}
+    )
+    slowest, *others = run.stragglers()
+    assert (slowest.rank, slowest.own_s, slowest.mean_s) == (2, pytest.approx(0.061), 0.1)
+    assert slowest.slowdown == pytest.approx(0.061 / 0.0205)
+    assert all(one.slowdown < 1.1 for one in others)
+    shown = seamark(tmp_path, "stragglers", "latest")
+    assert shown.exit_code == 0
+    header, first, *rest = shown.stdout.splitlines()
+    assert header.split()[:7] == ["RANK", "HOST", "PID", "STATE", "TIMES", "OWN", "MEAN"]
+    assert first.split()[0] == "2"
+    assert "2.98x  " + "█" * 24 in first
+    assert rest[0].endswith("█" * 8)
+    sentence = shown.stdout.splitlines()[-1]
+    assert sentence.startswith("Rank 2 on ")
+    assert "is the slowest: 61 ms of its own in a step, 2.98 times the median" in sentence
+    told = json.loads(seamark(tmp_path, "stragglers", "latest", "--json").stdout)
+    assert [one["rank"] for one in told["ranks"]] == [2, 1, 0]
+    assert told["ranks"][0]["own_s"] == pytest.approx(0.061)
+    assert told["verdict"] == sentence
+
+
+def test_ranks_of_one_speed_are_called_that(tmp_path):
+    """And without a time of their own, the sentence says what it cannot know."""
+    timings = [RankTiming(0, host="h", mean_s=0.102, slowdown=1.02), RankTiming(1, mean_s=0.1)]
+    assert verdict(timings).startswith("No rank stands out: the slowest, rank 0 on h, takes 2%")
+    assert "profiling/own_time_s would tell" in verdict(timings)
+    assert verdict([RankTiming(3, mean_s=1.0), RankTiming(4)]).startswith("Only rank 3 recorded")
+    assert [seconds_text(s) for s in (math.nan, 2.5, 0.0123, 4.2e-5)] == [
+        "",
+        "2.5 s",
+        "12.3 ms",
+        "42 us",
+    ]
+
+
+def test_runs_without_ranks_or_times_are_told_apart(tmp_path):
+    """With exact errors, in Python and by the command (exit code 2, one line)."""
+    alone = record(tmp_path / "alone", {0: {"profiling/step_time_s": [0.1]}})
+    with pytest.raises(MissingFieldError, match=r"only one rank recorded.*ranks='all'"):
+        alone.stragglers()
+    untimed = record(tmp_path / "untimed", {0: {"loss": [1.0]}, 1: {"loss": [1.0]}})
+    with pytest.raises(MissingFieldError, match="no rank recorded profiling/step_time_s"):
+        untimed.stragglers()
+    for place, words in (("alone", "only one rank"), ("untimed", "no rank recorded")):
+        shown = seamark(tmp_path / place, "stragglers", "latest")
+        assert (shown.exit_code, shown.stdout) == (2, "")
+        assert words in shown.stderr
+    fresh = Run._create(lazy=True, project="p", root=tmp_path / "new", **QUIET)
+    with pytest.raises(MissingFieldError, match="nothing is recorded"):
+        fresh.stragglers()
+
+
+def test_times_in_a_namespace_are_found(tmp_path):
+    """Of a logger that records into a namespace of a run."""
+    path = "folds/1/profiling/step_time_s"
+    run = record(tmp_path, {0: {path: [0.1]}, 1: {path: [0.3]}})
+    assert [(one.rank, one.mean_s) for one in run.stragglers()] == [(1, 0.3), (0, 0.1)]

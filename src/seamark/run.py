@@ -288,7 +288,8 @@ class Run(Resumable):
         project, _, run = place.rpartition("/")
         found = self if (run, project) == (self.id, self.project) else self.at(run, project)
         if current_rank().rank:
-            found._descent.begun = Begun(int(attempt), None) if attempt else None  # noqa: SLF001
+            descent = found._descent  # noqa: SLF001 - of its own class
+            descent.begun = Begun(int(attempt), None) if attempt else None
         return found
 
     @property

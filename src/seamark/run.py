@@ -141,6 +141,7 @@ class Run(Container):
         self._state = "created"
         self._silent_rank: bool | None = None
         self._made_in: int | None = None
+        self._agreed = False
         self._inherited: JournalWriter | None = None
         self._capture: Any = None
         self._pid = os.getpid()
@@ -160,7 +161,8 @@ class Run(Container):
         """
         settings = RunSettings(**given)
         folder = run_folder(settings)
-        if settings.ranks == "all" and not lazy:
+        agrees = settings.ranks == "all" and not lazy
+        if agrees:
             folder = agreed_folder(settings, folder)
         if settings.with_id or settings.mode == "read-only":
             expect_run(folder)
@@ -168,6 +170,7 @@ class Run(Container):
             refuse_purged(folder, settings.custom_run_id)
         run = cls(settings, folder)
         run._made_in = os.getpid()
+        run._agreed = agrees
         if not lazy and settings.mode != "read-only":
             if not run._silent:
                 expect_writable(folder)
@@ -241,12 +244,13 @@ class Run(Container):
 
     @property
     def shared_id(self) -> bool:
-        """Whether other processes know the run's id.
+        """Whether other processes know the run's id; the same on every rank.
 
-        Because it was given, not minted, or because it came here from another process.
+        Because it was given, not minted, because it came here from another process, or because the
+        ranks agreed on it.
         """
         given = self._settings.with_id or self._settings.custom_run_id
-        return bool(given) or self._made_in != os.getpid()
+        return bool(given) or self._agreed or self._made_in != os.getpid()
 
     @property
     def ranks(self) -> str:
@@ -277,7 +281,14 @@ class Run(Container):
                 refuse_alone()
             return self
         project, _, run = said.rpartition("/")
-        return self if (run, project) == (self.id, self.project) else self.at(run, project)
+        found = self
+        if (run, project) != (self.id, self.project):
+            if self._writer is None and self._index is None:  # whoever holds it holds the right one
+                self.folder = RunFolder(self.root, project, run)
+            else:
+                found = self.at(run, project)
+        found._agreed = True  # noqa: SLF001 - of its own class
+        return found
 
     @property
     def _secrets(self) -> tuple[str, ...]:
@@ -381,11 +392,10 @@ class Run(Container):
         if self.mode == "disabled":
             return True
         if self._silent_rank is None:
-            if (
-                self._settings.ranks == "all"
-                or self.mode == "read-only"
-                or not self._settings.owner
-            ):
+            if self.mode == "read-only" or not self._settings.owner:
+                return False
+            # Rank 0's id is everybody's in the end; before the others know it, they have no run.
+            if self._settings.ranks == "all" and self.shared_id:
                 return False
             # Asked at every use until something is recorded: some launchers tell the rank late.
             return current_rank().rank != 0

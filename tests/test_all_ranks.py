@@ -392,11 +392,12 @@ def test_loggers_agree_once_the_ranks_can_talk(tmp_path):
             assert "init_process_group" in str(error)
         else:
             raise AssertionError
+        assert lazy.recording == (os.environ["RANK"] == "0")  # whose id it will be
         assert silent.agree() is silent  # nobody else records
         assert not os.path.exists(sys.argv[1])
         join()
         agreed = lazy.agree()
-        assert (agreed is lazy) == (dist.get_rank() == 0)
+        assert agreed is lazy
         assert agreed.agree() is agreed
         agreed.log_metrics({"loss": 1.0}, 0)
         agreed.stop()

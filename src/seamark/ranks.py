@@ -52,6 +52,7 @@ __all__ = [
     "Rank",
     "boot_id",
     "broadcast_from_zero",
+    "connected",
     "current_rank",
     "job_key",
     "process_start",
@@ -148,6 +149,11 @@ def _rank_zero_only(env: Mapping[str, str]) -> Rank | None:
         if isinstance(rank, int) and rank > 0:
             return Rank(rank, _number(env, "WORLD_SIZE"), "lightning", "rank_zero_only.rank")
     return None
+
+
+def connected() -> bool:
+    """Tell whether the ranks can talk to each other yet."""
+    return _process_group() is not None or _horovod() is not None
 
 
 def broadcast_from_zero(text: str) -> str | None:

@@ -142,6 +142,7 @@ class Run(Resumable):
         self._state = "created"
         self._silent_rank: bool | None = None
         self._made_in: int | None = None
+        self._agreed = False
         self._inherited: JournalWriter | None = None
         self._capture: Any = None
         self._pid = os.getpid()
@@ -247,12 +248,13 @@ class Run(Resumable):
 
     @property
     def shared_id(self) -> bool:
-        """Whether other processes know the run's id.
+        """Whether other processes know the run's id; the same on every rank.
 
-        Because it was given, not minted, or because it came here from another process.
+        Because it was given, not minted, because it came here from another process, or because the
+        ranks agreed on it.
         """
         given = self._settings.with_id or self._settings.custom_run_id
-        return bool(given) or self._made_in != os.getpid()
+        return bool(given) or self._agreed or self._made_in != os.getpid()
 
     @property
     def ranks(self) -> str:
@@ -286,9 +288,15 @@ class Run(Resumable):
             return self
         attempt, _, place = said.partition(" ")
         project, _, run = place.rpartition("/")
-        found = self if (run, project) == (self.id, self.project) else self.at(run, project)
+        found = self
+        if (run, project) != (self.id, self.project):
+            if self._writer is None and self._index is None:  # whoever holds it holds the right one
+                self.folder = RunFolder(self.root, project, run)
+            else:
+                found = self.at(run, project)
+        found._agreed = True  # noqa: SLF001 - of its own class
         if current_rank().rank:
-            descent = found._descent  # noqa: SLF001 - of its own class
+            descent = found._descent  # noqa: SLF001
             descent.begun = Begun(int(attempt), None) if attempt else None
         return found
 
@@ -338,11 +346,10 @@ class Run(Resumable):
         if self.mode == "disabled":
             return True
         if self._silent_rank is None:
-            if (
-                self._settings.ranks == "all"
-                or self.mode == "read-only"
-                or not self._settings.owner
-            ):
+            if self.mode == "read-only" or not self._settings.owner:
+                return False
+            # Rank 0's id is everybody's in the end; before the others know it, they have no run.
+            if self._settings.ranks == "all" and self.shared_id:
                 return False
             # Asked at every use until something is recorded: some launchers tell the rank late.
             return current_rank().rank != 0

@@ -31,7 +31,7 @@ def state_of(logger):
     ("given", "error"),
     [
         ({"proyect": "x"}, UnknownArgumentError),
-        ({"ranks": "all"}, ArgumentError),
+        ({"ranks": "some"}, ArgumentError),
         ({"mode": "onlin"}, ArgumentError),
         ({"run": object()}, ArgumentError),
         ({"with_id": "nowhere0"}, RunNotFoundError),

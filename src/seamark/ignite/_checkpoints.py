@@ -86,7 +86,7 @@ class CheckpointRecorder:
     def _guarded(self, step: Any) -> None:
         run, base = target_of(self._logger, "attach_checkpoint")
         try:
-            if run.recording:
+            if run.speaks_for_all:
                 step(run, join_path(base, self._tag, "model"))
         except Exception as error:  # noqa: BLE001 - must not stop the training
             run.drop("checkpoints", warn=f"checkpoints could not be recorded: {error!r}")

@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from seamark.errors import ValueKindError
 from seamark.ignite import _host
-from seamark.ignite._target import target_of
+from seamark.ignite._target import series_target_of
 from seamark.loggers import record_histograms, record_series
 from seamark.paths import join_path
 from seamark.values import to_float
@@ -103,7 +103,7 @@ class OutputHandler(_host.BaseOutputHandler):
         Raises:
             TypeError: If the logger is none of ours, or the step is no real number.
         """
-        run, base = target_of(logger, "OutputHandler")
+        run, base = series_target_of(logger, "OutputHandler")
         values = self._values(engine)
         step = self.global_step_transform(engine, event_name)
         try:
@@ -157,7 +157,7 @@ class OptimizerParamsHandler(_host.BaseOptimizerParamsHandler):
             TypeError: If the logger is none of ours.
             KeyError: If a group has no such parameter.
         """
-        run, base = target_of(logger, "OptimizerParamsHandler")
+        run, base = series_target_of(logger, "OptimizerParamsHandler")
         groups = enumerate(self.optimizer.param_groups)
         values = {f"group_{index}": group[self.param_name] for index, group in groups}
         prefix = join_path(base, self.tag or "", self.param_name)
@@ -196,7 +196,7 @@ class _ScalarHandler(_Parameters, _host.BaseWeightsScalarHandler):
     def _record(
         self, what: str, found: Iterator[tuple[str, Tensor]], engine: Any, logger: Any, event: Any
     ) -> None:
-        run, base = target_of(logger, type(self).__name__)
+        run, base = series_target_of(logger, type(self).__name__)
         name = getattr(self.reduction, "__name__", type(self.reduction).__name__)
         values = {path: self.reduction(tensor) for path, tensor in found}
         prefix = join_path(base, self.tag or "", f"{what}_{name}")
@@ -259,7 +259,7 @@ class _HistHandler(_Parameters):
     def _record(
         self, what: str, found: Iterator[tuple[str, Tensor]], engine: Any, logger: Any, event: Any
     ) -> None:
-        run, base = target_of(logger, type(self).__name__)
+        run, base = series_target_of(logger, type(self).__name__)
         step = _own_step(engine, event)
         record_histograms(run, dict(found), step, join_path(base, self.tag or "", what))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import MissingExtraError
+from seamark.ranks import current_rank
 
 __all__ = [
     "BaseLogger",
@@ -19,6 +20,7 @@ __all__ = [
     "engine",
     "handlers",
     "idist",
+    "idist_knows",
     "version",
 ]
 
@@ -101,3 +103,13 @@ else:
 def version() -> str:
     """Return Ignite's version."""
     return str(importlib.import_module("ignite").__version__)
+
+
+def idist_knows() -> bool:
+    """Tell whether ``idist`` can be asked without any other rank taking part.
+
+    Where a script made the process group itself, the first question has all ranks talk to each
+    other. A rank that asks alone would wait for ever.
+    """
+    serial = type(idist.utils._model).__name__ == "_SerialModel"  # noqa: SLF001 - only it tells
+    return not serial or current_rank().source != "torch.distributed"

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.handler import Handler
 from seamark.ignite import _host
 from seamark.ignite._checkpoints import CheckpointRecorder
 from seamark.ignite._handlers import (
+    GradsHistHandler,
+    GradsScalarHandler,
     OptimizerParamsHandler,
     OutputHandler,
     global_step_from_engine,
 )
+from seamark.ignite._watch import EngineWatch
 from seamark.loggers import check_run, new_run
+from seamark.ranks import connected
 from seamark.run import Run
 from seamark.values import Atom
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from seamark.handler import Handler
-
 __all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
 
 # Where Neptune's logger for Ignite noted the version.
 _VERSION_PATH: Final = "source_code/integrations/neptune-pytorch-ignite"
+_TRAINS: Final = (OptimizerParamsHandler, GradsScalarHandler, GradsHistHandler)
 
 
 class SeamarkLogger(_host.BaseLogger):
@@ -38,6 +41,16 @@ class SeamarkLogger(_host.BaseLogger):
     record. Other ranks than 0 record nothing, so that there is one run however many there are. Put
     the logger into the ``to_save`` of a ``Checkpoint``, and a training that loads it goes on in the
     same run, as a new attempt.
+
+    With ``ranks="all"`` every rank records its series, those of rank n above 0 under
+    ``ranks/<n>/``, and the times of its steps, ``profiling/step_time_s``. Then every rank has to
+    make the logger and attach to it: with the first of the two that finds the ranks connected, they
+    agree on the run. Until then other ranks than 0 record nothing.
+
+    When the engine that trains starts, rank 0 records how it is distributed under ``distributed/``:
+    ``strategy`` (the backend), ``launcher``, ``world_size``, ``nodes``, ``devices`` of a node,
+    ``accelerator``, and, where they are known, ``batch_size`` of a process,
+    ``accumulate_grad_batches`` and ``effective_batch_size``.
 
     Args:
         api_token: For remotes. Held in memory only; never pickled, never recorded.
@@ -89,9 +102,11 @@ class SeamarkLogger(_host.BaseLogger):
         given = {"api_token": api_token, "project": project, **init_run_kwargs}
         check_run(run, given)
         self._is_own = run is None
-        self._made_in = os.getpid()
         self._experiment: Run | Handler = new_run(**given) if run is None else run
         self._checkpoints: list[CheckpointRecorder] = []
+        self._watch = EngineWatch(self)
+        if connected():
+            self._join_ranks()
         self._run.tell({_VERSION_PATH: Atom("string", _host.version())})
 
     # ---------------------------------------------------------------- the run
@@ -137,11 +152,12 @@ class SeamarkLogger(_host.BaseLogger):
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel as the place of the run, without what belongs to this process."""
-        return {**self.__dict__, "_checkpoints": []}
+        return {**self.__dict__, "_checkpoints": [], "_watch": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Become a logger of the same run; nothing is created."""
         self.__dict__.update(state)
+        self._watch = EngineWatch(self)
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -196,13 +212,18 @@ class SeamarkLogger(_host.BaseLogger):
 
         Needed only where another rank than 0 records too. A run whose id was given, or that
         travelled here from the process that made the logger, is the same on all ranks anyway.
+
+        Raises:
+            ArgumentError: If ``ranks="all"`` and nothing connects the ranks yet.
         """
-        made_here = self._is_own and self._made_in == os.getpid()
-        if not made_here or self._run.shared_id or _host.idist.get_world_size() == 1:
+        if self._run.shared_id:
             return
-        agreed = str(_host.idist.broadcast(self._run.id, src=0))
-        if agreed != self._run.id:
-            self._experiment = self._run.at(agreed)
+        agreed, here = self._run.agree(), self._experiment
+        self._experiment = agreed[here.path] if isinstance(here, Handler) else agreed
+
+    def _join_ranks(self) -> None:
+        if self._run.ranks == "all":
+            self.agree_on_run()
 
     # ---------------------------------------------------------------- attaching
 
@@ -229,6 +250,7 @@ class SeamarkLogger(_host.BaseLogger):
 
         Raises:
             RuntimeError: If an event is unknown; nothing is attached then.
+            ArgumentError: If ``ranks="all"`` and nothing connects the ranks yet.
         """
         several = isinstance(event_name, _host.engine.EventsList)
         events = list(event_name) if several else [event_name]
@@ -236,6 +258,9 @@ class SeamarkLogger(_host.BaseLogger):
             if event not in _host.engine.State.event_to_attr:
                 msg = f"Unknown event name '{event}'"
                 raise RuntimeError(msg)
+        self._join_ranks()
+        trains = isinstance(log_handler, _TRAINS)
+        self._watch.look_at(engine, is_trainer=trains, times=self._run.ranks == "all")
         for event in events:
             engine.add_event_handler(event, log_handler, self, event, *args, **kwargs)
         return _host.engine.RemovableEventHandle(event_name, log_handler, engine)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from ignite.engine import Engine
 
 from seamark.errors import ArgumentError, MissingExtraError
+from seamark.handler import Handler
 from seamark.ignite._clock import clock_of
+from seamark.ignite._target import series_target_of
 from seamark.timing import (
     Breakdown,
     Source,
@@ -296,7 +298,11 @@ class EngineProfiler:
 def _run_of(run: Any) -> Any:
     """Return what to record into, which a logger has as its experiment."""
     experiment = None if hasattr(run, "get_root_object") else getattr(run, "experiment", None)
-    return run if experiment is None else experiment
+    found = run if experiment is None else experiment
+    if isinstance(found, Handler):
+        root, place = series_target_of(found, "the profiler")
+        return root[place]
+    return found
 
 
 def seconds_of(source: Source) -> list[float]:

@@ -135,7 +135,7 @@ class SeamarkSaver(_host.BaseSaveHandler):
         if _host.idist.get_rank() != self.save_on_rank:
             return None
         run, base = target_of(self._logger, "SeamarkSaver")
-        if self.save_on_rank != 0 and not run.recording:
+        if self.save_on_rank != 0 and not run.speaks_for_all:
             run = self._guest_of(run)
         if run.get_state() == "stopped":
             run.drop("checkpoints", warn="a checkpoint came after the run was stopped")

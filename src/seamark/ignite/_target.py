@@ -1,13 +1,15 @@
-"""Which run a logger stands for, whatever class the logger is of."""
+"""Which run a logger stands for, whatever class the logger is of, and where in it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from seamark.handler import Handler
+from seamark.paths import join_path
+from seamark.ranks import current_rank
 from seamark.run import Run
 
-__all__ = ["target_of"]
+__all__ = ["series_target_of", "target_of"]
 
 
 def target_of(logger: Any, caller: str) -> tuple[Run, str]:
@@ -29,3 +31,21 @@ def target_of(logger: Any, caller: str) -> tuple[Run, str]:
         f"or with what has a seamark Run as its 'experiment', got {type(logger)}"
     )
     raise TypeError(msg)
+
+
+def series_target_of(logger: Any, caller: str) -> tuple[Run, str]:
+    """Return the same for series, which a rank above 0 that records too has a place of its own for.
+
+    That is ``ranks/<rank>`` in the namespace; in the run as a whole, the run sees to it.
+
+    Args:
+        logger: As in `target_of`.
+        caller: As in `target_of`.
+
+    Raises:
+        TypeError: As in `target_of`.
+    """
+    run, base = target_of(logger, caller)
+    if base and run.ranks == "all" and (rank := current_rank().rank):
+        return run, join_path(base, f"ranks/{rank}")
+    return run, base

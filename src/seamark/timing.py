@@ -436,11 +436,13 @@ class Breakdown:
             them. What they leave of the whole is the framework's own work.
         whole_s: Seconds of an epoch.
         epochs: So many epochs the mean is of.
+        of: What the whole is, in plain words.
     """
 
     parts: tuple[tuple[str, float], ...]
     whole_s: float
     epochs: int
+    of: str = "an epoch"
 
     def ranked(self) -> list[tuple[str, float]]:
         """Return all parts, the rest included, the largest first."""
@@ -455,7 +457,7 @@ def largest_cost(breakdown: Breakdown) -> str:
         return "Nothing has been timed yet."
     name, seconds = breakdown.ranked()[0]
     share = 100 * seconds / breakdown.whole_s
-    of = "an epoch" if breakdown.epochs == 1 else f"an epoch (mean of {breakdown.epochs})"
+    of = breakdown.of if breakdown.epochs == 1 else f"{breakdown.of} (mean of {breakdown.epochs})"
     return (
         f"The largest cost is {name}: {_seconds(seconds)} of the "
         f"{_seconds(breakdown.whole_s)} of {of}, {share:.0f} %."
@@ -469,7 +471,7 @@ def _seconds(value: float) -> str:
     return f"{value * 1e6:.3g} µs"
 
 
-def picture(breakdown: Breakdown, title: str = "Where the time of an epoch goes") -> bytes:
+def picture(breakdown: Breakdown, title: str | None = None) -> bytes:
     """Return a PNG: one stacked bar of a mean epoch, with the largest cost named below.
 
     Raises:
@@ -497,7 +499,7 @@ def picture(breakdown: Breakdown, title: str = "Where the time of an epoch goes"
     plot.set_yticks([])
     plot.set_ylim(-0.5, 0.5)
     texts = [
-        plot.set_title(title),
+        plot.set_title(title or f"Where the time of {breakdown.of} goes"),
         plot.set_xlabel("seconds\n" + textwrap.fill(largest_cost(breakdown), _LABEL + 10)),
     ]
     if parts:
@@ -557,6 +559,16 @@ class TimesInRun:
     def _place(self) -> tuple[object, str]:
         root = getattr(self._run, "get_root_object", lambda: self._run)()
         return id(root), join_path(str(getattr(self._run, "path", "")), self._namespace)
+
+    def records_in(self, run: Any) -> bool:
+        """Tell whether this is the object that rows are recorded into."""
+        return self._run is run
+
+    def skip(self, sources: Iterable[Source]) -> None:
+        """Leave what was timed so far out of the rows to come."""
+        for one in sources:
+            found = one.samples.running(one.column)
+            self._told[id(one.samples), one.column] = found.count, found.total
 
     def row(self, now_ns: int, sources: Iterable[Source], step: float) -> None:
         """Record the means since the last row, in seconds, at one step.

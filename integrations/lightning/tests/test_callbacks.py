@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import math
 
@@ -105,8 +106,8 @@ def test_only_logged_steps_are_recorded(tiny, trainer, logger):
     one = trainer(logger=logger, callbacks=callbacks, max_epochs=4, log_every_n_steps=3)
     one.fit(tiny)
     run = logger.experiment
-    assert steps(run, "training/lr-SGD") == [0, 3, 6]
-    assert steps(run, "profiling/step_time_s") == [3, 6]
+    assert steps(run, "training/lr-SGD") == [2, 5]
+    assert steps(run, "profiling/step_time_s") == [2, 5] == steps(run, "training/train/loss")
     assert not run.exists("monitoring/seamark/dropped")
 
 
@@ -129,3 +130,192 @@ def test_a_broken_logger_does_not_end_training(cls, host, tiny, trainer, tmp_pat
     trainer(logger=Broken(tmp_path), callbacks=[cls()]).fit(tiny)
     assert tiny.seen == 2
     assert len([r for r in caplog.records if "records nothing" in r.getMessage()]) == 1
+
+
+def test_learning_rates_are_named_and_numbered_as_lightnings_monitor_does(
+    host, helpers, trainer, logger, tmp_path
+):
+    """Names, values and steps, with schedulers that have names, groups, and several of a kind."""
+    sgd, step_lr = torch.optim.SGD, torch.optim.lr_scheduler.StepLR
+
+    class Many(helpers.module_class()):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            self.log("train/loss", self(batch[0]).sum())
+
+        def configure_optimizers(self):
+            weight, bias = [{"params": [self.layer.weight]}], [{"params": [self.layer.bias]}]
+            both = [
+                {"params": [self.layer.weight], "name": "body"},
+                {"params": [self.layer.bias]},
+            ]
+            optimizers = [
+                sgd(weight, lr=0.1, momentum=0.5),
+                sgd(both, lr=0.2),
+                sgd(bias, lr=0.3),
+                torch.optim.Adam([bias[0] | {"name": "single"}], lr=0.4),
+                sgd(bias, lr=0.5),
+            ]
+            named = {"scheduler": step_lr(optimizers[2], 2), "name": "mine"}
+            return optimizers, [step_lr(optimizers[1], 1), named, step_lr(optimizers[1], 3)]
+
+    callbacks = importlib.import_module(f"{host.__name__}.callbacks")
+    loggers = importlib.import_module(f"{host.__name__}.loggers")
+    theirs = loggers.CSVLogger(tmp_path / "theirs")
+    ours = loggers.CSVLogger(tmp_path / "ours")
+    given = {"log_every_n_steps": 2, "max_epochs": 3}
+    monitor = callbacks.LearningRateMonitor(logging_interval="step", log_momentum=True)
+    trainer(logger=theirs, callbacks=[monitor], **given).fit(Many())
+    rates = LearningRates(momentum=True)
+    trainer(logger=[ours, logger], callbacks=[rates], **given).fit(Many())
+    assert rows(tmp_path / "ours") == rows(tmp_path / "theirs")
+    assert any("lr-SGD-3" in row for row in rows(tmp_path / "ours"))
+    assert steps(logger.experiment, "training/lr-SGD/body") == [1, 3, 5]
+
+
+def rows(folder):
+    with next(folder.rglob("metrics.csv")).open(newline="") as file:
+        read = list(csv.DictReader(file))
+    return [
+        {name: float(value) for name, value in row.items() if value}
+        for row in read
+        if any(value and name.startswith("lr") for name, value in row.items())
+    ]
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_rows_stand_beside_lightnings_own(helpers, trainer, logger, every):
+    """With two optimizers that step in every batch, which the trainer counts as two steps."""
+
+    class Gan(helpers.module_class()):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            loss = self(batch[0]).pow(2).mean()
+            self.log("train/loss", loss)
+            self.manual_backward(loss)
+            for optimizer in self.optimizers():
+                optimizer.step()
+
+        def configure_optimizers(self):
+            return [torch.optim.SGD([weight], lr=0.1) for weight in self.parameters()]
+
+    one = trainer(
+        logger=logger, callbacks=[cls() for cls in ALL], max_steps=12, max_epochs=9,
+        log_every_n_steps=every,
+    )  # fmt: skip
+    one.fit(Gan())
+    run = logger.experiment
+    logged = steps(run, "training/train/loss")
+    assert logged == list(range(every - 1, 6, every))
+    for path in ("training/lr-SGD", "training/grad_norm/0", "training/grad_norm/1",
+                 "profiling/step_time_s", "profiling/memory/host_rss_bytes"):  # fmt: skip
+        assert steps(run, path) == logged, path
+    assert values(run, "profiling/eta_s")[-1] == 0
+
+
+def test_an_accumulated_batch_is_no_step(tiny, trainer, logger):
+    one = trainer(
+        logger=logger, callbacks=[cls() for cls in ALL], max_epochs=3, accumulate_grad_batches=2
+    )
+    one.fit(tiny)
+    run = logger.experiment
+    assert steps(run, "training/train/loss") == [0, 1, 2]
+    for path in ("training/lr-SGD", "training/grad_norm", "profiling/step_time_s",
+                 "profiling/memory/host_rss_bytes"):  # fmt: skip
+        assert steps(run, path) == [0, 1, 2], path
+    rates = zip(values(run, "profiling/samples_per_second"), values(run, "profiling/step_time_s"),
+                strict=True)  # fmt: skip
+    assert all(rate == pytest.approx(4 / time) for rate, time in rates)
+    assert values(run, "profiling/eta_s")[-1] == 0
+
+
+def test_the_end_is_the_earliest_that_is_set(tiny, trainer, logger):
+    """Of ``max_steps``, ``max_epochs`` and ``max_time``."""
+    given = {"logger": logger, "max_epochs": -1}
+    trainer(**given, callbacks=[StepTimes()], max_time="00:10:00:00", max_steps=3).fit(tiny)
+    eta = values(logger.experiment, "profiling/eta_s")
+    assert max(eta) < 36_000
+    assert eta[-1] == 0
+    trainer(**given, callbacks=[StepTimes()], max_time="00:00:00:01", max_steps=10**9).fit(tiny)
+    assert max(values(logger.experiment, "profiling/eta_s")[3:]) <= 1
+
+
+def test_a_training_resumed_in_an_epoch_is_timed_from_there(host, tiny, trainer, logger, tmp_path):
+    """No hook tells of the epoch's start then; the clock of the machine is no step time."""
+    saving = importlib.import_module(f"{host.__name__}.callbacks").ModelCheckpoint(
+        str(tmp_path), every_n_train_steps=3, save_top_k=-1
+    )
+    trainer(logger=False, callbacks=[saving], max_epochs=4).fit(tiny)
+    (path,) = tmp_path.glob("*step=3.ckpt")
+    given = {"logger": logger, "callbacks": [StepTimes()], "max_epochs": 4}
+    trainer(**given).fit(tiny, ckpt_path=str(path))
+    run = logger.experiment
+    assert steps(run, "profiling/step_time_s") == steps(run, "training/train/loss")
+    assert max(values(run, "profiling/step_time_s")) < 60
+    assert max(values(run, "profiling/epoch_time_s")) < 60
+
+
+def test_steps_that_were_not_recorded_do_not_leak_into_the_next_training(tiny, trainer, logger):
+    callback = StepTimes()
+    small = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(6, 4)))
+    trainer(logger=logger, callbacks=[callback], log_every_n_steps=4).fit(tiny, small)
+    trainer(logger=logger, callbacks=[callback], log_every_n_steps=2).fit(tiny)
+    assert sorted(steps(logger.experiment, "profiling/step_time_s")) == [1, 3]
+    took = dict(zip(*both(logger, "profiling/step_time_s"), strict=True))[1]
+    rate = dict(zip(*both(logger, "profiling/samples_per_second"), strict=True))[1]
+    assert rate * took == pytest.approx(4)  # the batch size of the second; that of the first is 1
+
+
+def both(logger, path):
+    return steps(logger.experiment, path), values(logger.experiment, path)
+
+
+def test_norms_of_every_kind_of_gradient(host, trainer, logger):
+    """Complex, double and short floats, sparse, frozen and unused parameters."""
+
+    class Kinds(host.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.complexes = torch.nn.Parameter(torch.tensor([3 + 4j, 1j]))
+            self.doubles = torch.nn.Parameter(torch.full((2,), 1e30, dtype=torch.float64))
+            self.shorts = torch.nn.Parameter(torch.tensor([300.0, 400.0], dtype=torch.float16))
+            self.frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+            self.unused = torch.nn.Parameter(torch.ones(2))
+            self.rows = torch.nn.Embedding(4, 2, sparse=True)
+
+        def training_step(self, batch, batch_idx):
+            found = self.complexes.abs().pow(2).sum() + self.doubles.pow(2).sum()
+            return found + self.shorts.float().pow(2).sum() + self.rows(torch.tensor([1, 1])).sum()
+
+        def train_dataloader(self):
+            return torch.utils.data.DataLoader([0])
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.0)
+
+    module = Kinds()
+    trainer(logger=logger, callbacks=[GradientNorms(per_parameter=True)]).fit(module)
+    run = logger.experiment
+    expected = {"complexes": (10**2 + 2**2) ** 0.5, "doubles": 2e30 * 2**0.5, "shorts": 1000.0,
+                "rows/weight": 8**0.5}  # fmt: skip
+    for name, norm in expected.items():
+        assert values(run, f"training/grad_norm/{name}") == pytest.approx([norm]), name
+    assert values(run, "training/grad_norm") == pytest.approx([2e30 * 2**0.5])
+    assert not run.exists("training/grad_norm/frozen")
+    assert not run.exists("training/grad_norm/unused")
+
+
+def test_a_broken_logger_takes_nothing_from_the_others(host, tiny, trainer, logger, tmp_path):
+    class Broken(importlib.import_module(f"{host.__name__}.loggers").CSVLogger):
+        def log_metrics(self, metrics, step=None):
+            if any(name.startswith("lr") for name in metrics):
+                raise OSError(28, "full")
+
+    trainer(logger=[Broken(tmp_path), logger], callbacks=[LearningRates()]).fit(tiny)
+    assert steps(logger.experiment, "training/lr-SGD") == [0, 1]

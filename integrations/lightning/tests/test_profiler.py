@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import pickle
 import time
 
@@ -160,3 +161,107 @@ def test_slashes_and_control_characters_become_one_part(logger):
     run = logger.experiment
     assert run.exists("profiling/actions/[Callback]a%2Fb 50%25%0A_s")
     assert isinstance(logger, SeamarkLogger)
+
+
+def test_a_report_that_cannot_be_written_is_no_end_of_a_training(trainer, tiny, caplog):
+    profiler = TimeProfiler(dirpath="/proc/no", filename="report")
+    trainer(logger=False, profiler=profiler).fit(tiny)
+    assert tiny.seen == 2
+    assert any("report could not be written" in record.getMessage() for record in caplog.records)
+
+
+def test_a_report_goes_where_a_url_says(trainer, tiny):
+    fsspec = pytest.importorskip("fsspec")
+    trainer(logger=False, profiler=TimeProfiler("memory://here", "report")).fit(tiny)
+    assert fsspec.filesystem("memory").exists("/here/fit-report.txt")
+
+
+def test_a_folder_that_is_no_path_is_refused():
+    with pytest.raises(ArgumentError, match="dirpath: expected a path"):
+        TimeProfiler(dirpath=5, filename="report")
+
+
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+def test_a_stage_without_training_has_a_largest_cost_too(stage, trainer, tiny, logger, read):
+    profiler = TimeProfiler()
+    getattr(trainer(logger=logger, profiler=profiler), stage)(tiny)
+    line = profiler.largest_cost()
+    assert f"of the stage {stage}" in line
+    assert line in profiler.summary()
+    recorded = read(logger, "profiling/actions")
+    assert recorded["profiling/actions/largest_cost"].value.startswith("The largest cost is ")
+
+
+def test_what_a_later_stage_does_is_no_part_of_a_training_epoch(trainer, tiny, logger, read):
+    profiler = TimeProfiler()
+    one = trainer(logger=logger, profiler=profiler)
+    one.fit(tiny)
+    before = profiler.largest_cost()
+    points = logger.experiment["profiling/actions/run_training_batch_s"].fetch_points()
+    one.test(tiny, verbose=False)
+    one.predict(tiny)
+    assert profiler.largest_cost() == before
+    after = logger.experiment["profiling/actions/run_training_batch_s"].fetch_points()
+    assert after.value.tolist() == points.value.tolist()
+
+
+def test_rows_of_a_second_training_are_means_of_its_own_times(trainer, tiny, logger):
+    profiler = TimeProfiler()
+    trainer(logger=logger, profiler=profiler).fit(tiny)
+    tiny.at_step = lambda module: time.sleep(0.2)
+    second = SeamarkLogger()
+    trainer(logger=[logger, second], profiler=profiler).fit(tiny)
+    path = "profiling/actions/run_training_batch_s"
+    assert sorted(logger.experiment[path].fetch_points().value)[-2] >= 0.2
+    assert min(second.experiment[path].fetch_points().value) >= 0.2
+
+
+def test_every_seamark_logger_of_the_trainer_gets_the_times(trainer, tiny, host):
+    loggers = [SeamarkLogger(), SeamarkLogger()]
+    trainer(logger=loggers, profiler=TimeProfiler()).fit(tiny)
+    for logger in loggers:
+        assert logger.experiment.exists("profiling/actions/run_training_batch_s")
+        assert logger.experiment.exists("profiling/actions/summary")
+
+
+def test_a_trainer_without_a_logger_writes_into_no_other_trainers_run(trainer, tiny, logger):
+    profiler = TimeProfiler()
+    trainer(logger=logger, profiler=profiler).fit(tiny)
+    before = logger.experiment["profiling/actions/run_training_batch_s"].fetch_points()
+    trainer(logger=False, profiler=profiler).fit(tiny)
+    after = logger.experiment["profiling/actions/run_training_batch_s"].fetch_points()
+    assert len(after.step) == len(before.step)
+
+
+def test_memory_is_bounded_also_without_training_batches():
+    profiler = TimeProfiler()
+    for _ in range(100_000):
+        with profiler.profile("a"):
+            pass
+    (action,) = profiler._actions.values()
+    assert len(action.samples.waiting) <= 20_000
+    assert by_name(profiler)["a"].count == 100_000
+    assert len(profiler.recorded_durations["a"]) <= 65_536
+
+
+def test_names_keep_a_report_in_lines():
+    profiler = TimeProfiler()
+    with profiler.profile("a\nb \x1b[31m"):
+        pass
+    assert r"|  a\nb \x1b[31m  |" in profiler.summary()
+
+
+def test_a_report_says_what_lightnings_own_says(host, trainer, tiny, tmp_path):
+    """The same actions, calls and columns, for the same training."""
+    simple = importlib.import_module(f"{host.__name__}.profilers").SimpleProfiler()
+    ours = TimeProfiler()
+    trainer(logger=False, profiler=simple).fit(tiny)
+    trainer(logger=False, profiler=ours).fit(tiny)
+    calls = {name: len(times) for name, times in simple.recorded_durations.items()}
+    assert {name: len(times) for name, times in ours.recorded_durations.items()} == calls
+    text, theirs = ours.summary(), simple.summary()
+    for column in ("Action", "Mean duration (s)", "Num calls", "Total time (s)", "Percentage %"):
+        assert column in theirs
+        assert column in text
+    assert all(name in text for name in calls)
+    assert text.splitlines()[0] == theirs.splitlines()[0] == "FIT Profiler Report"

@@ -1,7 +1,8 @@
 """Callbacks: learning rates, gradient norms, step times and memory.
 
 Each is usable alone and with any logger, hooks into a step once, and does its work only at the
-steps that are logged (``log_every_n_steps``).
+steps that Lightning logs itself (``log_every_n_steps``), under the step that it gives its own
+metrics: batches that ended in an optimizer step, whatever the number of optimizers.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Final
 
@@ -18,12 +19,25 @@ import torch
 from seamark.errors import ArgumentError
 from seamark.lightning import _host
 from seamark.lightning._logger import SeamarkLogger
+from seamark.values import to_floats
 
 __all__ = ["DeviceMemory", "GradientNorms", "LearningRates", "StepTimes"]
 
 log = logging.getLogger("seamark")
 
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_SHORT_FLOATS: Final = {torch.float16, torch.bfloat16}
+
+
+def _step(trainer: Any) -> int:
+    """Return the step that Lightning gives to loggers; `global_step` counts each optimizer's."""
+    epoch_loop = trainer.fit_loop.epoch_loop
+    return int(getattr(epoch_loop, "_batches_that_stepped", trainer.global_step))
+
+
+def _accumulates(trainer: Any) -> bool:
+    """Tell at the end of a batch whether it only added to the gradients."""
+    ask = getattr(trainer.fit_loop, "_should_accumulate", None)
+    return bool(ask and trainer.lightning_module.automatic_optimization and ask())
 
 
 class _Quiet(_host.Callback):
@@ -33,7 +47,9 @@ class _Quiet(_host.Callback):
 
     def _is_logged(self, trainer: Any) -> bool:
         every = trainer.log_every_n_steps
-        return bool(every) and trainer.global_step % every == 0 and bool(trainer.loggers)
+        if not every or not trainer.loggers:
+            return False
+        return bool(trainer.should_stop or (_step(trainer) + 1) % every == 0)
 
     def _log(
         self, trainer: Any, metrics: Mapping[str, Any], *, beside_prefix: bool = False
@@ -46,27 +62,32 @@ class _Quiet(_host.Callback):
             beside_prefix: Whether a Seamark run gets them outside of the logger's prefix.
         """
         plain: dict[str, float] | None = None
+        step = _step(trainer)
         for logger in trainer.loggers if metrics else ():
-            if isinstance(logger, SeamarkLogger):
-                to = logger.experiment if beside_prefix else logger
-                to.log_metrics(metrics, trainer.global_step)
-            else:
-                if plain is None:
-                    plain = {name: float(value) for name, value in metrics.items()}
-                logger.log_metrics(plain, step=trainer.global_step)
+            try:
+                if isinstance(logger, SeamarkLogger):
+                    to = logger.experiment if beside_prefix else logger
+                    to.log_metrics(metrics, step)
+                else:
+                    if plain is None:
+                        plain, _ = to_floats(metrics)
+                    logger.log_metrics(plain, step=step)
+            except Exception as error:  # noqa: BLE001 - the other loggers go on
+                self._lost(error, f" with {type(logger).__name__}")
 
-    def _lost(self, error: Exception) -> None:
+    def _lost(self, error: Exception, where: str = "") -> None:
         if not self._told:
             self._told = True
-            log.warning("seamark: %s records nothing: %r", type(self).__name__, error)
+            log.warning("seamark: %s records nothing%s: %r", type(self).__name__, where, error)
 
 
 class LearningRates(_Quiet):
     """Records the learning rate of every parameter group, at the steps that are logged.
 
     Names are those of Lightning's ``LearningRateMonitor``: ``lr-SGD``, with several groups
-    ``lr-SGD/pg1``, with several optimizers of a kind ``lr-SGD-1``; and where asked for,
-    ``lr-SGD-momentum`` and ``lr-SGD-weight_decay``.
+    ``lr-SGD/pg1``, with several optimizers of a kind ``lr-SGD-1``; the ``name`` of a scheduler's
+    configuration and of a parameter group take their place; and where asked for, ``-momentum`` and
+    ``-weight_decay`` behind these. What lasts over several batches is recorded at the first.
 
     Args:
         momentum: Whether to record momentum (of Adam the first beta).
@@ -80,23 +101,21 @@ class LearningRates(_Quiet):
         self._momentum = momentum
         self._weight_decay = weight_decay
 
-    def on_train_batch_start(self, trainer: Any, *_: Any, **__: Any) -> None:
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, *_: Any, **__: Any
+    ) -> None:
         """Record what the step will use."""
         try:
-            if self._is_logged(trainer):
+            if self._is_logged(trainer) and not batch_idx % max(1, trainer.accumulate_grad_batches):
                 self._log(trainer, dict(self._values(trainer)))
         except Exception as error:  # noqa: BLE001 - training comes first
             self._lost(error)
 
     def _values(self, trainer: Any) -> Iterator[tuple[str, Any]]:
-        seen: dict[str, int] = {}
-        for optimizer in trainer.optimizers:
-            kind = type(optimizer).__name__
-            number = seen[kind] = seen.get(kind, -1) + 1
-            name = f"lr-{kind}-{number}" if number else f"lr-{kind}"
+        for name, optimizer in _named_optimizers(trainer):
             groups = optimizer.param_groups
-            for at, group in enumerate(groups, start=1):
-                own = f"{name}/pg{at}" if len(groups) > 1 else name
+            for group, suffix in zip(groups, _group_suffixes(groups), strict=True):
+                own = name + suffix
                 yield own, group["lr"]
                 if self._momentum:
                     betas = group.get("betas")
@@ -105,12 +124,45 @@ class LearningRates(_Quiet):
                     yield f"{own}-weight_decay", group.get("weight_decay", 0.0)
 
 
+def _named_optimizers(trainer: Any) -> Iterator[tuple[str, Any]]:
+    """Yield optimizers with the names that ``LearningRateMonitor`` gives them.
+
+    Those with a scheduler come first, once for each of theirs; a name given to a scheduler is not
+    counted, but numbered where two without one came before.
+    """
+    scheduled = [(one.name, one.scheduler.optimizer) for one in trainer.lr_scheduler_configs]
+    plain = [getattr(one, "optimizer", one) for one in trainer.optimizers]  # as DeepSpeed wraps it
+    have = {id(optimizer) for _, optimizer in scheduled}
+    seen: dict[type, int] = {}
+    for given, optimizer in [
+        *scheduled,
+        *((None, one) for one in plain if id(one) not in have),
+    ]:
+        kind = type(optimizer)
+        number = seen.get(kind, 0)
+        if given is None:
+            number = seen[kind] = number + 1
+        name = f"lr-{kind.__name__}" if given is None else given
+        yield f"{name}-{number - 1}" if number > 1 else name, optimizer
+
+
+def _group_suffixes(groups: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what stands for each parameter group behind the name of its optimizer."""
+    if len(groups) == 1:
+        return [f"/{groups[0]['name']}" if groups[0].get("name") else ""]
+    names = [str(group.get("name", f"pg{at}")) for at, group in enumerate(groups, start=1)]
+    if len(set(names)) < len(names):  # no two series share a path
+        names = [f"pg{at}" for at in range(1, len(groups) + 1)]
+    return [f"/{name}" for name in names]
+
+
 class GradientNorms(_Quiet):
     """Records the norm of the gradients before an optimizer step, at the steps that are logged.
 
     It is what clipping has not seen yet: ``grad_norm``, and where asked for the norm of each
     parameter under ``grad_norm/<parameter>``. With several optimizers, that of each is
-    ``grad_norm/<optimizer's number>`` instead.
+    ``grad_norm/<optimizer's number>`` instead. Where a strategy gives every process a part of each
+    parameter that is no ``DTensor`` (``FSDPStrategy``), it is the norm of this process's part.
 
     Args:
         norm_type: Which norm, above 0; ``math.inf`` for the largest value.
@@ -150,7 +202,8 @@ class GradientNorms(_Quiet):
         if not norms:
             return {}
         device = next(iter(norms.values())).device
-        both = torch.stack([norm.to(device) for norm in norms.values()])
+        wide = max((norm.dtype for norm in norms.values()), key=lambda kind: torch.finfo(kind).bits)
+        both = torch.stack([norm.to(device, wide) for norm in norms.values()])
         name = "grad_norm"
         optimizers = trainer.optimizers
         if len(optimizers) > 1:
@@ -162,21 +215,25 @@ class GradientNorms(_Quiet):
         return found
 
     def _norm(self, gradient: torch.Tensor) -> torch.Tensor:
-        gradient = gradient.detach().float()
+        gradient = gradient.detach()
         if gradient.is_sparse:
             gradient = gradient.coalesce().values()
-        norm: torch.Tensor = torch.linalg.vector_norm(gradient, self._type)
-        return norm
+        wide = torch.float32 if gradient.dtype in _SHORT_FLOATS else None
+        norm: torch.Tensor = torch.linalg.vector_norm(gradient, self._type, dtype=wide)
+        # Of a tensor that is spread over processes: all of them stand here, not only the recording.
+        return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
 
 class StepTimes(_Quiet):
-    """Records how long steps and epochs take, samples per second, and how long is left.
+    """Records how long batches and epochs take, samples per second, and how long is left.
 
-    ``profiling/step_time_s`` is the mean from step to step since the last record, waiting for data
-    included and validation left out; ``profiling/samples_per_second`` belongs to it.
-    ``profiling/eta_s`` goes by the time that training took so far, everything included; it is left
-    out where no end is known. ``profiling/epoch_time_s`` comes at the end of each epoch. In a
-    Seamark run these stand beside the logger's prefix.
+    ``profiling/step_time_s`` is the mean from batch to batch since the last record, waiting for
+    data included and validation left out; ``profiling/samples_per_second`` belongs to it.
+    ``profiling/eta_s`` goes by the time that training took so far, everything included, to the end
+    that ``max_epochs``, ``max_steps`` or ``max_time`` sets, whichever comes first; it is left out
+    where none is known. ``profiling/epoch_time_s`` comes at the end of each epoch; of one that a
+    checkpoint resumes in the middle, it is the time of the rest. In a Seamark run these stand
+    beside the logger's prefix.
 
     Args:
         batch_size: Samples in a batch of this process; by default the length of the first tensor in
@@ -195,12 +252,15 @@ class StepTimes(_Quiet):
             raise ArgumentError(msg)
         self._batch_size = batch_size
         self._began = self._epoch_began = self._last = 0.0
-        self._done = self._steps = 0
+        self._done = self._steps = self._step_began = 0
         self._spent = self._samples = 0.0
 
-    def on_train_start(self, *_: Any, **__: Any) -> None:
-        """Start anew."""
-        self._began, self._done = perf_counter(), 0
+    def on_train_start(self, trainer: Any, *_: Any, **__: Any) -> None:
+        """Start anew; also in the middle of an epoch, whose start no hook tells then."""
+        self._began = self._epoch_began = self._last = perf_counter()
+        self._done = self._steps = 0
+        self._spent = self._samples = 0.0
+        self._step_began = trainer.global_step
 
     def on_train_epoch_start(self, *_: Any, **__: Any) -> None:
         """Begin an epoch."""
@@ -221,7 +281,7 @@ class StepTimes(_Quiet):
             self._steps += 1
             self._done += 1
             self._samples += self._batch_size or _length(batch)
-            if self._is_logged(trainer):
+            if self._is_logged(trainer) and not _accumulates(trainer):
                 self._log(trainer, self._rates(trainer, now), beside_prefix=True)
                 self._spent = self._samples = 0.0
                 self._steps = 0
@@ -240,10 +300,24 @@ class StepTimes(_Quiet):
         found = {"profiling/step_time_s": self._spent / self._steps}
         if self._samples and self._spent > 0:
             found["profiling/samples_per_second"] = self._samples / self._spent
-        left = _batches_left(trainer)
+        left = (now - self._began) / self._done * self._batches_left(trainer)
+        left = min([left, *_seconds_left(trainer)])
         if math.isfinite(left):
-            found["profiling/eta_s"] = (now - self._began) / self._done * left
+            found["profiling/eta_s"] = max(0.0, left)
         return found
+
+    def _batches_left(self, trainer: Any) -> float:
+        """Return how many batches training has before it, infinity if that is not known."""
+        left = math.inf
+        if (epochs := trainer.max_epochs) is not None and epochs >= 0:
+            done = trainer.fit_loop.epoch_loop.batch_idx + 1
+            left = (epochs - trainer.current_epoch) * trainer.num_training_batches - done
+        if trainer.max_steps >= 0:
+            steps = trainer.global_step - self._step_began
+            # Accumulating makes fewer steps than batches, several optimizers make more.
+            batches = self._done / steps if steps else trainer.accumulate_grad_batches
+            left = min(left, (trainer.max_steps - trainer.global_step) * batches)
+        return left
 
 
 def _length(batch: Any) -> int:
@@ -256,24 +330,22 @@ def _length(batch: Any) -> int:
     return 0
 
 
-def _batches_left(trainer: Any) -> float:
-    """Return how many batches training has before it, infinity if that is not known."""
-    left = math.inf
-    if (epochs := trainer.max_epochs) is not None and epochs >= 0:
-        done = trainer.fit_loop.epoch_loop.batch_idx + 1
-        left = (epochs - trainer.current_epoch) * trainer.num_training_batches - done
-    if trainer.max_steps >= 0:
-        steps = trainer.max_steps - trainer.global_step
-        left = min(left, steps * max(1, trainer.accumulate_grad_batches))
-    return max(0.0, left)
+def _seconds_left(trainer: Any) -> Iterator[float]:
+    """Yield what Lightning's timers (``max_time``) leave of their time."""
+    for callback in trainer.callbacks:
+        if any(cls.__name__ == "Timer" for cls in type(callback).__mro__):
+            left = callback.time_remaining()
+            if left is not None:
+                yield left
 
 
 class DeviceMemory(_Quiet):
     """Records memory at the steps that are logged: of the process, and of its CUDA device.
 
-    Under ``profiling/memory/``: ``host_rss_bytes``, and with CUDA ``allocated_bytes``,
-    ``reserved_bytes`` and ``peak_allocated_bytes`` (since the last record). Nothing waits for the
-    device. In a Seamark run these stand beside the logger's prefix.
+    Under ``profiling/memory/``: ``host_rss_bytes`` (on Linux), and with CUDA ``allocated_bytes``,
+    ``reserved_bytes`` and ``peak_allocated_bytes`` (since the process began, or your own code reset
+    it). Nothing waits for the device, and no counter is reset. In a Seamark run these stand beside
+    the logger's prefix.
 
     .. versionadded:: 0.1.0
     """
@@ -281,7 +353,7 @@ class DeviceMemory(_Quiet):
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Record memory where steps are logged."""
         try:
-            if self._is_logged(trainer):
+            if self._is_logged(trainer) and not _accumulates(trainer):
                 found = _host_memory() | _cuda_memory(trainer.strategy.root_device)
                 metrics = {f"profiling/memory/{name}": size for name, size in found.items()}
                 self._log(trainer, metrics, beside_prefix=True)
@@ -292,7 +364,7 @@ class DeviceMemory(_Quiet):
 def _host_memory() -> dict[str, int]:
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - a fast one
-            return {"host_rss_bytes": int(statm.read().split()[1]) * _PAGE_BYTES}
+            return {"host_rss_bytes": int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")}
     except OSError:  # not on Linux
         return {}
 
@@ -300,10 +372,8 @@ def _host_memory() -> dict[str, int]:
 def _cuda_memory(device: torch.device) -> dict[str, int]:
     if device.type != "cuda":
         return {}
-    found = {
+    return {
         "allocated_bytes": torch.cuda.memory_allocated(device),
         "reserved_bytes": torch.cuda.memory_reserved(device),
         "peak_allocated_bytes": torch.cuda.max_memory_allocated(device),
     }
-    torch.cuda.reset_peak_memory_stats(device)
-    return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from pathlib import Path
 from time import perf_counter, perf_counter_ns
 from types import TracebackType
 from typing import Any, Final
 
+from seamark.errors import ArgumentError
 from seamark.lightning import _host
 from seamark.lightning._logger import SeamarkLogger
 from seamark.timing import (
@@ -25,9 +26,12 @@ from seamark.timing import (
 
 __all__ = ["TimeProfiler"]
 
+log = logging.getLogger("seamark")
+
 _EPOCH: Final = "run_training_epoch"
 _BATCH: Final = "run_training_batch"
 _NEVER: Final = 1 << 62
+_FULL: Final = 4 * FLUSH_AT  # numbers; two are a row
 
 
 class _Action:
@@ -57,19 +61,20 @@ class _Action:
 class TimeProfiler(_host.Profiler):
     """Times every action of a Lightning trainer, and records the times into the run.
 
-    The run is that of the trainer's `SeamarkLogger`, unless one is given: series of means under
+    The runs are those of the trainer's `SeamarkLogger`s, unless one is given: series of means under
     ``profiling/actions/`` while training runs, a row every second at most, and after each stage a
     summary, the largest cost and a picture. Names of actions become paths by percent-encoding
     ``/``, ``%`` and control characters.
 
     Args:
-        dirpath: Folder of the report; the trainer's ``log_dir`` if only a file name is given.
+        dirpath: Folder of the report, or a URL that fsspec knows; the trainer's ``log_dir`` if only
+            a file name is given.
         filename: Name of the report's file, without ``.txt``; without one, the report is logged.
         extended: Whether the report shows calls, percentages and percentiles as well.
         run: A ``Run``, a namespace of one or a ``SeamarkLogger`` to record into.
 
     Raises:
-        ArgumentError: If ``run`` cannot be recorded into.
+        ArgumentError: If ``run`` cannot be recorded into, or ``dirpath`` is no path.
 
     Example:
         ::
@@ -86,26 +91,40 @@ class TimeProfiler(_host.Profiler):
         extended: bool = True,  # noqa: FBT001, FBT002 - the arguments of SimpleProfiler
         run: Any = None,
     ) -> None:
-        super().__init__(dirpath=None if dirpath is None else Path(dirpath), filename=filename)
+        super().__init__(dirpath=dirpath, filename=filename)
+        if dirpath is not None and not isinstance(dirpath, (str, os.PathLike)):
+            msg = f"dirpath: expected a path or None, got {type(dirpath).__name__}"
+            raise ArgumentError(msg)
         self.extended = extended
         self.start_time = perf_counter()
         self.current_actions: dict[str, list[int]] = {}  # name: start, time of those inside
         self._stack: list[str] = []
         self._stale: set[str] = set()
         self._actions: dict[str, _Action] = {}
-        self._record: TimesInRun | None = None
+        self._records: list[TimesInRun] = []
         self._given = run is not None
-        if run is not None:
-            self._record_in(run)
         self._epoch = self._batch = 0
         self._at = 0
         self._left = FLUSH_AT
-        self._due_ns = 0 if self._record is not None else _NEVER
+        self._due_ns = _NEVER
+        self._stage_ns = perf_counter_ns()
+        self._stage_end_ns: int | None = None
+        self._own_before: dict[str, int] = {}  # name: time of its own before this stage
+        if run is not None:
+            self._record_in([run])
 
-    def _record_in(self, run: Any) -> None:
-        run = run.experiment if isinstance(run, SeamarkLogger) else run
-        self._record = TimesInRun(run, "profiling/actions")
-        self._due_ns = 0
+    def _record_in(self, runs: list[Any]) -> None:
+        """Record into these runs from now on; what went into one already goes on there."""
+        have = self._records
+        self._records = []
+        for given in runs:
+            run = given.experiment if isinstance(given, SeamarkLogger) else given
+            record = next((one for one in have if one.records_in(run)), None)
+            if record is None:
+                record = TimesInRun(run, "profiling/actions")
+                record.skip(self._sources())
+            self._records.append(record)
+        self._due_ns = 0 if self._records else _NEVER
 
     # ------------------------------------------------------------ what Lightning calls
 
@@ -147,7 +166,10 @@ class TimeProfiler(_host.Profiler):
         took = now - start
         action = self._actions.get(action_name) or self._action(action_name)
         samples = action.samples
-        samples.waiting.extend((self._at, took))
+        waiting = samples.waiting
+        waiting.extend((self._at, took))
+        if len(waiting) >= _FULL:  # there may be no training batch at whose end they are taken in
+            samples.flush()
         samples.nested_ns += inside
         stack = self._stack
         if stack and stack[-1] == action_name:
@@ -182,35 +204,44 @@ class TimeProfiler(_host.Profiler):
             self._left = FLUSH_AT
             for action in list(self._actions.values()):
                 action.samples.flush()
-        if self._record is not None and now >= self._due_ns:
-            self._record.row(now, self._sources(), self._batch)
-            self._due_ns = self._record.due_ns
+        if now >= self._due_ns:
+            sources = self._sources()
+            for record in self._records:
+                record.row(now, sources, self._batch)
+                self._due_ns = record.due_ns
 
     def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
-        """Prepare for a stage, and find the run of the trainer."""
+        """Prepare for a stage, and find the runs of the trainer."""
         super().setup(stage, local_rank, log_dir)
         # What an exception left open may be started again.
         self._stale = set(self.current_actions)
         self._stack.clear()
+        self._stage_ns, self._stage_end_ns = perf_counter_ns(), None
+        self._own_before = {one.name: one.own_ns for one in self._sources()}
         if not self._given:
             try:
                 loggers = self._trainer().loggers
-                found = [logger for logger in loggers if isinstance(logger, SeamarkLogger)]
-                if found:
-                    self._record_in(found[0])
+                self._record_in([one for one in loggers if isinstance(one, SeamarkLogger)])
             except Exception:  # noqa: BLE001 - then there is only the report
-                self._record = None
+                self._record_in([])
 
     def _trainer(self) -> Any:
         return self._lightning_module._trainer  # type: ignore[attr-defined] # noqa: SLF001 - Lightning sets both
 
     def describe(self) -> None:
         """Write the report, and record the summary into the run."""
-        super().describe()
-        if self._record is not None and self._actions:
+        self._stage_end_ns = perf_counter_ns()
+        try:
+            super().describe()
+        except OSError as error:  # of a full disk, say, after hours of training
+            self.teardown(stage=self._stage)
+            log.warning("seamark: the profiler's report could not be written: %s", error)
+            self._rank_zero_info(self.summary())
+        if self._records and self._actions:
             sources = self._sources()
-            self._record.row(perf_counter_ns(), sources, self._batch)
-            self._record.summary(time_stats(sources), self._breakdown())
+            for record in self._records:
+                record.row(perf_counter_ns(), sources, self._batch)
+                record.summary(time_stats(sources), self._breakdown())
 
     # ------------------------------------------------------------ results
 
@@ -235,20 +266,34 @@ class TimeProfiler(_host.Profiler):
         write_long(self._sources(), output_path)
 
     def largest_cost(self) -> str:
-        """Return one line that names the largest cost of a training epoch in plain words."""
+        """Return one line that names the largest cost in plain words.
+
+        It is that of a training epoch; where none was timed, that of the latest stage.
+        """
         return largest_cost(self._breakdown())
 
     def _breakdown(self) -> Breakdown:
         epoch = self._actions.get(_EPOCH)
         found = None if epoch is None else epoch.samples.running()
         if found is None or not found.count:
-            return Breakdown((), 0.0, 0)
+            return self._breakdown_of_stage()
         parts = [
             (_in_words(one.name), one.in_epochs_ns / 1e9 / found.count)
             for one in list(self._actions.values())
             if one.in_epochs_ns and one.name != _EPOCH
         ]
         return Breakdown(tuple(parts), found.total / 1e9 / found.count, found.count)
+
+    def _breakdown_of_stage(self) -> Breakdown:
+        before = self._own_before
+        spent = {one.name: one.own_ns - before.get(one.name, 0) for one in self._sources()}
+        parts = [(_in_words(name), own_ns / 1e9) for name, own_ns in spent.items() if own_ns > 0]
+        if not parts:
+            return Breakdown((), 0.0, 0)
+        end_ns = self._stage_end_ns or perf_counter_ns()
+        whole_s = (end_ns - self._stage_ns) / 1e9
+        named = f"the stage {self._stage.lower()}" if self._stage else "the time since the start"
+        return Breakdown(tuple(parts), whole_s, 1, named)
 
     def summary(self) -> str:
         """Return the report."""
@@ -266,7 +311,7 @@ class TimeProfiler(_host.Profiler):
             calls = sum(one.count for one in stats)
             rows.append(["Total", "-", str(calls), f"{whole_s:.5}", "100 %", "", "", "", ""])
         for one in stats:
-            row = [one.name, f"{one.mean_s:.5}", f"{one.total_s:.5}"]
+            row = [_one_line(one.name), f"{one.mean_s:.5}", f"{one.total_s:.5}"]
             if self.extended:
                 times = (one.p50_s, one.p95_s, one.p99_s, one.max_s)
                 row[2:2] = [str(one.count)]
@@ -275,6 +320,14 @@ class TimeProfiler(_host.Profiler):
         title = f"{self._stage.upper()} Profiler Report" if self._stage else "Profiler Report"
         lines = ["", *_framed([head, *rows]), self.largest_cost(), ""] if stats else [""]
         return os.linesep.join([title, *lines])
+
+
+def _one_line(name: str) -> str:
+    return (
+        name
+        if name.isprintable()
+        else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
+    )
 
 
 def _framed(rows: list[list[str]]) -> list[str]:

@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._text import human_age, human_duration, human_time, plural, shorten
-from seamark.store.view import time_of
 
 if TYPE_CHECKING:
     from seamark.store.rank_status import RankStatus
@@ -45,6 +44,8 @@ def rank_facts(view: RunView, state: str) -> Iterator[tuple[str, str]]:
 
 def rank_mappings(view: RunView) -> list[dict[str, Any]]:
     """Return how each rank is doing, for JSON."""
+    from seamark.store.view import time_of
+
     return [
         {
             "rank": rank.rank,

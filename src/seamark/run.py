@@ -416,6 +416,7 @@ class Run(Resumable):
                 atoms[f"sys/{key}"] = value
         if settings.owner:
             atoms["sys/hostname"] = host_name()
+            atoms.update(_distributed(settings.params))
         self.assign_quietly(atoms)
         if settings.tags:
             writer.claim("sys/tags", "string_set")
@@ -733,6 +734,15 @@ def _revive(
     run = Run(settings, folder)
     run._told_before, run._descent = told, descent  # noqa: SLF001 - of this module
     return run
+
+
+def _distributed(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of the ranks; nothing where there is one, or where an adapter knows."""
+    rank = current_rank()
+    if (rank.world_size or 1) == 1 or any(path.startswith("distributed/") for path in told):
+        return {}
+    facts = {"launcher": rank.launcher, "world_size": rank.world_size}
+    return {f"distributed/{name}": fact for name, fact in facts.items() if fact is not None}
 
 
 def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:

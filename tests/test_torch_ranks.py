@@ -1,0 +1,83 @@
+"""`init_run` in plain torch trainings, without Lightning or Ignite."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import seamark
+from seamark.journal.reader import JournalReader
+
+torch = pytest.importorskip("torch")
+SCRIPT = str(Path(__file__).with_name("torch_ranks.py"))
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", SCRIPT]
+
+
+def noted(kind: str, rank: int) -> tuple[str, list[tuple[float, float]]]:
+    run, points = json.loads(Path(f"{kind}-{rank}.json").read_text())
+    return run, [tuple(point) for point in points]
+
+
+def points_of(run, path: str) -> list[tuple[float, float]]:
+    found = run[path].fetch_points()
+    return list(zip(found.step.tolist(), found.value.tolist(), strict=True))
+
+
+def writers(run) -> list[int]:
+    found = []
+    for journal in run.folder.journals():
+        with JournalReader(journal.path) as reader:
+            found.append(reader.header()["rank"])
+    return sorted(found)
+
+
+@pytest.mark.timeout(300)
+def test_one_run_for_each_training_under_torchrun():
+    """DDP, FSDP and fully_shard: rank 0 records, and no training asks which rank it is.
+
+    With ``ranks="all"`` rank 1's series stand beside, and what both say once is rank 0's.
+    """
+    done = subprocess.run(
+        [sys.executable, *TORCHRUN], check=False, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = {}
+    for folder in Path(".seamark/p").iterdir():
+        run = seamark.init_run("p", with_id=folder.name, mode="read-only")
+        runs[run["sys/name"].fetch()] = run
+    assert sorted(runs) == ["ddp", "everyone", "fsdp", "fully_shard"]
+    for kind, run in runs.items():
+        (ours, series), (theirs, other_series) = noted(kind, 0), noted(kind, 1)
+        assert run.id == ours
+        assert points_of(run, "train/loss") == series
+        assert len(series) == 5
+        assert [point.text for point in run._view().texts("train/text")] == ["rank 0"] * 5
+        assert run["parameters"].fetch() == {"lr": 0.1, "rank": 0}
+        assert run["sys/tags"].fetch() == {kind}
+        assert run["sys/state"].fetch() == "completed"
+        assert run["distributed"].fetch() == {"launcher": "torchrun", "world_size": 2}
+        run["note"].download("note.txt")
+        assert Path("note.txt").read_text() == "rank 0"
+        if kind == "everyone":
+            assert theirs == ours
+            assert points_of(run, "ranks/1/train/loss") == other_series
+            assert writers(run) == [0, 1]
+        else:
+            assert not run.exists("ranks")
+            assert writers(run) == [0]
+
+
+def test_data_parallel_on_the_cpu_is_one_process(tmp_path):
+    """As far as a CPU goes: one replica, which records like any other module."""
+    net = torch.nn.DataParallel(torch.nn.Linear(4, 1))
+    with seamark.init_run("p", capture_git=False, capture_packages=False) as run:
+        for step in range(3):
+            run["loss"].append(net(torch.ones(2, 4)).pow(2).mean(), step=step)
+    assert len(points_of(run, "loss")) == 3
+    assert run["sys/state"].fetch() == "completed"
+    assert writers(run) == [0]
+    assert not run.exists("distributed")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,9 @@ nox.options.sessions = ["lint", "tests", "typing"]
 ROOT = Path(__file__).parent
 PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))
 ERAS = ["oldest", "latest"]
+# What depends on no interpreter and no extra is proved once, in tests(all): property tests, and
+# what is marked as slow.
+QUICK = "not slow and not hypothesis"
 
 
 def tell_uv_what_pip_knows() -> None:
@@ -48,19 +52,46 @@ def tell_uv_what_pip_knows() -> None:
 
 
 tell_uv_what_pip_knows()
-# For sessions that start many processes that import torch. pip compiles what it installs, uv only
-# when told.
-COMPILED = {"UV_COMPILE_BYTECODE": "1"}
+# uv does not compile what it installs, and a session starts many processes that import the same:
+# the first of them is to leave its bytecode to the others, whatever the machine's habit is.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+WHEELS: list[str] = []
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+HOROVOD_WHEELS = CACHE / "seamark" / "horovod"
 
 
-def build_wheel(session: nox.Session) -> str:
-    """Build the wheel into the session's own folder and return its path."""
-    folder = Path(session.create_tmp()) / "dist"
-    for old in folder.glob("*.whl"):
-        old.unlink()
-    session.install("build")
-    session.run("python", "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT), silent=True)
-    (wheel,) = folder.glob("*.whl")
+def built_wheel(session: nox.Session) -> str:
+    """Return the path of the wheel, which the first session that asks builds for all."""
+    if not WHEELS:
+        folder = Path(session.cache_dir, "wheel")
+        shutil.rmtree(folder, ignore_errors=True)
+        session.install("build")
+        session.run("python", "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT))
+        WHEELS.extend(map(str, folder.glob("*.whl")))
+    (wheel,) = WHEELS
+    return wheel
+
+
+def horovod_wheel(session: nox.Session) -> str:
+    """Return the path of Horovod's wheel for this torch and Python; build it if it is not there.
+
+    Its sources ask for C++14 and torch for C++17, hence a compiler that reads the one as the other.
+    """
+    asked = "import sys, torch; print(f'torch-{torch.__version__}-{sys.implementation.cache_tag}')"
+    key = str(session.run("python", "-c", asked, silent=True)).split()[-1]
+    folder = HOROVOD_WHEELS / key
+    if not list(folder.glob("horovod-0.28.1-*.whl")):
+        compiler = Path(session.create_tmp(), "cxx17").resolve()
+        compiler.write_text('#!/bin/bash\nexec c++ "${@/#-std=c++14/-std=c++17}"\n')
+        compiler.chmod(0o755)
+        parts = ["WITH_PYTORCH", "WITH_GLOO"]
+        parts += ["WITHOUT_TENSORFLOW", "WITHOUT_MXNET", "WITHOUT_MPI"]
+        env = {f"HOROVOD_{part}": "1" for part in parts}
+        env |= {"CXX": str(compiler), "MAKEFLAGS": "-j2"}
+        words = ["--no-deps", "--no-build-isolation", "--no-cache-dir", "--no-binary", "horovod"]
+        words += ["--wheel-dir", str(folder), "horovod==0.28.1"]
+        session.run("python", "-m", "pip", "wheel", *words, env=env)
+    (wheel,) = folder.glob("horovod-0.28.1-*.whl")
     return str(wheel)
 
 
@@ -84,12 +115,12 @@ def lint(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("extras", ["none", "all"], ids=["none", "all"])
 def tests(session: nox.Session, extras: str) -> None:
-    """Run the suite on the installed package: without any extra, then with all extras and hosts."""
+    """Run the suite on the installed package without any extra, then all of it with all extras."""
     if extras == "none":
         session.install(".", "--group", "test")
-        run_pytest(session)
+        run_pytest(session, "-m", QUICK)
     else:
-        session.install(".[all]", "--group", "hosts", env=COMPILED)
+        session.install(".[all]", "--group", "hosts")
         run_pytest(session, SEAMARK_REQUIRE="extras")
 
 
@@ -97,7 +128,7 @@ def tests(session: nox.Session, extras: str) -> None:
 def core(session: nox.Session) -> None:
     """Run the torch-free suite on one Python, which must be there."""
     session.install(".", "--group", "test")
-    run_pytest(session)
+    run_pytest(session, "-m", QUICK)
 
 
 @nox.session
@@ -124,9 +155,40 @@ def typing_api(session: nox.Session, checker: str) -> None:
 def integration(session: nox.Session, host: str, era: str) -> None:
     """Prove the built wheel against one host; a missing host or another version of it fails."""
     project = f"integrations/{host}"
-    wheel = build_wheel(session)
-    session.install(wheel, "--group", f"{project}/pyproject.toml:{era}", env=COMPILED)
-    run_pytest(session, project, SEAMARK_REQUIRE=f"{host}:{era}")
+    session.install(built_wheel(session), "--group", f"{project}/pyproject.toml:{era}")
+    run_pytest(session, project, "-m", "not horovod", SEAMARK_REQUIRE=f"{host}:{era}")
+
+
+@nox.session
+def horovod(session: nox.Session) -> None:
+    """Prove the built wheel under Horovod (on demand: the first time, Horovod is compiled)."""
+    groups = ["integrations/lightning/pyproject.toml:oldest"]
+    groups += ["integrations/ignite/pyproject.toml:latest", "pyproject.toml:horovod"]
+    options = [word for group in groups for word in ("--group", group)]
+    session.install(built_wheel(session), *options)
+    session.install("--no-deps", horovod_wheel(session))
+    for host, era in [("lightning", "oldest"), ("ignite", "latest")]:
+        project = f"integrations/{host}"
+        run_pytest(session, project, "-m", "horovod", SEAMARK_REQUIRE=f"{host}:{era}")
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Prove another release (on demand): ``nox -s release -- pytorch-lightning==2.0.9.post0``."""
+    (requirement,) = session.posargs
+    project = f"integrations/{'ignite' if 'ignite' in requirement else 'lightning'}"
+    # Releases up to 2.2 import pkg_resources, which later setuptools no longer bring.
+    pins = ["torch==2.13.0", "setuptools<81", requirement]
+    session.install(built_wheel(session), "--group", f"{project}/pyproject.toml:tests", *pins)
+    session.posargs.clear()
+    run_pytest(session, project, "-m", "not horovod")
+
+
+@nox.session(python=PYTHONS)
+def hosts(session: nox.Session) -> None:
+    """Run what tests(all) runs on one Python (on demand: PyPI's torch is gigabytes of CUDA)."""
+    session.install(".[all]", "--group", "hosts")
+    run_pytest(session, SEAMARK_REQUIRE="extras")
 
 
 @nox.session
@@ -145,9 +207,11 @@ def example(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the documents; a warning or a reference to nowhere fails."""
     session.install(".[all]", "--group", "docs")
+    strict = ["--nitpicky", "--fail-on-warning", "--keep-going", "--quiet"]
+    shutil.rmtree("docs/_build", ignore_errors=True)  # else an unchanged page would warn of nothing
     for builder in ["html", "doctest"]:
-        strict = ["--nitpicky", "--fail-on-warning", "--keep-going", "--quiet", "--fresh-env"]
-        session.run("sphinx-build", *strict, "-b", builder, "docs", f"docs/_build/{builder}")
+        places = ["--doctree-dir", "docs/_build/read", "docs", f"docs/_build/{builder}"]
+        session.run("sphinx-build", *strict, "-b", builder, *places)
 
 
 @nox.session

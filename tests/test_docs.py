@@ -133,6 +133,7 @@ def on_terminal(words: list[str]) -> tuple[int, str]:
     return process.returncode, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_page_does_what_it_says(page: Path) -> None:
     """Every Python and console block of a page runs, and prints what stands there."""

@@ -17,10 +17,12 @@ SOURCE = Path(__file__).parents[1] / "src" / "seamark"
 
 # Highest first. A module imports from its own layer and from lower ones.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"__main__", "ignite", "lightning", "cli"}),
+    frozenset({"__main__", "callbacks_factory", "cli", "ignite", "lightning"}),
     frozenset(
         {
             "",
+            "agreement",
+            "attempts",
             "checkpoints",
             "container",
             "handler",
@@ -28,6 +30,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "place",
             "plots",
             "project",
+            "restarts",
             "run",
             "settings",
         }

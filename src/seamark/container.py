@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.content import ContentLane, open_blob
@@ -46,6 +46,12 @@ class Writes:
         self.atoms: dict[str, Atom] = {}
         self.sets: dict[str, set[str]] = {}
         self.files: dict[str, Any] = {}
+
+    def keep(self, wanted: Callable[[str], bool]) -> None:
+        """Leave out every path that is not wanted."""
+        for gathered in (self.atoms, self.sets, self.files):
+            for path in [path for path in gathered if not wanted(path)]:
+                del gathered[path]
 
     def families(self) -> Iterator[tuple[str, str]]:
         """Yield (path, family) of everything gathered."""
@@ -145,6 +151,8 @@ class Container(ABC):
             return
         kept: dict[str, Atom] = {}
         for path, atom in atoms.items():
+            if not writer.shares(path):
+                continue
             try:
                 writer.claim(check_writable(path), "atom")
             except (ValueError, TypeError) as error:
@@ -174,6 +182,8 @@ class Container(ABC):
                 return
             kept: dict[str, Atom] = {}
             for path, value in atoms.items():
+                if not writer.shares(path):
+                    continue
                 try:
                     writer.claim(check_path(path), "atom")
                     kept[path] = self._short(_atom(value, path))
@@ -211,6 +221,19 @@ class Container(ABC):
                 writer = self._writer or self._start()
         return writer
 
+    def _to_share(self, path: str) -> JournalWriter | None:
+        """Return the writer for what is said once for all ranks; None on one that leaves it to 0.
+
+        Raises:
+            InactiveRunError: If `stop` was called.
+            ReadOnlyError: If the mode is read-only.
+        """
+        writer = self._to_write()
+        return writer if writer is not None and writer.shares(path) else None
+
+    def _takes(self, path: str) -> bool:
+        return self._writer is None or self._writer.shares(path)
+
     @property
     def _what(self) -> str:
         return f"run {self.folder.run!r} of project {self.folder.project!r}"
@@ -227,6 +250,8 @@ class Container(ABC):
         writes = self._gather(path, value)
         if (writer := self._to_write()) is None:
             return
+        if writer.rank:
+            writes.keep(writer.shares)
         writer.expect(dict(writes.families()))
         for at, family in writes.families():
             writer.claim(at, family)
@@ -290,7 +315,7 @@ class Container(ABC):
 
     def _delete(self, path: str) -> None:
         check_writable(path)
-        if (writer := self._to_write()) is None:
+        if (writer := self._to_share(path)) is None:
             return
         self._numbered(writer, None)  # what an opened run held must not be learned after this
         if not any(is_inside(known, path) for known in writer.families) and not self.exists(path):
@@ -305,7 +330,9 @@ class Container(ABC):
     def content(self) -> ContentLane:
         """The lane in which files travel."""
         if self._content is None:
-            self._content = ContentLane(self.folder, self._record_content, self._content_trouble)
+            self._content = ContentLane(
+                self.folder, self._record_content, self._content_trouble, self._takes
+            )
         return self._content
 
     def _record_content(self, op: Mapping[str, Any]) -> None:

@@ -325,7 +325,7 @@ class Handler:
 
         at = check_writable(self._path)
         changed = strings(values, at)
-        if writer := self._object._to_write():  # noqa: SLF001
+        if writer := self._object._to_share(at):  # noqa: SLF001
             writer.claim(at, "string_set")
             writer.append_op({"op": op, "path": at, "values": [escape(value) for value in changed]})
 
@@ -373,7 +373,7 @@ class Handler:
         file = _as_file(value)
         _ = file.size  # raises where there is no file, before anything is begun
         at = check_writable(self._path)
-        if writer := self._object._to_write():  # noqa: SLF001
+        if writer := self._object._to_share(at):  # noqa: SLF001
             writer.claim(at, "file")
             self._object.content.upload(at, file, wait=wait)
 
@@ -397,7 +397,7 @@ class Handler:
             return
         members = members_of(value)
         at = check_writable(self._path)
-        if writer := self._object._to_write():  # noqa: SLF001
+        if writer := self._object._to_share(at):  # noqa: SLF001
             writer.claim(at, "file_set")
             self._object.content.upload_members(at, members)
             if wait:
@@ -413,7 +413,7 @@ class Handler:
 
         at = check_writable(self._path)
         names = strings(paths, at)
-        if writer := self._object._to_write():  # noqa: SLF001
+        if writer := self._object._to_share(at):  # noqa: SLF001
             writer.claim(at, "file_set")
             writer.append_op({"op": "unfiles", "path": at, "names": names})
             self._object.content.forget(at, names)
@@ -436,7 +436,7 @@ class Handler:
 
     def _artifact(self, kind: str, path: str, destination: str | None) -> None:
         container, at = self._object, check_writable(self._path)
-        writer = container._to_write()  # noqa: SLF001
+        writer = container._to_share(at)  # noqa: SLF001
         if writer is None:
             return
         held = None

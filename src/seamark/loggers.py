@@ -84,9 +84,6 @@ def new_run(*, api_key: str | None = None, **given: Any) -> Run:
         PathError: If a name cannot be a folder.
         RunNotFoundError: If ``with_id`` names no run.
     """
-    if (ranks := given.get("ranks", "zero")) != "zero":
-        msg = f"SeamarkLogger(ranks=...): expected 'zero' (rank 0 records), got {ranks!r}"
-        raise ArgumentError(msg)
     if api_key is not None:
         if given.get("api_token") is not None:
             msg = "SeamarkLogger: expected api_key or api_token (they are the same), got both"

@@ -51,6 +51,7 @@ from typing import Any, Final
 __all__ = [
     "Rank",
     "boot_id",
+    "broadcast_from_zero",
     "current_rank",
     "job_key",
     "process_start",
@@ -147,6 +148,48 @@ def _rank_zero_only(env: Mapping[str, str]) -> Rank | None:
         if isinstance(rank, int) and rank > 0:
             return Rank(rank, _number(env, "WORLD_SIZE"), "lightning", "rank_zero_only.rank")
     return None
+
+
+def broadcast_from_zero(text: str) -> str | None:
+    """Return rank 0's text on every rank; every rank has to call this.
+
+    It goes over torch's process group if one is initialised, else over Horovod. A group that moves
+    tensors between GPUs only is left alone: which device this process will use may not be settled
+    yet, so a group for the CPU is made for the moment.
+
+    Args:
+        text: What rank 0 says; that of other ranks is not looked at.
+
+    Returns:
+        None where there is neither, or nobody else in it.
+
+    Raises:
+        RuntimeError: If the group fails, in its own words.
+    """
+    group = _process_group()
+    if group is not None:
+        return _broadcast_by_torch(text) if group[1] > 1 else None
+    horovod = _horovod()
+    if horovod is None or horovod[1] == 1:
+        return None
+    module: Any = sys.modules["horovod.torch"]
+    return str(module.broadcast_object(text, root_rank=0, name="seamark"))
+
+
+def _broadcast_by_torch(text: str) -> str:
+    module: Any = sys.modules["torch.distributed"]
+    backend = str(module.get_backend()).lower()
+    side = None
+    has_gloo = getattr(module, "is_gloo_available", bool)  # not in old releases
+    if "gloo" not in backend and backend != "mpi" and has_gloo():
+        side = module.new_group(backend="gloo")
+    try:
+        said = [text]
+        module.broadcast_object_list(said, src=0, group=side)
+    finally:
+        if side is not None:
+            module.destroy_process_group(side)
+    return str(said[0])
 
 
 # --------------------------------------------------------------------- variables

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import copy
 import logging
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from seamark.agreement import refuse_alone
+from seamark.attempts import Begun, Descent, Resumable
 from seamark.capture import Capture, Switches, error_message
-from seamark.container import Container
-from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.process import process_facts
-from seamark.journal.reader import JournalReader
+from seamark.journal.rank_writer import RankWriter
 from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
-from seamark.paths import check_name, check_project
 from seamark.place import expect_run, expect_writable, refuse_purged, run_folder
-from seamark.ranks import current_rank, job_key
+from seamark.ranks import broadcast_from_zero, current_rank, job_key
 from seamark.settings import RunSettings, check_arguments
 from seamark.values import Atom, escape, to_time_ns
 
@@ -90,7 +90,10 @@ def init_run(
         owner: Whether this process decides the run's state; False for scripts that only add
             something.
         ranks: ``"zero"``: only rank 0 records, other ranks hold a silent run. ``"all"``: every rank
-            records.
+            records into one run, its series under ``ranks/<rank>/`` unless it is rank 0; values,
+            tags and files are those of rank 0. Every rank has to call this then, with the same
+            ``with_id`` or ``custom_run_id``, or once ``init_process_group()`` or ``hvd.init()`` has
+            connected them.
         resume: ``"auto"``, ``"never"`` or ``"must"``: whether a restarted job continues its run.
         checkpoints: ``"reference"`` or ``"keep"``; None keeps with a remote and refers without one.
         api_token: For remotes; held in memory only.
@@ -111,7 +114,8 @@ def init_run(
 
     Raises:
         UnknownArgumentError: If an argument does not exist; the nearest one is named.
-        ArgumentError: If arguments contradict each other or have no legal value.
+        ArgumentError: If arguments contradict each other or have no legal value, or if
+            ``ranks="all"`` and the ranks cannot agree on one run.
         PathError: If a name cannot be a folder.
         RunNotFoundError: If ``with_id`` names no run.
         JournalError: If the root cannot be written to.
@@ -121,7 +125,7 @@ def init_run(
     return Run._create(lazy=False, **given)  # noqa: SLF001 - the one public way to it
 
 
-class Run(Container):
+class Run(Resumable):
     """One training (or evaluation) that is being recorded, or was.
 
     Made by `init_run`. Use it as a context manager, or call `stop`; at the end of the process it
@@ -133,12 +137,14 @@ class Run(Container):
         self._settings = settings
         self._state = "created"
         self._silent_rank: bool | None = None
+        self._made_in: int | None = None
+        self._inherited: JournalWriter | None = None
         self._capture: Any = None
         self._pid = os.getpid()
         self._told = False
         self._told_before = False
-        self._attempt_begun: tuple[int, dict[str, int] | None] | None = None
         self._row: Any = self._first_row
+        _living.add(self)
 
     @classmethod
     def _create(cls, *, lazy: bool, **given: Any) -> Run:
@@ -155,11 +161,20 @@ class Run(Container):
         else:
             refuse_purged(folder, settings.custom_run_id)
         run = cls(settings, folder)
+        run._made_in = os.getpid()
+        run = run.after_restart()
+        if settings.ranks == "all" and not (lazy or settings.with_id or settings.custom_run_id):
+            # Whatever the mode: a rank that is disabled must not leave the others waiting.
+            run = run.agree()
         if not lazy and settings.mode != "read-only":
-            if not run._silent:
-                expect_writable(folder)
-            run._to_write()
+            run._begin_at_once()  # noqa: SLF001 - of its own class
         return run
+
+    def _begin_at_once(self) -> None:
+        self.expect_resumed()
+        if not self._silent:
+            expect_writable(self.folder)
+        self._to_write()
 
     # ---------------------------------------------------------------- facts
 
@@ -228,8 +243,49 @@ class Run(Container):
 
     @property
     def shared_id(self) -> bool:
-        """Whether other processes know the run's id because it was given, not minted."""
-        return bool(self._settings.with_id or self._settings.custom_run_id)
+        """Whether other processes know the run's id.
+
+        Because it was given, not minted, or because it came here from another process.
+        """
+        given = self._settings.with_id or self._settings.custom_run_id
+        return bool(given) or self._made_in != os.getpid()
+
+    @property
+    def ranks(self) -> str:
+        """``"zero"`` or ``"all"``: which ranks record."""
+        return self._settings.ranks
+
+    @property
+    def speaks_for_all(self) -> bool:
+        """Whether this process records what is said once for all ranks: values, tags and files.
+
+        False on ranks that record nothing, and on those that record only their own series.
+        """
+        return self.recording and not self._rank_apart()
+
+    def agree(self) -> Run:
+        """Return the run that all ranks record into: that of rank 0. Every rank has to call this.
+
+        For loggers, which mint their id before the ranks can talk; once a process group or Horovod
+        is initialised. Without either, or if the id is known to the other ranks anyway, it is this
+        run.
+
+        Raises:
+            ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
+        """
+        begun = self._descent.begun
+        number = "" if begun is None else begun.number
+        said = broadcast_from_zero(f"{number} {self.project}/{self.id}")
+        if said is None:
+            if self.ranks == "all" and not self.shared_id:
+                refuse_alone()
+            return self
+        attempt, _, place = said.partition(" ")
+        project, _, run = place.rpartition("/")
+        found = self if (run, project) == (self.id, self.project) else self.at(run, project)
+        if current_rank().rank:
+            found._descent.begun = Begun(int(attempt), None) if attempt else None
+        return found
 
     @property
     def _secrets(self) -> tuple[str, ...]:
@@ -240,55 +296,6 @@ class Run(Container):
         """Return {writer id: bytes} of this process's journals, as they are now."""
         return self._writer.positions() if self._writer else {}
 
-    def checkpoint_state(self) -> dict[str, Any]:
-        """Return what a checkpoint stores of this run: see `resumed`.
-
-        Strings and ints only: the run's id, its project, and how long every journal is now. A rank
-        that sees no journal names no positions; then nothing is hidden by loading the checkpoint.
-        """
-        lengths = _lengths(self.folder) | self.positions()
-        positions = lengths or (None if self._silent else {})
-        return {"run": self.id, "project": self.project, "positions": positions}
-
-    def resumed(self, state: Mapping[str, Any], *, stay: bool = False) -> Run:
-        """Return the run that a checkpoint was saved in, about to begin a new attempt.
-
-        Readers hide by default what older attempts recorded after the checkpoint. A run that has
-        recorded something, that was opened by an id or with ``resume="never"``, or a checkpoint
-        whose run is not below this root, leave everything as it is.
-
-        Args:
-            state: What `checkpoint_state` returned then.
-            stay: Do not go over to another run.
-
-        Raises:
-            ArgumentError: If it is nothing of that kind.
-            RunNotFoundError: If ``resume="must"`` and the run is not below this root.
-        """
-        run, project, positions = _checked_state(state)
-        settings = self._settings
-        if settings.resume == "never" or self.mode in ("disabled", "read-only"):
-            return self
-        if (run, project) == (self.id, self.project):
-            self._begin_attempt(positions)
-            return self
-        if not RunFolder(self.root, project, run).journal_dir.is_dir():
-            msg = f"the checkpoint is of run {run!r} of {project!r}, not found in {self.root}"
-            if settings.resume == "must":
-                raise RunNotFoundError(msg)
-            self._say("%s; this is a new run", msg)
-            return self
-        if stay or settings.with_id or settings.custom_run_id or self._writer is not None:
-            self._say("the checkpoint is of run %r; going on with %r", run, self.id)
-            return self
-        found = self.at(run, project)
-        found._begin_attempt(positions)  # noqa: SLF001 - of its own class
-        return found
-
-    def _say(self, message: str, *args: object) -> None:
-        if not self._silent:
-            log.warning(f"seamark: {message}", *args)  # noqa: G004 - the arguments are not in it
-
     def at(self, run: str, project: str | None = None, *, owner: bool = True) -> Run:
         """Return a run with the settings of this one and another id; nothing is on disk yet.
 
@@ -296,12 +303,15 @@ class Run(Container):
             run: Run id.
             project: Project path, this run's if left out.
             owner: False for a rank that adds something to the run of rank 0, whose state is not its
-                own: such a run is recorded whatever the rank.
+                own: such a run is recorded whatever the rank, and at the paths that it is told.
         """
         settings = copy.copy(self._settings)
         settings.owner = settings.owner and owner
+        if not owner:
+            settings.ranks = "zero"
         found = Run(settings, RunFolder(self.root, project or self.project, run))
         found._told_before = not owner
+        found._descent = replace(self._descent, begun=None, continues=True)
         return found
 
     def tell(self, atoms: Mapping[str, Atom]) -> None:
@@ -317,14 +327,6 @@ class Run(Container):
             self.record_atoms(atoms)
         except Exception as error:  # noqa: BLE001 - nobody asked for them
             self.drop("facts", warn=f"facts could not be recorded: {error}")
-
-    def _begin_attempt(self, positions: dict[str, int] | None) -> None:
-        """Have the next record open a journal of a new attempt, which names these positions."""
-        if self._silent:
-            return
-        self._attempt_begun = (self._attempt() + 1, positions)
-        if self._writer is not None:
-            self._writer.rotate()
 
     @property
     def _silent(self) -> bool:
@@ -343,8 +345,41 @@ class Run(Container):
 
     # ---------------------------------------------------------------- starting
 
+    def _rank_apart(self) -> int:
+        """Return this process's rank if it records beside rank 0, else 0."""
+        if self._settings.ranks != "all":
+            return 0
+        return self._writer.rank if self._writer is not None else current_rank().rank
+
+    def _open_writer(self) -> JournalWriter:
+        if rank := self._rank_apart():
+            return RankWriter(self.folder, self._header, rank=rank)
+        return JournalWriter(self.folder, self._header)
+
+    def _forget_rank(self) -> None:
+        """Ask for the rank again: a forked child may be another one."""
+        self._silent_rank = None
+        self._row = self._first_row
+        if self._settings.ranks == "all" and self._writer is not None:
+            self._inherited, self._writer = self._writer, None
+
+    def _go_on(self, inherited: JournalWriter) -> JournalWriter:
+        """Record in a forked child: with the writer that it inherited, if it is of this rank."""
+        self._inherited = None
+        rank = current_rank().rank
+        self._writer = inherited
+        if inherited.rank != rank:
+            self._writer = None
+            self._writer = self._open_writer()
+        self._silent_rank = False
+        self._row = self._writer.append_row
+        return self._writer
+
     def _start(self) -> JournalWriter:
-        writer = JournalWriter(self.folder, self._header)
+        if self._inherited is not None:
+            return self._go_on(self._inherited)
+        self.expect_resumed()
+        writer = self._open_writer()
         self._pid = os.getpid()
         existed = bool(self.folder.journals())
         self._writer = writer
@@ -357,7 +392,7 @@ class Run(Container):
         settings = self._settings
         if settings.owner:
             self._set_state("running")
-        if not self._told_before:
+        if not self._told_before and not writer.rank:
             self._tell_of_itself(writer)
         if settings.owner:
             self._begin_watching()
@@ -382,18 +417,23 @@ class Run(Container):
 
     def _begin_watching(self) -> None:
         _finish_at_exit(self)
-        settings = self._settings
+        settings, apart = self._settings, self._rank_apart()
+        switches = dict(settings.switches)
+        if apart:  # as on rank 0, which tells it
+            switches.update(git=False, script=False, packages=False)
         self._capture = Capture(
             self,
             Switches(
-                **settings.switches,
+                **switches,
                 git_ref=settings.git_ref,
-                monitoring_namespace=settings.monitoring_namespace,
+                monitoring_namespace=None if apart else settings.monitoring_namespace,
                 fail_on_exception=settings.fail_on_exception,
                 known_secrets=self._secrets,
             ),
         )
         self._capture.start()
+        if apart:
+            return
         if settings.source_files and not self._told_before:
             try:
                 self["source_code/files"].upload_files(settings.source_files)
@@ -415,36 +455,17 @@ class Run(Container):
         from seamark import __version__
 
         here = self._pid == os.getpid()  # a forked helper is no owner
-        rank = current_rank()
-        owner = self._settings.owner and here
-        begun = self._attempt_begun
-        attempt, positions = begun if owner and begun else (None, None)
+        rank, apart = current_rank(), self._rank_apart()
+        owner = self._settings.owner and here and not apart
         return {
             "seamark": __version__,
-            "attempt": self._attempt() if owner and attempt is None else attempt,
-            "positions": positions,
+            **self._header_of_attempt(owner=owner, takes_part=owner or bool(apart and here)),
             "owner": owner,
             **process_facts(),
-            "rank": rank.rank,
+            "rank": apart or rank.rank,
             "launcher": rank.launcher,
             "job": job_key(),
         }
-
-    def _attempt(self) -> int:
-        """Return the number of the newest attempt that the run knows.
-
-        Opening a run by id starts no new one.
-        """
-        newest = 0
-        for journal in self.folder.journals():
-            try:
-                with JournalReader(journal.path) as reader:
-                    attempt = reader.header().get("attempt")
-            except OSError:
-                continue
-            if isinstance(attempt, int):
-                newest = max(newest, attempt)
-        return newest
 
     def _learn(self) -> None:
         """Learn families and last steps of a run that existed, on a thread, from the index."""
@@ -466,7 +487,7 @@ class Run(Container):
                         writer.remember_step(one.path, float(last))
             finally:
                 index.close()
-            if self._settings.owner:
+            if self._settings.owner and not self._rank_apart():
                 from seamark.content import finish_staged
 
                 finish_staged(self.folder, self._record_content)
@@ -525,7 +546,9 @@ class Run(Container):
                 if self.mode == "disabled":
                     self._row = _nothing
                 return
-            if self._to_write() is not None:
+            if (writer := self._to_write()) is not None:
+                if self._row == self._first_row:  # started before a fork
+                    self._row = writer.append_row
                 self._row(metrics, step, time_ns)
         except Exception as error:
             if raised_by_signal_handler(error):
@@ -629,7 +652,7 @@ class Run(Container):
         lost = sum(writer.dropped.values())
         writer.close(reason, CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S))
         _running.pop(id(self), None)
-        if self._settings.owner:
+        if self._settings.owner and not writer.rank:
             tail = f", {lost} values or records were lost" if lost else ""
             self._tell(f"{self._state}{tail}:", f"see it with: seamark show {self.id}")
 
@@ -663,7 +686,7 @@ class Run(Container):
         The copy opens a journal of its own when it records something.
         """
         told = self._told_before or self._writer is not None
-        return _revive, (self._settings, self.folder, told, self._attempt_begun)
+        return _revive, (self._settings, self.folder, told, self._descent)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Run:
         """Return the same run: copying a script's objects must not start another."""
@@ -674,46 +697,19 @@ def _revive(
     settings: RunSettings,
     folder: RunFolder,
     told: bool,  # noqa: FBT001
-    begun: tuple[int, dict[str, int] | None] | None,
+    descent: Descent,
 ) -> Run:
     """Return a copy; name, tags and parameters are not written again once the first has done it."""
     run = Run(settings, folder)
-    run._told_before, run._attempt_begun = told, begun  # noqa: SLF001 - of this module
+    run._told_before, run._descent = told, descent  # noqa: SLF001 - of this module
     return run
-
-
-def _lengths(folder: RunFolder) -> dict[str, int]:
-    """Return {writer id: bytes} of every journal of a run."""
-    found = {}
-    for journal in folder.journals():
-        with contextlib.suppress(OSError):  # taken away just now
-            found[journal.writer] = journal.path.stat().st_size
-    return found
-
-
-def _checked_state(state: object) -> tuple[str, str, dict[str, int] | None]:
-    """Return run id, project and positions of what a checkpoint holds.
-
-    Raises:
-        ArgumentError: If it holds something else.
-        PathError: If a name cannot be a folder.
-    """
-    if isinstance(state, Mapping):
-        run, project, positions = (state.get(key) for key in ("run", "project", "positions"))
-        if isinstance(run, str) and isinstance(project, str):
-            place = check_name(run, "run"), check_project(project)
-            if positions is None:
-                return *place, None
-            if isinstance(positions, Mapping):
-                return *place, {str(name): int(length) for name, length in positions.items()}
-    msg = f"state: expected run, project and positions of a checkpoint, got {state!r:.120}"
-    raise ArgumentError(msg)
 
 
 def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:
     """Record nothing, at no cost: the row of a disabled run."""
 
 
+_living: weakref.WeakSet[Run] = weakref.WeakSet()
 _running: dict[int, Run] = {}
 
 
@@ -727,3 +723,12 @@ def _finish_at_exit(run: Run) -> None:
 def _finish_all() -> None:
     for run in list(_running.values()):
         run._finish("exit", 60.0)  # noqa: SLF001
+
+
+def _forget_ranks() -> None:
+    for run in list(_living):
+        run._forget_rank()  # noqa: SLF001 - of this module
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_ranks)

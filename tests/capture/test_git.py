@@ -147,6 +147,7 @@ def assert_gone(pids: Path) -> None:
     pytest.fail(f"still there: {pids.read_text()}")
 
 
+@pytest.mark.slow
 def test_a_git_that_hangs_is_killed_with_all_it_started(slow_git, tmp_path):
     """Once, not once a command; nothing is left behind."""
     assert found(tmp_path, timeout_s=0.3) == {}
@@ -163,6 +164,7 @@ def test_a_probe_that_was_cancelled_asks_nothing(repository):
     assert facts == {}
 
 
+@pytest.mark.slow
 def test_what_is_known_when_time_runs_out_is_kept(repository, tmp_path, monkeypatch):
     """In a huge repository it is the status that takes long."""
     real = shutil.which("git")
@@ -175,6 +177,7 @@ def test_what_is_known_when_time_runs_out_is_kept(repository, tmp_path, monkeypa
     assert set(found(repository, timeout_s=1.0)) == {"commit", "branch", "remote"}
 
 
+@pytest.mark.slow
 def test_a_training_neither_waits_for_a_git_that_hangs_nor_leaves_it_behind(scripts, slow_git):
     """Everything else is recorded; the run is completed."""
     code = """

@@ -275,6 +275,7 @@ def test_no_password_survives_its_name(password):
     assert mask_secrets(f"password='{password}'", environment={}) == f"password='{MASK}'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["a", "sk-", "key=", "'", "a://", "u:p@", "token='", " ", "-", "eyJ", "\\"]
 )

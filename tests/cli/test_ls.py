@@ -122,6 +122,7 @@ def test_pipes_get_plain_whole_lines(
     assert "\x1b" not in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [20, 40, 80])
 def test_terminals_get_lines_that_fit(
     terminal: Callable[..., tuple[int, str]], five: list[str], columns: int

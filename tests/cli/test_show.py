@@ -140,6 +140,7 @@ def test_damage_is_loud(cli: Callable[..., Result], record: Callable[..., str], 
     assert "! damaged:" in cli("show", run).stdout
 
 
+@pytest.mark.slow
 def test_hostile_names_reach_no_terminal(
     start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
 ) -> None:
@@ -168,6 +169,7 @@ def test_hostile_names_reach_no_terminal(
     assert "[red]" in terminal("ls", columns=200)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
 def test_lines_fit_the_terminal(
     rich_run: Run, terminal: Callable[..., tuple[int, str]], columns: int

@@ -269,6 +269,7 @@ def as_nobody(code: str, *args: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache", ["cannot be written", "can be written"])
 def test_foreign_read_only_root(common: Path, cache: str) -> None:
     """A root that belongs to somebody else and may only be read is listed and read, unchanged."""

@@ -484,6 +484,7 @@ def test_a_fold_that_was_overtaken_is_done_again(builder, folder, open_index, mo
     assert (found.count, found.mean) == (2, 1.5)
 
 
+@pytest.mark.slow
 def test_four_readers_and_a_trainer_at_once(folder, tmp_path):
     """No "database is locked", and everybody sees everything in the end."""
     trainer = (

@@ -62,6 +62,8 @@ class ContentLane:
         record: Appends one OP record to the journal.
         trouble: Told of every file that could not be stored (what happened, and the error); warns
             once and counts.
+        takes: Tells whether files at an attribute path are this process's to record; all are if
+            left out.
     """
 
     def __init__(
@@ -69,10 +71,12 @@ class ContentLane:
         folder: RunFolder,
         record: Callable[[dict[str, Any]], None],
         trouble: Callable[[str, BaseException | None], None],
+        takes: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self.folder = folder
         self._record = record
         self._trouble = trouble
+        self._takes = takes
         self._worker = Worker(trouble)
         self._jobs: list[StoreJob] = []
         self._sources = Sources()
@@ -125,6 +129,8 @@ class ContentLane:
             FileMissingError: If there is no such file on disk.
             OSError: If it cannot be read.
         """
+        if not self._takes(path):
+            return
         if file.content is not None:
             name = f"{path.rpartition('/')[2]}.{file.extension}".rstrip(".")
             with self._worker.lock:  # nothing is pruned between storing and recording
@@ -141,7 +147,8 @@ class ContentLane:
             FileMissingError: If it does not exist (yet).
             OSError: If it cannot be read.
         """
-        self._take(path, os.path.abspath(target), None, strict=True)
+        if self._takes(path):
+            self._take(path, os.path.abspath(target), None, strict=True)
 
     def upload_members(self, path: str, members: Mapping[str, str | os.PathLike[str]]) -> None:
         """Take files as members of the file set at an attribute path.
@@ -150,6 +157,8 @@ class ContentLane:
             FileMissingError: If one does not exist; nothing is taken then.
             OSError: If one cannot be read.
         """
+        if not self._takes(path):
+            return
         found = {name: look(os.fspath(target))[0] for name, target in members.items()}
         for name, source in found.items():
             if os.path.isdir(source):
@@ -182,6 +191,8 @@ class ContentLane:
             FileMissingError: If nothing is there on this machine.
             OSError: If it cannot be looked at.
         """
+        if not self._takes(path):
+            return
         here = local_path(target)
         if here is None:
             url = reference(str(target))

@@ -103,7 +103,10 @@ class JournalWriter:
         families: Family by path, of what this process wrote and what the run was known to hold.
         dropped: How many records were lost, by reason, and are not yet told in a journal that was
             left.
+        rank: 0, or the rank that writes its own series beside those of rank 0.
     """
+
+    rank = 0
 
     def __init__(
         self,
@@ -148,6 +151,11 @@ class JournalWriter:
     def writer(self) -> str | None:
         """Writer id of the open journal, or None while there is none."""
         return self._segment.writer if self._segment else None
+
+    def shares(self, path: str) -> bool:
+        """Tell whether values and files at a path are this process's to say."""
+        del path
+        return True
 
     @property
     def closed(self) -> bool:

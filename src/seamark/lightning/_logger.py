@@ -8,7 +8,8 @@ import sys
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, get_type_hints
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, get_type_hints
 
 from seamark.errors import ArgumentError, InactiveRunError, ReadOnlyError
 from seamark.handler import Handler
@@ -31,12 +32,15 @@ from seamark.run import Run
 from seamark.types import File
 from seamark.values import Atom, parameters
 
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+
 __all__ = ["NeptuneLogger", "SeamarkLogger"]
 
 log = logging.getLogger("seamark")
 
 _VERSION_PATH: Final = "source_code/integrations/pytorch-lightning"
-_NOT_PICKLED: Final = {"_api_key": None, "_began_in": None, "_checkpoints": None}
+_NOT_PICKLED: Final = {"_api_key": None, "_began_in": None, "_checkpoints": None, "_held": None}
 
 
 class SeamarkLogger(DeprecatedMethods, _host.Logger):
@@ -124,6 +128,7 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         self._experiment: Run | Handler = (
             new_run(checkpoints=checkpoints, **given, **run_kwargs) if run is None else run
         )
+        self._is_own = run is None
         root = self._experiment.get_root_object()
         assert isinstance(root, Run)  # noqa: S101 - check_run saw to it
         self._run = root
@@ -141,6 +146,7 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         self._noted: dict[str, Atom] = {}
         self._checkpoints: Checkpoints | None = None
         self._began_in: int | None = None
+        self._held: list[Callable[[], None]] | None = None
         self._told = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -178,6 +184,20 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         """The folder of this run below `root_dir`, in which checkpoints go."""
         return os.path.join(self.root_dir, self.version)  # noqa: PTH118
 
+    def log_dir_of(self, folder: RunFolder) -> str:
+        """Return what `log_dir` would be if this run were recorded here.
+
+        Args:
+            folder: Of a run.
+        """
+        save_dir = os.fspath(folder.files_dir) if self._save_dir is None else self._save_dir
+        return os.path.join(save_dir, self.name, folder.run)  # noqa: PTH118
+
+    @property
+    def own_run(self) -> Run:
+        """The run itself, on every rank."""
+        return self._run
+
     @property
     def experiment(self) -> Any:
         """The ``Run``, or the namespace given; on other ranks a stand-in that does nothing."""
@@ -191,6 +211,56 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
     def run(self) -> Any:
         """The same as `experiment`."""
         return self.experiment
+
+    # ---------------------------------------------------------------- checkpoints and resuming
+
+    def checkpoint_state(self, *, marked: bool = False) -> dict[str, Any]:
+        """Return what a checkpoint keeps of the run; see ``Run.checkpoint_state``.
+
+        Args:
+            marked: Whether `mark_checkpoint` will be called.
+        """
+        return {**self._run.checkpoint_state(marked=marked), "prefix": self._paths.prefix}
+
+    def mark_checkpoint(self) -> None:
+        """Say that what is recorded from now on came after the last checkpoint."""
+        self._run.mark_checkpoint()
+
+    def resumed(self, state: Mapping[str, Any], *, training: bool = True) -> None:
+        """Go on with the run that a checkpoint was saved in; see ``Run.resumed``.
+
+        Args:
+            state: What `checkpoint_state` returned then.
+            training: False where the checkpoint is only evaluated.
+
+        Raises:
+            ArgumentError: If it is nothing of that kind.
+            RunNotFoundError: If ``resume="must"`` and the run is not below this root.
+        """
+        found = self._run.resumed(state, stay=not self._is_own, training=training)
+        if found is not self._run:
+            self._run = self._experiment = found
+            self._noted, self._checkpoints, self._began_in = {}, None, None
+
+    def expect_resumed(self) -> None:
+        """Refuse to go on where ``resume="must"`` and there is nothing to go on with.
+
+        Raises:
+            RunNotFoundError: If so.
+        """
+        self._run.expect_resumed()
+
+    def hold(self) -> None:
+        """Record nothing of what begins a stage before `release`: the run may be another one."""
+        if self._held is None and self._run.writer is None:
+            self._held = []
+
+    @guarded
+    def release(self) -> None:
+        """Record what was held back."""
+        held, self._held = self._held or [], None
+        for record in held:
+            record()
 
     # ---------------------------------------------------------------- what Lightning calls
 
@@ -219,7 +289,11 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
                 kept and nothing is called.
         """
         found = parameters(params, self._path(self.PARAMETERS_KEY))
-        self._note({path: masked(atom, self._api_key) for path, atom in found.items()})
+        atoms = {path: masked(atom, self._api_key) for path, atom in found.items()}
+        if self._held is None:
+            self._note(atoms)
+        else:
+            self._held.append(partial(self._note, atoms))
 
     @guarded
     def log_graph(self, model: Any, input_array: Any = None) -> None:
@@ -231,6 +305,9 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
                 none is made.
         """
         if self._is_other_rank():
+            return
+        if self._held is not None:
+            self._held.append(partial(self.log_graph, model, input_array))
             return
         self._begin_stage(model)
         path = self._path("model/graph")

@@ -306,6 +306,9 @@ class _Folding:
         if self.journal.owner and key > self.run.state[0]:
             self.run.state = (key, {name: value for name, value in record.items() if name != "op"})
 
+    def _op_checkpoint(self, record: dict[str, Any], t: int, offset: int) -> None:
+        """Change nothing: the mark is for whoever loads the checkpoint."""
+
     # ------------------------------------------------------------------ points
 
     def _texts(self, frame: RawFrame, payload: bytes) -> None:
@@ -487,4 +490,5 @@ _OPS: Final[dict[str, Callable[[_Folding, dict[str, Any], int, int], None]]] = {
     "artifact": _Folding._op_artifact,  # noqa: SLF001
     "file_point": _Folding._op_file_point,  # noqa: SLF001
     "state": _Folding._op_state,  # noqa: SLF001
+    "checkpoint": _Folding._op_checkpoint,  # noqa: SLF001
 }

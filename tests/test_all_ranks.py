@@ -1,0 +1,410 @@
+"""``ranks="all"``: every rank records into one run, and none waits for another.
+
+Real processes: most need no torch and are told their rank as a launcher does; those that agree on a
+run over a process group are skipped where torch is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seamark import Run, init_run
+from seamark.errors import ArgumentError
+from seamark.journal._format import Kind
+from seamark.journal.reader import JournalReader, decode_json
+
+QUIET = dict.fromkeys(
+    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
+    False,
+)
+
+
+def started(code: str, *args: str, **environment: str) -> subprocess.Popen[str]:
+    head = f"from seamark import init_run; quiet = {QUIET!r}; import os, sys\n"
+    return subprocess.Popen(
+        [sys.executable, "-c", head + textwrap.dedent(code), *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def on_ranks(code: str, *args: str, size: int = 2, **environment: str) -> list[str]:
+    """Run a script on every rank at once; return what each printed."""
+    ranks = [
+        started(code, *args, RANK=str(rank), WORLD_SIZE=str(size), **environment)
+        for rank in range(size)
+    ]
+    ended = [(*each.communicate(timeout=180), each.returncode) for each in ranks]
+    assert [code for _, _, code in ended] == [0] * size, [error for _, error, _ in ended]
+    return [said for said, _, _ in ended]
+
+
+def opened(root: Path, **given: Any) -> Run:
+    return init_run("p", root=root, mode="read-only", **given)
+
+
+def headers(run: Run) -> dict[int, dict[str, Any]]:
+    """Return the header of each rank's first journal."""
+    found: dict[int, dict[str, Any]] = {}
+    for journal in run.folder.journals():
+        with JournalReader(journal.path) as reader:
+            header = reader.header()
+        if header["continues"] is None:
+            found[header["rank"]] = header
+    return found
+
+
+def states(run: Run, rank: int) -> list[dict[str, Any]]:
+    found = []
+    for journal in run.folder.journals():
+        with JournalReader(journal.path) as reader:
+            if reader.header()["rank"] == rank:
+                ops = [decode_json(f.payload) for f in reader.frames() if f.kind == Kind.OP]
+                found += [op for op in ops if op["op"] == "state"]
+    return found
+
+
+def series_paths(run: Run) -> list[str]:
+    return run._view().series_paths()
+
+
+EVERY_VERB = """
+    from seamark.types import File, Histogram
+    root, given = sys.argv[1], {"custom_run_id": "one", "ranks": "all", **quiet}
+    with init_run("p", root=root, name="n", tags=["t"], params={"lr": 0.1}, **given) as run:
+        rank = int(os.environ["RANK"])
+        for step in range(3):
+            run.log_metrics({"loss": step + 10 * rank, "acc": 0.5}, step)
+            run.log_metrics({"numbered": rank})
+            run["train"].log_metrics({"x": rank}, step)
+        run["one"].append(rank, step=7)
+        run["many"].extend([1.0, 2.0], steps=[0, 5])
+        run["both"].append({"a": 1, "b": 2})
+        run["words"].append(f"rank {rank}")
+        run["hist"].append(Histogram([0, 1], [rank]))
+        run["pictures"].append(File.from_content(f"{rank}", extension="txt"))
+        run["training/ranks/1/own" if rank else "training/own"].append(1.5)
+        run["value"] = rank
+        run["set"].add(f"rank {rank}")
+        run["file"].upload(File.from_content(f"{rank}", extension="txt"))
+        run["names"] = {"rank": rank}
+        run["gone"].append(1)
+        if rank == 0:
+            del run["gone"]
+        else:
+            del run["never there"]  # no error either: it is not this rank's to say
+        run["cleared"].append(1)
+        run["cleared"].clear()
+        run["cleared"].append(2)
+        print(run.id, run.speaks_for_all, run.recording)
+"""
+
+
+def test_every_rank_writes_its_series_beside_those_of_rank_0(tmp_path):
+    """One run; values, tags and files are rank 0's; nothing is warned about or counted."""
+    said = on_ranks(EVERY_VERB, str(tmp_path))
+    assert [line.split()[1:] for line in said] == [["True", "True"], ["False", "True"]]
+    run = opened(tmp_path, custom_run_id="one")
+    assert {line.split()[0] for line in said} == {run.id}
+    shared = ["acc", "both/a", "both/b", "cleared", "loss", "many", "numbered", "one", "train/x"]
+    others = [f"ranks/1/{path}" for path in [*shared[:3], "cleared", "gone", *shared[4:]]]
+    assert series_paths(run) == sorted([*shared, *others, "training/own", "training/ranks/1/own"])
+    assert run["loss"].fetch_points().value.tolist() == [0, 1, 2]
+    assert run["ranks/1/loss"].fetch_points().value.tolist() == [10, 11, 12]
+    assert run["ranks/1/numbered"].fetch_points().step.tolist() == [0, 1, 2]
+    assert run["ranks/1/many"].fetch_points().step.tolist() == [0, 5]
+    assert run["ranks/1/cleared"].fetch_points().value.tolist() == [2]
+    for path in ("words", "hist", "pictures"):
+        assert run.exists(path)
+        assert run.exists(f"ranks/1/{path}")
+    kept = run["ranks/1/pictures"].fetch_last()
+    assert kept["sha256"] == hashlib.sha256(b"1").hexdigest()
+    assert (run["value"].fetch(), run["names/rank"].fetch()) == (0, 0)
+    assert (run["set"].fetch(), run["sys/tags"].fetch()) == ({"rank 0"}, {"t"})
+    assert run["sys/state"].fetch() == "completed"
+    assert not run.exists("monitoring/seamark")
+    assert not run.exists("ranks/1/value")
+    found = headers(run)
+    assert {rank: header["owner"] for rank, header in found.items()} == {0: True, 1: False}
+    assert {rank: header["attempt"] for rank, header in found.items()} == {0: 0, 1: 0}
+
+
+def test_files_of_other_ranks_are_not_even_stored(tmp_path):
+    """No blob, no staged copy: only rank 0's file is there."""
+    code = """
+        from seamark.types import File
+        with init_run("p", root=sys.argv[1], custom_run_id="one", ranks="all", **quiet) as run:
+            rank = os.environ["RANK"]
+            source = sys.argv[2] + rank
+            with open(source, "wb") as file:
+                file.write(rank.encode() * 5_000_000)
+            run["file"].upload(source)
+            run["several"].upload_files(source)
+            run["kept"].track_files(source)
+            run["text"] = rank * 5_000_000
+            run.begin()
+            run.content.keep("checkpoint", source)
+            run.content.refer("reference", source)
+    """
+    on_ranks(code, str(tmp_path), str(tmp_path / "big"))
+    run = opened(tmp_path, custom_run_id="one")
+    stored = {blob.stat().st_size for blob in run.folder.blobs_dir.iterdir()}
+    assert len(list(run.folder.blobs_dir.iterdir())) == len(stored) <= 2  # 0…0, and its text
+    for blob in run.folder.blobs_dir.iterdir():
+        assert b"1" not in blob.read_bytes()[:10]
+
+
+def test_each_rank_notes_how_it_ended(tmp_path):
+    """Also one that failed, whose word does not decide the run's state."""
+    code = """
+        os.environ.pop("PYTHONSTARTUP", None)
+        settings = {**quiet, "capture_traceback": True, "capture_host": True}
+        run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks="all", **settings)
+        run.log_metrics({"loss": 1}, 0)
+        sys.excepthook = lambda *_: None
+        if os.environ["RANK"] == "1":
+            run.__exit__(ValueError, ValueError("rank one"), None)
+        run.stop()
+    """
+    on_ranks(code, str(tmp_path))
+    run = opened(tmp_path, custom_run_id="one")
+    assert run["sys/state"].fetch() == "completed"
+    assert [op["state"] for op in states(run, 0)] == ["running", "completed"]
+    failed = states(run, 1)[-1]
+    assert (failed["state"], failed["error"]["message"]) == ("failed", "rank one")
+    assert not run.exists("sys/failed")
+    writer = headers(run)[1]["writer"]
+    assert "rank one" in run[f"monitoring/{writer}/traceback"].fetch()
+    assert run[f"monitoring/{writer}/pid"].fetch() == headers(run)[1]["pid"]
+
+
+@pytest.mark.parametrize("known", [{"RANK": "0"}, {"RANK": "1"}, {"NODE_RANK": "1"}])
+def test_ranks_that_cannot_agree_are_told_at_once(tmp_path, monkeypatch, known):
+    """An exact error, and nothing on disk."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name, value in known.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        ArgumentError, match=r"init_process_group\(\) or hvd.init\(\), or give cust"
+    ):
+        init_run("p", root=tmp_path, ranks="all")
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_process_alone_is_like_rank_0(tmp_path):
+    """The same records as with "zero", byte by byte but for ids and times."""
+    told = []
+    for ranks in ("zero", "all"):
+        with init_run("p", root=tmp_path / ranks, name="n", ranks=ranks, **QUIET) as run:
+            run.log_metrics({"loss": 1.0}, 3)
+            run["lr"] = 0.1
+            run["x"].append(2)
+        (journal,) = run.folder.journals()
+        with JournalReader(journal.path) as reader:
+            told.append([(f.kind, f.payload) for f in reader.frames() if f.kind != Kind.HEADER])
+            assert reader.header()["owner"] is True
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("mode", ["disabled", "read-only", "debug"])
+def test_modes_hold_on_every_rank(tmp_path, monkeypatch, mode):
+    """Disabled and read-only write nothing; debug goes to a folder that is removed."""
+    with init_run("p", root=tmp_path, custom_run_id="one", **QUIET) as run:
+        run["x"] = 1
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    again = init_run("p", root=None if mode == "debug" else tmp_path, custom_run_id="one",
+                     ranks="all", mode=mode, **QUIET)  # fmt: skip
+    again.log_metrics({"loss": 1}, 0)
+    again.stop()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_opened_run_goes_on_where_this_rank_was(tmp_path, monkeypatch):
+    """with_id on every rank; steps left out are numbered from this rank's own last one."""
+    code = """
+        with init_run("p", root=sys.argv[1], ranks="all", **quiet, **eval(sys.argv[2])) as run:
+            run.log_metrics({"loss": 1})
+            run["note"].append("x")
+    """
+    on_ranks(code, str(tmp_path), str({"custom_run_id": "one"}))
+    run = opened(tmp_path, custom_run_id="one")
+    on_ranks(code, str(tmp_path), str({"with_id": run.id}))
+    assert run["loss"].fetch_points().step.tolist() == [0, 1]
+    assert run["ranks/1/loss"].fetch_points().step.tolist() == [0, 1]
+
+
+def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path):
+    """As loggers travel to spawned workers; also before anything was recorded."""
+    lazy = Run._create(lazy=True, project="p", root=tmp_path, ranks="all", **QUIET)
+    code = """
+        import pickle
+        run = pickle.loads(bytes.fromhex(sys.argv[1]))
+        assert run.agree() is run
+        run.log_metrics({"loss": int(os.environ["RANK"])}, 0)
+        run["x"] = 1
+        run.stop()
+    """
+    on_ranks(code, pickle.dumps(lazy).hex(), size=3)
+    run = opened(tmp_path, with_id=lazy.id)
+    assert series_paths(run) == ["loss", "ranks/1/loss", "ranks/2/loss"]
+    assert {rank: header["owner"] for rank, header in headers(run).items()} == {
+        0: True,
+        1: False,
+        2: False,
+    }
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("ranks", ["zero", "all"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_forked_process_may_be_another_rank(tmp_path, ranks, begun):
+    """It is asked again there, although the parent's run was started."""
+    code = """
+        run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks=sys.argv[2], **quiet)
+        if sys.argv[3] == "True":
+            run.log_metrics({"loss": 0}, 0)
+            run["value"] = "parent"
+        children = []
+        for rank in (1, 2):
+            if not (child := os.fork()):
+                os.environ.update(RANK=str(rank), WORLD_SIZE="3")
+                for step in range(3):
+                    run.log_metrics({"loss": rank}, step)
+                run["text"].append(str(rank))
+                run["value"] = rank
+                run.stop()
+                os._exit(0)
+            children.append(child)
+        for child in children:
+            assert os.waitpid(child, 0)[1] == 0
+        run.log_metrics({"loss": 0}, 1)
+        run.stop()
+    """
+    alone = started(code, str(tmp_path), ranks, str(begun))
+    _, error = alone.communicate(timeout=180)
+    assert alone.returncode == 0, error
+    run = opened(tmp_path, custom_run_id="one")
+    paths = ["loss", "ranks/1/loss", "ranks/2/loss"] if ranks == "all" else ["loss"]
+    assert series_paths(run) == paths
+    assert run["loss"].fetch_points().value.tolist() == [0, 0] if begun else [0]
+    for path in paths[1:]:
+        assert run[path].fetch_points().step.tolist() == [0, 1, 2]
+    assert run.exists("value") is begun
+    assert run["sys/state"].fetch() == "completed"
+
+
+def test_a_forked_helper_of_a_rank_stays_with_it(tmp_path):
+    """A worker of a data loader, say: a journal of its own, the paths of its rank."""
+    code = """
+        run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks="all", **quiet)
+        run.log_metrics({"loss": 0}, 0)
+        if not (child := os.fork()):
+            run.log_metrics({"helper": 0}, 0)
+            os._exit(0)
+        os.waitpid(child, 0)
+        run.stop()
+    """
+    on_ranks(code, str(tmp_path))
+    run = opened(tmp_path, custom_run_id="one")
+    assert series_paths(run) == ["helper", "loss", "ranks/1/helper", "ranks/1/loss"]
+
+
+def test_what_rank_0_saves_elsewhere_is_recorded_from_there(tmp_path, monkeypatch):
+    """`Run.at` with owner=False adds to rank 0's run from another rank, at the paths it is told."""
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET) as run:
+        run["value"] = 1
+        guest = run.at(run.id, owner=False)
+        guest["checkpoint"] = "here"
+        guest.stop()
+    found = opened(tmp_path, custom_run_id="one").fetch()
+    assert {key: value for key, value in found.items() if key != "sys"} == {"checkpoint": "here"}
+
+
+def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, monkeypatch, caplog):
+    """A bad path, a value that is no number, no mapping at all: log_metrics never raises."""
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET) as run:
+        run.log_metrics({"/bad": 1, "sys/state": 1, 5: 1, "good": 1, "text": "x"}, 0)  # type: ignore[dict-item]
+        run.log_metrics(5)  # type: ignore[arg-type]
+    run = opened(tmp_path, custom_run_id="one")
+    assert series_paths(run) == ["ranks/1/good"]
+    assert run["monitoring/seamark/dropped"].fetch() == {"path": 3, "value": 1, "metrics": 1}
+    assert "'/bad' is left out" in caplog.text
+
+
+# -------------------------------------------------------------------- over a process group
+
+GROUP = """
+    import torch.distributed as dist
+    def join():
+        dist.init_process_group("gloo", init_method="file://" + sys.argv[2],
+            rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+"""
+
+
+@pytest.mark.parametrize("disabled", [False, True])
+def test_ranks_agree_over_a_process_group(tmp_path, disabled):
+    """The id of rank 0, whatever each minted; a rank that is disabled keeps nobody waiting."""
+    pytest.importorskip("torch")
+    code = textwrap.dedent(GROUP) + textwrap.dedent(f"""
+        join()
+        mode = "disabled" if {disabled} and dist.get_rank() == 1 else None
+        run = init_run("p", root=sys.argv[1], ranks="all", mode=mode, **quiet)
+        run.log_metrics({{"loss": dist.get_rank()}}, 0)
+        print(run.id)
+        run.stop()
+        dist.destroy_process_group()
+    """)
+    said = on_ranks(code, str(tmp_path / "root"), str(tmp_path / "meet"))
+    assert len(set(said)) == 1
+    run = opened(tmp_path / "root", with_id=said[0].strip())
+    assert series_paths(run) == ["loss"] if disabled else ["loss", "ranks/1/loss"]
+
+
+def test_loggers_agree_once_the_ranks_can_talk(tmp_path):
+    """Each mints an id first. Told too early, they say what is missing; nothing is on disk yet."""
+    pytest.importorskip("torch")
+    code = textwrap.dedent(GROUP) + textwrap.dedent("""
+        from seamark.errors import ArgumentError
+        from seamark.run import Run
+        given = {"project": "p", "root": sys.argv[1], **quiet}
+        lazy = Run._create(lazy=True, ranks="all", **given)
+        silent = Run._create(lazy=True, **given)
+        try:
+            lazy.agree()
+        except ArgumentError as error:
+            assert "init_process_group" in str(error)
+        else:
+            raise AssertionError
+        assert silent.agree() is silent  # nobody else records
+        assert not os.path.exists(sys.argv[1])
+        join()
+        agreed = lazy.agree()
+        assert (agreed is lazy) == (dist.get_rank() == 0)
+        assert agreed.agree() is agreed
+        agreed.log_metrics({"loss": 1.0}, 0)
+        agreed.stop()
+        print(agreed.id)
+        assert silent.agree().id == silent.agree().id
+        dist.destroy_process_group()
+    """)
+    said = on_ranks(code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3)
+    assert len(set(said)) == 1
+    paths = ["loss", "ranks/1/loss", "ranks/2/loss"]
+    assert series_paths(opened(tmp_path / "root", with_id=said[0].strip())) == paths

@@ -52,7 +52,7 @@ class Recorded:
         """Return (step, {name: value}) in the order of recording; one call has one time."""
         by_time = defaultdict(dict)
         for name, one in self.below(namespace).items():
-            if one.family != "float_series":
+            if one.family != "float_series" or name.startswith("ranks/"):
                 continue
             points = self.run[one.path].fetch_points()
             for step, value, at in zip(points.step, points.value, points.time_ns, strict=True):

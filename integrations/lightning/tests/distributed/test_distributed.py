@@ -153,6 +153,60 @@ def test_two_loggers_side_by_side(folder):
     assert prefixes == {"other/", PREFIX}
 
 
+@each("two_loggers")
+def test_every_rank_records(folder, name):
+    """One run, agreed on by ranks of which each has minted an id; no rank says what another did."""
+    ranks = (0, 1) if name != "dp" else (0,)
+    assert {(one["rank"], one["owner"]) for one in headers(folder, "all_ranks")} == {
+        (rank, rank == 0) for rank in ranks
+    }
+    recorded = Recorded(folder, "all_ranks")
+    beside = folder / "two_loggers"
+    check(recorded, beside)
+    assert recorded.value("own/text") == "rank 0"
+    assert recorded.value("own/sets") == {"rank 0"}
+    steps = [0, 1, 2, 3] if name == "dp" else [0, 1]
+    for rank in ranks:
+        space = f"ranks/{rank}/" if rank else ""
+        rows = plain(recorded.rows(f"{PREFIX}{space}"))
+        assert rows == plain(told_rows(beside, rank))
+        assert set(recorded.run[f"{space}own/rank"].fetch_points().value) == {rank}
+        for kind in ("step", "own"):
+            times = recorded.run[f"{space}profiling/{kind}_time_s"].fetch_points()
+            assert list(times.step) == [step + 1 for step in steps]
+            assert all(times.value > 0)
+    for space in ("ranks/1/", f"{PREFIX}ranks/1/"):
+        assert all(one.family == "float_series" for one in recorded.below(space).values())
+    assert not recorded.below(f"{PREFIX}ranks/0/")
+
+
+FACTS = {
+    "ddp": {"launcher": "lightning", "world_size": 2, "nodes": 1, "devices": 2},
+    "dp": {"launcher": None, "world_size": 1, "nodes": 1, "devices": 2},
+    "torchrun": {"launcher": "torchrun", "world_size": 2, "nodes": 1, "devices": 2},
+    "two_nodes": {"launcher": "torchrun", "world_size": 2, "nodes": 2, "devices": 1},
+    "horovod": {"launcher": "horovod", "world_size": 2, "nodes": 1, "devices": 2},
+}
+
+
+@each("two_loggers")
+def test_facts(folder, name):
+    """How a training was distributed is told once, whatever the prefix."""
+    launch = HOROVOD if name == "horovod" else LAUNCHES[name]
+    expected = {
+        "strategy": launch.becomes,
+        "accelerator": "cpu",
+        "precision": "32-true" if MODERN else "32",
+        "batch_size": 2,
+        "accumulate_grad_batches": 1,
+        "effective_batch_size": 2 if name == "dp" else 4,
+    } | FACTS.get(name, FACTS["ddp"])
+    expected = {fact: value for fact, value in expected.items() if value is not None}
+    for run in runs(folder, "two_loggers"):
+        found = Recorded(folder, "two_loggers", run).below("distributed/")
+        assert {fact: one.value for fact, one in found.items()} == expected
+
+
 @pytest.mark.parametrize("name", [*LAUNCHES, pytest.param("horovod", marks=pytest.mark.horovod)])
 def test_other_ranks_trained(folder, name):
     """The other rank was there, and had other numbers; under dp there is one process."""

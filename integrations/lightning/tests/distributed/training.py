@@ -176,9 +176,13 @@ def folds_five():
 
 
 def two_loggers():
-    """Two runs of one project, one of them in a namespace that the user chose."""
+    """Two runs of one project, one of them in a namespace that the user chose.
+
+    And a third run, into which every rank records.
+    """
     pair = [logger("two_loggers", tags="x", **given) for given in ({}, {"prefix": "other"})]
-    made, model = trainer("two_loggers", *pair), module()
+    every = logger("all_ranks", ranks="all")
+    made, model = trainer("two_loggers", *pair, every), module()
     model.keeps = pair[0]
     made.fit(model)
     made.test(model, verbose=False)

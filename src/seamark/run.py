@@ -310,7 +310,7 @@ class Run(Resumable):
         if not owner:
             settings.ranks = "zero"
         found = Run(settings, RunFolder(self.root, project or self.project, run))
-        found._told_before = not owner
+        found._told_before, found._made_in = not owner, self._made_in
         found._descent = replace(self._descent, begun=None, continues=True)
         return found
 

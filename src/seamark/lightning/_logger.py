@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import warnings
+import weakref
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from seamark.lightning import _host
 from seamark.lightning._arguments import check_legacy, check_prefix
 from seamark.lightning._checkpoints import Checkpoints
 from seamark.lightning._deprecated import DeprecatedMethods
+from seamark.lightning._distributed import batch_facts, facts, time_steps
 from seamark.lightning._experiment import silent_experiment
 from seamark.lightning._translate import (
     MetricPaths,
@@ -30,7 +32,7 @@ from seamark.paths import join_path
 from seamark.ranks import current_rank
 from seamark.run import Run
 from seamark.types import File
-from seamark.values import Atom, parameters
+from seamark.values import Atom, encode_atom, parameters
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
@@ -40,15 +42,22 @@ __all__ = ["NeptuneLogger", "SeamarkLogger"]
 log = logging.getLogger("seamark")
 
 _VERSION_PATH: Final = "source_code/integrations/pytorch-lightning"
-_NOT_PICKLED: Final = {"_api_key": None, "_began_in": None, "_checkpoints": None, "_held": None}
+_NOT_PICKLED: Final = {
+    "_agreed_in": None,
+    "_api_key": None,
+    "_began_in": None,
+    "_checkpoints": None,
+    "_fitting": None,
+    "_held": None,
+}
 
 
 class SeamarkLogger(DeprecatedMethods, _host.Logger):
     """A Lightning logger that records a training into a Seamark run.
 
     It takes the arguments of the ``NeptuneLogger`` that Lightning removed in 2026, and writes the
-    same namespaces. Nothing is on disk before the first value. Other ranks than 0 record nothing;
-    ``experiment`` is a stand-in there.
+    same namespaces. Nothing is on disk before the first value. Unless ``ranks="all"``, other ranks
+    than 0 record nothing; ``experiment`` is a stand-in there.
 
     Args:
         api_key: For remotes. Held in memory only; never pickled, never recorded.
@@ -65,7 +74,10 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
             into the run folder. By default what the run says.
         log_graph: Whether to keep the model's structure under ``<prefix>/model/graph``. A forward
             pass is made only if the module has an ``example_input_array``.
-        ranks: ``"zero"``: rank 0 records.
+        ranks: ``"zero"``: rank 0 records. ``"all"``: every rank records its metrics, rank n above 0
+            under ``<prefix>/ranks/<n>/``, and the times of its steps, ``profiling/step_time_s`` and
+            ``profiling/own_time_s``. Every rank has to have the logger then: when a stage begins
+            they agree on the run of rank 0, and until then other ranks record nothing.
         resume: As in ``seamark.init_run``.
         agg_key_funcs: Accepted and without effect.
         agg_default_func: Accepted and without effect.
@@ -134,7 +146,8 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         self._run = root
         base = run.path if isinstance(run, Handler) else ""
         self._prefix = check_prefix(prefix) if prefix else ""
-        self._paths = MetricPaths(join_path(base, self._prefix))
+        self._base = base
+        self._paths = self._series = MetricPaths(join_path(base, self._prefix))
         self._api_key = api_key or run_kwargs.get("api_token")
         if save_dir is not None and not isinstance(save_dir, (str, os.PathLike)):
             msg = f"save_dir: expected a path or None, got {type(save_dir).__name__}"
@@ -146,12 +159,14 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         self._noted: dict[str, Atom] = {}
         self._checkpoints: Checkpoints | None = None
         self._began_in: int | None = None
+        self._agreed_in: int | None = None
+        self._fitting: weakref.ref[Any] | None = None
         self._held: list[Callable[[], None]] | None = None
         self._told = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the key, and what belongs to this process."""
-        return {**self.__dict__, **_NOT_PICKLED, "_noted": {}}
+        return {**self.__dict__, **_NOT_PICKLED, "_noted": {}, "_series": self._paths}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Become the same logger of the same run in another process; nothing is created."""
@@ -273,7 +288,9 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         """
         try:
             if (run := self._recording()) is not None:
-                paths = self._paths
+                if self._fitting is not None:
+                    self._tell_batch_size()
+                paths = self._series
                 run.log_metrics({paths[name]: value for name, value in metrics.items()}, step)
         except Exception as error:  # noqa: BLE001 - as guarded, without its cost
             self._lost("log_metrics", error)
@@ -304,12 +321,15 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
             input_array: Input for one forward pass; else the module's ``example_input_array``, else
                 none is made.
         """
-        if self._is_other_rank():
+        trainer = getattr(model, "_trainer", None)  # the property raises without one
+        if trainer is not None and self._run.ranks == "all":
+            self._join_ranks(trainer)
+        if self._is_other_rank() or self._is_apart():
             return
         if self._held is not None:
             self._held.append(partial(self.log_graph, model, input_array))
             return
-        self._begin_stage(model)
+        self._begin_stage(trainer)
         path = self._path("model/graph")
         if not self._log_graph or path in self._noted:
             return
@@ -329,7 +349,7 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
             model: A ``LightningModule``.
             max_depth: Levels of layers to show; -1 for all.
         """
-        if not self._is_other_rank():
+        if not (self._is_other_rank() or self._is_apart()):
             self._keep_text(self._path("model/summary"), _host.model_summary(model, max_depth))
 
     @guarded
@@ -339,7 +359,7 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         Args:
             checkpoint_callback: The callback, or a weak proxy of it.
         """
-        if self._log_model_checkpoints and self._recording() is not None:
+        if self._log_model_checkpoints and self._recording() is not None and not self._is_apart():
             self._saved().saved(checkpoint_callback)
 
     def save(self) -> None:
@@ -356,6 +376,9 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         error = sys.exc_info()[1]
         if (run := self._recording(again=False)) is None:
             return
+        if self._fitting is not None:
+            self._tell_batch_size()
+            self._fitting = None
         if self._checkpoints is not None:
             self._checkpoints.settle()
             # After a failure Lightning waits for its asynchronous writers only when it has called
@@ -376,9 +399,36 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         return join_path(self._paths.prefix, *parts)
 
     def _is_other_rank(self) -> bool:
+        """Whether this process records nothing; asked anew after a fork and after a stage."""
         if _host.global_rank():
-            return True
-        return self._began_in != _host.forks and current_rank().rank != 0
+            return self._agreed_in != _host.forks
+        return (
+            self._began_in != _host.forks
+            and current_rank().rank != 0
+            and self._agreed_in != _host.forks
+        )
+
+    def _is_apart(self) -> bool:
+        """Whether this process records beside rank 0: its own series, and how it ended."""
+        return self._series is not self._paths
+
+    def _join_ranks(self, trainer: Any) -> None:
+        """Have all ranks record into the run of rank 0. Every rank comes here, at every stage.
+
+        Until the first time other ranks record nothing: nothing they mint themselves is any good.
+        """
+        if self._agreed_in != _host.forks:
+            found = self._run
+            if self._is_own:  # else whoever made the run saw to it, on every rank
+                found = self._run.agree()
+            self._agreed_in = _host.forks
+            if found is not self._run:
+                self._run = self._experiment = found
+                self._noted, self._checkpoints, self._began_in = {}, None, None
+            rank = current_rank().rank
+            below = join_path(self._paths.prefix, f"ranks/{rank}")
+            self._series = MetricPaths(below) if rank else self._paths
+        time_steps(trainer)
 
     def _recording(self, *, again: bool = True) -> Run | None:
         """Return the run if this process records; ask anew after a fork and after a stage.
@@ -386,10 +436,10 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         Args:
             again: Whether a run that was completed is running again.
         """
-        if _host.global_rank():
+        if _host.global_rank() and self._agreed_in != _host.forks:
             return None
         if self._began_in != _host.forks:
-            if self._run.mode == "disabled" or current_rank().rank != 0:
+            if self._run.mode == "disabled" or self._is_other_rank():
                 return None
             self._began_in = _host.forks
             self._note({_VERSION_PATH: Atom("string", _host.version())})
@@ -408,15 +458,30 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
             if run.positions() != before:  # else the disk was full; the next stage says it again
                 self._noted.update(new)
 
-    def _begin_stage(self, model: Any) -> None:
+    def _begin_stage(self, trainer: Any) -> None:
         """Take the beginning of a stage as what revives a run that failed or was interrupted."""
         if self._run.state in {"completed", "failed", "interrupted"}:
             self._run.note_state("running")
         if self._api_key:
             hide_in_files(self._run.folder.files_dir, self._api_key)
-        trainer = getattr(model, "_trainer", None)  # the property raises without one
-        if trainer is not None and self._log_model_checkpoints and self._run.mode != "disabled":
+        if trainer is None or self._run.mode == "disabled":
+            return
+        if self._log_model_checkpoints:
             self._saved().watch(getattr(trainer, "checkpoint_callbacks", ()))
+        self._tell(facts(trainer))
+        self._fitting = weakref.ref(trainer) if trainer.state.fn == "fit" else None
+
+    def _tell_batch_size(self) -> None:
+        """Tell how many samples a step takes, as soon as the trainer has its data."""
+        trainer = self._fitting() if self._fitting is not None else None
+        found = {} if trainer is None or self._is_apart() else batch_facts(trainer)
+        if found:
+            self._tell(found)
+            self._fitting = None
+
+    def _tell(self, found: Mapping[str, Any]) -> None:
+        paths = {join_path(self._base, "distributed", name): fact for name, fact in found.items()}
+        self._note({path: encode_atom(fact) for path, fact in paths.items()})
 
     def _keep_text(self, path: str, text: str) -> None:
         if self._recording() is not None:

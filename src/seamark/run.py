@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from seamark.journal.process import process_facts
 from seamark.journal.rank_writer import RankWriter
 from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
 from seamark.place import expect_run, expect_writable, refuse_purged, run_folder
-from seamark.ranks import broadcast_from_zero, current_rank, job_key
+from seamark.ranks import broadcast_from_zero, current_rank, job_key, lasting
 from seamark.settings import RunSettings, check_arguments
 from seamark.values import Atom, escape, to_time_ns
 
@@ -141,6 +141,7 @@ class Run(Resumable):
         self._settings = settings
         self._state = "created"
         self._silent_rank: bool | None = None
+        self._still_other_rank: Callable[[], bool] | None = None
         self._made_in: int | None = None
         self._agreed = False
         self._inherited: JournalWriter | None = None
@@ -351,8 +352,12 @@ class Run(Resumable):
             # Rank 0's id is everybody's in the end; before the others know it, they have no run.
             if self._settings.ranks == "all" and self.shared_id:
                 return False
+            if self._still_other_rank is not None and self._still_other_rank():
+                return True
             # Asked at every use until something is recorded: some launchers tell the rank late.
-            return current_rank().rank != 0
+            rank = current_rank()
+            self._still_other_rank = lasting(rank) if rank.rank else None
+            return rank.rank != 0
         return self._silent_rank
 
     # ---------------------------------------------------------------- starting
@@ -370,7 +375,7 @@ class Run(Resumable):
 
     def _forget_rank(self) -> None:
         """Ask for the rank again: a forked child may be another one."""
-        self._silent_rank = None
+        self._silent_rank = self._still_other_rank = None
         self._row = self._first_row
         if self._settings.ranks == "all" and self._writer is not None:
             self._inherited, self._writer = self._writer, None
@@ -555,6 +560,8 @@ class Run(Resumable):
             if self._silent:
                 if self.mode == "disabled":
                     self._row = _nothing
+                elif self._still_other_rank is not None:
+                    self._row = self._row_of_other_rank
                 return
             if (writer := self._to_write()) is not None:
                 if self._row == self._first_row:  # started before a fork
@@ -566,6 +573,14 @@ class Run(Resumable):
             if not self._told:
                 self._told = True
                 log.warning("seamark: log_metrics records nothing: %s", error)
+
+    def _row_of_other_rank(
+        self, metrics: Mapping[str, Any], step: float | None = None, time_ns: int | None = None
+    ) -> None:
+        """Record nothing, as long as this is another rank than 0."""
+        if self._still_other_rank is None or not self._still_other_rank():
+            self._row = self._first_row
+            self._first_row(metrics, step, time_ns)
 
     def _row_of_opened_run(
         self, metrics: Mapping[str, Any], step: float | None = None, time_ns: int | None = None

@@ -24,7 +24,7 @@ from seamark.errors import MissingFieldError
 from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.process import process_facts
-from seamark.journal.rank_writer import RankWriter
+from seamark.journal.rank_writer import RankWriter, was_here
 from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
 from seamark.place import expect_run, expect_writable, refuse_purged, run_folder
 from seamark.ranks import broadcast_from_zero, current_rank, job_key, lasting
@@ -399,7 +399,7 @@ class Run(Resumable):
         self._writer = writer
         self._silent_rank = False
         self._row = writer.append_row
-        if existed:
+        if existed and (not writer.rank or was_here(self.folder, writer.rank)):
             self._row = self._row_of_opened_run
             self._learning = threading.Thread(target=self._learn, name="seamark-open", daemon=True)
             self._learning.start()

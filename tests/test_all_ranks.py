@@ -411,6 +411,27 @@ def test_loggers_agree_once_the_ranks_can_talk(tmp_path):
     assert series_paths(opened(tmp_path / "root", with_id=said[0].strip())) == paths
 
 
+def test_a_group_that_moves_no_text_is_left_alone(tmp_path):
+    """As NCCL's before each process has chosen its device: another group is made for the moment."""
+    pytest.importorskip("torch")
+    code = """
+        import torch.distributed as dist
+        from torch._C._distributed_c10d import FakeProcessGroup
+        from seamark.ranks import broadcast_from_zero
+        make = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
+        dist.Backend.register_backend(
+            "deaf", lambda store, rank, size, timeout: make(rank, size), devices=["cpu"])
+        rank = int(os.environ["RANK"])
+        dist.init_process_group(
+            "deaf", init_method="file://" + sys.argv[1], rank=rank, world_size=2)
+        group = dist.group.WORLD
+        print(broadcast_from_zero(f"from {rank}"), broadcast_from_zero(f"again {rank}"))
+        assert dist.group.WORLD is group
+        dist.destroy_process_group()
+    """
+    assert on_ranks(code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
+
+
 # -------------------------------------------------------------------- ranks that record nothing
 
 

@@ -160,7 +160,7 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         self._checkpoints: Checkpoints | None = None
         self._began_in: int | None = None
         self._agreed_in: int | None = None
-        self._fitting: weakref.ref[Any] | None = None
+        self._fitting: Any = None
         self._held: list[Callable[[], None]] | None = None
         self._told = False
 
@@ -469,15 +469,24 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         if self._log_model_checkpoints:
             self._saved().watch(getattr(trainer, "checkpoint_callbacks", ()))
         self._tell(facts(trainer))
-        self._fitting = weakref.ref(trainer) if trainer.state.fn == "fit" else None
+        # A module of 1.9 holds its trainer by a proxy already.
+        held = trainer if isinstance(trainer, weakref.ProxyType) else weakref.proxy(trainer)
+        self._fitting = held if trainer.state.fn == "fit" else None
 
+    @guarded
     def _tell_batch_size(self) -> None:
         """Tell how many samples a step takes, as soon as the trainer has its data."""
-        trainer = self._fitting() if self._fitting is not None else None
-        found = {} if trainer is None or self._is_apart() else batch_facts(trainer)
+        fitting, self._fitting = self._fitting, None
+        if fitting is None:
+            return
+        try:
+            found = batch_facts(fitting)
+        except ReferenceError:  # the trainer is gone
+            return
         if found:
             self._tell(found)
-            self._fitting = None
+        else:
+            self._fitting = fitting
 
     def _tell(self, found: Mapping[str, Any]) -> None:
         paths = {join_path(self._base, "distributed", name): fact for name, fact in found.items()}

@@ -9,7 +9,8 @@ from collections import defaultdict
 from pathlib import Path
 
 import seamark
-from seamark.journal.reader import JournalReader
+from seamark.journal._format import Kind
+from seamark.journal.reader import JournalReader, decode_json
 
 PREFIX = "training/"
 
@@ -26,6 +27,17 @@ def headers(folder, project="*"):
         with JournalReader(path) as reader:
             found.append(reader.header())
     return found
+
+
+def states(folder, project, rank):
+    """Return what the only journal of a rank says of its state, in order."""
+    found = []
+    for path in (folder / ".seamark").glob(f"{project}/*/journal/*"):
+        with JournalReader(path) as reader:
+            if reader.header()["rank"] == rank:
+                frames = [frame for frame in reader.frames() if frame.kind == Kind.OP]
+                found += [decode_json(frame.payload) for frame in frames]
+    return [op for op in found if op["op"] == "state"]
 
 
 class Recorded:

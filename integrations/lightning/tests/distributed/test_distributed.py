@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 from launching import MODERN, Launch
@@ -49,10 +50,8 @@ if MODERN:
 else:
     LAUNCHES["dp"] = Launch("dp", "DataParallelStrategy", scenarios=SCRIPTED)
 
-HOROVOD = Launch(
-    "horovod", "HorovodStrategy", ("horovodrun", "-np", "2", "--gloo", sys.executable),
-    scenarios=SCRIPTED,
-)  # fmt: skip
+HOROVODRUN = (str(Path(sys.executable).with_name("horovodrun")), "-np", "2", "--gloo")
+HOROVOD = Launch("horovod", "HorovodStrategy", (*HOROVODRUN, sys.executable), scenarios=SCRIPTED)
 
 
 def each(scenario):
@@ -83,6 +82,7 @@ def check(recorded, beside, namespace=PREFIX):
     best = calls(beside, "after_save_checkpoint")[-1]["best"]
     assert recorded.value(f"{namespace}model/best_model_path") == best
     assert recorded.value("sys/state") == "completed"
+    assert not recorded.below("monitoring/seamark/")  # nothing was dropped
 
 
 def check_rank_zero(folder, project, run_count=1):

@@ -11,7 +11,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -66,14 +68,13 @@ class Module(HOST.LightningModule):
         self.save_hyperparameters()
         self.layer = torch.nn.Linear(4, width)
         self.keeps = None  # a logger, which travels with the module
-        self.strike = None  # what is called at every training step
 
     def loss(self, batch):
         return self.layer(batch[0]).pow(2).mean()
 
     def training_step(self, batch, batch_idx):
-        if self.strike is not None:
-            self.strike(self)
+        if "TEST_STRIKE" in os.environ:
+            strike(self)
         loss = self.loss(batch)
         # A value of its own on each rank, so that it shows whose is recorded.
         self.log("train/loss", loss + self.global_rank)
@@ -101,6 +102,24 @@ class Module(HOST.LightningModule):
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def strike(module):
+    """Have one rank come to a bad end in the fourth step: ``TEST_STRIKE="killed 1"``."""
+    what, rank = os.environ["TEST_STRIKE"].split()
+    if module.global_rank != int(rank):
+        return
+    time.sleep(0.3)  # and be the slowest until then
+    if module.global_step < 3:
+        return
+    if what == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "raises":
+        msg = "in training"
+        raise ValueError(msg)
+    Path("hangs").touch()
+    while True:
+        time.sleep(1)
 
 
 def strategy():
@@ -186,6 +205,12 @@ def two_loggers():
     model.keeps = pair[0]
     made.fit(model)
     made.test(model, verbose=False)
+
+
+def struck():
+    """One run of rank 0 and one of every rank, of which one comes to a bad end."""
+    pair = [logger("zero"), logger("all", ranks="all")]
+    trainer("struck", *pair, max_epochs=5).fit(module())
 
 
 if __name__ == "__main__":

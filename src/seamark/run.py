@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -139,6 +139,7 @@ class Run(Container):
         self._told_before = False
         self._attempt_begun: tuple[int, dict[str, int] | None] | None = None
         self._row: Any = self._first_row
+        self._last_words: list[Callable[[], None]] = []
 
     @classmethod
     def _create(cls, *, lazy: bool, **given: Any) -> Run:
@@ -317,6 +318,9 @@ class Run(Container):
             self.record_atoms(atoms)
         except Exception as error:  # noqa: BLE001 - nobody asked for them
             self.drop("facts", warn=f"facts could not be recorded: {error}")
+
+    def _untold(self) -> Mapping[str, Atom]:
+        return self._settings.params if self._writer is None and not self._silent else {}
 
     def _begin_attempt(self, positions: dict[str, int] | None) -> None:
         """Have the next record open a journal of a new attempt, which names these positions."""
@@ -607,12 +611,28 @@ class Run(Container):
         """
         self._finish("stop", seconds)
 
+    def before_end(self, call: Callable[[], None]) -> None:
+        """Have something called once when this process is about to end the run.
+
+        For records that are put together late; what it raises is logged and goes no further.
+        """
+        self._last_words.append(call)
+
+    def _say_last_words(self) -> None:
+        calls, self._last_words = self._last_words, []
+        for call in calls:
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001 - the run has to end
+                log.debug("seamark: a last record of run %s failed: %r", self.id, error)
+
     def _finish(self, reason: str, seconds: float | None) -> None:
         writer = self._writer
         if writer is not None and self._pid != os.getpid():
             if writer.writer is not None:  # a forked helper closes what it wrote itself
                 writer.close(reason)
             return
+        self._say_last_words()
         with self._start_lock:
             if self._stopped:
                 return

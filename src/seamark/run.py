@@ -150,6 +150,7 @@ class Run(Resumable):
         self._told = False
         self._told_before = False
         self._row: Any = self._first_row
+        self._last_words: list[Callable[[], None]] = []
         _living.add(self)
 
     @classmethod
@@ -341,6 +342,9 @@ class Run(Resumable):
             self.record_atoms(atoms)
         except Exception as error:  # noqa: BLE001 - nobody asked for them
             self.drop("facts", warn=f"facts could not be recorded: {error}")
+
+    def _untold(self) -> Mapping[str, Atom]:
+        return self._settings.params if self._writer is None and not self._silent else {}
 
     @property
     def _silent(self) -> bool:
@@ -673,12 +677,28 @@ class Run(Resumable):
         """
         self._finish("stop", seconds)
 
+    def before_end(self, call: Callable[[], None]) -> None:
+        """Have something called once when this process is about to end the run.
+
+        For records that are put together late; what it raises is logged and goes no further.
+        """
+        self._last_words.append(call)
+
+    def _say_last_words(self) -> None:
+        calls, self._last_words = self._last_words, []
+        for call in calls:
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001 - the run has to end
+                log.debug("seamark: a last record of run %s failed: %r", self.id, error)
+
     def _finish(self, reason: str, seconds: float | None) -> None:
         writer = self._writer
         if writer is not None and self._pid != os.getpid():
             if writer.writer is not None:  # a forked helper closes what it wrote itself
                 writer.close(reason)
             return
+        self._say_last_words()
         with self._start_lock:
             if self._stopped:
                 return

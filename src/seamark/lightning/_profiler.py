@@ -58,6 +58,7 @@ class _Action:
         self.profiler.stop(self.name)
 
 
+@_host.configurable
 class TimeProfiler(_host.Profiler):
     """Times every action of a Lightning trainer, and records the times into the run.
 
@@ -320,6 +321,9 @@ class TimeProfiler(_host.Profiler):
         title = f"{self._stage.upper()} Profiler Report" if self._stage else "Profiler Report"
         lines = ["", *_framed([head, *rows]), self.largest_cost(), ""] if stats else [""]
         return os.linesep.join([title, *lines])
+
+
+_host.register(TimeProfiler, "profilers.profiler")
 
 
 def _one_line(name: str) -> str:

@@ -206,6 +206,9 @@ class ResumeCallback(_Resuming, _host.Callback):
     """
 
 
+_host.register(ResumeCallback, "callbacks.callback")
+
+
 def resume_callback(package: str) -> Any:
     """Return a `ResumeCallback` that is a callback of this package.
 

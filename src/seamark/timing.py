@@ -563,11 +563,10 @@ class TimesInRun:
         is_run = hasattr(type(self._given), "get_root_object")
         found = self._given if is_run else getattr(self._given, "experiment", self._given)
         # A run sends the series of rank 1 below ranks/1 by itself; in a namespace we have to.
-        if (base := getattr(found, "path", "")) and (
-            root := found.get_root_object()
-        ).ranks == "all":
-            rank = current_rank().rank
-            return root[join_path(base, f"ranks/{rank}")] if rank else found
+        base = getattr(found, "path", "")
+        root = found.get_root_object() if base else None
+        if base and getattr(root, "ranks", "zero") == "all" and (rank := current_rank().rank):
+            return root[join_path(base, f"ranks/{rank}")]
         return found
 
     @property
@@ -599,7 +598,7 @@ class TimesInRun:
         """Leave what was timed so far out of the rows to come."""
         for one in sources:
             found = one.samples.running(one.column)
-            self._told[id(one.samples), one.column] = found.count, found.total
+            self._told[id(one.samples), one.column] = one.samples, found.count, found.total
 
     def row(self, now_ns: int, sources: Iterable[Source], step: float) -> None:
         """Record the means since the last row, in seconds, at one step.

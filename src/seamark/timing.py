@@ -564,7 +564,7 @@ class TimesInRun:
         found = self._given if is_run else getattr(self._given, "experiment", self._given)
         # A run sends the series of rank 1 below ranks/1 by itself; in a namespace we have to.
         base = getattr(found, "path", "")
-        root = found.get_root_object() if base else None
+        root: Any = found.get_root_object() if base else None
         if base and getattr(root, "ranks", "zero") == "all" and (rank := current_rank().rank):
             return root[join_path(base, f"ranks/{rank}")]
         return found

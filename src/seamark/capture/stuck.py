@@ -19,7 +19,7 @@ from typing import Final
 
 __all__ = ["Guard"]
 
-_GRACE_S: Final = 2.0
+_GRACE_S: Final = 1.0
 """So long a main thread may take to get to its handler."""
 _TELL_S: Final = 1.0
 _REST_S: Final = 0.2

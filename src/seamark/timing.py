@@ -16,6 +16,7 @@ import os
 import re
 import textwrap
 import threading
+import warnings
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
@@ -133,8 +134,9 @@ class Samples:
 
     A row is taken with ``waiting.extend((at, duration, ...))``: a `position`, then one duration for
     each column, `MISSING` where there is none. That is all that happens while training runs, until
-    somebody calls `flush`. All rows up to `SAMPLE_LIMIT` are kept; after that every second, fourth,
-    and so on.
+    somebody calls `flush`. All rows up to `SAMPLE_LIMIT` are kept; after that one of every two,
+    four, and so on: not always the first, so that what comes back in a rhythm (steps that end an
+    accumulation of gradients, say) is kept as often as it is there.
 
     Args:
         width: How many columns.
@@ -193,8 +195,10 @@ class Samples:
                     running.add(column, block[0])
                 else:
                     running.add(column[there], block[0][there])
-            # Of all rows ever, the kept ones are those whose number is a multiple of `_every`.
-            kept = block[:, -self._seen % self._every :: self._every]
+            kept = block
+            if self._every > 1:  # of all rows ever, one of each `_every`
+                stretch, inside = np.divmod(np.arange(block.shape[1]) + self._seen, self._every)
+                kept = block[:, inside == _irregular(stretch, self._every)]
             self._seen += block.shape[1]
             self._blocks.append(kept.copy())
             self._kept += kept.shape[1]
@@ -210,7 +214,10 @@ class Samples:
         import numpy as np
 
         while self._kept > limit:
-            self._blocks = [np.concatenate(self._blocks, axis=1)[:, ::2].copy()]
+            whole = np.concatenate(self._blocks, axis=1)
+            first = np.arange(0, whole.shape[1], 2)
+            chosen = np.minimum(first + _irregular(first >> 1, 2), whole.shape[1] - 1)
+            self._blocks = [whole[:, chosen]]
             self._every *= 2
             self._kept = self._blocks[0].shape[1]
 
@@ -229,6 +236,14 @@ class Samples:
         """Return the exact statistics of one column, up to date."""
         self.flush()
         return self._running[column]
+
+
+def _irregular(numbers: Integers, size: int) -> Integers:
+    """Return a number below ``size``, a power of two, for each; the golden ratio spreads them."""
+    import numpy as np
+
+    spread = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return (spread >> np.uint64(64 - (size.bit_length() - 1))).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +356,8 @@ def _time_stat(source: Source) -> TimeStat:
     middle = high = highest = 0.0
     if found.count:
         kept = source.durations()[1]
+        if not len(kept):  # a column so rare that thinning left none
+            kept = np.array([found.min, round(found.mean), found.max])
         middle, high, highest = (np.percentile(kept, (50, 95, 99)) / 1e9).tolist()
     min_epoch, min_iteration = position_parts(found.min_at)
     max_epoch, max_iteration = position_parts(found.max_at)
@@ -509,7 +526,9 @@ def picture(breakdown: Breakdown, title: str | None = None) -> bytes:
     for text in texts:
         text.set_parse_math(False)  # a "$" in a name is a dollar
     out = io.BytesIO()
-    figure.savefig(out, format="png")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a name may hold what the font has not
+        figure.savefig(out, format="png")
     return out.getvalue()
 
 

@@ -346,6 +346,7 @@ def _framed(rows: list[list[str]]) -> list[str]:
 
 
 def _in_words(name: str) -> str:
+    name = _one_line(name)
     if name.endswith("_next"):
         return f"waiting for data ({name})"
     return f"the action {name}"

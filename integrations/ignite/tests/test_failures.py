@@ -13,6 +13,8 @@ import pytest
 
 import seamark
 
+pytestmark = pytest.mark.slow  # what becomes of the other ranks is up to the launcher
+
 SCRIPT = str(Path(__file__).with_name("failing_ranks.py"))
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", SCRIPT]
 
@@ -49,10 +51,13 @@ def test_a_rank_that_is_killed_is_named():
     assert run["sys/state"].fetch() == by_rank[0].state
 
 
-@pytest.mark.parametrize("ranks", ["zero", "all"])
-def test_a_rank_that_raises_is_named(ranks):
+@pytest.mark.parametrize(
+    ("ranks", "command"), [("zero", [SCRIPT]), ("all", TORCHRUN)], ids=["zero", "all"]
+)
+def test_a_rank_that_raises_is_named(ranks, command):
     """With ``ranks="all"``, with its error; else the run has what rank 0 saw of it."""
-    process = started(*TORCHRUN, "raises", ranks)
+    spawned = ["spawned"] if command == [SCRIPT] else []
+    process = started(*command, "raises", ranks, *spawned)
     said, _ = process.communicate(timeout=280)
     assert process.returncode == 1, said
     run = the_run()

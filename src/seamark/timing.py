@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError
-from seamark.paths import join_path
+from seamark.paths import check_path, join_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -537,6 +537,7 @@ class TimesInRun:
 
     Raises:
         ArgumentError: If ``run`` is none of these.
+        PathError: If the namespace breaks the grammar of paths.
     """
 
     def __init__(self, run: Any, namespace: str = "profiling", *, interval_s: float = 1.0) -> None:
@@ -548,7 +549,7 @@ class TimesInRun:
                 f"got {type(run).__name__}: {run!r:.80}"
             )
             raise ArgumentError(msg)
-        self._namespace = namespace
+        self._namespace = check_path(namespace) if namespace != "" else ""
         self._interval_ns = round(interval_s * 1e9)
         self.due_ns = 0
         self._told: dict[tuple[int, int], tuple[Samples, int, int]] = {}

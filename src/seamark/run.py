@@ -297,6 +297,8 @@ class Run(Resumable):
             else:
                 found = self.at(run, project)
         found._agreed = True  # noqa: SLF001 - of its own class
+        if found._writer is None:  # noqa: SLF001 - what was another's to record may be ours now
+            found._row = found._first_row  # noqa: SLF001
         if current_rank().rank:
             descent = found._descent  # noqa: SLF001
             descent.begun = Begun(int(attempt), None) if attempt else None

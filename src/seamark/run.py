@@ -302,6 +302,7 @@ class Run(Resumable):
         if current_rank().rank:
             descent = found._descent  # noqa: SLF001
             descent.begun = Begun(int(attempt), None) if attempt else None
+            descent.continues = True  # as far as this is asked for, rank 0 answers for it
         return found
 
     @property
@@ -638,6 +639,8 @@ class Run(Resumable):
                 or self._pid != os.getpid()
             ):
                 return
+            if state == "interrupted" and self._state == "suspended":
+                return  # the job is queued again already; being stopped now is part of that
             self._set_state(state, error=error, signal=signal)
         except Exception as trouble:
             if raised_by_signal_handler(trouble):

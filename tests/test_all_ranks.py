@@ -409,3 +409,103 @@ def test_loggers_agree_once_the_ranks_can_talk(tmp_path):
     assert len(set(said)) == 1
     paths = ["loss", "ranks/1/loss", "ranks/2/loss"]
     assert series_paths(opened(tmp_path / "root", with_id=said[0].strip())) == paths
+
+
+def test_a_group_that_moves_no_text_is_left_alone(tmp_path):
+    """As NCCL's before each process has chosen its device: another group is made for the moment."""
+    pytest.importorskip("torch")
+    code = """
+        import torch.distributed as dist
+        from torch._C._distributed_c10d import FakeProcessGroup
+        from seamark.ranks import broadcast_from_zero
+        make = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
+        dist.Backend.register_backend(
+            "deaf", lambda store, rank, size, timeout: make(rank, size), devices=["cpu"])
+        rank = int(os.environ["RANK"])
+        dist.init_process_group(
+            "deaf", init_method="file://" + sys.argv[1], rank=rank, world_size=2)
+        group = dist.group.WORLD
+        print(broadcast_from_zero(f"from {rank}"), broadcast_from_zero(f"again {rank}"))
+        assert dist.group.WORLD is group
+        dist.destroy_process_group()
+    """
+    assert on_ranks(code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
+
+
+# -------------------------------------------------------------------- ranks that record nothing
+
+
+def test_a_silent_rank_that_becomes_rank_0_records(tmp_path):
+    """A process group that is left and joined again may give the process another rank."""
+    pytest.importorskip("torch")
+    code = textwrap.dedent(GROUP) + textwrap.dedent("""
+        from seamark.run import Run
+        run = Run._create(lazy=True, project="p", root=sys.argv[1], custom_run_id="one", **quiet)
+        first = int(os.environ.pop("RANK"))
+        for turn in range(2):
+            rank = (first + turn) % 2
+            dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}{turn}",
+                rank=rank, world_size=2)
+            for step in range(3):
+                if rank:
+                    run.log_metrics({"loss": 1.0}, step)
+                    assert not run.recording
+                    run["text"].append("no")
+                elif turn:
+                    run.log_metrics({"loss": 1.0}, step)
+            dist.barrier()
+            dist.destroy_process_group()
+        print(run.writer is not None)
+        run.stop()
+    """)
+    said = on_ranks(code, str(tmp_path / "root"), str(tmp_path / "meet"))
+    assert sorted(said) == ["False\n", "True\n"]
+    run = opened(tmp_path / "root", custom_run_id="one")
+    assert run["loss"].fetch_points().step.tolist() == [0, 1, 2]
+    assert not run.exists("text")
+
+
+def test_a_rank_that_is_told_late_is_silent_from_then_on(tmp_path):
+    """Nothing says so before the process group is there; nothing is left on disk."""
+    pytest.importorskip("torch")
+    code = textwrap.dedent(GROUP) + textwrap.dedent("""
+        from seamark.run import Run
+        run = Run._create(lazy=True, project="p", root=sys.argv[1], custom_run_id="one", **quiet)
+        rank, size = int(os.environ.pop("RANK")), int(os.environ.pop("WORLD_SIZE"))
+        assert run.recording
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(size))
+        join()
+        for name in ("RANK", "WORLD_SIZE"):
+            del os.environ[name]
+        for step in range(3):
+            run.log_metrics({"loss": rank}, step)
+        dist.destroy_process_group()
+        run.stop()
+    """)
+    on_ranks(code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3)
+    run = opened(tmp_path / "root", custom_run_id="one")
+    assert run["loss"].fetch_points().value.tolist() == [0, 0, 0]
+    assert len(run.folder.journals()) == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "changed"),
+    [
+        ({"RANK": "1", "WORLD_SIZE": "2"}, True),
+        ({"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"}, False),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, False),
+        ({"LOCAL_RANK": "1"}, True),
+    ],
+)
+def test_what_a_launcher_gave_at_the_start_is_not_asked_again(tmp_path, monkeypatch, told, changed):
+    """A variable that somebody may change is looked at each time; that of a launcher is not."""
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    run = Run._create(lazy=True, project="p", root=tmp_path, **QUIET)
+    run.log_metrics({"loss": 1.0}, 0)
+    run.log_metrics({"loss": 1.0}, 1)
+    for name in told:
+        monkeypatch.delenv(name)
+    run.log_metrics({"loss": 1.0}, 2)
+    assert (run.writer is not None) == changed
+    run.stop()

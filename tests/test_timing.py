@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 import pickle
 import statistics
@@ -92,13 +93,14 @@ def test_of_equal_extremes_the_first_is_named():
 
 
 def test_long_runs_keep_an_even_sample_with_true_positions():
-    """Beyond the limit every second, fourth, ... row stays; statistics stay exact."""
+    """Beyond the limit one of every two, four, ... rows stays; statistics stay exact."""
     size = 3 * SAMPLE_LIMIT
     samples = filled(range(1, size + 1), epoch_length=1000)
     positions, values = samples.rows()
     assert SAMPLE_LIMIT / 2 <= len(values) <= SAMPLE_LIMIT
-    steps = set((values[1:] - values[:-1]).tolist())
-    assert steps == {4}
+    gaps = values[1:] - values[:-1]
+    assert 1 <= min(gaps) <= max(gaps) <= 8
+    assert len(set(((values - 1) // 4).tolist())) == pytest.approx(size / 4, abs=3)
     assert all(
         position_parts(at)[1] == ns for at, ns in zip(positions[:9], values[:9], strict=True)
     )
@@ -106,6 +108,35 @@ def test_long_runs_keep_an_even_sample_with_true_positions():
     assert (found.count, found.max_iteration) == (size, size)
     assert found.total_s == size * (size + 1) / 2 / 1e9
     assert found.p95_s == pytest.approx(0.95 * size / 1e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(("period", "slow"), [(2, 0), (2, 1), (4, 3), (50, 7)])
+def test_a_rhythm_is_kept_as_often_as_it_is_there(period, slow):
+    """Every second, fourth, ... row could be all of the slow ones, or none of them."""
+    size = 8 * SAMPLE_LIMIT
+    samples = Samples()
+    for start in range(0, size, 1 << 16):
+        numbers = range(start, start + (1 << 16))
+        samples.waiting.extend(
+            value for n in numbers for value in (n, 900 if n % period == slow else 100)
+        )
+        samples.flush()
+    _, values = samples.rows()
+    assert SAMPLE_LIMIT / 2 <= len(values) <= SAMPLE_LIMIT
+    assert (values == 900).mean() == pytest.approx(1 / period, rel=0.05)
+
+
+def test_a_column_that_thinning_leaves_nothing_of_has_statistics():
+    """Of four rows one is kept: of three of these samples none with the second column."""
+    for only in range(4):
+        samples = Samples(2)
+        rows = [(number, 10, MISSING) for number in range(3 * SAMPLE_LIMIT)]
+        rows[only] = (only, 10, 20)
+        samples.waiting.extend(itertools.chain.from_iterable(rows))
+        found = stat(samples, column=1)
+        assert (found.count, found.p50_s, found.max_s, found.min_iteration) == (
+            1, 20e-9, 20e-9, only,
+        )  # fmt: skip
 
 
 def test_rows_may_have_holes():

@@ -23,7 +23,7 @@ from seamark.journal._format import dump_json
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.paths import check_path, check_writable, is_inside
 from seamark.types import File
-from seamark.values import Atom, Escaped, encode_atom, escape, flatten
+from seamark.values import Atom, Escaped, decode_atom, encode_atom, escape, flatten
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -364,9 +364,14 @@ class Container(ABC):
         self._index.refresh(self.folder.project, self.folder.run)
         return self._index.view(self.folder.project, self.folder.run)
 
+    def _untold(self) -> Mapping[str, Atom]:
+        """Return what will stand in the first record, by path, while there is none."""
+        return {}
+
     def _attributes(self, namespace: str = "") -> list[Attribute]:
         if self._nothing_recorded():
-            return []
+            found = [self._untold_attribute(path) for path in self._untold()]
+            return [one for one in found if one is not None and is_inside(one.path, namespace)]
         try:
             return [
                 one for one in self._view().attributes(namespace) if is_inside(one.path, namespace)
@@ -376,10 +381,18 @@ class Container(ABC):
 
     def _attribute(self, path: str) -> Attribute:
         found = None if self._nothing_recorded() else self._view().attribute(path)
+        found = found or self._untold_attribute(path)
         if found is None:
             msg = f"path {path!r}: nothing is recorded there in {self._what}"
             raise MissingFieldError(msg)
         return found
+
+    def _untold_attribute(self, path: str) -> Attribute | None:
+        from seamark.store.view import Attribute
+
+        if (atom := self._untold().get(path)) is None:
+            return None
+        return Attribute(path, "atom", atom.type, decode_atom(atom.type, atom.value))
 
     def _nothing_recorded(self) -> bool:
         return self._silent or not self.folder.journal_dir.is_dir()

@@ -1,8 +1,8 @@
 """Which rank this process is, told from what launched it, at the moment of asking.
 
 Nothing is remembered between calls and nothing is imported: under several launchers the answer is
-not known when a logger is constructed, or when it is unpickled in a worker. What is asked first
-wins:
+not known when a logger is constructed, or when it is unpickled in a worker. (Who has to ask very
+often may remember an answer as long as `lasting` says so.) What is asked first wins:
 
 ==  ===========================================  =========  =====================================
 no  source                                       launcher   when it is there
@@ -43,6 +43,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,7 @@ __all__ = [
     "connected",
     "current_rank",
     "job_key",
+    "lasting",
     "process_start",
     "restart_count",
     "same_job",
@@ -73,6 +75,10 @@ _RANK_ZERO_MODULES: Final = (
     "lightning_lite.utilities.rank_zero",
     "pytorch_lightning.utilities.rank_zero",
 )
+_AT_START: Final = frozenset(
+    {"RANK", "HOROVOD_RANK", "SLURM_PROCID", *(rank for _, rank, _ in _MPI)}
+)
+"""Variables that a process has from its start or never, but for a RANK that somebody sets."""
 _INTERACTIVE: Final = frozenset({"bash", "interactive"})
 _PART: Final = ";"
 
@@ -154,6 +160,67 @@ def _rank_zero_only(env: Mapping[str, str]) -> Rank | None:
 def connected() -> bool:
     """Tell whether the ranks can talk to each other yet."""
     return _process_group() is not None or _horovod() is not None
+
+
+def lasting(rank: Rank) -> Callable[[], bool] | None:
+    """Return a quick check of whether what `current_rank` said still holds; None if it may not.
+
+    For ranks above 0, which record nothing and are not to pay for asking at every step. A process
+    group and Horovod are the last word until they are left or initialised again; what a launcher
+    gave a process at its start holds until there is a group.
+
+    Args:
+        rank: What it said just now, in this process; a fork makes it worthless.
+    """
+    if rank.source == "torch.distributed":
+        return _while_same_group()
+    if rank.source == "horovod.torch":
+        return _while_same_horovod(rank.rank)
+    if rank.source in _AT_START:
+        return _while_alone(rank.source if rank.launcher == "env" else None)
+    return None
+
+
+def _while_same_group() -> Callable[[], bool] | None:
+    try:
+        member: Any = sys.modules["torch.distributed"].GroupMember
+        # Weakly: a group that is left must not be kept from closing its connections.
+        group = weakref.ref(member.WORLD)
+    except Exception:  # noqa: BLE001 - a group of a kind of its own
+        return None
+    return lambda: member.WORLD is group()
+
+
+def _while_same_horovod(rank: int) -> Callable[[], bool]:
+    module: Any = sys.modules["horovod.torch"]
+
+    def same() -> bool:
+        try:
+            return bool(module.rank() == rank)
+        except Exception:  # noqa: BLE001 - shut down, perhaps to be initialised again
+            return False
+
+    return same
+
+
+def _while_alone(variable: str | None) -> Callable[[], bool]:
+    """Check that no group was joined, and that a variable which anybody may set is still so."""
+    modules, environment = sys.modules, os.environ
+    value = None if variable is None else environment.get(variable)
+
+    def alone() -> bool:
+        torch: Any = modules.get("torch.distributed")
+        horovod: Any = modules.get("horovod.torch")
+        try:
+            if torch is not None and torch.GroupMember.WORLD is not None:
+                return False
+            if horovod is not None and horovod.is_initialized():
+                return False
+        except Exception:  # noqa: BLE001 - half imported, or built without
+            return False
+        return variable is None or environment.get(variable) == value
+
+    return alone
 
 
 def broadcast_from_zero(text: str) -> str | None:

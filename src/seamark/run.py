@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -24,10 +24,10 @@ from seamark.errors import MissingFieldError
 from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.process import process_facts
-from seamark.journal.rank_writer import RankWriter
+from seamark.journal.rank_writer import RankWriter, was_here
 from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
 from seamark.place import expect_run, expect_writable, refuse_purged, run_folder
-from seamark.ranks import broadcast_from_zero, current_rank, job_key
+from seamark.ranks import broadcast_from_zero, current_rank, job_key, lasting
 from seamark.settings import RunSettings, check_arguments
 from seamark.values import Atom, escape, to_time_ns
 
@@ -141,6 +141,7 @@ class Run(Resumable):
         self._settings = settings
         self._state = "created"
         self._silent_rank: bool | None = None
+        self._still_other_rank: Callable[[], bool] | None = None
         self._made_in: int | None = None
         self._agreed = False
         self._inherited: JournalWriter | None = None
@@ -149,6 +150,7 @@ class Run(Resumable):
         self._told = False
         self._told_before = False
         self._row: Any = self._first_row
+        self._last_words: list[Callable[[], None]] = []
         _living.add(self)
 
     @classmethod
@@ -341,6 +343,9 @@ class Run(Resumable):
         except Exception as error:  # noqa: BLE001 - nobody asked for them
             self.drop("facts", warn=f"facts could not be recorded: {error}")
 
+    def _untold(self) -> Mapping[str, Atom]:
+        return self._settings.params if self._writer is None and not self._silent else {}
+
     @property
     def _silent(self) -> bool:
         if self.mode == "disabled":
@@ -351,8 +356,12 @@ class Run(Resumable):
             # Rank 0's id is everybody's in the end; before the others know it, they have no run.
             if self._settings.ranks == "all" and self.shared_id:
                 return False
+            if self._still_other_rank is not None and self._still_other_rank():
+                return True
             # Asked at every use until something is recorded: some launchers tell the rank late.
-            return current_rank().rank != 0
+            rank = current_rank()
+            self._still_other_rank = lasting(rank) if rank.rank else None
+            return rank.rank != 0
         return self._silent_rank
 
     # ---------------------------------------------------------------- starting
@@ -370,7 +379,7 @@ class Run(Resumable):
 
     def _forget_rank(self) -> None:
         """Ask for the rank again: a forked child may be another one."""
-        self._silent_rank = None
+        self._silent_rank = self._still_other_rank = None
         self._row = self._first_row
         if self._settings.ranks == "all" and self._writer is not None:
             self._inherited, self._writer = self._writer, None
@@ -394,7 +403,7 @@ class Run(Resumable):
         self._writer = writer
         self._silent_rank = False
         self._row = writer.append_row
-        if existed:
+        if existed and (not writer.rank or was_here(self.folder, writer.rank)):
             self._row = self._row_of_opened_run
             self._learning = threading.Thread(target=self._learn, name="seamark-open", daemon=True)
             self._learning.start()
@@ -555,6 +564,8 @@ class Run(Resumable):
             if self._silent:
                 if self.mode == "disabled":
                     self._row = _nothing
+                elif self._still_other_rank is not None:
+                    self._row = self._row_of_other_rank
                 return
             if (writer := self._to_write()) is not None:
                 if self._row == self._first_row:  # started before a fork
@@ -566,6 +577,14 @@ class Run(Resumable):
             if not self._told:
                 self._told = True
                 log.warning("seamark: log_metrics records nothing: %s", error)
+
+    def _row_of_other_rank(
+        self, metrics: Mapping[str, Any], step: float | None = None, time_ns: int | None = None
+    ) -> None:
+        """Record nothing, as long as this is another rank than 0."""
+        if self._still_other_rank is None or not self._still_other_rank():
+            self._row = self._first_row
+            self._first_row(metrics, step, time_ns)
 
     def _row_of_opened_run(
         self, metrics: Mapping[str, Any], step: float | None = None, time_ns: int | None = None
@@ -658,12 +677,28 @@ class Run(Resumable):
         """
         self._finish("stop", seconds)
 
+    def before_end(self, call: Callable[[], None]) -> None:
+        """Have something called once when this process is about to end the run.
+
+        For records that are put together late; what it raises is logged and goes no further.
+        """
+        self._last_words.append(call)
+
+    def _say_last_words(self) -> None:
+        calls, self._last_words = self._last_words, []
+        for call in calls:
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001 - the run has to end
+                log.debug("seamark: a last record of run %s failed: %r", self.id, error)
+
     def _finish(self, reason: str, seconds: float | None) -> None:
         writer = self._writer
         if writer is not None and self._pid != os.getpid():
             if writer.writer is not None:  # a forked helper closes what it wrote itself
                 writer.close(reason)
             return
+        self._say_last_words()
         with self._start_lock:
             if self._stopped:
                 return

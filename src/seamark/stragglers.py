@@ -106,7 +106,7 @@ def rank_timings(view: RunView) -> list[RankTiming]:
     if not timed:
         msg = (
             f"run {view.folder.run!r} of project {view.folder.project!r}: no rank recorded "
-            f"{STEP_TIME}; Lightning's callback StepTimes does, or record it on every rank with "
+            f"{STEP_TIME}; loggers with ranks='all' do, or record it on every rank with "
             f"run.log_metrics({{{STEP_TIME!r}: seconds}}, step)"
         )
         raise MissingFieldError(msg)

@@ -16,14 +16,16 @@ import os
 import re
 import textwrap
 import threading
+import warnings
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import join_path
+from seamark.ranks import current_rank
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,8 +134,9 @@ class Samples:
 
     A row is taken with ``waiting.extend((at, duration, ...))``: a `position`, then one duration for
     each column, `MISSING` where there is none. That is all that happens while training runs, until
-    somebody calls `flush`. All rows up to `SAMPLE_LIMIT` are kept; after that every second, fourth,
-    and so on.
+    somebody calls `flush`. All rows up to `SAMPLE_LIMIT` are kept; after that one of every two,
+    four, and so on: not always the first, so that what comes back in a rhythm (steps that end an
+    accumulation of gradients, say) is kept as often as it is there.
 
     Args:
         width: How many columns.
@@ -192,8 +195,10 @@ class Samples:
                     running.add(column, block[0])
                 else:
                     running.add(column[there], block[0][there])
-            # Of all rows ever, the kept ones are those whose number is a multiple of `_every`.
-            kept = block[:, -self._seen % self._every :: self._every]
+            kept = block
+            if self._every > 1:  # of all rows ever, one of each `_every`
+                stretch, inside = np.divmod(np.arange(block.shape[1]) + self._seen, self._every)
+                kept = block[:, inside == _irregular(stretch, self._every)]
             self._seen += block.shape[1]
             self._blocks.append(kept.copy())
             self._kept += kept.shape[1]
@@ -209,7 +214,10 @@ class Samples:
         import numpy as np
 
         while self._kept > limit:
-            self._blocks = [np.concatenate(self._blocks, axis=1)[:, ::2].copy()]
+            whole = np.concatenate(self._blocks, axis=1)
+            first = np.arange(0, whole.shape[1], 2)
+            chosen = np.minimum(first + _irregular(first >> 1, 2), whole.shape[1] - 1)
+            self._blocks = [whole[:, chosen]]
             self._every *= 2
             self._kept = self._blocks[0].shape[1]
 
@@ -228,6 +236,14 @@ class Samples:
         """Return the exact statistics of one column, up to date."""
         self.flush()
         return self._running[column]
+
+
+def _irregular(numbers: Integers, size: int) -> Integers:
+    """Return a number below ``size``, a power of two, for each; the golden ratio spreads them."""
+    import numpy as np
+
+    spread = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return (spread >> np.uint64(64 - (size.bit_length() - 1))).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +356,8 @@ def _time_stat(source: Source) -> TimeStat:
     middle = high = highest = 0.0
     if found.count:
         kept = source.durations()[1]
+        if not len(kept):  # a column so rare that thinning left none
+            kept = np.array([found.min, round(found.mean), found.max])
         middle, high, highest = (np.percentile(kept, (50, 95, 99)) / 1e9).tolist()
     min_epoch, min_iteration = position_parts(found.min_at)
     max_epoch, max_iteration = position_parts(found.max_at)
@@ -508,7 +526,9 @@ def picture(breakdown: Breakdown, title: str | None = None) -> bytes:
     for text in texts:
         text.set_parse_math(False)  # a "$" in a name is a dollar
     out = io.BytesIO()
-    figure.savefig(out, format="png")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a name may hold what the font has not
+        figure.savefig(out, format="png")
     return out.getvalue()
 
 
@@ -531,34 +551,63 @@ class TimesInRun:
     ``interval_s`` seconds at most. Nothing here raises, after construction.
 
     Args:
-        run: A ``Run``, or a namespace of one such as ``run["folds/1"]``.
+        run: A ``Run``, a namespace of one such as ``run["folds/1"]``, or a logger with one of these
+            as its ``experiment``, which is asked each time: a checkpoint that is loaded may have it
+            go over to another run.
         namespace: Where to write below it.
         interval_s: Shortest time between two rows.
 
     Raises:
-        ArgumentError: If ``run`` is neither.
+        ArgumentError: If ``run`` is none of these.
     """
 
     def __init__(self, run: Any, namespace: str = "profiling", *, interval_s: float = 1.0) -> None:
-        if not callable(getattr(run, "log_metrics", None)) or not hasattr(run, "__getitem__"):
+        self._given = run
+        found = self._run
+        if not callable(getattr(found, "log_metrics", None)) or not hasattr(found, "__getitem__"):
             msg = (
-                f"run: expected a Run or a namespace of one, got {type(run).__name__}: {run!r:.80}"
+                "run: expected a Run or a namespace of one, or a logger that has one, "
+                f"got {type(run).__name__}: {run!r:.80}"
             )
             raise ArgumentError(msg)
-        self._run = run
         self._namespace = namespace
         self._interval_ns = round(interval_s * 1e9)
         self.due_ns = 0
-        self._told: dict[tuple[int, int], tuple[int, int]] = {}
+        self._told: dict[tuple[int, int], tuple[Samples, int, int]] = {}
         self._rows = 0
+        self._ends_with: Any = None
+
+    @property
+    def _run(self) -> Any:
+        is_run = hasattr(type(self._given), "get_root_object")
+        found = self._given if is_run else getattr(self._given, "experiment", self._given)
+        # A run sends the series of rank 1 below ranks/1 by itself; in a namespace we have to.
+        base = getattr(found, "path", "")
+        root: Any = found.get_root_object() if base else None
+        if base and getattr(root, "ranks", "zero") == "all" and (rank := current_rank().rank):
+            return root[join_path(base, f"ranks/{rank}")]
+        return found
+
+    @property
+    def _root(self) -> Any:
+        run = self._run
+        return run.get_root_object() if hasattr(run, "get_root_object") else run
+
+    @property
+    def place(self) -> tuple[object, str]:
+        """Where it records, to be compared with other places of this process."""
+        return id(self._root), join_path(str(getattr(self._run, "path", "")), self._namespace)
 
     def has_rows_in(self, other: TimesInRun) -> bool:
         """Tell whether rows were recorded where the other one would record."""
-        return bool(self._rows) and self._place() == other._place()
+        return bool(self._rows) and self.place == other.place
 
-    def _place(self) -> tuple[object, str]:
-        root = getattr(self._run, "get_root_object", lambda: self._run)()
-        return id(root), join_path(str(getattr(self._run, "path", "")), self._namespace)
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Have something called when the run is about to end, if that was not asked before."""
+        root = self._root
+        if self._ends_with is not root and hasattr(root, "before_end"):
+            self._ends_with = root
+            root.before_end(call)
 
     def records_in(self, run: Any) -> bool:
         """Tell whether this is the object that rows are recorded into."""
@@ -568,7 +617,7 @@ class TimesInRun:
         """Leave what was timed so far out of the rows to come."""
         for one in sources:
             found = one.samples.running(one.column)
-            self._told[id(one.samples), one.column] = found.count, found.total
+            self._told[id(one.samples), one.column] = one.samples, found.count, found.total
 
     def row(self, now_ns: int, sources: Iterable[Source], step: float) -> None:
         """Record the means since the last row, in seconds, at one step.
@@ -581,25 +630,41 @@ class TimesInRun:
         self.due_ns = now_ns + self._interval_ns
         try:
             means: dict[str, float] = {}
+            told: dict[tuple[int, int], tuple[Samples, int, int]] = {}
             for one in sources:
                 found = one.samples.running(one.column)
                 key = (id(one.samples), one.column)
-                count, total = self._told.get(key, (0, 0))
+                _, count, total = self._told.get(key, (None, 0, 0))
                 if found.count > count:
                     path = join_path(self._namespace, one.series)
                     means[path] = (found.total - total) / (found.count - count) / 1e9
-                    self._told[key] = found.count, found.total
+                # Kept, so that the id stays its own; what is no source any more is let go.
+                told[key] = one.samples, found.count, found.total
+            self._told = told
             if means:
                 self._rows += 1
                 self._run.log_metrics(means, step)
         except Exception as error:  # noqa: BLE001 - stands in the training loop
             self._lost(error)
 
-    def points(self, sources: Iterable[Source]) -> None:
-        """Record kept durations as series, at most 1,000 points each, evenly thinned."""
+    def points(self, sources: Iterable[Source], after: int = -1) -> int:
+        """Record kept durations as series, at most 1,000 points each, evenly thinned.
+
+        Args:
+            sources: What to record.
+            after: Only durations after this position.
+
+        Returns:
+            The position of the last duration.
+        """
+        last = after
         for one in sources:
             try:
                 positions, durations = one.durations()
+                if len(positions):
+                    last = max(last, int(positions.max()))
+                new = positions > after
+                positions, durations = positions[new], durations[new]
                 if every := -(-len(positions) // _SERIES_POINTS):
                     iterations = positions[::every] & _ITERATION_MASK
                     self._run[join_path(self._namespace, one.series)].extend(
@@ -607,6 +672,7 @@ class TimesInRun:
                     )
             except Exception as error:  # noqa: BLE001 - training goes on
                 self._lost(error)
+        return last
 
     def summary(self, stats: Sequence[TimeStat], breakdown: Breakdown) -> None:
         """Record the table as a file, the largest cost as a line, and the picture if possible."""
@@ -627,9 +693,6 @@ class TimesInRun:
         import logging
 
         try:
-            root = (
-                self._run.get_root_object() if hasattr(self._run, "get_root_object") else self._run
-            )
-            root.drop("profiling", warn=f"times could not be recorded: {error!r:.300}")
+            self._root.drop("profiling", warn=f"times could not be recorded: {error!r:.300}")
         except Exception:  # noqa: BLE001
             logging.getLogger("seamark").debug("seamark: times could not be recorded: %r", error)

@@ -315,6 +315,77 @@ def test_sigterm_in_the_middle_of_a_record_loses_neither(scripts):
     assert scripts.recorded().states[-1].get("signal") == "SIGTERM"
 
 
+IN_C = """
+import ctypes, os, signal, threading, time, seamark
+other = threading.Thread(target=time.sleep, args=(3600,), daemon=True)
+other.start()
+run = seamark.init_run(capture_git=False, capture_packages=False)
+run["loss"].append(1.0)
+"""
+
+
+def test_a_process_that_waits_in_c_code_dies_of_sigterm_as_it_would_without_us(scripts):
+    """No handler of Python's is ever called there; a rank in a collective is such a process.
+
+    Joining a thread in C goes on whatever signal arrives.
+    """
+    code = (
+        IN_C
+        + """
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+ctypes.CDLL(None).pthread_join(ctypes.c_ulong(other.ident), None)
+"""
+    )
+    assert scripts.run(code).code == -signal.SIGTERM
+    run = scripts.recorded()
+    assert run.states[-1] == {"op": "state", "state": "interrupted", "signal": "SIGTERM"}
+
+
+@pytest.mark.slow
+def test_signals_of_a_forked_child_are_not_taken_for_our_own(scripts):
+    """The child handles SIGTERM in its own way while the parent is in C code for long."""
+    code = (
+        IN_C
+        + """
+child = os.fork()
+if child == 0:
+    caught = []
+    signal.signal(signal.SIGTERM, lambda *_: caught.append(1))
+    os.kill(os.getpid(), signal.SIGTERM)
+    os._exit(len(caught))
+libc = ctypes.CDLL(None)
+done = threading.Thread(target=time.sleep, args=(4,))
+done.start()
+libc.pthread_join(ctypes.c_ulong(done.ident), None)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+os._exit(0)
+"""
+    )
+    ended = scripts.run(code)
+    assert (ended.code, ended.stdout) == (0, "1\n")
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_the_descriptor_of_signals_is_left_as_it_was_found(scripts, taken):
+    """An event loop may have it already; it is given back with the last run."""
+    code = f"""
+        import os, signal, seamark
+        ours, its = os.pipe()
+        os.set_blocking(its, False)
+        if {taken}:
+            signal.set_wakeup_fd(its)
+        run = seamark.init_run(capture_git=False, capture_packages=False)
+        current = signal.set_wakeup_fd(-1)
+        assert (current == its) == {taken}
+        assert current != -1
+        signal.set_wakeup_fd(current)
+        run.stop()
+        assert signal.set_wakeup_fd(-1) == (its if {taken} else -1)
+    """
+    ended = scripts.run(code)
+    assert ended.code == 0, ended.stderr
+
+
 # --------------------------------------------------------------------- fork
 
 CHILD = """

@@ -69,6 +69,9 @@ def test_version_of_ignite_is_noted(logger, engine, read):
     import ignite
 
     path = "source_code/integrations/neptune-pytorch-ignite"
+    assert logger[path].fetch() == ignite.__version__  # before anything is on disk
+    assert logger.exists(path)
+    assert not Path(".seamark").exists()
     logger["a"] = 1
     assert logger[path].fetch() == ignite.__version__
     with seamark.init_run(**QUIET) as run:

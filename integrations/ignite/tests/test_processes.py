@@ -130,7 +130,12 @@ def test_one_run_for_all_ranks(launcher, backend, said):
             texts = run["ranks/1/train/text"].fetch_values().value.tolist()
             assert texts == ["rank 1"] * 8
             for rank in ("", "ranks/1/"):
-                assert (run[f"{rank}profiling/step_time_s"].fetch_points().value > 0).all()
+                whole = run[f"{rank}profiling/step_time_s"].fetch_points()
+                own = run[f"{rank}profiling/own_time_s"].fetch_points()
+                assert whole.step.tolist() == own.step.tolist()
+                assert whole.step[-1] == 8
+                assert (own.value > 0).all()
+                assert (own.value < whole.value).all()
                 assert run.exists(f"{rank}profiling/events/processing_s")
         assert recorded(run) == series
         assert len(series["train/loss"]) == 8

@@ -9,7 +9,8 @@ KeyboardInterrupt              the same: it arrives there if nobody catches it
 an exception in a thread       no end of the process, and therefore none of our business
 SystemExit                     no failure, whatever the code
 a prompt (notebook, shell)     an error there ends nothing
-SIGTERM                        see `_SigtermHandler`
+SIGTERM                        see `_SigtermHandler`; and `Guard`, where the main thread never
+                               gets to it
 SIGINT, SIGUSR1, SIGUSR2       never touched: Lightning gives up its SLURM requeue if it finds a
                                handler of somebody else
 after ``os.fork``              the child forgets its parent's runs, and gets the handlers back
@@ -31,6 +32,8 @@ import weakref
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Protocol
+
+from seamark.capture.stuck import Guard
 
 __all__ = ["Witness", "unwatch", "watch"]
 
@@ -143,6 +146,7 @@ def _after_fork() -> None:
     _of_signals.clear()
     _Hook.passing.clear()
     _SigtermHandler.passing = False
+    _guard.forget()
     _uninstall_hook()
     _uninstall_handler()
 
@@ -238,6 +242,7 @@ class _SigtermHandler:
     """
 
     passing = False
+    calls = 0
     __hash__ = object.__hash__
 
     def __init__(self, found: Any) -> None:
@@ -254,6 +259,7 @@ class _SigtermHandler:
         return self is other or (stands_in and _lightning_1_is_loaded())
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
+        _SigtermHandler.calls += 1
         first = not _SigtermHandler.passing
         _SigtermHandler.passing = True
         try:
@@ -317,11 +323,22 @@ def _install_handler() -> None:
     if found is signal.SIG_DFL and os.getpid() == 1:
         return
     signal.signal(signal.SIGTERM, _SigtermHandler(found))
+    if found is signal.SIG_DFL:
+        _guard.start()
 
 
 def _uninstall_handler() -> None:
     if threading.current_thread() is not threading.main_thread():
         return  # stays, and tells nobody
+    _guard.stop()
     handler = signal.getsignal(signal.SIGTERM)
     if isinstance(handler, _SigtermHandler):
         signal.signal(signal.SIGTERM, handler.found)
+
+
+def _would_die() -> bool:
+    handler = signal.getsignal(signal.SIGTERM)
+    return type(handler) is _SigtermHandler and handler.found is signal.SIG_DFL
+
+
+_guard = Guard(lambda: _SigtermHandler.calls, _would_die, _tell_signal)

@@ -52,7 +52,8 @@ def stragglers(context: click.Context, run: str, project: str | None, *, as_json
     For runs that every rank recorded: ranks="all" in the logger or in init_run(). Ranks are
     compared by profiling/own_time_s, the part of a step in which a rank does not wait for others;
     where they wait for each other in every step, as with DDP, whole steps take equally long.
-    Without it they are compared by profiling/step_time_s. Lightning's StepTimes records both.
+    Without it they are compared by profiling/step_time_s. Lightning's logger records both, that of
+    Ignite the latter.
 
     \b
     SLOWDOWN is the time of a rank over the median of the others.

@@ -1,73 +1,30 @@
-"""The clock on one engine: times its events, handlers, batches and steps while it runs.
+"""The clock on one engine: times the engine's runs, and tells its listeners.
 
 An engine calls its own ``_fire_event`` for every event. While it runs, the instance has a
 ``_fire_event`` of ours in its place; however the run ends, that is taken away again. The table of
 handlers is only read. Where the engine's method is one that we know, ours does what it does, and
-looks at the clock around each handler; where it is not, ours calls it, and times the event as a
-whole.
+looks at the clock around each handler (`Firing`); where it is not, ours calls it, and times the
+event as a whole.
+
+Between runs a wrapped ``run`` stays on the instance, since an exception fires no event, and a
+``__getstate__``, so that a copy of the engine is a plain engine and not another name of this one.
 """
 
 from __future__ import annotations
 
-import logging
 import weakref
 from inspect import signature
 from time import perf_counter_ns
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from ignite.engine import Engine, Events
 
+from seamark.ignite._firing import NEVER, Firing
 from seamark.ignite._gpu import GpuTimes
-from seamark.ignite._times import (
-    DATAFLOW,
-    EMPTY_ROW,
-    EPOCH,
-    EPOCH_END,
-    FETCH,
-    FETCHED,
-    OTHER,
-    PROCESSING,
-    STEP,
-    STEPPED,
-    EventTimes,
-    HandlerTimes,
-    RunTimes,
-)
-from seamark.timing import FLUSH_AT, POSITION_SHIFT
+from seamark.ignite._times import EventTimes, RunTimes
+from seamark.timing import FLUSH_AT, position
 
 __all__ = ["EngineClock", "Listener", "clock_of"]
-
-log = logging.getLogger("seamark")
-
-_NEVER: Final = 1 << 62
-_ASKS: Final = frozenset({OTHER, FETCH, STEP, EPOCH, EPOCH_END})
-
-# What Engine._fire_event of 0.4.13 up to 0.5.5 is made of. One that uses anything else is unknown.
-_KNOWN_NAMES: Final = frozenset(
-    {
-        "RuntimeError", "_event_handlers", "debug", "epoch", "isinstance", "iteration",
-        "last_event_name", "logger", "ref", "state", "tuple", "update", "weakref",
-    }
-)  # fmt: skip
-_ENGINE_FIRE: Final = Engine._fire_event  # noqa: SLF001 - what the engine calls for every event
-_ENGINE_NAMES: Final = frozenset(_ENGINE_FIRE.__code__.co_names)
-_FIRE_IS_KNOWN: Final = _ENGINE_NAMES <= _KNOWN_NAMES
-_WEAK_ENGINE: Final = "weakref" in _ENGINE_NAMES  # handlers hold a weak reference, as from 0.5 on
-
-
-def _arguments(engine: Any, args: Any, given: Any) -> Any:
-    """Return with what a handler is called: the engine if it asked for it, the event's, its own."""
-    first = args[0]
-    if _WEAK_ENGINE:
-        if not isinstance(first, weakref.ref):
-            return given + args
-        engine = first()
-        if engine is None:
-            msg = "Engine reference not resolved. Cannot execute event handler."
-            raise RuntimeError(msg)
-    elif first is not engine:
-        return given + args
-    return (engine, *given, *args[1:])
 
 
 class Listener(Protocol):
@@ -75,20 +32,25 @@ class Listener(Protocol):
 
     Attributes:
         wants_handlers: Whether each handler is to be timed.
+        wants_gpu: Whether steps are to be timed on the GPU too.
         due_ns: When it next wants to be told of an iteration, by ``time.perf_counter_ns``.
     """
 
     wants_handlers: bool
+    wants_gpu: bool
     due_ns: int
 
     def opened(self, times: RunTimes) -> None:
-        """Hear of a run that begins."""
+        """Hear of a run that begins, or of one that goes on and was heard of before."""
 
     def iterated(self, times: RunTimes, now_ns: int, iteration: int) -> None:
         """Hear, not before ``due_ns``, that an iteration is over."""
 
     def over(self, times: RunTimes) -> None:
         """Hear that a run is over, or just about to be."""
+
+    def left(self, times: RunTimes) -> None:
+        """Keep these numbers of a run instead of the run's own, which goes on for others."""
 
 
 _clocks: weakref.WeakKeyDictionary[Engine, EngineClock] = weakref.WeakKeyDictionary()
@@ -102,46 +64,39 @@ def clock_of(engine: Engine) -> EngineClock:
     return found
 
 
-class EngineClock:
+def _nowhere(row: Any) -> None:
+    """Take the row of a run whose books are closed."""
+
+
+class EngineClock(Firing):
     """Times an engine, and tells its listeners; see the module."""
 
     def __init__(self, engine: Engine) -> None:
+        super().__init__()
         self._ref = weakref.ref(engine)
-        self.engine: Any = None  # only while it runs, so that nobody keeps it alive
         self.listeners: list[Listener] = []
-        self.use_gpu = False
-        self.times: RunTimes | None = None
         self._running = 0
+        self._paused_at = 0
         self._run: Any = None
         self._fire: Any = None
-        self._inner: Any = None
         self._before: Any = None
-        self._broken = self._debug = False
-        self._by_id: dict[int, EventTimes] = {}
-        self._reset()
-        self._paused_at = 0
-        self._gpu: GpuTimes | None = None
-        self._take_row: Any = None
-        self._handle: Any = None
-        self._due_ns = _NEVER
-        self._left = FLUSH_AT
+        self._state: Any = None
+        self._failing: Any = None
 
-    def _reset(self) -> None:
-        """Be outside of every event, phase and row."""
-        self._depth = self._inside = self._mark = self._phase = 0
-        self._row = [0, *EMPTY_ROW]
+    def is_running(self, times: RunTimes) -> bool:
+        """Tell whether these are the times of a run that goes on right now."""
+        return times is self.times and not times.interrupted
 
     # ------------------------------------------------------------ on and off the engine
 
-    def listen(self, listener: Listener, *, gpu: bool) -> None:
+    def listen(self, listener: Listener) -> None:
         """Tell somebody from now on; in the middle of a run, of the rest of it."""
         engine = self._ref()
         if engine is None:
             return
-        self.use_gpu |= gpu
         if listener not in self.listeners:
             self.listeners.append(listener)
-            if self._running and self.times is not None:
+            if self.times is not None:
                 listener.opened(self.times)
         if self._run is None:
             self._wrap_run(engine)
@@ -151,19 +106,24 @@ class EngineClock:
 
     def leave_alone(self, listener: Listener) -> None:
         """Tell somebody no longer; without listeners, nothing of ours stays on the engine."""
+        engine = self._ref()
+        times = self.times
+        if listener in self.listeners and times is not None:
+            if len(self.listeners) > 1:
+                listener.left(times.frozen())
+            else:
+                self._finish(times, self._paused_at or perf_counter_ns())
         if listener in self.listeners:
             self.listeners.remove(listener)
-        engine = self._ref()
         if self.listeners or engine is None:
             return
         self._disarm(engine)
-        if engine.__dict__.get("run") is self._run and self._run is not None:
-            before = self._run.before
-            if before is None:
-                del engine.run
-            else:
-                engine.__dict__["run"] = before
+        if self._run is not None and engine.__dict__.get("run") is self._run:
+            _put_back(engine, "run", getattr(self._run, "before", None))
             self._run = None
+        if self._state is not None and engine.__dict__.get("__getstate__") is self._state:
+            del engine.__dict__["__getstate__"]
+        self._state = None
 
     def _wrap_run(self, engine: Engine) -> None:
         """Have ``engine.run`` tell how it ends: an exception fires no event."""
@@ -185,6 +145,26 @@ class EngineClock:
         run.__signature__ = signature(engine.run)  # type: ignore[attr-defined]
         run.before = before  # type: ignore[attr-defined]
         self._run = engine.__dict__["run"] = run
+        if "__getstate__" not in engine.__dict__:
+            self._state = engine.__dict__["__getstate__"] = self._state_of_a_copy
+
+    def _state_of_a_copy(self) -> Any:
+        """Return what a copy or a pickle of the engine is made of: nothing of ours."""
+        engine: Any = self._ref()
+        plain = getattr(type(engine), "__getstate__", None)
+        state = engine.__dict__ if plain is None else plain(engine)
+        if not isinstance(state, dict):
+            return state
+        ours = {"run": self._run, "_fire_event": self._fire, "_handle_exception": self._failing}
+        before = {"run": getattr(self._run, "before", None), "_fire_event": self._before}
+        found = {}
+        for name, value in state.items():
+            if name == "__getstate__" or (value is ours.get(name) and value is not None):
+                value = before.get(name)  # noqa: PLW2901
+                if value is None:
+                    continue
+            found[name] = value
+        return found
 
     def _arm(self, engine: Engine) -> None:
         before = engine.__dict__.get("_fire_event")
@@ -198,60 +178,68 @@ class EngineClock:
             self._inner = lambda *args, **kwargs: plain(ref(), *args, **kwargs)
         else:
             self._inner = before
-        known = before is None and type(engine)._fire_event is _ENGINE_FIRE and _FIRE_IS_KNOWN  # noqa: SLF001
         wanted = any(one.wants_handlers for one in self.listeners)
         self._handle = self._handle_each if wanted else self._handle_all
+        known = before is None and self._is_known(engine)
         self._fire = self._fire_known if known else self._fire_unknown
         engine.__dict__["_fire_event"] = self._fire
 
     def _disarm(self, engine: Engine) -> None:
+        if self._failing is not None:
+            if engine.__dict__.get("_handle_exception") is self._failing:
+                del engine.__dict__["_handle_exception"]
+            self._failing = None
         if self._fire is None or engine.__dict__.get("_fire_event") is not self._fire:
             return
-        if self._before is None:
-            del engine.__dict__["_fire_event"]
-        else:
-            engine.__dict__["_fire_event"] = self._before
+        _put_back(engine, "_fire_event", self._before)
         self._fire = None
+
+    # ------------------------------------------------------------ runs
 
     def begin(self, engine: Engine) -> None:
         """A run begins, or goes on after an interruption."""
         self._running += 1
         if self._running == 1:
             self._broken = False
+            self._depth = 0
             self._disarm(engine)  # what is wanted may have changed since
             self._arm(engine)
 
     def end(self, engine: Engine) -> None:
         """The run is over, however it ended, or interrupted."""
         self._running -= 1
-        if self._running:
-            return
+        if not self._running:
+            self._end(engine, perf_counter_ns())
+
+    def _end(self, engine: Engine, now: int) -> None:
         self._disarm(engine)
         try:
-            self._close(perf_counter_ns())
+            self._close(now)
         except Exception as error:  # noqa: BLE001 - training comes first
             self._fail(error)
         self.engine = None
-
-    # ------------------------------------------------------------ runs
 
     def _close(self, now: int) -> None:
         times = self.times
         if times is None:
             return
-        if times.interrupted:
-            self._paused_at = now
-            self._by_id = {}
-            self._depth = self._inside = 0
+        if not times.interrupted:
+            self._finish(times, now)
             return
-        self._finish(times, now)
+        if not self._paused_at:
+            self._paused_at = now
+        self._by_id = {}
+        times.release()
 
     def _finish(self, times: RunTimes, now: int) -> None:
         """Close the books of a run."""
+        times.interrupted = False
         self._write_row()
         times.end_epoch(now)
         self._reset()
+        self._take_row = _nowhere  # a handler may have us close them, and is timed itself
         self._by_id = {}
+        self._paused_at = 0
         self.times = None
         if self.engine is not None:
             times.look(self.engine)
@@ -262,11 +250,11 @@ class EngineClock:
 
     def _open(self, engine: Engine) -> None:
         if self.times is not None:
-            self.times.interrupted = False
             self._finish(self.times, self._paused_at or perf_counter_ns())
         self._reset()
         self.engine = engine
-        times = RunTimes(engine, GpuTimes.make() if self.use_gpu else None)
+        wants_gpu = any(one.wants_gpu for one in self.listeners)
+        times = RunTimes(engine, GpuTimes.make() if wants_gpu else None)
         self._by_id = times.by_id
         self.times = times
         times.by_handler = self._fire == self._fire_known and self._handle == self._handle_each
@@ -279,6 +267,7 @@ class EngineClock:
     def _resume(self, engine: Engine, times: RunTimes) -> None:
         """Go on after an interruption, the time of which counts nowhere."""
         pause = perf_counter_ns() - self._paused_at
+        self._paused_at = 0
         times.interrupted = False
         self.engine = engine
         self._by_id = times.by_id
@@ -287,7 +276,6 @@ class EngineClock:
             times.epoch_start_ns += pause
 
     def _seldom(self, event_name: Any) -> EventTimes | None:
-        """Find the times of an event that is not found by its id; None if nobody measures."""
         engine = self._ref()
         if self._broken or engine is None or not self.listeners:
             return None
@@ -311,236 +299,52 @@ class EngineClock:
             return  # fired by a person, outside of a run
         if event_name != Events.STARTED and self.times is not None and self.times.interrupted:
             self._resume(engine, self.times)
-        else:
-            self._open(engine)  # if this is not STARTED, from the middle of a run on
+            return
+        self._open(engine)
+        if event_name == Events.STARTED:
+            return
+        # From the middle of a run on, maybe of an iteration.
+        state = engine.state
+        coming = event_name == Events.GET_BATCH_COMPLETED
+        self._row[0] = position(state.epoch, state.iteration + coming)
+        if not self._running:
+            self._watch_exceptions(engine)
 
-    def _fail(self, error: Exception) -> None:
-        """Measure nothing more in this run, and say so once."""
-        if not self._broken:
-            self._broken = True
-            self._by_id = {}
-            log.warning("seamark: the time profiler stops measuring this run: %r", error)
+    # ------------------------------------------------------------ the end of a run without our run
+
+    def _watch_exceptions(self, engine: Engine) -> None:
+        """Hear of an exception where we were attached in the middle of a run.
+
+        Its ``run`` was called before ours stood in its place.
+        """
+        if "_handle_exception" in engine.__dict__:
+            return
+        ref, plain, clock = self._ref, type(engine)._handle_exception, self  # noqa: SLF001
+
+        def handle_exception(error: BaseException) -> None:
+            engine: Any = ref()
+            try:
+                plain(engine, error)
+            except BaseException:
+                clock._end(engine, perf_counter_ns())
+                raise
+
+        self._failing = engine.__dict__["_handle_exception"] = handle_exception
+
+    def _left_seldom(self, times: EventTimes, end: int) -> None:
+        if self._running or self.engine is None:
+            return
+        skips = getattr(self.engine, "should_terminate", False) == "skip_completed"
+        if times.name in ("COMPLETED", "INTERRUPT") or (times.name == "TERMINATE" and skips):
+            self._end(self.engine, end)
+
+    # ------------------------------------------------------------ between iterations
 
     def _refresh_due(self) -> None:
-        self._due_ns = min((one.due_ns for one in self.listeners), default=_NEVER)
-
-    # ------------------------------------------------------------ every event
-
-    def _fire_unknown(self, event_name: Any, *event_args: Any, **event_kwargs: Any) -> None:
-        """Fire an event by the engine's own method, which does more than we know."""
-        times = self._by_id.get(id(event_name)) or self._seldom(event_name)
-        if times is None:
-            self._inner(event_name, *event_args, **event_kwargs)
-            return
-        outer = self._inside
-        start = perf_counter_ns()
-        self._enter(times, start, outer)
-        self._depth += 1
-        self._inside = 0
-        try:
-            self._inner(event_name, *event_args, **event_kwargs)
-        finally:
-            self._depth -= 1
-            self._leave(times, start, perf_counter_ns(), outer)
-
-    def _fire_known(self, event_name: Any, *event_args: Any, **event_kwargs: Any) -> None:
-        """Fire an event as the engine's own method does, and look at the clock on the way."""
-        times = self._by_id.get(id(event_name)) or self._seldom(event_name)
-        if times is None:
-            self._inner(event_name, *event_args, **event_kwargs)
-            return
-        engine = self.engine
-        # Half of the time of the engine's own method goes into a message that nobody sees. Whether
-        # somebody does is asked twice in an iteration.
-        if times.code in _ASKS:
-            logger = engine.logger
-            self._debug = type(logger) is not logging.Logger or logger.isEnabledFor(logging.DEBUG)
-        if self._debug:
-            state = engine.state
-            text = f"{state.epoch} | {state.iteration}, Firing handlers for event {event_name}"
-            engine.logger.debug(text)
-        engine.last_event_name = event_name
-        handlers = engine._event_handlers[event_name]  # noqa: SLF001
-        outer = self._inside
-        start = perf_counter_ns()
-        self._enter(times, start, outer)
-        self._inside = 0
-        if not handlers:
-            self._leave(times, start, start, outer)  # nobody there: no time
-            return
-        self._depth += 1
-        try:
-            end = self._handle(times, handlers, event_args, event_kwargs)
-        except BaseException:
-            end = perf_counter_ns()
-            raise
-        finally:
-            self._depth -= 1
-            self._leave(times, start, end, outer)
-
-    def _handle_all(self, times: EventTimes, handlers: Any, given: Any, named: Any) -> int:
-        """Call the handlers of an event, and return when that was done."""
-        engine = self.engine
-        for func, args, kwargs in handlers:
-            if named:
-                kwargs.update(named)
-            func(*(_arguments(engine, args, given) if args else given), **kwargs)
-        return perf_counter_ns()
-
-    def _handle_each(self, times: EventTimes, handlers: Any, given: Any, named: Any) -> int:
-        """Call the handlers of an event, time each, and return when that was done.
-
-        One look at the clock ends a handler and begins the next: a second one costs more than all
-        that lies between.
-        """
-        engine, at, by_entry = self.engine, self._row[0], times.by_entry
-        found: HandlerTimes | None = None
-        start = perf_counter_ns()
-        try:
-            for entry in handlers:
-                func, args, kwargs = entry
-                if named:
-                    kwargs.update(named)
-                one = by_entry.get(id(entry)) or times.add(entry, handlers)
-                if one.condition is not None:
-                    of = one.of
-                    if not one.condition(of, of.state.get_event_attrib_value(one.event_name)):
-                        start = perf_counter_ns()
-                        continue
-                    func = one.function
-                found = one
-                if args:
-                    func(*_arguments(engine, args, given), **kwargs)
-                else:
-                    func(*given, **kwargs)
-                now = perf_counter_ns()
-                one.take_row((at, now - start))
-                start = now
-                if self._inside:
-                    self._nest(times, one)
-                found = None
-        except BaseException:
-            if found is not None:
-                found.take_row((at, perf_counter_ns() - start))
-                self._nest(times, found)
-            raise
-        return start
-
-    def _nest(self, times: EventTimes, one: HandlerTimes) -> None:
-        """Note that part of a handler's time is that of an event which it fired."""
-        one.samples.nested_ns += self._inside
-        times.nested_ns += self._inside
-        self._inside = 0
-
-    def _enter(  # noqa: C901, PLR0912 - taken apart, it would cost a call each time
-        self, times: EventTimes, start: int, outer: int
-    ) -> None:
-        """Begin an event; a batch or a step may end with it.
-
-        The events of an iteration come here four times in each: the order of the cases matters.
-        """
-        if self._depth:
-            return
-        code = times.code
-        row = self._row
-        try:
-            if code == STEPPED:
-                if self._phase == STEP:
-                    row[PROCESSING] = start - self._mark
-                    self._phase = 0
-                    if outer:
-                        self.times.processing_nested_ns += outer  # type: ignore[union-attr]
-                    if self._gpu is not None:
-                        self._gpu.end(row[0])
-            elif code == STEP:
-                state = self.engine.state
-                row[0] = (state.epoch << POSITION_SHIFT) + state.iteration
-            elif code == FETCHED:
-                if self._phase == FETCH:
-                    row[DATAFLOW] = start - self._mark
-                    self._phase = 0
-                    if outer:
-                        self.times.dataflow_nested_ns += outer  # type: ignore[union-attr]
-            elif code == FETCH:
-                if self._phase or row[STEP + 2] >= 0:
-                    self._write_row()  # an iteration that broke off
-                state = self.engine.state
-                self._row[0] = (state.epoch << POSITION_SHIFT) + state.iteration + 1
-            elif code or not self._phase:  # else the step fires it, or the batch is not there yet
-                self._place(code, start)
-        except Exception as error:  # noqa: BLE001
-            self._fail(error)
-
-    def _place(self, code: int, start: int) -> None:
-        """Begin an event outside of iterations."""
-        state, run = self.engine.state, self.times
-        self._write_row()
-        self._row[0] = (state.epoch << POSITION_SHIFT) + state.iteration
-        if code == EPOCH and run is not None:
-            run.end_epoch(start)  # where EPOCH_COMPLETED was skipped
-            run.epoch_start_ns = start
-
-    def _leave(self, times: EventTimes, start: int, end: int, outer: int) -> None:
-        """End an event; a batch or a step may begin with it."""
-        code = times.code
-        try:
-            if self._inside:
-                times.nested_ns += self._inside
-            if self._depth or code == OTHER or code > STEPPED:
-                self._leave_other(times, end - start, end)
-                self._inside = outer + end - start
-                return
-            self._inside = 0
-            row = self._row
-            row[code + 2] = end - start
-            if code == STEPPED:
-                self._take_row(row)
-                self._row = [row[0], *EMPTY_ROW]
-                self._left -= 1
-                if self._left < 0 or end >= self._due_ns:
-                    self._pause_for(end)
-            elif code != FETCHED:
-                self._mark = end
-                self._phase = code
-                if code == STEP and self._gpu is not None:
-                    self._gpu.begin()
-        except Exception as error:  # noqa: BLE001
-            self._fail(error)
-
-    def _leave_other(self, times: EventTimes, took: int, end: int) -> None:
-        """End an event that is none of the four of an iteration, or was fired by a handler."""
-        run = self.times
-        if run is None:  # closed from inside
-            return
-        samples = times.samples
-        row = [self._row[0], took]
-        if samples is run.rows:
-            row = [self._row[0], *EMPTY_ROW]
-            row[times.code + 2] = took
-        samples.waiting.extend(row)
-        if times.code == EPOCH_END and not self._depth:
-            run.end_epoch(end)
-        if times.name == "COMPLETED" and not self._depth and not self._running:
-            self._disarm(
-                self.engine
-            )  # attached in the middle of a run, which does not tell its end
-            self._close(end)
-            return
-        self._left -= 1
-        if self._left < -FLUSH_AT:  # thousands of events in one iteration
-            self._left = FLUSH_AT
-            run.flush()
-
-    def _write_row(self) -> None:
-        """Write the row of an iteration that broke off, if there is anything in it."""
-        row = self._row
-        self._phase = 0
-        if max(row[1:]) >= 0:
-            self._take_row(row)
-            self._row = [row[0], *EMPTY_ROW]
+        self._due_ns = min((one.due_ns for one in self.listeners), default=NEVER)
 
     def _pause_for(self, now: int) -> None:
-        """Between two iterations: take in what waits, and tell whoever wants to know."""
+        """Take in what waits, and tell whoever wants to know."""
         run = self.times
         if run is None:
             return
@@ -552,3 +356,11 @@ class EngineClock:
                 if now >= one.due_ns:
                     one.iterated(run, now, self.engine.state.iteration)
             self._refresh_due()
+
+
+def _put_back(engine: Engine, name: str, before: Any) -> None:
+    """Let an engine have again what was there before us."""
+    if before is None:
+        del engine.__dict__[name]
+    else:
+        engine.__dict__[name] = before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import Any
 
@@ -11,8 +10,6 @@ import torch
 from seamark.timing import Samples
 
 __all__ = ["GpuTimes"]
-
-log = logging.getLogger("seamark")
 
 _WAITING = 1024
 
@@ -32,11 +29,12 @@ class GpuTimes:
 
     @classmethod
     def make(cls) -> GpuTimes | None:
-        """Return times, or None, with a warning, where there is no CUDA device."""
-        if torch.cuda.is_available():
-            return cls()
-        log.warning('seamark: cuda="events" has no effect: there is no CUDA device')
-        return None
+        """Return times, or None where there is no CUDA device."""
+        return cls() if torch.cuda.is_available() else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel as numbers, without what belongs to the device."""
+        return {"_samples": self._samples, "_waiting": deque(), "_spare": [], "_start": None}
 
     def _event(self) -> Any:
         make: Any = torch.cuda.Event  # not annotated

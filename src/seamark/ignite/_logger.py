@@ -11,8 +11,6 @@ from seamark.handler import Handler
 from seamark.ignite import _host
 from seamark.ignite._checkpoints import CheckpointRecorder
 from seamark.ignite._handlers import (
-    GradsHistHandler,
-    GradsScalarHandler,
     OptimizerParamsHandler,
     OutputHandler,
     global_step_from_engine,
@@ -30,7 +28,6 @@ __all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
 
 # Where Neptune's logger for Ignite noted the version.
 _VERSION_PATH: Final = "source_code/integrations/neptune-pytorch-ignite"
-_TRAINS: Final = (OptimizerParamsHandler, GradsScalarHandler, GradsHistHandler)
 
 
 class SeamarkLogger(_host.BaseLogger):
@@ -43,9 +40,11 @@ class SeamarkLogger(_host.BaseLogger):
     same run, as a new attempt.
 
     With ``ranks="all"`` every rank records its series, those of rank n above 0 under
-    ``ranks/<n>/``, and the times of its steps, ``profiling/step_time_s``. Then every rank has to
-    make the logger and attach to it: with the first of the two that finds the ranks connected, they
-    agree on the run. Until then other ranks than 0 record nothing.
+    ``ranks/<n>/``, and the times of its steps: ``profiling/step_time_s``, and
+    ``profiling/own_time_s`` until other ranks are waited for, if the logger or the engine's
+    function knows the optimizer. Then every rank has to make the logger and attach to it: with the
+    first of the two that finds the ranks connected, they agree on the run. Until then other ranks
+    than 0 record nothing.
 
     When the engine that trains starts, rank 0 records how it is distributed under ``distributed/``:
     ``strategy`` (the backend), ``launcher``, ``world_size``, ``nodes``, ``devices`` of a node,
@@ -259,8 +258,7 @@ class SeamarkLogger(_host.BaseLogger):
                 msg = f"Unknown event name '{event}'"
                 raise RuntimeError(msg)
         self._join_ranks()
-        trains = isinstance(log_handler, _TRAINS)
-        self._watch.look_at(engine, is_trainer=trains, times=self._run.ranks == "all")
+        self._watch.look_at(engine, log_handler, times=self._run.ranks == "all")
         for event in events:
             engine.add_event_handler(event, log_handler, self, event, *args, **kwargs)
         return _host.engine.RemovableEventHandle(event_name, log_handler, engine)

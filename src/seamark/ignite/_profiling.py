@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from collections import OrderedDict
@@ -12,9 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from ignite.engine import Engine
 
 from seamark.errors import ArgumentError, MissingExtraError
-from seamark.handler import Handler
 from seamark.ignite._clock import clock_of
-from seamark.ignite._target import series_target_of
+from seamark.ignite._firing import NEVER
 from seamark.timing import (
     Breakdown,
     Source,
@@ -30,9 +30,10 @@ from seamark.timing import (
 if TYPE_CHECKING:
     from seamark.ignite._times import RunTimes
 
+log = logging.getLogger("seamark")
+
 __all__ = ["EngineProfiler", "index_of", "seconds_of"]
 
-_NEVER: Final = 1 << 62
 _KEPT_RUNS: Final = 32
 _ROWS_OF_OLD_RUNS: Final = 4096
 _SUMMARY_EVERY_NS: Final = 10_000_000_000
@@ -54,21 +55,35 @@ def index_of(source: Source, at: int) -> int:
 
 
 class _Attached:
-    """One engine that a profiler is attached to, and the times of its runs."""
+    """One engine that a profiler is attached to, and the times of its runs.
 
-    def __init__(self, profiler: EngineProfiler, engine: Engine) -> None:
+    Attributes:
+        number: Of the engine, 0 for the first that the profiler was attached to.
+    """
+
+    def __init__(self, profiler: EngineProfiler, engine: Engine, number: int) -> None:
         self._profiler = profiler
-        self._ref = weakref.ref(engine)
+        self._ref: weakref.ref[Engine] | None = weakref.ref(engine)
         self._started = 0
         self._summed_up_ns = -_SUMMARY_EVERY_NS
+        self._not_summed_up: RunTimes | None = None
+        self._told: dict[object, int] = {}
+        self.number = number
         self.runs: OrderedDict[int, RunTimes] = OrderedDict()
         self.record: TimesInRun | None = None
         self.wants_handlers = profiler.wants_handlers
-        self.due_ns = _NEVER
+        self.wants_gpu = profiler.cuda == "events"
+        self.due_ns = NEVER
 
-    def is_of(self, engine: Engine) -> bool:
-        """Tell whether this is about an engine."""
-        return self._ref() is engine
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel as numbers, away from the engine and the run."""
+        alone: dict[str, Any] = {"_ref": None, "record": None, "_not_summed_up": None, "_told": {}}
+        return {**self.__dict__, **alone, "due_ns": NEVER}
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine, if it is still there."""
+        return None if self._ref is None else self._ref()
 
     def record_in(self, run: Any, namespace: str) -> None:
         """Record into a run from now on."""
@@ -77,30 +92,39 @@ class _Attached:
 
     def listen(self) -> None:
         """Hear of the engine's runs."""
-        if (engine := self._ref()) is not None:
-            clock_of(engine).listen(self, gpu=self._profiler.cuda == "events")
+        if (engine := self.engine) is not None:
+            clock_of(engine).listen(self)
 
     def leave(self) -> None:
         """Hear of them no longer."""
-        if (engine := self._ref()) is not None:
+        if (engine := self.engine) is not None:
             clock_of(engine).leave_alone(self)
 
     def latest(self) -> RunTimes | None:
         """Return the times of the latest run, as of now."""
         times = next(reversed(self.runs.values()), None)
-        engine = self._ref()
-        if times is not None and engine is not None and clock_of(engine).times is times:
+        engine = self.engine
+        if times is not None and engine is not None and clock_of(engine).is_running(times):
             times.look(engine)
         return times
 
     def opened(self, times: RunTimes) -> None:
         """Keep a run that begins, and less of those before."""
-        if (before := next(reversed(self.runs.values()), None)) is not None:
+        if (before := next(reversed(self.runs.values()), None)) is times:
+            return
+        if before is not None:
             before.thin(_ROWS_OF_OLD_RUNS)
         self.runs[self._started] = times
         self._started += 1
         if len(self.runs) > _KEPT_RUNS:
             self.runs.popitem(last=False)
+        if self.wants_gpu and times.gpu is None:
+            self._profiler.warn_of_no_gpu()
+
+    def left(self, times: RunTimes) -> None:
+        """Keep the numbers of a run that goes on without this profiler."""
+        self.runs[next(reversed(self.runs))] = times
+        self.over(times)
 
     def iterated(self, times: RunTimes, now_ns: int, iteration: int) -> None:
         """Record a row of means."""
@@ -110,15 +134,35 @@ class _Attached:
 
     def over(self, times: RunTimes) -> None:
         """Record the summary; an evaluator that runs every minute need not do so each time."""
-        now = perf_counter_ns()
-        if self.record is None or now - self._summed_up_ns < _SUMMARY_EVERY_NS:
+        if self.record is None:
             return
-        self._summed_up_ns = now
+        now = perf_counter_ns()
+        if now - self._summed_up_ns < _SUMMARY_EVERY_NS:
+            self._not_summed_up = times
+            self.record.at_end(self._sum_up_late)
+        else:
+            self._sum_up(self.record, times, now)
+
+    def _sum_up(self, record: TimesInRun, times: RunTimes, now: int) -> None:
+        self._summed_up_ns, self._not_summed_up = now, None
         iteration = position_parts(times.rows.running(1).last_at)[1]
-        self.record.row(now, self._profiler.sources(times), iteration)
-        self.record.summary(
-            time_stats(self._profiler.sources(times)), self._profiler.breakdown(times)
-        )
+        record.row(now, self._profiler.sources(times), iteration)
+        record.summary(time_stats(self._profiler.sources(times)), self._profiler.breakdown(times))
+
+    def _sum_up_late(self) -> None:
+        """Record what was left out, now that the run into which it goes is about to end."""
+        if self.record is not None and self._not_summed_up is not None:
+            self._sum_up(self.record, self._not_summed_up, perf_counter_ns())
+
+    def tell(self, run: Any, namespace: str) -> None:
+        """Record the latest run now; what was recorded there before is not recorded again."""
+        record = TimesInRun(run, namespace)
+        if (times := self.latest()) is None:
+            return
+        if self.record is None or not self.record.has_rows_in(record):
+            key = (record.place, next(reversed(self.runs)))
+            self._told[key] = record.points(self._profiler.sources(times), self._told.get(key, -1))
+        record.summary(time_stats(self._profiler.sources(times)), self._profiler.breakdown(times))
 
 
 class EngineProfiler:
@@ -133,6 +177,18 @@ class EngineProfiler:
             raise ArgumentError(msg)
         self.cuda = cuda
         self._engines: list[_Attached] = []
+        self._attached = 0
+        self._warned_of_no_gpu = False
+
+    def warn_of_no_gpu(self) -> None:
+        """Say once that there is no CUDA device whose time could be taken."""
+        if not self._warned_of_no_gpu:
+            self._warned_of_no_gpu = True
+            log.warning(
+                'seamark: %s(cuda="events"): there is no CUDA device; times are those of the clock '
+                "on the wall alone",
+                type(self).__name__,
+            )
 
     # ------------------------------------------------------------ engines
 
@@ -152,13 +208,26 @@ class EngineProfiler:
         if not isinstance(engine, Engine):
             msg = f"Argument engine should be ignite.engine.Engine, but given {type(engine)}"
             raise TypeError(msg)
-        found = next((one for one in self._engines if one.is_of(engine)), None)
+        found = self._attached_to(engine)
+        if run is not None:
+            TimesInRun(run, namespace)  # refuses what is none before anything is attached
         if found is None:
-            found = _Attached(self, engine)
+            found = _Attached(self, engine, self._attached)
+            self._attached += 1
+            self._forget_engines()
             self._engines.append(found)
         if run is not None:
-            found.record_in(_run_of(run), self._namespace(namespace, self._engines.index(found)))
+            found.record_in(run, self._namespace(namespace, found.number))
         found.listen()
+
+    def _attached_to(self, engine: Engine) -> _Attached | None:
+        return next((one for one in self._engines if one.engine is engine), None)
+
+    def _forget_engines(self) -> None:
+        """Keep no more than so many engines that are gone, and always the first."""
+        gone = [one for one in self._engines[1:] if one.engine is None]
+        for one in gone[: len(gone) - _KEPT_RUNS]:
+            self._engines.remove(one)
 
     def detach(self, engine: Engine | None = None) -> None:
         """Measure an engine no longer; what was measured stays. Detaching twice is harmless.
@@ -167,7 +236,7 @@ class EngineProfiler:
             engine: The engine; all of them if left out.
         """
         for one in self._engines:
-            if engine is None or one.is_of(engine):
+            if engine is None or one.engine is engine:
                 one.leave()
 
     def _namespace(self, namespace: str, number: int) -> str:
@@ -192,7 +261,7 @@ class EngineProfiler:
         """
         found = self._engines[0] if self._engines else None
         if engine is not None:
-            found = next((one for one in self._engines if one.is_of(engine)), None)
+            found = self._attached_to(engine)
             if found is None:
                 msg = f"engine: expected one that the profiler is attached to, got {engine!r:.80}"
                 raise ArgumentError(msg)
@@ -244,7 +313,7 @@ class EngineProfiler:
     def to_run(self, run: Any, namespace: str = "profiling") -> None:
         """Record the latest run of each engine: times as series, summary, largest cost, picture.
 
-        Series that were recorded while the engine ran are not recorded again.
+        What was recorded there before, while the engine ran or by this, is not recorded again.
 
         Args:
             run: A ``Run``, a namespace of one or a ``SeamarkLogger``.
@@ -253,14 +322,9 @@ class EngineProfiler:
         Raises:
             ArgumentError: If ``run`` cannot be recorded into.
         """
-        run = _run_of(run)
-        for number, one in enumerate(self._engines):
-            record = TimesInRun(run, self._namespace(namespace, number))
-            if (times := one.latest()) is None:
-                continue
-            if one.record is None or not one.record.has_rows_in(record):
-                record.points(self.sources(times))
-            record.summary(time_stats(self.sources(times)), self.breakdown(times))
+        TimesInRun(run, namespace)  # refuses what is none, also where there is nothing to record
+        for one in self._engines:
+            one.tell(run, self._namespace(namespace, one.number))
 
     def write_results(
         self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
@@ -293,16 +357,6 @@ class EngineProfiler:
 
     def _columns(self, times: RunTimes | None) -> Mapping[str, Any]:
         raise NotImplementedError
-
-
-def _run_of(run: Any) -> Any:
-    """Return what to record into, which a logger has as its experiment."""
-    experiment = None if hasattr(run, "get_root_object") else getattr(run, "experiment", None)
-    found = run if experiment is None else experiment
-    if isinstance(found, Handler):
-        root, place = series_target_of(found, "the profiler")
-        return root[place]
-    return found
 
 
 def seconds_of(source: Source) -> list[float]:

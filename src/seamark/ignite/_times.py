@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import logging
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from time import perf_counter_ns
@@ -59,6 +61,7 @@ EMPTY_ROW: Final = [MISSING] * 6
 _SELDOM: Final = frozenset({"STARTED", "COMPLETED", "INTERRUPT"})
 _OUTSIDE_EPOCHS: Final = frozenset({"STARTED", "COMPLETED"})
 _FILTER_CELLS: Final = ("event_filter", "event_name", "handler", "self")
+_adding: Final = threading.Lock()  # whoever reads results adds handlers too, maybe on a thread
 
 
 def _handler_name(handler: Any) -> str:
@@ -82,15 +85,27 @@ class HandlerTimes:
         "function",
         "name",
         "of",
+        "own_name",
         "samples",
         "take_row",
     )
 
-    def __init__(self, entry: Any, name: str) -> None:
+    def __init__(self, entry: Any, own_name: str, name: str) -> None:
+        self.own_name = own_name
         self.name = name
         self.samples = Samples()
         self.take_row = self.samples.waiting.extend
         self.take(entry)
+
+    def __getstate__(self) -> tuple[str, str, Samples]:
+        """Travel without the handler itself."""
+        return self.own_name, self.name, self.samples
+
+    def __setstate__(self, state: tuple[str, str, Samples]) -> None:
+        """Be the same times elsewhere."""
+        self.own_name, self.name, self.samples = state
+        self.take_row = self.samples.waiting.extend
+        self.release()
 
     def take(self, entry: Any) -> None:
         """Be the times of this entry of the engine's table."""
@@ -119,7 +134,7 @@ class HandlerTimes:
 class EventTimes:
     """What the handlers of one event took, together and each."""
 
-    __slots__ = ("by_entry", "code", "event", "handlers", "name", "names", "nested_ns", "samples")
+    __slots__ = ("by_entry", "code", "event", "handlers", "name", "nested_ns", "samples")
 
     def __init__(self, event: Any, samples: Samples) -> None:
         self.event = event
@@ -127,9 +142,22 @@ class EventTimes:
         self.code = _CODES.get(event, OTHER)
         self.samples = samples
         self.nested_ns = 0
-        self.names: list[str] = []
         self.handlers: list[HandlerTimes] = []
         self.by_entry: dict[int, HandlerTimes] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel without what the ids of this process find."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"by_entry": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Be the same times elsewhere."""
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the handlers, as Ignite shows them."""
+        return [one.own_name for one in self.handlers]
 
     def add(self, entry: Any, table: Sequence[Any]) -> HandlerTimes:
         """Return the times of a handler that is new in the table.
@@ -137,20 +165,23 @@ class EventTimes:
         It goes on with those of one of the same name that is no longer there: what is added and
         removed again at every iteration must not need memory each time.
         """
-        name = _handler_name(entry[0])
-        alike = [one for one, known in zip(self.handlers, self.names, strict=True) if known == name]
-        present = {id(other) for other in table}
-        for found in alike:
-            if id(found.entry) not in present:
-                self.by_entry.pop(id(found.entry), None)
-                found.take(entry)
-                break
-        else:
-            found = HandlerTimes(entry, f"{name} #{len(alike) + 1}" if alike else name)
-            self.names.append(name)
-            self.handlers.append(found)
-        self.by_entry[id(entry)] = found
-        return found
+        with _adding:
+            if (found := self.by_entry.get(id(entry))) is not None:
+                return found
+            name = _handler_name(entry[0])
+            alike = [one for one in self.handlers if one.own_name == name]
+            present = {id(other) for other in table}
+            for found in alike:
+                if id(found.entry) not in present:
+                    self.by_entry.pop(id(found.entry), None)
+                    found.take(entry)
+                    break
+            else:
+                number = f" #{len(alike) + 1}" if alike else ""
+                found = HandlerTimes(entry, name, name + number)
+                self.handlers.append(found)
+            self.by_entry[id(entry)] = found
+            return found
 
     def source(self) -> Source:
         """Return all handlers of the event together."""
@@ -186,6 +217,12 @@ class RunTimes:
             self.times_of(event)
         self.look(engine)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel as numbers, without the handlers and the device."""
+        if self.gpu is not None:
+            self.gpu.collected()
+        return {**self.__dict__, "by_id": {}}
+
     def look(self, engine: Engine) -> None:
         """Take in handlers that were added since."""
         for event, entries in list(engine._event_handlers.items()):  # noqa: SLF001
@@ -217,6 +254,10 @@ class RunTimes:
             event.by_entry = {}
             for handler in event.handlers:
                 handler.release()
+
+    def frozen(self) -> RunTimes:
+        """Return the numbers as they are now, apart from a run that goes on."""
+        return copy.deepcopy(self)
 
     def thin(self, limit: int) -> None:
         """Keep fewer rows: a later run has begun."""

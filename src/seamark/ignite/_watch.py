@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Callable
 from inspect import getclosurevars
 from time import perf_counter
 from typing import Any, Final
 
+from torch.optim import Optimizer
+from torch.utils.hooks import unserializable_hook
+
 from seamark.ignite import _host
+from seamark.ignite._handlers import GradsHistHandler, GradsScalarHandler, OptimizerParamsHandler
 from seamark.ignite._target import series_target_of, target_of
 from seamark.paths import join_path
 from seamark.ranks import current_rank
+from seamark.stragglers import OWN_TIME, STEP_TIME
 from seamark.values import encode_atom
 
 __all__ = ["EngineWatch"]
 
 _INTERVAL_S: Final = 1.0
+_TRAINS: Final = (OptimizerParamsHandler, GradsScalarHandler, GradsHistHandler)
 
 
 class EngineWatch:
@@ -34,37 +40,38 @@ class EngineWatch:
         self._engine: weakref.ref[Any] | None = None
         self._is_sure = False
         self._handles: list[Any] = []
-        self._began = self._spent = self._due = 0.0
-        self._steps = 0
+        self._optimizer: Any = None
+        self._times: _StepTimes | None = None
 
-    def look_at(self, engine: Any, *, is_trainer: bool, times: bool) -> None:
+    def look_at(self, engine: Any, handler: Any, *, times: bool) -> None:
         """Hear of an engine that something is attached to.
 
         Args:
             engine: The engine.
-            is_trainer: Whether it is known to train.
+            handler: What is attached.
             times: Whether to record step times.
         """
+        is_trainer = isinstance(handler, _TRAINS)
+        if self._optimizer is None:
+            self._optimizer = getattr(handler, "optimizer", None)
         if self._engine is not None and (self._is_sure or not is_trainer):
             return
         if self._engine is None or self._engine() is not engine:
             for handle in self._handles:
                 handle.remove()
             self._engine = weakref.ref(engine)
-            events = _host.engine.Events
-            heard: list[tuple[Any, Callable[[Any], None]]] = [(events.STARTED, self._started)]
+            event = _host.engine.Events
+            self._handles = [engine.add_event_handler(event.STARTED, self._started)]
             if times:
-                heard += [
-                    (events.GET_BATCH_STARTED, self._step_began),
-                    (events.ITERATION_COMPLETED, self._step_ended),
-                    (events.EPOCH_COMPLETED, self._epoch_ended),
-                ]
-            self._handles = [engine.add_event_handler(event, method) for event, method in heard]
+                self._times = _StepTimes(self._logger)
+                self._handles += self._times.attach(engine)
         self._is_sure = is_trainer
 
     # ------------------------------------------------------------ facts
 
     def _started(self, engine: Any) -> None:
+        if self._times is not None:
+            self._times.begin(self._optimizer or _optimizer(engine))
         run, base = target_of(self._logger, "SeamarkLogger")
         try:
             if run.speaks_for_all:
@@ -74,14 +81,61 @@ class EngineWatch:
         except Exception as error:  # noqa: BLE001 - nobody asked for them
             run.drop("facts", warn=f"facts of the training could not be recorded: {error!r}")
 
-    # ------------------------------------------------------------ step times
+
+class _StepTimes:
+    """Records the mean times of steps: once a second at most, and at the end of each epoch.
+
+    A step lasts from asking for its batch to the end of the engine's function; handlers that are
+    called after it are left out. Its own part lasts until the first parameter of the optimizer has
+    its gradient, the last one to get it: after that, ranks wait for each other.
+    """
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+        self._hook: Any = None
+        self._began = self._computed = self._spent = self._own = self._due = 0.0
+        self._steps = 0
+
+    def attach(self, engine: Any) -> list[Any]:
+        """Hear of the engine's steps."""
+        event = _host.engine.Events
+        return [
+            engine.add_event_handler(event.GET_BATCH_STARTED, self._step_began),
+            engine.add_event_handler(event.ITERATION_COMPLETED, self._step_ended),
+            engine.add_event_handler(event.EPOCH_COMPLETED, self._epoch_ended),
+            engine.add_event_handler(event.COMPLETED, self._unhook),
+        ]
+
+    def begin(self, optimizer: Any) -> None:
+        """Hear of gradients of what an optimizer optimizes, which may be None. Never raises."""
+        self._unhook()
+
+        def has_gradient(_: Any) -> None:
+            self._computed = perf_counter()
+
+        try:
+            groups = () if optimizer is None else optimizer.param_groups
+            found = [one for group in groups for one in group["params"] if one.requires_grad]
+            if found:
+                # So that pickling a model does not warn that this hook stays behind.
+                hook = unserializable_hook(has_gradient)  # type: ignore[no-untyped-call]
+                self._hook = found[0].register_hook(hook)
+        except Exception:  # noqa: BLE001, S110 - nobody asked for it, and steps are timed anyway
+            pass
+
+    def _unhook(self, *_: Any) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
 
     def _step_began(self, _engine: Any) -> None:
         self._began = perf_counter()
+        self._computed = 0.0
 
     def _step_ended(self, engine: Any) -> None:
         now = perf_counter()
         self._spent += now - self._began
+        self._own += (self._computed - self._began) if self._computed else math.nan
         self._steps += 1
         if now >= self._due:
             self._record(engine, now)
@@ -93,11 +147,13 @@ class EngineWatch:
     def _record(self, engine: Any, now: float) -> None:
         run, base = series_target_of(self._logger, "SeamarkLogger")
         try:
-            path = join_path(base, "profiling/step_time_s")
-            run.log_metrics({path: self._spent / self._steps}, engine.state.iteration)
+            row = {join_path(base, STEP_TIME): self._spent / self._steps}
+            if not math.isnan(self._own):
+                row[join_path(base, OWN_TIME)] = self._own / self._steps
+            run.log_metrics(row, engine.state.iteration)
         except Exception as error:  # noqa: BLE001 - stands in a training loop
             run.drop("step_time", warn=f"step times could not be recorded: {error!r}")
-        self._due, self._spent, self._steps = now + _INTERVAL_S, 0.0, 0
+        self._due, self._spent, self._own, self._steps = now + _INTERVAL_S, 0.0, 0.0, 0
 
 
 def _facts(engine: Any) -> dict[str, Any]:
@@ -134,11 +190,22 @@ def _batch_size(loader: Any) -> int | None:
     return None
 
 
+def _used_by(engine: Any) -> dict[str, Any]:
+    """Return what the engine's function uses from outside, by name."""
+    try:
+        said = getclosurevars(engine._process_function)  # noqa: SLF001
+    except (AttributeError, TypeError, ValueError):
+        return {}
+    return {**said.globals, **said.nonlocals}
+
+
 def _accumulated(engine: Any) -> int | None:
     """Return over how many batches gradients are summed up, as Ignite's own trainers know it."""
-    try:
-        said = getclosurevars(engine._process_function).nonlocals  # noqa: SLF001
-    except (AttributeError, TypeError, ValueError):
-        return None
-    found = said.get("gradient_accumulation_steps")
+    found = _used_by(engine).get("gradient_accumulation_steps")
     return found if isinstance(found, int) else None
+
+
+def _optimizer(engine: Any) -> Any:
+    """Return the optimizer that the engine's function uses, or None."""
+    used = _used_by(engine).values()
+    return next((one for one in used if isinstance(one, Optimizer)), None)

@@ -81,6 +81,10 @@ class _Quiet(_host.Callback):
             log.warning("seamark: %s records nothing%s: %r", type(self).__name__, where, error)
 
 
+_host.register(_Quiet, "callbacks.callback")
+
+
+@_host.configurable
 class LearningRates(_Quiet):
     """Records the learning rate of every parameter group, at the steps that are logged.
 
@@ -156,6 +160,7 @@ def _group_suffixes(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"/{name}" for name in names]
 
 
+@_host.configurable
 class GradientNorms(_Quiet):
     """Records the norm of the gradients before an optimizer step, at the steps that are logged.
 
@@ -224,6 +229,7 @@ class GradientNorms(_Quiet):
         return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
 
+@_host.configurable
 class StepTimes(_Quiet):
     """Records how long batches and epochs take, samples per second, and how long is left.
 

@@ -1,9 +1,10 @@
 """Which Lightning is running: ``lightning`` or ``pytorch_lightning``, or both in one process.
 
-The two are the same code under two names, and their classes are unrelated. The logger derives from
-the one that is already imported (so that nobody loads the other for our sake) and is registered
-with the other where that is imported too, because ``LightningCLI`` insists on a subclass of its own
-package's ``Logger``.
+The two are the same code under two names, and their classes are unrelated. Ours derive from those
+of the package that is already imported (so that nobody loads the other for our sake) and count as
+subclasses of the other's where that is imported too, because ``LightningCLI`` insists on subclasses
+of its own package's ``Logger``, ``Callback`` and ``Profiler``, and a ``Trainer`` takes a callback
+without a list only if it is one of its own.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from abc import ABCMeta
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 
 from seamark.errors import MissingExtraError
 
@@ -23,6 +25,7 @@ __all__ = [
     "Callback",
     "Logger",
     "Profiler",
+    "configurable",
     "dummy_experiments",
     "global_rank",
     "model_summary",
@@ -30,7 +33,13 @@ __all__ = [
     "version",
 ]
 
+_Class = TypeVar("_Class")
 _PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
+_BASES: Final = {
+    "loggers.logger": "Logger",
+    "callbacks.callback": "Callback",
+    "profilers.profiler": "Profiler",
+}
 
 
 def _import_first() -> str:
@@ -110,33 +119,59 @@ def _loaded(module: str) -> list[Any]:
     return [module for module in found if module is not None]
 
 
-def register(cls: type) -> None:
-    """Make ``cls`` count as a ``Logger`` of the other package too, now or when it is imported."""
+def configurable(cls: type[_Class]) -> type[_Class]:
+    """Evaluate the annotations of a constructor that ``LightningCLI`` reads.
+
+    The jsonargparse that LightningCLI 1.9 uses does not evaluate those that are strings.
+    """
+    init = cls.__init__
+    init.__annotations__.update(get_type_hints(init))
+    return cls
+
+
+def register(cls: type, module: str) -> None:
+    """Make ``cls`` count as a subclass in the other package too, now or when it is imported.
+
+    Args:
+        cls: A class that derives from one of `Logger`, `Callback` and `Profiler`.
+        module: Which of `_BASES` that is.
+    """
     for package in _PACKAGES:
-        name = f"{package}.loggers.logger"
+        name = f"{package}.{module}"
         if name in sys.modules:
-            _register_with(sys.modules[name], cls)
+            _register_with(getattr(sys.modules[name], _BASES[module]), cls)
         else:
-            sys.meta_path.insert(0, _Later(name, cls))
+            later = next(
+                (one for one in sys.meta_path if isinstance(one, _Later) and one.name == name), None
+            )
+            if later is None:
+                later = _Later(name, _BASES[module])
+                sys.meta_path.insert(0, later)
+            later.classes.append(cls)
 
 
-def _register_with(module: Any, cls: type) -> None:
-    if not issubclass(cls, module.Logger):
-        module.Logger.register(cls)
+def _register_with(base: type, cls: type) -> None:
+    if issubclass(cls, base):
+        return
+    if isinstance(base, ABCMeta):
+        base.register(cls)
+    else:  # a plain class knows none but those that derive from it; of hooks ours come first
+        cls.__bases__ = (*cls.__bases__, base)
 
 
 class _Later(MetaPathFinder):
-    """Registers a class with the ``Logger`` of a module as soon as that is imported, then goes."""
+    """Registers classes with the base in a module as soon as that is imported, then goes."""
 
-    def __init__(self, name: str, cls: type) -> None:
-        self._name = name
-        self._cls = cls
+    def __init__(self, name: str, base: str) -> None:
+        self.name = name
+        self.classes: list[type] = []
+        self._base = base
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find the module like everybody else, and have its loader register the class."""
-        if fullname != self._name:
+        if fullname != self.name:
             return None
         sys.meta_path.remove(self)
         spec = PathFinder.find_spec(fullname, path, target)
@@ -146,7 +181,8 @@ class _Later(MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             load(module)
-            _register_with(module, self._cls)
+            for cls in self.classes:
+                _register_with(getattr(module, self._base), cls)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

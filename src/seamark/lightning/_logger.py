@@ -511,7 +511,7 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
             self._run.drop(f"lightning.{method}", warn=warn)
 
 
-_host.register(SeamarkLogger)
+_host.register(SeamarkLogger, "loggers.logger")
 # The jsonargparse that LightningCLI 1.9 uses does not evaluate annotations that are strings.
 SeamarkLogger.__init__.__annotations__.update(get_type_hints(SeamarkLogger.__init__))
 

@@ -58,6 +58,7 @@ class _Action:
         self.profiler.stop(self.name)
 
 
+@_host.configurable
 class TimeProfiler(_host.Profiler):
     """Times every action of a Lightning trainer, and records the times into the run.
 
@@ -322,6 +323,9 @@ class TimeProfiler(_host.Profiler):
         return os.linesep.join([title, *lines])
 
 
+_host.register(TimeProfiler, "profilers.profiler")
+
+
 def _one_line(name: str) -> str:
     return (
         name
@@ -342,6 +346,7 @@ def _framed(rows: list[list[str]]) -> list[str]:
 
 
 def _in_words(name: str) -> str:
+    name = _one_line(name)
     if name.endswith("_next"):
         return f"waiting for data ({name})"
     return f"the action {name}"

@@ -71,13 +71,14 @@ class _Resuming:
         try:
             loggers = self._loggers(trainer)
             if loggers:
-                marked = _continues_whole_steps(trainer)
+                # Lightning saves in ``on_train_batch_end``, before it logs the metrics of the step,
+                # and in ``on_train_epoch_end``, before it logs those of the epoch.
                 states = {
-                    str(number): logger.checkpoint_state(marked=marked)
+                    str(number): logger.checkpoint_state(marked=True)
                     for number, logger in enumerate(loggers)
                 }
                 checkpoint[KEY] = {"format": _FORMAT, "runs": states}
-                self._due = marked
+                self._due = True
         except Exception as error:  # noqa: BLE001 - training comes first
             self._lost(error)
 
@@ -203,6 +204,9 @@ class ResumeCallback(_Resuming, _host.Callback):
 
     .. versionadded:: 0.1.0
     """
+
+
+_host.register(ResumeCallback, "callbacks.callback")
 
 
 def resume_callback(package: str) -> Any:
@@ -338,14 +342,3 @@ def _carry_files(old: RunFolder, new: RunFolder) -> None:
 
 def _loads_late(trainer: Any) -> bool:
     return bool(getattr(trainer.strategy, "restore_checkpoint_after_setup", False))
-
-
-def _continues_whole_steps(trainer: Any) -> bool:
-    """Tell whether a checkpoint that is saved now is gone on from after the step that it is in.
-
-    Lightning records the metrics of a step after ``on_train_batch_end``, in which checkpoints are
-    saved. Until 2.5 a training that loaded such a checkpoint counted that step once more.
-    """
-    loop = trainer.fit_loop.epoch_loop
-    done = loop.batch_progress.current
-    return done.processed == done.completed or hasattr(loop, "restarted_on_train_batch_end")

@@ -1,0 +1,508 @@
+"""Engines under a time profiler: copies, detaching, the middle of runs, signals, forks, threads.
+
+An engine behaves as it does without the profiler, and whatever part of a run was measured, its
+numbers are those of that part.
+"""
+
+from __future__ import annotations
+
+import copy
+import csv
+import gc
+import inspect
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from ignite.engine import Engine, Events
+
+from seamark import init_run
+from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler, SeamarkLogger
+
+QUIET = {"capture_git": False, "capture_packages": False}
+
+
+def nothing(engine, batch):
+    pass
+
+
+def phase(profiler, name="processing", **given):
+    return next(one for one in profiler.stats(**given) if one.name == name)
+
+
+def own_attributes(engine):
+    return set(vars(engine)) - set(vars(Engine(nothing)))
+
+
+@pytest.fixture(params=[BasicTimeProfiler, HandlersTimeProfiler])
+def profiler(request):
+    return request.param()
+
+
+# ---------------------------------------------------------------- copies
+
+
+@pytest.mark.parametrize(
+    "travel", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+)
+def test_a_copy_is_a_plain_engine(profiler, travel):
+    """It runs itself, not the engine that it was copied from, and nobody measures it."""
+    engine = Engine(nothing)
+    profiler.attach(engine)
+    other = travel(engine)
+    assert not own_attributes(other)
+    other.state = copy.deepcopy(other.state)
+    other.run(range(3))
+    assert (other.state.iteration, engine.state.iteration) == (3, 0)
+    assert profiler.stats() == []
+    engine.run(range(2))
+    assert phase(profiler).count == 2
+
+
+def test_a_copy_keeps_a_run_that_somebody_else_put_there(profiler):
+    engine, calls = Engine(nothing), []
+    plain = engine.run
+    engine.run = lambda *args, **kwargs: calls.append(1) or plain(*args, **kwargs)
+    theirs = engine.__dict__["run"]
+    profiler.attach(engine)
+    assert copy.copy(engine).__dict__["run"] is theirs
+    engine.run(range(2))
+    profiler.detach()
+    assert engine.__dict__["run"] is theirs
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("travel", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_of_a_profiler_is_its_numbers(profiler, travel):
+    """Away from the engine; it can be attached like a new one."""
+    engine = Engine(nothing)
+    engine.add_event_handler(Events.ITERATION_COMPLETED(every=2), print, "")
+    profiler.attach(engine)
+    engine.run(range(4))
+    other = travel(profiler)
+    assert other.stats() == profiler.stats()
+    engine.state.max_epochs = None
+    engine.run(range(2))
+    assert (phase(profiler).count, phase(other).count) == (2, 4)
+    fresh = travel(type(profiler)())
+    fresh.attach(engine)
+    engine.state.max_epochs = None
+    engine.run(range(5))
+    assert phase(fresh).count == 5
+
+
+# ---------------------------------------------------------------- nothing is kept alive
+
+
+def test_an_interrupted_engine_is_not_kept_alive(profiler):
+    """Also one that is never resumed, and whose results were looked at meanwhile."""
+    engine = Engine(nothing)
+    engine.add_event_handler(Events.ITERATION_COMPLETED(every=1), lambda engine: None)
+    engine.add_event_handler(Events.ITERATION_COMPLETED(once=2), lambda engine: engine.interrupt())
+    profiler.attach(engine)
+    engine.run(range(5))
+    assert phase(profiler).count == 2
+    engine._internal_run_generator = None  # holds the engine by itself
+    gone = weakref.ref(engine)
+    del engine
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("how", ["exception", "terminate", "skip", "interrupt", "end"])
+def test_attached_in_the_middle_and_undone_at_every_end(profiler, how):
+    """The ``run`` that was called is not ours then; still nothing stays, and numbers are closed."""
+    if how == "skip" and "skip_completed" not in inspect.signature(Engine.terminate).parameters:
+        pytest.skip("came with Ignite 0.5")
+
+    def step(engine, batch):
+        if engine.state.iteration == 4 and how == "exception":
+            raise RuntimeError
+        if engine.state.iteration == 4 and how in ("terminate", "skip"):
+            engine.terminate(**({"skip_completed": True} if how == "skip" else {}))
+        if engine.state.iteration == 4 and how == "interrupt":
+            engine.interrupt()
+
+    engine = Engine(step)
+    engine.add_event_handler(Events.ITERATION_COMPLETED(once=2), profiler.attach)
+    if how == "exception":
+        with pytest.raises(RuntimeError):
+            engine.run(range(6))
+    else:
+        engine.run(range(6))
+    assert own_attributes(engine) == {"run", "__getstate__"}
+    assert phase(profiler).count == {"exception": 1, "end": 4}.get(how, 2)
+    if how == "interrupt":
+        engine.run(range(6))
+        assert phase(profiler).count == 4
+        engine._internal_run_generator = None
+    engine._event_handlers.clear()
+    gone = weakref.ref(engine)
+    del engine, step
+    gc.collect()
+    assert gone() is None
+
+
+def test_engines_that_are_gone_make_room(profiler):
+    """A new evaluator at every epoch; the first engine is the one that is reported."""
+    first = Engine(nothing)
+    profiler.attach(first)
+    first.run(range(7))
+    for _ in range(100):
+        other = Engine(nothing)
+        profiler.attach(other)
+        other.run(range(2))
+    assert phase(profiler).count == 7
+    assert phase(profiler, engine=other).count == 2
+    assert len(profiler._engines) <= 35
+
+
+# ---------------------------------------------------------------- coming and going
+
+
+def test_a_second_profiler_may_come_while_the_engine_is_paused(profiler):
+    engine, other = Engine(nothing), BasicTimeProfiler()
+    profiler.attach(engine)
+    engine.add_event_handler(Events.ITERATION_COMPLETED(once=2), engine.interrupt)
+    engine.run(range(5))
+    other.attach(engine)
+    other.attach(engine)
+    engine.run(range(5))
+    assert phase(profiler).count == 5
+    assert phase(other).count == 5
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Events.GET_BATCH_STARTED,
+        Events.GET_BATCH_COMPLETED,
+        Events.ITERATION_STARTED,
+        Events.ITERATION_COMPLETED,
+    ],
+)
+def test_what_is_between_detaching_and_attaching_counts_nowhere(profiler, event):
+    """Books are closed when the profiler leaves, and others opened when it comes again."""
+    engine = Engine(lambda engine, batch: time.sleep(0.03 if 2 < engine.state.iteration < 6 else 0))
+    profiler.attach(engine)
+    engine.add_event_handler(event(once=2), profiler.detach)
+    engine.add_event_handler(event(once=7), profiler.attach)
+    engine.run(range(10))
+    after = profiler.stats()
+    assert max(one.max_s for one in after) < 0.03
+    assert phase(profiler, run=0).count in (1, 2)
+    assert phase(profiler, run=1).count in (3, 4)
+    assert all(one.min_iteration >= 6 for one in after if one.count)
+    assert own_attributes(engine) == {"run", "__getstate__"}
+
+
+def test_who_leaves_keeps_what_was_measured_and_others_go_on():
+    engine = Engine(nothing)
+    leaving, staying = HandlersTimeProfiler(), BasicTimeProfiler()
+    for one in (leaving, staying):
+        one.attach(engine)
+    engine.add_event_handler(Events.ITERATION_COMPLETED(once=3), leaving.detach)
+    engine.run(range(8))
+    assert phase(leaving).count <= 3
+    assert phase(staying).count == 8
+
+
+def test_detaching_records_the_summary(profiler, tmp_path):
+    engine = Engine(nothing)
+    kind = "events" if isinstance(profiler, BasicTimeProfiler) else "handlers"
+    with init_run(root=tmp_path, **QUIET) as run:
+        profiler.attach(engine, run=run)
+        engine.add_event_handler(Events.ITERATION_COMPLETED(once=3), profiler.detach)
+        engine.run(range(8))
+        run[f"profiling/{kind}/summary"].download(tmp_path / "summary.csv")
+    with (tmp_path / "summary.csv").open() as file:
+        counts = {row["name"]: int(row["count"]) for row in csv.DictReader(file)}
+    assert 2 <= counts["processing"] <= 3
+
+
+# ---------------------------------------------------------------- signals, forks, threads
+
+
+def script(body):
+    """Run a script in a process of its own and return it, once it says that it is running."""
+    head = """
+        import os, signal, sys, time
+        from ignite.engine import Engine, Events
+        from seamark import init_run
+        from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
+        def step(engine, batch):
+            if engine.state.iteration == 3:
+                print("running", flush=True)
+            time.sleep(0.01)
+        engine = Engine(step)
+        basic, handlers = BasicTimeProfiler(), HandlersTimeProfiler()
+        engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: None)
+    """
+    text = textwrap.dedent(head) + textwrap.dedent(body)
+    process = subprocess.Popen(
+        [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "running\n"
+    return process
+
+
+def test_ctrl_c_interrupts_as_ever():
+    """KeyboardInterrupt reaches the script, and the numbers up to then are there."""
+    process = script("""
+        basic.attach(engine)
+        handlers.attach(engine)
+        try:
+            engine.run(range(10**6))
+        except KeyboardInterrupt:
+            left = set(vars(engine)) - set(vars(Engine(step)))
+            counts = [one.stats()[0].count for one in (basic, handlers)]
+            print(sorted(left), counts[0] >= 2, counts[0] == counts[1], engine.state.epoch)
+    """)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert out == "['__getstate__', 'run'] True True 1\n", err
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_sigterm_ends_the_process_as_ever(recorded, tmp_path):
+    """Also with times recorded in a run, which knows the signal."""
+    process = script(f"""
+        run = init_run(capture_git=False, capture_packages=False) if {recorded} else None
+        basic.attach(engine, run=run)
+        handlers.attach(engine, run=run)
+        engine.run(range(10**6))
+    """)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGTERM, err
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_loaders_that_fork_are_not_disturbed(profiler):
+    """Workers are forked in the middle of an event, with the clock running."""
+    data = torch.utils.data.DataLoader(
+        torch.arange(12), num_workers=2, batch_size=2, multiprocessing_context="fork"
+    )
+    engine, seen = Engine(lambda engine, batch: seen.extend(batch.tolist())), []
+    profiler.attach(engine)
+    engine.run(data, max_epochs=2)
+    assert sorted(seen) == sorted([*range(12), *range(12)])
+    assert phase(profiler).count == phase(profiler, "dataflow").count == 12
+
+
+def test_results_may_be_read_from_another_thread(profiler, tmp_path):
+    """While handlers come and go; nothing raises, neither there nor in the training."""
+    engine, stop, errors = Engine(nothing), threading.Event(), []
+    profiler.attach(engine)
+    handles = []
+
+    @engine.on(Events.ITERATION_STARTED)
+    def exchange():
+        for handle in handles:
+            handle.remove()
+        handles[:] = [
+            engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: None) for _ in range(3)
+        ]
+
+    def look():
+        while not stop.is_set():
+            try:
+                profiler.get_results()
+                profiler.table()
+                profiler.write_results(tmp_path / "long.csv", layout="long")
+            except Exception as error:  # noqa: BLE001 - collected
+                errors.append(error)
+
+    thread = threading.Thread(target=look)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread.start()
+    try:
+        engine.run(range(1000))
+    finally:
+        sys.setswitchinterval(interval)
+        stop.set()
+        thread.join()
+    assert not errors
+    assert phase(profiler).count == 1000
+
+
+# ---------------------------------------------------------------- long runs
+
+
+def test_a_long_run_is_exact_and_bounded():
+    """Against the same durations kept aside; the sample is even, with true numbers."""
+    clock, taken = time.perf_counter_ns, []
+
+    def step(engine, batch):
+        before = clock()
+        if engine.state.iteration in (77_777, 123_456):
+            time.sleep(0.02 if engine.state.iteration == 77_777 else 0.05)
+        taken.append(clock() - before)
+
+    engine, profiler = Engine(step), HandlersTimeProfiler()
+    calls = []
+    engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: None)
+    engine.add_event_handler(Events.ITERATION_COMPLETED(every=1000), lambda: calls.append(1))
+    profiler.attach(engine)
+    size, epochs = 50_000, 3
+    engine.run(range(size), max_epochs=epochs)
+    found = phase(profiler)
+    wanted = np.array(taken) / 1e9
+    assert found.count == len(wanted) == size * epochs
+    assert (found.max_epoch, found.max_iteration) == (3, 123_456)
+    assert found.total_s >= wanted.sum()  # ours reaches a little further on both sides
+    assert found.mean_s == pytest.approx(found.total_s / found.count)
+    assert found.max_s == pytest.approx(wanted.max(), rel=0.2)
+    every = next(one for one in profiler.stats() if one.count == len(calls) == 150)
+    assert every.max_iteration % 1000 == 0
+    source = profiler._times().phases()[0]
+    positions, _ = source.durations()
+    assert 32_768 <= len(positions) <= 65_536
+    steps = np.unique(np.diff(positions & ((1 << 36) - 1)))
+    assert steps.tolist() == [4]
+    assert (positions >> 36).tolist() == [
+        1 + (number - 1) // size for number in (positions & ((1 << 36) - 1)).tolist()
+    ]
+    held = sum(block.nbytes for one in profiler._times().all_samples() for block in one._blocks)
+    assert held < 8 * 2**20
+    assert all(len(one.waiting) < 8 * 8192 for one in profiler._times().all_samples())
+
+
+# ---------------------------------------------------------------- times in a run
+
+
+def test_the_last_run_is_summed_up_also_if_it_came_soon(profiler, tmp_path):
+    """Summaries are rare while training goes on; the run that ends has the latest."""
+    engine = Engine(nothing)
+    kind = "events" if isinstance(profiler, BasicTimeProfiler) else "handlers"
+    with init_run(root=tmp_path, **QUIET) as run:
+        profiler.attach(engine, run=run)
+        for size in (3, 5, 7):
+            engine.state.max_epochs = None
+            engine.run(range(size))
+    again = init_run(root=tmp_path, with_id=run.id, mode="read-only")
+    again[f"profiling/{kind}/summary"].download(tmp_path / "summary.csv")
+    with (tmp_path / "summary.csv").open() as file:
+        counts = {row["name"]: int(row["count"]) for row in csv.DictReader(file)}
+    assert counts["processing"] == 7
+
+
+def test_times_go_where_the_logger_goes(profiler):
+    """A logger that loads a checkpoint goes over to its run, and the times with it."""
+    first = SeamarkLogger(**QUIET)
+    first["a"] = 1
+    state = first.state_dict()
+    first.close()
+    engine, second = Engine(nothing), SeamarkLogger(**QUIET)
+    profiler.attach(engine, run=second)
+    second.load_state_dict(state)
+    engine.run(range(3))
+    assert second.exists("profiling")
+    assert second.id == first.id
+    second.close()
+    assert os.listdir(".seamark/default") == [first.id]  # noqa: PTH208
+
+
+def test_recording_afterwards_twice_records_once(profiler, tmp_path):
+    """And what came in between is added."""
+    engine = Engine(nothing)
+    profiler.attach(engine)
+    kind = "events" if isinstance(profiler, BasicTimeProfiler) else "handlers"
+    with init_run(root=tmp_path, **QUIET) as run:
+
+        @engine.on(Events.ITERATION_STARTED(once=4))
+        def early():
+            profiler.to_run(run)
+
+        engine.run(range(6))
+        for _ in range(2):
+            profiler.to_run(run)
+        steps = run[f"profiling/{kind}/processing_s"].fetch_points().step.tolist()
+        assert sorted(set(steps)) == steps
+        assert len(steps) >= 5
+
+
+def test_means_are_those_of_the_run_that_goes_on(profiler, tmp_path):
+    """What was told of runs that are gone is forgotten, and not taken for that of later ones."""
+    engine = Engine(nothing)
+    engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: None)
+    with init_run(root=tmp_path, **QUIET) as run:
+        profiler.attach(engine, run=run)
+        one = profiler._engines[0]
+        for _ in range(80):
+            engine.state.max_epochs = None
+            one.due_ns = 0
+            engine.run(range(3))
+        assert len(one.record._told) < 40
+
+
+def test_no_gpu_is_said_once(caplog):
+    """However many engines and runs there are; the wall clock goes on."""
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    profiler = BasicTimeProfiler(cuda="events")
+    for _ in range(2):
+        engine = Engine(nothing)
+        profiler.attach(engine)
+        for _ in range(3):
+            engine.state.max_epochs = None
+            engine.run(range(2))
+    (said,) = [one for one in caplog.messages if "CUDA" in one]
+    assert said.startswith('seamark: BasicTimeProfiler(cuda="events"): there is no CUDA device')
+    assert phase(profiler).count == 2
+    assert "cuda_processing_stats" not in profiler.get_results()
+
+
+# ---------------------------------------------------------------- other ways to run
+
+
+def test_the_older_way_of_running(profiler, monkeypatch):
+    """Without generators, which Ignite still has behind a switch."""
+    if not hasattr(Engine, "interrupt_resume_enabled"):
+        pytest.skip("is the only one before 0.5")
+    monkeypatch.setattr(Engine, "interrupt_resume_enabled", False)
+    engine = Engine(nothing)
+    profiler.attach(engine)
+    engine.run(range(5), max_epochs=2)
+    assert phase(profiler).count == 10
+
+
+@pytest.mark.parametrize("data", [[], iter([]), None])
+@pytest.mark.parametrize("given", [{}, {"max_epochs": 2}])
+def test_no_data_ends_as_without_a_profiler(profiler, data, given):
+    """With the same error, or with none, and the next run is measured."""
+
+    def outcome(engine):
+        try:
+            return engine.run(data, **given).iteration
+        except Exception as error:  # noqa: BLE001 - compared
+            return repr(error)
+
+    plain, engine = Engine(nothing), Engine(nothing)
+    profiler.attach(engine)
+    assert outcome(engine) == outcome(plain)
+    assert own_attributes(engine) == {"run", "__getstate__"}
+    engine.state.max_epochs = engine.state.epoch_length = None
+    engine.run(range(2))
+    assert phase(profiler).count == 2
+
+
+def test_profilers_of_ignite_beside_ours(profiler):
+    """Attached to the same engine, both count the same iterations."""
+    import ignite.handlers
+
+    engine, theirs = Engine(nothing), ignite.handlers.BasicTimeProfiler()
+    theirs.attach(engine)
+    profiler.attach(engine)
+    engine.run(range(5), max_epochs=2)
+    assert phase(profiler).count == len(theirs.processing_times) == 10

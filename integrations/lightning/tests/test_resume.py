@@ -1,0 +1,477 @@
+"""A training that loads a checkpoint goes on with the run that the checkpoint was saved in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import seamark
+from seamark.errors import RunNotFoundError
+from seamark.lightning import ResumeCallback, SeamarkLogger
+from seamark.store.index import Index
+
+TESTS = Path(__file__).parent
+LOSS = "training/loss"
+
+
+def tiny_class(host):
+    """Return a module whose values depend on its weights alone: 4 steps an epoch, all alike."""
+
+    class Steady(host.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 2)
+            torch.nn.init.ones_(self.layer.weight)
+            torch.nn.init.ones_(self.layer.bias)
+            self.at_step = lambda step: None
+
+        def training_step(self, batch, batch_idx):
+            self.at_step(self.trainer.global_step)
+            loss = self.layer(batch[0]).pow(2).mean()
+            self.log("loss", loss)
+            return loss
+
+        def validation_step(self, batch, batch_idx):
+            self.log("val", self.layer(batch[0]).pow(2).mean())
+
+        def test_step(self, batch, batch_idx):
+            self.log("test", self.layer(batch[0]).pow(2).mean())
+
+        def predict_step(self, batch, batch_idx, dataloader_idx=0):
+            return self.layer(batch[0])
+
+        def loader(self):
+            return DataLoader(TensorDataset(torch.ones(16, 4)), batch_size=4)
+
+        train_dataloader = val_dataloader = test_dataloader = predict_dataloader = loader
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    return Steady
+
+
+@pytest.fixture
+def model(host):
+    return tiny_class(host)
+
+
+@pytest.fixture
+def saved(host, model, trainer):
+    """Train two epochs with a logger; return it and its last checkpoint."""
+
+    def train(*loggers, **given):
+        callback = host.callbacks.ModelCheckpoint(save_last=True, **given)
+        done = trainer(logger=list(loggers), callbacks=[callback], max_epochs=2)
+        done.fit(model())
+        for logger in loggers:
+            logger.experiment.get_root_object().stop()
+        return callback
+
+    return train
+
+
+def runs(root=".seamark"):
+    """Return {run id: view} of everything below a root."""
+    index = Index.open(Path(root).absolute())
+    index.refresh()
+    return {run: index.view(project, run) for project, run in index.runs()}
+
+
+def steps(view, path=LOSS, attempt="latest"):
+    return view.points(path, attempt).step.astype(int).tolist()
+
+
+def values(view):
+    """Return {path: points} of all series, rounded."""
+    found = {}
+    for one in view.attributes():
+        if one.family == "float_series":
+            points = view.points(one.path)
+            found[one.path] = [
+                (int(step), round(float(value), 6))
+                for step, value in zip(points.step, points.value, strict=True)
+            ]
+    return found
+
+
+def counts_steps_twice(host):
+    """Tell whether Lightning numbers the step after a checkpoint within an epoch like that before.
+
+    Or validates once more, or numbers one too many: 1.9 does, whatever the logger.
+    """
+    return host.__version__.startswith("1.")
+
+
+def attempts(view):
+    """Return the attempts of the journals, in their order."""
+    return sorted(journal.header["attempt"] for journal in view.journals())
+
+
+def value(view, path):
+    found = view.attribute(path)
+    return None if found is None else found.value
+
+
+# --------------------------------------------------------------------- processes of their own
+
+PROGRAM = """
+import importlib, json, os, signal, sys, warnings
+warnings.simplefilter("ignore")
+sys.path.insert(0, {tests!r})
+host = importlib.import_module({host!r})
+import torch
+torch.set_num_threads(1)
+from test_resume import tiny_class
+from seamark.lightning import SeamarkLogger
+given = json.loads(sys.argv[1])
+model = tiny_class(host)()
+def maybe_die(step):
+    if step == given.get("die"):
+        os.kill(os.getpid(), signal.SIGKILL)
+model.at_step = maybe_die
+callback = host.callbacks.ModelCheckpoint(save_last=True, **given.get("checkpoint", {{}}))
+trainer = host.Trainer(
+    accelerator="cpu", devices=1, max_epochs=3, log_every_n_steps=1, enable_progress_bar=False,
+    enable_model_summary=False, num_sanity_val_steps=0, callbacks=[callback],
+    logger=SeamarkLogger(**given.get("logger", {{}})),
+)
+trainer.fit(model, ckpt_path=given.get("ckpt_path"))
+"""
+
+
+@pytest.fixture
+def train(host):
+    """Train three epochs in a new process; returns its exit status."""
+
+    def start(folder=".", **given):
+        Path(folder).mkdir(exist_ok=True)
+        text = PROGRAM.format(tests=str(TESTS), host=host.__name__)
+        done = subprocess.run(
+            [sys.executable, "-c", text, json.dumps(given)],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert done.returncode in (0, -9), done.stderr
+        return done.returncode
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "die"), [({}, 9), ({"every_n_train_steps": 3}, 10), ({"monitor": "val"}, 6)]
+)
+def test_crash_leaves_no_trace_in_the_default_view(host, train, checkpoint, die):
+    """Killed and resumed from the last checkpoint, a run reads like one that was not killed."""
+    whole = {"checkpoint": checkpoint}
+    assert train("whole", **whole) == 0
+    assert train("killed", **whole, die=die) == -9
+    (last,) = Path("killed").rglob("last.ckpt")
+    assert train("killed", **whole, ckpt_path=str(last.absolute())) == 0
+    (whole_run,), (resumed,) = runs("whole/.seamark").values(), runs("killed/.seamark").values()
+    if counts_steps_twice(host) and "every_n_train_steps" in checkpoint:
+        assert set(steps(whole_run)) <= set(steps(resumed))
+        assert steps(resumed, "training/val")[:2] == [3, 7]
+    else:
+        assert values(resumed) == values(whole_run)
+    assert len(steps(resumed, attempt="all")) > 12
+    assert value(resumed, "sys/state") == "completed"
+    assert attempts(resumed) == [0, 1]
+
+
+def test_last_of_a_given_folder(train):
+    """``ckpt_path="last"`` finds it in ``ModelCheckpoint(dirpath=...)``, twice in a row."""
+    same = {"checkpoint": {"dirpath": "kept"}, "ckpt_path": "last"}
+    assert train(**same, die=5) == -9  # there is none to be found the first time
+    assert train(**same, die=9) == -9
+    assert train(**same) == 0
+    (run,) = runs().values()
+    assert steps(run) == list(range(12))
+    assert steps(run, "training/val") == [3, 7, 11]
+    assert attempts(run) == [0, 1, 2]
+
+
+def test_last_of_a_given_run(train):
+    """``ckpt_path="last"`` finds it in the run folder that a ``custom_run_id`` fixes."""
+    same = {"logger": {"custom_run_id": "one"}, "ckpt_path": "last"}
+    assert train(**same, die=9) == -9
+    assert train(**same) == 0
+    (run,) = runs().values()
+    assert steps(run) == list(range(12))
+    assert attempts(run) == [0, 1]
+
+
+# --------------------------------------------------------------------- which run it is
+
+
+def resume(trainer, model, logger, path, **given):
+    """Train to the third epoch from a checkpoint."""
+    made = trainer(logger=logger, max_epochs=3, **given)
+    made.fit(model(), ckpt_path=str(path))
+    for one in made.loggers:
+        one.experiment.get_root_object().stop()
+    return made
+
+
+def test_same_logger_goes_back(host, model, trainer):
+    """In one process too, an attempt begins that hides what came after the checkpoint."""
+    logger = SeamarkLogger()
+    callback = host.callbacks.ModelCheckpoint(save_top_k=-1)
+    trainer(logger=logger, callbacks=[callback], max_epochs=2).fit(model())
+    first = min(callback.best_k_models or Path(callback.dirpath).iterdir(), key=str)
+    assert "epoch=0" in str(first)
+    resume(trainer, model, logger, first)
+    (run,) = runs().values()
+    assert steps(run) == list(range(12))
+    assert sorted(steps(run, attempt="all")) == sorted([*range(12), *range(4, 8)])
+    assert attempts(run) == [0, 1]
+
+
+def test_what_checkpoint_callbacks_kept_is_carried_on(host, saved, model, trainer):
+    """They find their folder again, and nothing is left of the run that does not come to be."""
+    before = saved(SeamarkLogger(), monitor="val", save_top_k=2)
+    logger = SeamarkLogger(name="another name")
+    minted = logger.version
+    after = host.callbacks.ModelCheckpoint(save_last=True, monitor="val", save_top_k=2)
+    resume(trainer, model, logger, before.last_model_path, callbacks=[after])
+    assert logger.version != minted
+    assert after.dirpath == before.dirpath
+    assert len(after.best_k_models) == 2
+    assert set(after.best_k_models) & set(before.best_k_models)
+    assert not list(Path.cwd().rglob(f"*{minted}*"))
+    assert list(runs()) == [logger.version]
+
+
+def test_files_that_came_too_early_move(host, saved, model, trainer):
+    """Such as a configuration that LightningCLI saves before a checkpoint is loaded."""
+
+    class Config(host.Callback):
+        def setup(self, trainer, *_, **__):
+            path = Path(trainer.log_dir, "config.yaml")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("seed: 1")
+
+    before = saved(SeamarkLogger())
+    logger = SeamarkLogger()
+    minted = logger.version
+    resume(trainer, model, logger, before.last_model_path, callbacks=[Config()])
+    assert not list(Path.cwd().rglob(f"*{minted}*"))
+    assert list(Path(".seamark/default", logger.version).rglob("config.yaml"))
+
+
+def test_two_loggers_go_on_each_with_its_own(saved, model, trainer):
+    """They are told apart by their order."""
+    first, second = SeamarkLogger(project="one"), SeamarkLogger(project="two")
+    path = saved(first, second).last_model_path
+    again = [SeamarkLogger(project="one"), SeamarkLogger(project="two")]
+    resume(trainer, model, again, path)
+    assert [one.version for one in again] == [first.version, second.version]
+    assert [steps(run) for run in runs().values()] == [list(range(12))] * 2
+
+
+def test_other_number_of_loggers(saved, model, trainer, caplog):
+    """Those that fit go on; the others are warned about and record new runs."""
+    first, second = SeamarkLogger(project="one"), SeamarkLogger(project="two")
+    path = saved(first, second).last_model_path
+    again = [SeamarkLogger(project=name) for name in ("three", "two", "one")]
+    resume(trainer, model, again, path)
+    assert [one.version for one in again[1:]] == [second.version, first.version]
+    assert "2 loggers, the trainer has 3" in caplog.text
+    assert len(runs()) == 3
+
+
+def test_namespaces_of_one_run(saved, model, trainer):
+    """Two loggers of one run begin one attempt."""
+    with seamark.init_run(custom_run_id="folds") as run:
+        loggers = [SeamarkLogger(run=run[name]) for name in ("a", "b")]
+        path = saved(*loggers).last_model_path
+    with seamark.init_run(custom_run_id="folds") as run:
+        loggers = [SeamarkLogger(run=run[name]) for name in ("a", "b")]
+        trainer(logger=loggers, max_epochs=3).fit(model(), ckpt_path=path)
+    (found,) = runs().values()
+    assert max(attempts(found)) == 1
+    assert steps(found, "a/training/loss") == list(range(12))
+
+
+@pytest.mark.parametrize("chosen", ["run", "with_id", "custom_run_id", "never"])
+def test_run_that_was_chosen_stays(saved, model, trainer, chosen):
+    """It names where its weights come from."""
+    first = SeamarkLogger()
+    path = saved(first).last_model_path
+    if chosen == "run":
+        logger = SeamarkLogger(run=seamark.init_run())
+    elif chosen == "with_id":
+        with seamark.init_run() as other:
+            other["a"] = 1
+        logger = SeamarkLogger(with_id=other.id)
+    elif chosen == "custom_run_id":
+        logger = SeamarkLogger(custom_run_id="mine")
+    else:
+        logger = SeamarkLogger(resume="never")
+    minted = logger.version
+    resume(trainer, model, logger, path)
+    assert logger.version == minted != first.version
+    found = runs()
+    assert value(found[minted], "origin/run_id") == first.version
+    assert value(found[minted], "origin/project") == "default"
+    assert steps(found[minted]) == [8, 9, 10, 11]
+    assert attempts(found[first.version]) == [0]
+
+
+def test_weights_on_another_machine(saved, model, trainer, monkeypatch, tmp_path):
+    """Where the run is not known, a new one names its origin."""
+    first = SeamarkLogger(project="there/mnist")
+    path = Path(saved(first).last_model_path).absolute()
+    monkeypatch.setenv("SEAMARK_DIR", str(tmp_path / "other"))
+    logger = SeamarkLogger()
+    resume(trainer, model, logger, path)
+    (run,) = runs(tmp_path / "other").values()
+    assert value(run, "origin/run_id") == first.version
+    assert value(run, "origin/project") == "there/mnist"
+    assert steps(run) == [8, 9, 10, 11]
+
+
+# --------------------------------------------------------------------- resume="must"
+
+
+def test_must_go_on_with_what_is_there(saved, model, trainer):
+    """Then it is like "auto"."""
+    first = SeamarkLogger()
+    path = saved(first).last_model_path
+    logger = SeamarkLogger(resume="must")
+    resume(trainer, model, logger, path)
+    assert logger.version == first.version
+
+
+@pytest.mark.parametrize("why", ["gone", "unnamed", "no checkpoint"])
+def test_must_and_cannot(host, saved, model, trainer, why, tmp_path):
+    """Training does not begin, and nothing is on disk."""
+    path = saved(SeamarkLogger()).last_model_path
+    if why == "unnamed":
+        checkpoint = torch.load(path, weights_only=False)
+        del checkpoint["seamark"]
+        torch.save(checkpoint, path)
+    root = tmp_path / "empty" if why == "gone" else Path(".seamark")
+    before = set(root.rglob("*"))
+    logger = SeamarkLogger(resume="must", root=root)
+    module = model()
+    module.at_step = lambda step: pytest.fail("training began")
+    made = trainer(logger=logger, max_epochs=3)
+    with pytest.raises(RunNotFoundError, match=r"not found in|names no run|resume=.must."):
+        made.fit(module, ckpt_path=None if why == "no checkpoint" else path)
+    assert set(root.rglob("*")) == before
+
+
+# --------------------------------------------------------------------- evaluation
+
+
+@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
+def test_evaluating_a_checkpoint_is_no_resuming(saved, model, trainer, stage):
+    """It is recorded as a run of its own; the training's record is left alone."""
+    first = SeamarkLogger()
+    path = saved(first).last_model_path
+    before = {file: file.stat().st_size for file in Path(".seamark").rglob("journal/*")}
+    logger = SeamarkLogger()
+    minted = logger.version
+    getattr(trainer(logger=logger), stage)(model(), ckpt_path=path)
+    logger.experiment.stop()
+    assert logger.version == minted != first.version
+    assert {file: file.stat().st_size for file in before} == before
+    assert attempts(runs()[first.version]) == [0]
+
+
+def test_evaluating_in_the_script_that_trained(host, model, trainer):
+    """Is part of the same run, in the same attempt."""
+    logger = SeamarkLogger()
+    callback = host.callbacks.ModelCheckpoint(save_last=True)
+    made = trainer(logger=logger, callbacks=[callback], max_epochs=2)
+    made.fit(model())
+    made.test(model(), ckpt_path=callback.last_model_path, verbose=False)
+    (run,) = runs().values()
+    assert attempts(run) == [0]
+    assert steps(run) == list(range(8))
+    assert steps(run, "training/test") == [8]
+
+
+# --------------------------------------------------------------------- what a checkpoint holds
+
+
+def plain(found):
+    """Tell whether something is made of dicts, strings, ints and None alone."""
+    if type(found) is dict:
+        return all(type(key) is str and plain(one) for key, one in found.items())
+    return found is None or type(found) in (str, int)
+
+
+def test_key_is_plain(saved):
+    """So that a checkpoint can be loaded with ``weights_only=True``."""
+    path = saved(SeamarkLogger(), save_weights_only=False).last_model_path
+    kept = torch.load(path, weights_only=False)["seamark"]
+    assert plain(kept)
+    torch.save(kept, "key.pt")
+    assert torch.load("key.pt", weights_only=True) == kept
+
+
+def test_other_peoples_checkpoints(host, model, trainer):
+    """Without a Seamark logger there is no trace of it."""
+    callback = host.callbacks.ModelCheckpoint(dirpath="kept", save_last=True)
+    made = trainer(logger=False, callbacks=[callback])
+    made.fit(model())
+    assert "seamark" not in torch.load("kept/last.ckpt", weights_only=False)
+    made = trainer(logger=False, max_epochs=2)
+    made.fit(model(), ckpt_path="kept/last.ckpt")
+    assert made.global_step == 8
+
+
+def test_two_callbacks_do_the_work_once(host, saved, model, trainer):
+    """One that the script makes, beside the one that Lightning finds by itself."""
+    first = SeamarkLogger()
+    path = saved(first).last_model_path
+    logger = SeamarkLogger()
+    made = resume(trainer, model, logger, path, callbacks=[ResumeCallback()])
+    kinds = [type(one).__name__ for one in made.callbacks]
+    assert kinds.count("ResumeCallback") == 2
+    (run,) = runs().values()
+    assert attempts(run) == [0, 1]
+    assert steps(run) == list(range(12))
+
+
+def test_asynchronous_checkpoints(host, model, trainer):
+    """What a writer on another thread saves later says how far the run was when it was asked to."""
+    io = pytest.importorskip(f"{host.__name__}.plugins.io").AsyncCheckpointIO
+    logger = SeamarkLogger()
+    callback = host.callbacks.ModelCheckpoint(save_last=True, every_n_train_steps=3)
+    made = trainer(logger=logger, callbacks=[callback], max_epochs=2, plugins=[io()])
+    made.fit(model())
+    logger.experiment.stop()
+    again = SeamarkLogger()
+    resume(trainer, model, again, callback.last_model_path)
+    (run,) = runs().values()
+    assert attempts(run) == [0, 1]
+    assert set(range(12)) <= set(steps(run))
+    if not counts_steps_twice(host):
+        assert steps(run) == list(range(12))
+
+
+def test_strategies_that_load_late(host, saved, model, trainer, monkeypatch):
+    """FSDP and DeepSpeed load after hyperparameters are logged; these wait for it."""
+    path = saved(SeamarkLogger()).last_model_path
+    strategy = host.strategies.SingleDeviceStrategy
+    monkeypatch.setattr(strategy, "restore_checkpoint_after_setup", True)
+    logger = SeamarkLogger(tags=["late"])
+    minted = logger.version
+    resume(trainer, model, logger, path)
+    (run,) = runs().values()
+    assert logger.version != minted
+    assert steps(run) == list(range(12))
+    assert "late" in value(run, "sys/tags")
+    assert value(run, "training/status") == "success"

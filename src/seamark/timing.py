@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError
-from seamark.paths import join_path
+from seamark.paths import check_path, join_path
 from seamark.ranks import current_rank
 
 if TYPE_CHECKING:
@@ -559,6 +559,7 @@ class TimesInRun:
 
     Raises:
         ArgumentError: If ``run`` is none of these.
+        PathError: If the namespace breaks the grammar of paths.
     """
 
     def __init__(self, run: Any, namespace: str = "profiling", *, interval_s: float = 1.0) -> None:
@@ -570,7 +571,7 @@ class TimesInRun:
                 f"got {type(run).__name__}: {run!r:.80}"
             )
             raise ArgumentError(msg)
-        self._namespace = namespace
+        self._namespace = check_path(namespace) if namespace != "" else ""
         self._interval_ns = round(interval_s * 1e9)
         self.due_ns = 0
         self._told: dict[tuple[int, int], tuple[Samples, int, int]] = {}

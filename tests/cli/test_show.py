@@ -190,3 +190,20 @@ def test_no_color_is_respected(rich_run: Run, terminal: Callable[..., tuple[int,
     assert code == 0
     assert "\x1b[3" not in shown
     assert "quiet-otter" in shown
+
+
+def test_paths_on_a_narrow_terminal_can_be_told_apart(
+    start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
+) -> None:
+    """Other columns give way first; what is left of a path is the part that differs, whole."""
+    paths = [
+        f"profiling/handlers/{event}_COMPLETED/OutputHandler_s" for event in ("EPOCH", "BATCH")
+    ]
+    run = start()
+    for step in range(3):
+        run.log_metrics(dict.fromkeys([*paths, "profiling/short"], 0.00012345), step)
+    run.stop()
+    code, shown = terminal("show", run.id, "profiling", columns=80)
+    assert code == 0
+    assert "EPOCH_COMPLETED/OutputHandler_s" in shown
+    assert "BATCH_COMPLETED/OutputHandler_s" in shown

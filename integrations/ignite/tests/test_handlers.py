@@ -311,6 +311,57 @@ def test_histograms(logger, engine, read, net):
     assert not read.paths(logger, "grads")
 
 
+class Odd(torch.nn.Module):
+    """Parameters as quantised, sparse and half-precision models have them."""
+
+    def __init__(self):
+        super().__init__()
+        kinds = {
+            "bf16": torch.ones(4, dtype=torch.bfloat16),
+            "fp8": torch.ones(4).to(torch.float8_e4m3fn),
+            "int8": torch.ones(4, dtype=torch.int8),
+            "bool": torch.tensor([True, True, True, True]),
+            "sparse": torch.diag(torch.ones(4)).to_sparse(),
+            "zero_d": torch.tensor(2.0),
+            "complex": torch.full((4,), 1j),
+            "large": torch.full((4,), 30_000.0, dtype=torch.float16),
+        }
+        for name, value in kinds.items():
+            self.register_parameter(name, torch.nn.Parameter(value, requires_grad=False))
+        self.register_parameter("empty", torch.nn.Parameter(torch.empty(0)))
+        self.register_parameter("elsewhere", torch.nn.Parameter(torch.empty(3, device="meta")))
+
+
+def test_weights_of_every_kind(logger, engine, read, caplog):
+    """Of integers and bytes there is a norm too; what has no numbers is left out, once."""
+    model = Odd()
+    for _ in range(2):
+        WeightsScalarHandler(model)(engine, logger, Events.ITERATION_COMPLETED)
+        WeightsHistHandler(model)(engine, logger, Events.ITERATION_COMPLETED)
+    names = {"bf16", "fp8", "int8", "bool", "sparse", "zero_d", "complex"}
+    for name in names:
+        assert read(logger, f"weights_norm/{name}")[0] == (0, pytest.approx(2.0))
+    assert {"weights_norm/large", "weights_norm/empty"} <= set(read.paths(logger))
+    for name in names - {"complex", "empty"}:
+        assert sum(read(logger, f"weights/{name}")[0].counts) in (1, 4, 16)
+    assert len([one for one in caplog.messages if "complex" in one]) == 1
+    assert len([one for one in caplog.messages if "elsewhere" in one]) <= 2
+
+
+def test_gradients_of_every_kind(logger, engine, read):
+    """Embeddings have sparse ones."""
+    model = torch.nn.ModuleDict(
+        {"table": torch.nn.Embedding(4, 2, sparse=True), "small": torch.nn.Linear(2, 1).bfloat16()}
+    )
+    model["table"](torch.tensor([1, 2])).sum().backward()
+    model["small"](torch.ones(1, 2, dtype=torch.bfloat16)).sum().backward()
+    GradsScalarHandler(model)(engine, logger, Events.ITERATION_COMPLETED)
+    GradsHistHandler(model)(engine, logger, Events.ITERATION_COMPLETED)
+    assert read(logger, "grads_norm/table/weight") == [(0, 2.0)]
+    assert read(logger, "grads_norm/small/bias") == [(0, 1.0)]
+    assert {"grads/table/weight", "grads/small/weight"} <= set(read.paths(logger))
+
+
 def test_layers_without_a_shape_yet_are_left_out(logger, engine, read):
     """They are recorded once they have one."""
     net = torch.nn.Sequential(torch.nn.LazyLinear(2))

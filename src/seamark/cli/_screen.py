@@ -6,6 +6,7 @@ Nothing here reads markup, so that a run named ``[red]`` stays one.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
@@ -51,7 +52,8 @@ class Column:
         title: Its heading.
         right: Align to the right, for numbers, which are never shortened.
         shrink: May be shortened with an ellipsis where the terminal is narrow.
-        path: Holds paths: shortened at their front.
+        path: Holds paths: shortened at their front, and where there is room not so far that two of
+            them look alike.
         least: Cells that are left when it is shortened.
         rank: 0 is always shown; where even shrinking does not help, the highest rank goes first.
     """
@@ -172,6 +174,10 @@ class Screen:
             width if not one.shrink else min(width, max(one.least, cells if one.right else 0))
             for one, width, cells in zip(columns, widths, wide, strict=True)
         ]
+        for at, column in enumerate(columns):
+            if column.path and column.shrink and not column.rank:
+                telling = _telling({row[at].text for row in rows})
+                least[at] = max(least[at], min(telling, widths[at], (self.width - indent) // 2))
         shown = _fit(columns, widths, least, self.width - indent)
         self._coloured(columns, rows, shown, indent)
         return [column.title for at, column in enumerate(columns) if at not in shown]
@@ -231,6 +237,18 @@ class Screen:
 def _pad(text: str, width: int, right: bool) -> str:  # noqa: FBT001 - called through map
     missing = " " * (width - display_width(text))
     return missing + text if right else text + missing
+
+
+def _telling(paths: Iterable[str]) -> int:
+    """Return the cells of the shortest ends, of whole parts, that tell these paths apart."""
+    backwards = sorted(path[::-1] for path in paths)
+    both = itertools.pairwise(backwards)
+    same = [0, *(len(os.path.commonprefix(two)) for two in both), 0]  # noqa: RUF071 - of characters
+    most = 0
+    for at, path in enumerate(backwards):
+        end = path.find("/", min(len(path), max(same[at], same[at + 1]) + 1))
+        most = max(most, display_width(path) if end < 0 else display_width(path[:end]) + 1)
+    return most
 
 
 def _fit(

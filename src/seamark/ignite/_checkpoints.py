@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.checkpoints import CheckpointSet
 from seamark.ignite import _host
-from seamark.ignite._target import target_of
+from seamark.ignite._target import checked_tag, target_of
 from seamark.paths import join_path
 from seamark.values import encode_atom, to_float
 
@@ -31,6 +31,7 @@ class CheckpointRecorder:
 
     Raises:
         TypeError: If the handler is neither.
+        PathError: If the tag breaks the grammar of paths.
     """
 
     def __init__(self, logger: Any, handler: Any, tag: str | None) -> None:
@@ -46,7 +47,7 @@ class CheckpointRecorder:
         self._logger = logger
         self._handler = handler
         self._folder = os.path.abspath(folder)  # noqa: PTH100 - resolve() would follow links
-        self._tag = tag or ""
+        self._tag = checked_tag(tag, "attach_checkpoint") or ""
         self._files: CheckpointSet | None = None
         self._recorded_by: tuple[Run, int] | None = None
         self._best: dict[str, Any] = {}

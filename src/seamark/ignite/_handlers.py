@@ -8,7 +8,7 @@ recording does not.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,9 +16,9 @@ from torch.nn.parameter import is_lazy
 
 from seamark.errors import ValueKindError
 from seamark.ignite import _host
-from seamark.ignite._target import series_target_of
+from seamark.ignite._target import checked_tag, series_target_of
 from seamark.loggers import record_histograms, record_series
-from seamark.paths import join_path
+from seamark.paths import check_path, join_path
 from seamark.values import to_float
 
 if TYPE_CHECKING:
@@ -63,6 +63,10 @@ def _own_step(engine: Any, event_name: Any) -> Any:
     return engine.state.get_event_attrib_value(event_name)
 
 
+def _is_several(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+
+
 class OutputHandler(_host.BaseOutputHandler):
     """Records an engine's metrics, output and attributes of its state.
 
@@ -82,6 +86,7 @@ class OutputHandler(_host.BaseOutputHandler):
     Raises:
         TypeError: If an argument is of another type.
         ValueError: If there is nothing to record.
+        PathError: If the tag breaks the grammar of paths; that is a ValueError too.
 
     .. versionadded:: 0.1.0
     """
@@ -96,6 +101,10 @@ class OutputHandler(_host.BaseOutputHandler):
     ) -> None:
         step = _own_step if global_step_transform is None else global_step_transform
         super().__init__(tag, metric_names, output_transform, step, state_attributes)
+        checked_tag(tag, type(self).__name__)
+        if state_attributes is not None and not _is_several(state_attributes):
+            msg = f"state_attributes should be a list of names, got {state_attributes!r:.80}"
+            raise TypeError(msg)
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
         """Record what there is now.
@@ -146,9 +155,15 @@ class OptimizerParamsHandler(_host.BaseOptimizerParamsHandler):
 
     Raises:
         TypeError: If the optimizer has no parameter groups.
+        PathError: If tag or parameter name break the grammar of paths.
 
     .. versionadded:: 0.1.0
     """
+
+    def __init__(self, optimizer: Any, param_name: str = "lr", tag: str | None = None) -> None:
+        super().__init__(optimizer, param_name, tag)
+        checked_tag(tag, type(self).__name__)
+        check_path(param_name)
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
         """Record what the groups hold now.
@@ -167,6 +182,15 @@ class OptimizerParamsHandler(_host.BaseOptimizerParamsHandler):
 class _Parameters(_host.BaseWeightsHandler):
     """What the handlers of a model's parameters share."""
 
+    def _check(self, tag: Any, whitelist: Any) -> None:
+        checked_tag(tag, type(self).__name__)
+        if not (whitelist is None or callable(whitelist) or _is_several(whitelist)):
+            msg = (
+                "Argument whitelist should be a list of prefixes or a function of name and "
+                f"parameter, got {whitelist!r:.80}"
+            )
+            raise TypeError(msg)
+
     def _weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield (path, values) of every chosen parameter that has values yet."""
         for name, parameter in self.weights:
@@ -180,6 +204,18 @@ class _Parameters(_host.BaseWeightsHandler):
                 yield name.replace(".", "/"), parameter.grad.detach()
 
 
+def _as_numbers(tensor: Tensor) -> Tensor:
+    """Return a tensor of which there is a norm: quantised weights are integers, or bytes."""
+    if tensor.is_quantized:
+        return tensor.dequantize()
+    kind = tensor.dtype
+    return (
+        tensor
+        if kind.is_complex or (kind.is_floating_point and kind.itemsize > 1)
+        else tensor.float()
+    )
+
+
 class _ScalarHandler(_Parameters, _host.BaseWeightsScalarHandler):
     """What the handlers of one number for each parameter share."""
 
@@ -190,6 +226,7 @@ class _ScalarHandler(_Parameters, _host.BaseWeightsScalarHandler):
         tag: str | None = None,
         whitelist: Whitelist = None,
     ) -> None:
+        self._check(tag, whitelist)
         super().__init__(model, reduction, tag, whitelist)
         self.weights = tuple(self.weights)  # a view that cannot be pickled, in 0.4.13
 
@@ -198,7 +235,7 @@ class _ScalarHandler(_Parameters, _host.BaseWeightsScalarHandler):
     ) -> None:
         run, base = series_target_of(logger, type(self).__name__)
         name = getattr(self.reduction, "__name__", type(self.reduction).__name__)
-        values = {path: self.reduction(tensor) for path, tensor in found}
+        values = {path: self.reduction(_as_numbers(tensor)) for path, tensor in found}
         prefix = join_path(base, self.tag or "", f"{what}_{name}")
         record_series(run, values, _own_step(engine, event), prefix)
 
@@ -217,6 +254,7 @@ class WeightsScalarHandler(_ScalarHandler):
 
     Raises:
         TypeError: If the model is none, or the reduction does not return one number.
+        PathError: If the tag breaks the grammar of paths.
 
     .. versionadded:: 0.1.0
     """
@@ -253,6 +291,7 @@ class _HistHandler(_Parameters):
     def __init__(
         self, model: torch.nn.Module, tag: str | None = None, whitelist: Whitelist = None
     ) -> None:
+        self._check(tag, whitelist)
         super().__init__(model, tag, whitelist)
         self.weights = tuple(self.weights)
 
@@ -274,6 +313,7 @@ class WeightsHistHandler(_HistHandler):
 
     Raises:
         TypeError: If the model is none.
+        PathError: If the tag breaks the grammar of paths.
 
     .. versionadded:: 0.1.0
     """

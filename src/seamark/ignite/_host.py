@@ -78,6 +78,8 @@ if TYPE_CHECKING:
         param_name: str
         tag: str | None
 
+        def __init__(self, *args: Any) -> None: ...
+
     class BaseWeightsHandler:
         """Checks and keeps the arguments of handlers of a model's parameters."""
 

@@ -248,9 +248,11 @@ class SeamarkLogger(_host.BaseLogger):
             Ignite's ``RemovableEventHandle``.
 
         Raises:
+            TypeError: If the engine is none.
             RuntimeError: If an event is unknown; nothing is attached then.
             ArgumentError: If ``ranks="all"`` and nothing connects the ranks yet.
         """
+        _check_engine(engine, "engine")
         several = isinstance(event_name, _host.engine.EventsList)
         events = list(event_name) if several else [event_name]
         for event in events:
@@ -282,8 +284,10 @@ class SeamarkLogger(_host.BaseLogger):
             Ignite's ``RemovableEventHandle``.
 
         Raises:
-            TypeError: If the handler does not save with a ``DiskSaver``.
+            TypeError: If the engine is none, or the handler does not save with a ``DiskSaver``.
+            PathError: If the tag breaks the grammar of paths.
         """
+        _check_engine(engine, "engine")
         recorder = CheckpointRecorder(self, handler, tag)
         self._checkpoints.append(recorder)
         return recorder.attach(engine, event_name)
@@ -324,35 +328,42 @@ def setup_seamark_logging(
         **kwargs: Arguments of `SeamarkLogger`.
 
     Raises:
-        TypeError: If optimizers or evaluators are something else; nothing is attached then.
+        TypeError: If the trainer, optimizers or evaluators are something else; nothing is attached
+            then.
 
     .. versionadded:: 0.1.0
     """
+    _check_engine(trainer, "trainer")
     by_name = _by_name(optimizers, None, lambda one: hasattr(one, "param_groups"), "optimizers")
     engines = _by_name(
         evaluators, "validation", lambda one: isinstance(one, _host.engine.Engine), "evaluators"
     )
-    logger = SeamarkLogger(**kwargs)
     events, every = _host.engine.Events, 1 if log_every_iters is None else log_every_iters
-    logger.attach_output_handler(
-        trainer,
-        event_name=events.ITERATION_COMPLETED(every=every),
-        tag="training",
-        metric_names=trainer_metric_names,
-    )
+    step = global_step_from_engine(trainer)
+    # All of them are made before one is attached: each refuses what it cannot use.
+    handler: Any = OutputHandler("training", trainer_metric_names)
+    wanted = [(trainer, handler, events.ITERATION_COMPLETED(every=every))]
     for name, optimizer in by_name.items():
-        logger.attach_opt_params_handler(
-            trainer, events.ITERATION_STARTED(every=every), optimizer, param_name="lr", tag=name
-        )
+        handler = OptimizerParamsHandler(optimizer, "lr", name)
+        wanted.append((trainer, handler, events.ITERATION_STARTED(every=every)))
     for name, evaluator in engines.items():
-        logger.attach_output_handler(
-            evaluator,
-            event_name=events.COMPLETED,
-            tag=name,
-            metric_names=evaluator_metric_names,
-            global_step_transform=global_step_from_engine(trainer),
-        )
+        handler = OutputHandler(name, evaluator_metric_names, global_step_transform=step)
+        wanted.append((evaluator, handler, events.COMPLETED))
+    logger = SeamarkLogger(**kwargs)
+    for engine, handler, event in wanted:
+        logger.attach(engine, handler, event)
     return logger
+
+
+def _check_engine(engine: Any, what: str) -> None:
+    """Check that something is an engine.
+
+    Raises:
+        TypeError: If it is none.
+    """
+    if not isinstance(engine, _host.engine.Engine):
+        msg = f"Argument {what} should be ignite.engine.Engine, but given {type(engine)}"
+        raise TypeError(msg)
 
 
 def _by_name(
@@ -365,9 +376,10 @@ def _by_name(
     """
     if given is None:
         return {}
-    if isinstance(given, Mapping):
-        return given
-    if not is_one(given):
-        msg = f"Argument {what} should be either a single one or a dictionary, got {type(given)}"
-        raise TypeError(msg)
-    return {name: given}
+    found = given if isinstance(given, Mapping) else {name: given}
+    for key, one in found.items():
+        if not is_one(one):
+            got = f"{type(one)} under {key!r}" if found is given else f"{type(given)}"
+            msg = f"Argument {what} should be either a single one or a dictionary, got {got}"
+            raise TypeError(msg)
+    return {key if key is None else str(key): one for key, one in found.items()}

@@ -15,6 +15,7 @@ from ignite.engine import Engine
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.ignite._clock import clock_of
 from seamark.ignite._firing import NEVER
+from seamark.paths import join_path
 from seamark.timing import (
     Breakdown,
     Source,
@@ -204,6 +205,7 @@ class EngineProfiler:
         Raises:
             TypeError: If ``engine`` is none.
             ArgumentError: If ``run`` cannot be recorded into.
+            PathError: If the namespace breaks the grammar of paths.
         """
         if not isinstance(engine, Engine):
             msg = f"Argument engine should be ignite.engine.Engine, but given {type(engine)}"
@@ -240,8 +242,7 @@ class EngineProfiler:
                 one.leave()
 
     def _namespace(self, namespace: str, number: int) -> str:
-        own = f"{namespace}/{self._kind}"
-        return own if not number else f"{own}/engine_{number + 1}"
+        return join_path(namespace, self._kind, f"engine_{number + 1}" if number else "")
 
     # ------------------------------------------------------------ results
 
@@ -265,6 +266,9 @@ class EngineProfiler:
             if found is None:
                 msg = f"engine: expected one that the profiler is attached to, got {engine!r:.80}"
                 raise ArgumentError(msg)
+        if not isinstance(run, int):
+            msg = f"run: expected the number of a run, got {run!r:.80}"
+            raise ArgumentError(msg)
         if run == -1:
             return None if found is None else found.latest()
         runs = {} if found is None else found.runs
@@ -321,6 +325,7 @@ class EngineProfiler:
 
         Raises:
             ArgumentError: If ``run`` cannot be recorded into.
+            PathError: If the namespace breaks the grammar of paths.
         """
         TimesInRun(run, namespace)  # refuses what is none, also where there is nothing to record
         for one in self._engines:
@@ -339,6 +344,7 @@ class EngineProfiler:
         Raises:
             ArgumentError: If the layout is another one.
             MissingExtraError: If pandas is missing; that is a RuntimeError as well.
+            TypeError: If ``output_path`` is no path.
             OSError: If the file cannot be written.
         """
         if layout not in ("wide", "long"):
@@ -353,7 +359,7 @@ class EngineProfiler:
         except ImportError as error:
             msg = 'Need pandas to write results as files: pip install "seamark[pandas]"'
             raise _NoPandasError(msg, name="pandas") from error
-        pd.DataFrame(self._columns(times)).to_csv(output_path, index=False)
+        pd.DataFrame(self._columns(times)).to_csv(os.fspath(output_path), index=False)
 
     def _columns(self, times: RunTimes | None) -> Mapping[str, Any]:
         raise NotImplementedError

@@ -40,6 +40,7 @@ class SeamarkSaver(_host.BaseSaveHandler):
 
     Raises:
         TypeError: If the logger is none of ours.
+        ArgumentError: If ``save_on_rank`` can be no rank.
 
     Example:
         ::
@@ -64,6 +65,9 @@ class SeamarkSaver(_host.BaseSaveHandler):
         self._guest: Run | None = None
         self._guest_in: int | None = None
         target_of(logger, "SeamarkSaver")
+        if not isinstance(save_on_rank, int) or save_on_rank < 0:
+            msg = f"SeamarkSaver: save_on_rank: expected an int from 0 on, got {save_on_rank!r}"
+            raise ArgumentError(msg)
         if save_on_rank != 0 and (agree := getattr(logger, "agree_on_run", None)) is not None:
             agree()
 
@@ -113,7 +117,7 @@ class SeamarkSaver(_host.BaseSaveHandler):
             run.drop("checkpoints", warn=f"checkpoint {filename!r} could not be saved: {error}")
             return
         try:
-            _record(run, join_path(base, filename), target, metadata)
+            _record(run, join_path(base, str(filename)), target, metadata)
         except Exception as error:  # noqa: BLE001 - it is saved; the training goes on
             run.drop("checkpoints", warn=f"checkpoint {filename!r} could not be recorded: {error}")
 
@@ -122,7 +126,7 @@ class SeamarkSaver(_host.BaseSaveHandler):
         if (found := self._recorder()) is None:
             return
         run, base = found
-        target, at = self.path(filename), join_path(base, filename)
+        target, at = self.path(filename), join_path(base, str(filename))
         try:
             target.unlink(missing_ok=True)
             run.record_op({"op": "delete", "paths": [at]})

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+from seamark.errors import PathError
 from seamark.handler import Handler
-from seamark.paths import join_path
+from seamark.paths import check_path, join_path
 from seamark.ranks import current_rank
 from seamark.run import Run
 
-__all__ = ["series_target_of", "target_of"]
+__all__ = ["checked_tag", "series_target_of", "target_of"]
+
+
+def checked_tag(tag: Any, caller: str) -> str | None:
+    """Return a tag if it can be a namespace; None and the empty text are no namespace.
+
+    Raises:
+        TypeError: If it is no text.
+        PathError: If it breaks the grammar of paths.
+    """
+    if tag is not None and not isinstance(tag, str):
+        msg = f"{caller}: tag: expected a string or None, got {type(tag).__name__}: {tag!r:.80}"
+        raise TypeError(msg)
+    try:
+        return check_path(tag) if tag else tag
+    except PathError as error:
+        msg = f"{caller}: tag: {str(error).removeprefix('path: ')}"
+        raise PathError(msg) from None
 
 
 def target_of(logger: Any, caller: str) -> tuple[Run, str]:

@@ -595,3 +595,63 @@ def test_disabled_logger_records_nothing(trainer, tiny):
     fit = trainer(logger=logger)
     fit.fit(tiny)
     assert not list(Path.cwd().rglob("journal"))
+
+
+# ---------------------------------------------------------------- how a training is distributed
+
+
+def distributed(found, above=""):
+    space = f"{above}distributed/"
+    return {path.removeprefix(space): one.value for path, one in found.items() if space in path}
+
+
+@pytest.mark.parametrize("space", ["", "folds/1/"])
+def test_facts_of_one_process(trainer, tiny, read, space):
+    """Known from the first stage on; what a step takes as soon as there are data."""
+    run = seamark.init_run(capture_packages=False, capture_git=False)
+    logger = SeamarkLogger(run=run[space.rstrip("/")] if space else run)
+    fit = trainer(logger=logger, accumulate_grad_batches=2, max_epochs=2)
+    fit.validate(tiny, verbose=False)
+    first = distributed(read(logger), space)
+    fit.fit(tiny)
+    found = distributed(read(logger), space)
+    run.stop()
+    assert first == {
+        "strategy": "SingleDeviceStrategy",
+        "world_size": 1,
+        "nodes": 1,
+        "devices": 1,
+        "accelerator": "cpu",
+        "precision": str(fit.precision),
+    }
+    batch = {"batch_size": 4, "accumulate_grad_batches": 2, "effective_batch_size": 8}
+    assert found == first | batch
+
+
+def test_facts_of_data_that_do_not_say_their_size(trainer, tiny, read, logger):
+    """Then nothing is guessed."""
+    batches = torch.utils.data.TensorDataset(torch.randn(2, 1, 4))
+    loader = torch.utils.data.DataLoader(batches, batch_size=None)
+    trainer(logger=logger).fit(tiny, train_dataloaders=loader)
+    found = distributed(read(logger))
+    assert "batch_size" not in found
+    assert found["world_size"] == 1
+    assert "monitoring/seamark/dropped" not in read(logger)
+
+
+def test_all_ranks_of_one(host, trainer, tiny, read):
+    """A rank alone records as ever, and the times of its steps, to this logger only."""
+    logger = SeamarkLogger(ranks="all")
+    other = SeamarkLogger()
+    trainer(logger=[logger, other]).fit(tiny)
+    found = read(logger)
+    assert found["training/train/loss"].value.count == 2
+    for name in ("step_time_s", "own_time_s"):
+        assert found[f"profiling/{name}"].value.count == 2
+    assert not [path for path in found if "ranks/" in path]
+    assert not read(other, "profiling")
+
+
+def test_ranks_are_zero_or_all():
+    with pytest.raises(ValueError, match="ranks: expected one of 'zero', 'all', got 'some'"):
+        SeamarkLogger(ranks="some")

@@ -1,4 +1,4 @@
-"""What only shows in processes of their own: launchers, exit codes, imports."""
+"""What only shows in a process of its own: how it ends, and what it imports."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from seamark.store.index import Index
 
 TESTS = Path(__file__).parent
 HEAD = """
@@ -33,96 +35,21 @@ def run_program(helpers):
         text = HEAD.format(tests=str(TESTS), host=helpers.package) + body
         Path("program.py").write_text(text)
         return subprocess.run(
-            [sys.executable, "program.py"], capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, "program.py"], capture_output=True, text=True, timeout=240, check=False
         )
 
     return start
 
 
-def attributes(project="default"):
-    """Read the only run of a project."""
-    from seamark.store.index import Index
-
+def attributes():
+    """Read the only run of the default project."""
     root = Path(".seamark").absolute()
     index = Index.open(root)
-    index.refresh(project)
-    ((_, run),) = index.runs(project)
-    found = {one.path: one for one in index.view(project, run).attributes()}
+    index.refresh("default")
+    ((_, run),) = index.runs("default")
+    found = {one.path: one for one in index.view("default", run).attributes()}
     index.close()
     return found
-
-
-def journals(project="default"):
-    return list(Path(".seamark", project).glob("*/journal/*"))
-
-
-@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork"])
-def test_children_of_a_trainer(run_program, strategy):
-    """Rank 0 is a child, which gets the logger pickled or forked; there is one run."""
-    done = run_program(
-        f"""
-def main():
-    logger = SeamarkLogger(name="spawned", tags=["x"])
-    trainer = host.Trainer(logger=logger, strategy={strategy!r}, devices=2, **quiet)
-    trainer.fit(Tiny())
-    trainer.test(Tiny(), verbose=False)
-    print(logger.version)
-
-if __name__ == "__main__":
-    main()
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    found = attributes()
-    assert found["sys/id"].value == done.stdout.split()[-1]
-    assert found["sys/name"].value == "spawned"
-    assert found["sys/state"].value == "completed"
-    assert found["training/train/loss"].value.count == 1
-    assert found["training/test/loss"].value.count == 1
-    assert found["training/model/checkpoints/epoch=0-step=1"].family == "file"
-    assert len(journals()) == 2  # the child of fit and the child of test
-
-
-def test_ddp_script(run_program):
-    """Every process runs the script and makes a logger; rank 1 records nothing and has a dummy."""
-    done = run_program(
-        """
-class Dummies(host.callbacks.Callback):
-    def on_train_batch_start(self, trainer, *given):
-        dummy = importlib.import_module(host.__name__ + ".loggers.logger").DummyExperiment
-        assert isinstance(trainer.logger.experiment, dummy) is (trainer.global_rank > 0)
-        trainer.logger.experiment["own"].append(1.0)
-
-quiet |= {"strategy": "ddp", "devices": 2, "callbacks": [Dummies()]}
-host.Trainer(logger=SeamarkLogger(), **quiet).fit(Tiny())
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(journals()) == 1
-    assert attributes()["own"].value.count == 1
-
-
-def test_failure_has_the_same_exit_code(run_program):
-    done = run_program(
-        """
-model = Tiny()
-model.at_step = lambda m: 1 / 0
-host.Trainer(logger=SeamarkLogger(), **quiet).fit(model)
-"""
-    )
-    assert done.returncode == 1
-    assert "ZeroDivisionError" in done.stderr
-    found = attributes()
-    assert found["sys/state"].value == "failed"
-    assert any(
-        "traceback" in path and "ZeroDivisionError" in str(one.value) for path, one in found.items()
-    )
-
-
-def test_normal_end_completes(run_program):
-    done = run_program("host.Trainer(logger=SeamarkLogger(), **quiet).fit(Tiny())\n")
-    assert done.returncode == 0, done.stderr
-    assert attributes()["sys/state"].value == "completed"
 
 
 def test_async_checkpoints_of_a_process_that_fails(run_program):
@@ -180,7 +107,7 @@ def test_logger_imported_first(run_program, helpers):
         "assert isinstance(logger, host.loggers.Logger)\n"
         "assert issubclass(SeamarkLogger, host.loggers.Logger)\n"
     )
-    subprocess.run([sys.executable, "first.py"], check=True, timeout=60)
+    subprocess.run([sys.executable, "first.py"], check=True, timeout=240)
 
 
 def test_missing_host_is_named():
@@ -192,6 +119,6 @@ def test_missing_host_is_named():
         "except ModuleNotFoundError as error:\n    print(error)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
     )
     assert "seamark[lightning]" in done.stdout

@@ -76,35 +76,38 @@ SLURM = {
 }
 
 
-def run_program(folder, way, what, env):
-    """Run the program; return (exit code, lines printed, checkpoints left), and stderr."""
+def start(folder, way, what, env):
+    """Start the program in a folder of its own."""
     folder.mkdir()
     (folder / "program.py").write_text(PROGRAM.format(tests=str(TESTS), host=HOST))
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "program.py", way, what],
         cwd=folder,
         env=os.environ | env,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
-        check=False,
     )
+
+
+def end(process, folder):
+    """Return (exit code, lines printed, checkpoints left), and stderr."""
+    try:
+        stdout, stderr = process.communicate(timeout=240)
+    finally:
+        process.kill()
     saved = sorted(path.name for path in folder.rglob("*.ckpt"))
-    return (done.returncode, done.stdout.splitlines(), saved), done.stderr
+    return (process.returncode, stdout.splitlines(), saved), stderr
 
 
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory):
-    """Return how the program ends without us; each strike is run once."""
-    known = {}
-
-    def ends(what, env):
-        key = (what, len(env))
-        if key not in known:
-            known[key], _ = run_program(tmp_path_factory.mktemp("bare") / "it", "bare", what, env)
-        return known[key]
-
-    return ends
+def compare(folder, ways, what, env=None):
+    """Run the program without us and in these ways; return (exit code, lines, checkpoints)."""
+    begun = [(folder / way, start(folder / way, way, what, env or {})) for way in ("bare", *ways)]
+    (bare, _), *ended = [end(process, at) for at, process in begun]
+    assert "strike" in bare[1]
+    for ours, stderr in ended:
+        assert ours == bare, stderr
+    return bare
 
 
 def states(folder):
@@ -118,24 +121,24 @@ def states(folder):
     return found
 
 
-@pytest.mark.parametrize("way", ["run", "logger"])
-@pytest.mark.parametrize("what", ["SIGTERM", "SIGINT", "exception"])
-def test_a_training_that_is_struck_ends_as_without_us(bare, tmp_path, way, what):
+@pytest.mark.parametrize(
+    ("what", "ways", "state"),
+    [
+        ("SIGTERM", ["run", "logger"], "interrupted"),
+        # Lightning catches Ctrl-C, and tells only loggers of it.
+        ("SIGINT", ["logger"], "interrupted"),
+        ("exception", ["logger"], "failed"),
+    ],
+)
+def test_a_training_that_is_struck_ends_as_without_us(tmp_path, ways, what, state):
     """Same callbacks, checkpoints and exit code; the run says what happened."""
-    ours, stderr = run_program(tmp_path / "ours", way, what, {})
-    assert ours == bare(what, {}), stderr
-    assert "strike" in ours[1]
-    if (way, what) != ("run", "SIGINT"):  # Lightning catches Ctrl-C, and tells only loggers of it
-        expected = "failed" if what == "exception" else "interrupted"
-        assert states(tmp_path / "ours")[-1] == expected, stderr
+    compare(tmp_path, ways, what)
+    assert {states(tmp_path / way)[-1] for way in ways} == {state}
 
 
-@pytest.mark.parametrize("way", ["run", "logger"])
-@pytest.mark.parametrize("what", ["SIGTERM", "SIGUSR1"])
-def test_what_lightning_does_under_slurm_stays_on(bare, tmp_path, way, what):
+@pytest.mark.parametrize(("what", "ways"), [("SIGTERM", ["run"]), ("SIGUSR1", ["run", "logger"])])
+def test_what_lightning_does_under_slurm_stays_on(tmp_path, ways, what):
     """It requeues at SIGUSR1 and (1.9) passes over SIGTERM, but only where it finds no handler."""
-    ours, stderr = run_program(tmp_path / "ours", way, what, SLURM)
-    assert ours == bare(what, SLURM), stderr
-    assert "strike" in ours[1]
+    _, _, saved = compare(tmp_path, ways, what, SLURM)
     if what == "SIGUSR1":
-        assert any(name.startswith("hpc_ckpt") for name in ours[2])
+        assert any(name.startswith("hpc_ckpt") for name in saved)

@@ -1,17 +1,12 @@
-"""What a logger tells of how a training is distributed, and the times of each rank's steps."""
+"""What a logger tells of how a training is distributed."""
 
 from __future__ import annotations
 
-import logging
-from time import perf_counter
 from typing import Any
 
-from seamark.lightning import _host
 from seamark.ranks import current_rank
 
-__all__ = ["RankTimes", "batch_facts", "facts", "time_steps"]
-
-log = logging.getLogger("seamark")
+__all__ = ["batch_facts", "facts"]
 
 
 def facts(trainer: Any) -> dict[str, Any]:
@@ -63,69 +58,3 @@ def _batch_size(loader: Any) -> int | None:
         if isinstance(size, int):
             return size
     return None
-
-
-def time_steps(trainer: Any) -> None:
-    """Have a trainer tell the times of its steps to the loggers that record every rank."""
-    if not any(isinstance(one, RankTimes) for one in trainer.callbacks):
-        trainer.callbacks.append(RankTimes())
-
-
-class RankTimes(_host.Callback):
-    """Records how long the steps of this rank take, for loggers with ``ranks="all"`` alone.
-
-    ``profiling/step_time_s`` is that of ``StepTimes``. Ranks that exchange gradients wait for each
-    other in the backward pass, so that all take as long as the slowest;
-    ``profiling/own_time_s`` leaves the backward pass out: what remains is a rank's own.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last = self._backward_began = 0.0
-        self._spent = self._waited = 0.0
-        self._steps = 0
-        self._told = False
-
-    def on_train_epoch_start(self, *_: Any, **__: Any) -> None:
-        """Begin to count."""
-        self._last = perf_counter()
-
-    def on_validation_end(self, *_: Any, **__: Any) -> None:
-        """Leave validation out of the next step."""
-        self._last = perf_counter()
-
-    def on_before_backward(self, *_: Any, **__: Any) -> None:
-        """Take the time from which on other ranks may be waited for."""
-        self._backward_began = perf_counter()
-
-    def on_after_backward(self, *_: Any, **__: Any) -> None:
-        """Leave the backward pass out of the rank's own time."""
-        self._waited += perf_counter() - self._backward_began
-
-    def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
-        """Count a step, and record where steps are logged."""
-        try:
-            now = perf_counter()
-            self._spent += now - self._last
-            self._last = now
-            self._steps += 1
-            every = trainer.log_every_n_steps
-            if every and trainer.global_step % every == 0:
-                self._record(trainer)
-        except Exception as error:  # noqa: BLE001 - training comes first
-            if not self._told:
-                self._told = True
-                log.warning("seamark: the times of steps are not recorded: %r", error)
-
-    def _record(self, trainer: Any) -> None:
-        from seamark.lightning._callbacks import StepTimes
-        from seamark.lightning._logger import SeamarkLogger
-
-        times = {"profiling/own_time_s": (self._spent - self._waited) / self._steps}
-        if not any(isinstance(one, StepTimes) for one in trainer.callbacks):
-            times["profiling/step_time_s"] = self._spent / self._steps
-        self._spent = self._waited = 0.0
-        self._steps = 0
-        for logger in trainer.loggers:
-            if isinstance(logger, SeamarkLogger) and logger.own_run.ranks == "all":
-                logger.experiment.log_metrics(times, trainer.global_step)

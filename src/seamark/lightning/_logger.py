@@ -18,7 +18,7 @@ from seamark.lightning import _host
 from seamark.lightning._arguments import check_legacy, check_prefix
 from seamark.lightning._checkpoints import Checkpoints
 from seamark.lightning._deprecated import DeprecatedMethods
-from seamark.lightning._distributed import batch_facts, facts, time_steps
+from seamark.lightning._distributed import batch_facts, facts
 from seamark.lightning._experiment import silent_experiment
 from seamark.lightning._translate import (
     MetricPaths,
@@ -428,6 +428,8 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
             rank = current_rank().rank
             below = join_path(self._paths.prefix, f"ranks/{rank}")
             self._series = MetricPaths(below) if rank else self._paths
+        from seamark.lightning._rank_times import time_steps
+
         time_steps(trainer)
 
     def _recording(self, *, again: bool = True) -> Run | None:

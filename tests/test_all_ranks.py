@@ -411,6 +411,30 @@ def test_loggers_agree_once_the_ranks_can_talk(tmp_path):
     assert series_paths(opened(tmp_path / "root", with_id=said[0].strip())) == paths
 
 
+def test_a_rank_that_was_silent_before_the_agreement_records_after_it(tmp_path):
+    """What it remembers of being another rank ends there."""
+    pytest.importorskip("torch")
+    code = textwrap.dedent(GROUP) + textwrap.dedent("""
+        from seamark.run import Run
+        lazy = Run._create(lazy=True, project="p", root=sys.argv[1], ranks="all", **quiet)
+        join()
+        if os.environ["RANK"] == "1":
+            lazy.log_metrics({"early": 1.0}, 0)
+            lazy["early"].append("x")
+            assert lazy.writer is None
+        agreed = lazy.agree()
+        agreed.log_metrics({"loss": 1.0}, 0)
+        lazy.log_metrics({"loss": 1.0}, 1)
+        agreed.stop()
+        print(agreed.id)
+        dist.destroy_process_group()
+    """)
+    said = on_ranks(code, str(tmp_path / "root"), str(tmp_path / "meet"))
+    run = opened(tmp_path / "root", with_id=said[0].strip())
+    assert series_paths(run) == ["loss", "ranks/1/loss"]
+    assert run["ranks/1/loss"].fetch_points().step.tolist() == [0, 1]
+
+
 def test_a_group_that_moves_no_text_is_left_alone(tmp_path):
     """As NCCL's before each process has chosen its device: another group is made for the moment."""
     pytest.importorskip("torch")

@@ -135,3 +135,86 @@ def test_state_that_is_none_is_refused(state):
     """With what was expected."""
     with pytest.raises(ArgumentError, match="expected run, project and positions"):
         Run._create(lazy=True, **QUIET).resumed(state)
+
+
+def test_checkpoint_of_a_restarted_job(monkeypatch):
+    """The attempt that the restart began names the positions; it is not one more."""
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    with seamark.init_run(custom_run_id="job", **QUIET) as run:
+        run.log_metrics({"a": 1.0}, step=1)
+        state = run.checkpoint_state()
+        run.log_metrics({"a": 1.0}, step=2)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    with seamark.init_run(custom_run_id="job", **QUIET) as run:
+        run.resumed(state)
+        run.log_metrics({"a": 2.0}, step=2)
+        state = run.checkpoint_state()
+        run.log_metrics({"a": 2.0}, step=3)
+        run.resumed(state)  # one of its own, however: what it recorded since is hidden too
+        run.log_metrics({"a": 3.0}, step=3)
+        assert [attempt for attempt, _ in headers(run)] == [0, 1, 1, 2]
+        assert run["a"].fetch_points().value.tolist() == [1, 2, 3]
+
+
+def test_step_that_was_being_recorded():
+    """What comes after a checkpoint was saved, and before the next step, belongs to it."""
+    with seamark.init_run(**QUIET) as run:
+        run.log_metrics({"a": 1.0}, step=1)
+        state = run.checkpoint_state(marked=True)
+        run.log_metrics({"b": 1.0}, step=1)
+        run.mark_checkpoint()
+        run.log_metrics({"a": 1.0, "b": 1.0}, step=2)
+        later = run.checkpoint_state(marked=True)
+        run.log_metrics({"b": 1.0}, step=2)  # and here it is killed
+    assert run["sys/id"].fetch() == run.id
+    second = Run._create(lazy=True, **QUIET).resumed(state)
+    second["c"] = 1
+    second.stop()
+    assert (steps(second), steps(second, "b")) == ([1], [1])
+    third = Run._create(lazy=True, **QUIET).resumed(later)
+    third["c"] = 1
+    third.stop()
+    assert steps(third, "b", attempt="all") == [1, 2, 2]
+
+
+def test_mark_in_the_journal_that_goes_on():
+    """A journal may reach its length between a checkpoint and the end of its step."""
+    with seamark.init_run(**QUIET) as run:
+        run.log_metrics({"a": 1.0}, step=1)
+        state = run.checkpoint_state(marked=True)
+        run._writer.rotate()
+        run.log_metrics({"b": 1.0}, step=1)
+        run.mark_checkpoint()
+        run.log_metrics({"b": 1.0}, step=2)
+    second = Run._create(lazy=True, **QUIET).resumed(state)
+    second["c"] = 1
+    second.stop()
+    assert (steps(second), steps(second, "b")) == ([1], [1])
+
+
+@pytest.mark.parametrize("given", [{}, {"resume": "never"}, {"custom_run_id": "other"}])
+def test_run_that_does_not_go_over_names_its_origin(given):
+    """The run of the checkpoint, be it here or not."""
+    state = {"run": "gone0000", "project": "team/x", "positions": {}}
+    run = Run._create(lazy=True, **QUIET, **given).resumed(state)
+    run["a"] = 1
+    run.stop()
+    assert run["origin/run_id"].fetch() == "gone0000"
+    assert run["origin/project"].fetch() == "team/x"
+
+
+def test_evaluating_is_no_attempt():
+    """Another run stays another; the same one begins nothing; "must" goes there."""
+    with seamark.init_run(**QUIET) as run:
+        run.log_metrics({"a": 1.0}, step=1)
+        state = run.checkpoint_state()
+        run.log_metrics({"a": 1.0}, step=2)
+        assert run.resumed(state, training=False) is run
+    other = Run._create(lazy=True, **QUIET)
+    assert other.resumed(state, training=False) is other
+    must = Run._create(lazy=True, resume="must", **QUIET).resumed(state, training=False)
+    must["b"] = 1
+    must.stop()
+    assert must.id == run.id
+    assert [attempt for attempt, _ in headers(must)] == [0, 0]
+    assert steps(must) == [1, 2]

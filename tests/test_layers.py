@@ -21,7 +21,6 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "",
-            "agreement",
             "attempts",
             "checkpoints",
             "container",
@@ -30,6 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "place",
             "plots",
             "project",
+            "ranked",
             "restarts",
             "run",
             "settings",

@@ -8,7 +8,6 @@ import logging
 import os
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -16,25 +15,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from seamark.agreement import refuse_alone
-from seamark.attempts import Begun, Descent, Resumable
 from seamark.capture import Capture, Switches, error_message
 from seamark.capture.worker_end import at_worker_end
-from seamark.errors import MissingFieldError
 from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.process import process_facts
-from seamark.journal.rank_writer import RankWriter, was_here
+from seamark.journal.rank_writer import was_here
 from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
 from seamark.place import expect_run, expect_writable, refuse_purged, run_folder
-from seamark.ranks import broadcast_from_zero, current_rank, job_key, lasting
+from seamark.ranked import Ranked
+from seamark.ranks import current_rank, job_key
 from seamark.settings import RunSettings, check_arguments
 from seamark.values import Atom, escape, to_time_ns
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from seamark.stragglers import RankTiming
+    from seamark.attempts import Descent
+
 
 __all__ = ["Run", "init_run"]
 
@@ -129,7 +127,7 @@ def init_run(
     return Run._create(lazy=False, **given)  # noqa: SLF001 - the one public way to it
 
 
-class Run(Resumable):
+class Run(Ranked):
     """One training (or evaluation) that is being recorded, or was.
 
     Made by `init_run`. Use it as a context manager, or call `stop`; at the end of the process it
@@ -140,18 +138,12 @@ class Run(Resumable):
         super().__init__(folder, settings.mode)
         self._settings = settings
         self._state = "created"
-        self._silent_rank: bool | None = None
-        self._still_other_rank: Callable[[], bool] | None = None
-        self._made_in: int | None = None
-        self._agreed = False
-        self._inherited: JournalWriter | None = None
         self._capture: Any = None
         self._pid = os.getpid()
         self._told = False
         self._told_before = False
         self._row: Any = self._first_row
         self._last_words: list[Callable[[], None]] = []
-        _living.add(self)
 
     @classmethod
     def _create(cls, *, lazy: bool, **given: Any) -> Run:
@@ -236,71 +228,12 @@ class Run(Resumable):
         """
         return self._writer is None or self._writer.settled
 
-    @property
-    def recording(self) -> bool:
-        """Whether this process can record: not on silent ranks, not once stopped or read-only."""
-        return not (self._silent or self._stopped or self.mode == "read-only")
-
     def begin(self) -> bool:
         """Start the run, if that has not happened yet; return whether this process records.
 
         For files, which travel in a lane that does not start it.
         """
         return self.recording and self._to_write() is not None
-
-    @property
-    def shared_id(self) -> bool:
-        """Whether other processes know the run's id; the same on every rank.
-
-        Because it was given, not minted, because it came here from another process, or because the
-        ranks agreed on it.
-        """
-        given = self._settings.with_id or self._settings.custom_run_id
-        return bool(given) or self._agreed or self._made_in != os.getpid()
-
-    @property
-    def ranks(self) -> str:
-        """``"zero"`` or ``"all"``: which ranks record."""
-        return self._settings.ranks
-
-    @property
-    def speaks_for_all(self) -> bool:
-        """Whether this process records what is said once for all ranks: values, tags and files.
-
-        False on ranks that record nothing, and on those that record only their own series.
-        """
-        return self.recording and not self._rank_apart()
-
-    def agree(self) -> Run:
-        """Return the run that all ranks record into: that of rank 0. Every rank has to call this.
-
-        For loggers, which mint their id before the ranks can talk; once a process group or Horovod
-        is initialised. Without either, or if the id is known to the other ranks anyway, it is this
-        run.
-
-        Raises:
-            ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
-        """
-        begun = self._descent.begun
-        number = "" if begun is None else begun.number
-        said = broadcast_from_zero(f"{number} {self.project}/{self.id}")
-        if said is None:
-            if self.ranks == "all" and not self.shared_id:
-                refuse_alone()
-            return self
-        attempt, _, place = said.partition(" ")
-        project, _, run = place.rpartition("/")
-        found = self
-        if (run, project) != (self.id, self.project):
-            if self._writer is None and self._index is None:  # whoever holds it holds the right one
-                self.folder = RunFolder(self.root, project, run)
-            else:
-                found = self.at(run, project)
-        found._agreed = True  # noqa: SLF001 - of its own class
-        if current_rank().rank:
-            descent = found._descent  # noqa: SLF001
-            descent.begun = Begun(int(attempt), None) if attempt else None
-        return found
 
     @property
     def _secrets(self) -> tuple[str, ...]:
@@ -346,52 +279,7 @@ class Run(Resumable):
     def _untold(self) -> Mapping[str, Atom]:
         return self._settings.params if self._writer is None and not self._silent else {}
 
-    @property
-    def _silent(self) -> bool:
-        if self.mode == "disabled":
-            return True
-        if self._silent_rank is None:
-            if self.mode == "read-only" or not self._settings.owner:
-                return False
-            # Rank 0's id is everybody's in the end; before the others know it, they have no run.
-            if self._settings.ranks == "all" and self.shared_id:
-                return False
-            if self._still_other_rank is not None and self._still_other_rank():
-                return True
-            # Asked at every use until something is recorded: some launchers tell the rank late.
-            rank = current_rank()
-            self._still_other_rank = lasting(rank) if rank.rank else None
-            return rank.rank != 0
-        return self._silent_rank
-
     # ---------------------------------------------------------------- starting
-
-    def _rank_apart(self) -> int:
-        """Return this process's rank if it records beside rank 0, else 0."""
-        if self._settings.ranks != "all":
-            return 0
-        return self._writer.rank if self._writer is not None else current_rank().rank
-
-    def _open_writer(self) -> JournalWriter:
-        if rank := self._rank_apart():
-            return RankWriter(self.folder, self._header, rank=rank)
-        return JournalWriter(self.folder, self._header)
-
-    def _forget_rank(self) -> None:
-        """Ask for the rank again: a forked child may be another one."""
-        self._silent_rank = self._still_other_rank = None
-        self._row = self._first_row
-        if self._settings.ranks == "all" and self._writer is not None:
-            self._inherited, self._writer = self._writer, None
-
-    def _go_on(self, inherited: JournalWriter) -> JournalWriter:
-        """Record in a forked child: as a helper of its parent, or as another rank."""
-        self._inherited = None
-        if inherited.rank != current_rank().rank:
-            self._state, self._told_before = "created", True
-            return self._start()
-        self._writer, self._silent_rank, self._row = inherited, False, inherited.append_row
-        return inherited
 
     def _start(self) -> JournalWriter:
         if self._inherited is not None:
@@ -596,24 +484,6 @@ class Run(Resumable):
         if (writer := self._writer) is not None:
             self._numbered(writer, step).append_row(metrics, step, time_ns)
 
-    # ---------------------------------------------------------------- ranks
-
-    def stragglers(self) -> list[RankTiming]:
-        """Return how each rank is doing and how long its steps take, the slowest rank first.
-
-        For runs that every rank recorded (``ranks="all"``), together with
-        ``profiling/step_time_s`` and, better, ``profiling/own_time_s``.
-
-        Raises:
-            MissingFieldError: If only one rank recorded, or none the times of its steps.
-        """
-        from seamark.stragglers import rank_timings
-
-        if self._nothing_recorded():
-            msg = f"{self._what}: nothing is recorded yet"
-            raise MissingFieldError(msg)
-        return rank_timings(self._view())
-
     # ---------------------------------------------------------------- state
 
     def note_state(
@@ -636,6 +506,8 @@ class Run(Resumable):
                 or self._pid != os.getpid()
             ):
                 return
+            if state == "interrupted" and self._state == "suspended":
+                return  # the job is queued again already; being stopped now is part of that
             self._set_state(state, error=error, signal=signal)
         except Exception as trouble:
             if raised_by_signal_handler(trouble):
@@ -784,7 +656,6 @@ def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:
     """Record nothing, at no cost: the row of a disabled run."""
 
 
-_living: weakref.WeakSet[Run] = weakref.WeakSet()
 _running: dict[int, Run] = {}
 
 
@@ -800,12 +671,3 @@ def _finish_all(error: BaseException | None = None) -> None:
     for run in list(_running.values()):
         run._note_error(error)  # noqa: SLF001
         run._finish("exit", 60.0)  # noqa: SLF001
-
-
-def _forget_ranks() -> None:
-    for run in list(_living):
-        run._forget_rank()  # noqa: SLF001 - of this module
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_ranks)

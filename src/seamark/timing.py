@@ -611,8 +611,8 @@ class TimesInRun:
             root.before_end(call)
 
     def records_in(self, run: Any) -> bool:
-        """Tell whether this is the object that rows are recorded into."""
-        return self._run is run
+        """Tell whether this is what was given to record into."""
+        return self._given is run
 
     def skip(self, sources: Iterable[Source]) -> None:
         """Leave what was timed so far out of the rows to come."""

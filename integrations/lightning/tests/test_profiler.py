@@ -11,7 +11,7 @@ import pytest
 
 from seamark import init_run
 from seamark.errors import ArgumentError
-from seamark.lightning import SeamarkLogger, TimeProfiler
+from seamark.lightning import ResumeCallback, SeamarkLogger, TimeProfiler
 
 
 def by_name(profiler):
@@ -265,3 +265,17 @@ def test_a_report_says_what_lightnings_own_says(host, trainer, tiny, tmp_path):
         assert column in text
     assert all(name in text for name in calls)
     assert text.splitlines()[0] == theirs.splitlines()[0] == "FIT Profiler Report"
+
+
+def test_the_times_of_a_resumed_training_go_where_its_logger_goes(trainer, tiny, logger, tmp_path):
+    """The run is another one from when the checkpoint is loaded, which is after the setup."""
+    one = trainer(logger=logger, callbacks=[ResumeCallback()])
+    one.fit(tiny)
+    one.save_checkpoint(str(tmp_path / "here.ckpt"))
+    second = SeamarkLogger()
+    was = second.version
+    profiler = TimeProfiler()
+    resuming = trainer(logger=second, profiler=profiler, max_epochs=2, callbacks=[ResumeCallback()])
+    resuming.fit(tiny, ckpt_path=str(tmp_path / "here.ckpt"))
+    assert second.version == logger.version != was
+    assert second.experiment.exists("profiling/actions/run_training_batch_s")

@@ -118,8 +118,7 @@ class TimeProfiler(_host.Profiler):
         """Record into these runs from now on; what went into one already goes on there."""
         have = self._records
         self._records = []
-        for given in runs:
-            run = given.experiment if isinstance(given, SeamarkLogger) else given
+        for run in runs:  # loggers as they are: a checkpoint may have one go over to another run
             record = next((one for one in have if one.records_in(run)), None)
             if record is None:
                 record = TimesInRun(run, "profiling/actions")

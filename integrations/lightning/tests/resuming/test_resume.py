@@ -9,52 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from steady import attempts, counts_steps_twice, runs, steps, tiny_class, value, values
 
 import seamark
 from seamark.errors import RunNotFoundError
 from seamark.lightning import ResumeCallback, SeamarkLogger
-from seamark.store.index import Index
 
 TESTS = Path(__file__).parent
-LOSS = "training/loss"
-
-
-def tiny_class(host):
-    """Return a module whose values depend on its weights alone: 4 steps an epoch, all alike."""
-
-    class Steady(host.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.layer = torch.nn.Linear(4, 2)
-            torch.nn.init.ones_(self.layer.weight)
-            torch.nn.init.ones_(self.layer.bias)
-            self.at_step = lambda step: None
-
-        def training_step(self, batch, batch_idx):
-            self.at_step(self.trainer.global_step)
-            loss = self.layer(batch[0]).pow(2).mean()
-            self.log("loss", loss)
-            return loss
-
-        def validation_step(self, batch, batch_idx):
-            self.log("val", self.layer(batch[0]).pow(2).mean())
-
-        def test_step(self, batch, batch_idx):
-            self.log("test", self.layer(batch[0]).pow(2).mean())
-
-        def predict_step(self, batch, batch_idx, dataloader_idx=0):
-            return self.layer(batch[0])
-
-        def loader(self):
-            return DataLoader(TensorDataset(torch.ones(16, 4)), batch_size=4)
-
-        train_dataloader = val_dataloader = test_dataloader = predict_dataloader = loader
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.01)
-
-    return Steady
 
 
 @pytest.fixture
@@ -77,48 +38,6 @@ def saved(host, model, trainer):
     return train
 
 
-def runs(root=".seamark"):
-    """Return {run id: view} of everything below a root."""
-    index = Index.open(Path(root).absolute())
-    index.refresh()
-    return {run: index.view(project, run) for project, run in index.runs()}
-
-
-def steps(view, path=LOSS, attempt="latest"):
-    return view.points(path, attempt).step.astype(int).tolist()
-
-
-def values(view):
-    """Return {path: points} of all series, rounded."""
-    found = {}
-    for one in view.attributes():
-        if one.family == "float_series":
-            points = view.points(one.path)
-            found[one.path] = [
-                (int(step), round(float(value), 6))
-                for step, value in zip(points.step, points.value, strict=True)
-            ]
-    return found
-
-
-def counts_steps_twice(host):
-    """Tell whether Lightning numbers the step after a checkpoint within an epoch like that before.
-
-    Or validates once more, or numbers one too many: 1.9 does, whatever the logger.
-    """
-    return host.__version__.startswith("1.")
-
-
-def attempts(view):
-    """Return the attempts of the journals, in their order."""
-    return sorted(journal.header["attempt"] for journal in view.journals())
-
-
-def value(view, path):
-    found = view.attribute(path)
-    return None if found is None else found.value
-
-
 # --------------------------------------------------------------------- processes of their own
 
 PROGRAM = """
@@ -128,7 +47,7 @@ sys.path.insert(0, {tests!r})
 host = importlib.import_module({host!r})
 import torch
 torch.set_num_threads(1)
-from test_resume import tiny_class
+from steady import tiny_class
 from seamark.lightning import SeamarkLogger
 given = json.loads(sys.argv[1])
 model = tiny_class(host)()

@@ -1,0 +1,154 @@
+"""A job that torchrun or SLURM restarts goes on with its runs: real launchers, real trainers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from steady import attempts, runs, steps, value
+
+TESTS = Path(__file__).parent
+
+HEAD = """
+import importlib, json, os, signal, sys, warnings
+warnings.simplefilter("ignore")
+sys.path.insert(0, {tests!r})
+host = importlib.import_module({host!r})
+import torch
+torch.set_num_threads(1)
+from steady import tiny_class
+import seamark
+from seamark.lightning import SeamarkLogger
+first_start = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) == 0
+quiet = dict(
+    accelerator="cpu", log_every_n_steps=1, enable_progress_bar=False, enable_model_summary=False,
+    num_sanity_val_steps=0,
+)
+"""
+
+
+@pytest.fixture
+def launch(host):
+    """Run a program under a launcher, after HEAD; it has to succeed."""
+
+    def start(body, *launcher, status=0, **environment):
+        text = HEAD.format(tests=str(TESTS), host=host.__name__) + body
+        Path("program.py").write_text(text)
+        done = subprocess.run(
+            [sys.executable, *launcher, "program.py"],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr[-4000:]
+        return done
+
+    return start
+
+
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
+
+
+def test_plain_run_under_torchrun(launch):
+    """A worker kills itself; the run of the restarted job is the same one."""
+    launch(
+        """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+run = seamark.init_run(capture_packages=False)
+for step in range(4):
+    run.log_metrics({"a": float(step)}, step=step + 4 * (not first_start))
+    dist.barrier()
+    if step == 3 and first_start and dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+dist.barrier()
+run.stop()
+dist.destroy_process_group()
+""",
+        *TORCHRUN,
+    )
+    (run,) = runs().values()
+    assert attempts(run) == [0, 1]
+    assert steps(run, "a") == list(range(8))
+    assert value(run, "sys/state") == "completed"
+
+
+FIT = """
+def die(step):
+    if step == 9 and first_start and int(os.environ["RANK"]) == {rank}:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+model = tiny_class(host)()
+model.at_step = die
+loggers = [SeamarkLogger(project=name) for name in {projects}]
+callback = host.callbacks.ModelCheckpoint(save_last=True, monitor="val")
+trainer = host.Trainer(
+    strategy="ddp", devices=2, max_epochs=6, logger=loggers, callbacks=[callback],
+    use_distributed_sampler=False, **quiet,
+)
+trainer.fit(model, ckpt_path="last")
+"""
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ddp_under_torchrun(host, launch, rank):
+    """Each logger finds its run, and its folder the last checkpoint: nothing has to be named."""
+    body = FIT.format(rank=rank, projects=["one", "two"])
+    if host.__version__.startswith("1."):
+        body = body.replace("use_distributed_sampler", "replace_sampler_ddp")
+    launch(body, *TORCHRUN)
+    found = runs()
+    assert len(found) == 2
+    for run in found.values():
+        assert attempts(run) == [0, 1]
+        assert steps(run) == list(range(24))
+        assert steps(run, "training/val") == [3, 7, 11, 15, 19, 23]
+        assert len(steps(run, attempt="all")) in (24, 25)
+        assert value(run, "sys/state") == "completed"
+
+
+REQUEUE = """
+def preempt(step):
+    if step == 9 and "SLURM_RESTART_COUNT" not in os.environ:
+        os.kill(os.getpid(), signal.SIGUSR1)
+    if step == 10 and "SLURM_RESTART_COUNT" not in os.environ:
+        os.kill(os.getpid(), signal.{end})
+
+model = tiny_class(host)()
+model.at_step = preempt
+logger = SeamarkLogger()
+trainer = host.Trainer(devices=1, max_epochs=3, logger=logger, **quiet)
+trainer.fit(model)
+assert trainer.global_step == 12
+"""
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("array", [False, True])
+def test_requeue_by_slurm(launch, monkeypatch, end, array):
+    """Lightning asks SLURM to requeue the job; the requeued one goes on with the suspended run."""
+    tools = Path("tools").absolute()
+    tools.mkdir()
+    scontrol = tools / "scontrol"
+    scontrol.write_text(f'#!/bin/sh\necho "$@" >> {tools}/calls\n')
+    scontrol.chmod(0o755)
+    job = {"SLURM_JOB_ID": "18", "SLURM_NTASKS": "1", "SLURM_JOB_NAME": "train"}
+    job |= {"SLURM_NTASKS_PER_NODE": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
+    job |= {"SLURM_NODEID": "0", "PATH": f"{tools}:{os.environ['PATH']}"}
+    if array:
+        job |= {"SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "4"}
+    body = REQUEUE.format(end=end)
+    launch(body, status=-9 if end == "SIGKILL" else 0, **job)
+    assert (tools / "calls").read_text().split() == ["requeue", "17_4" if array else "18"]
+    (run,) = runs().values()
+    assert value(run, "sys/state") == "suspended"
+    launch(body, **job, SLURM_RESTART_COUNT="1")
+    (run,) = runs().values()
+    assert attempts(run) == [0, 1]
+    assert set(steps(run)) == set(range(12))
+    assert value(run, "sys/state") == "completed"

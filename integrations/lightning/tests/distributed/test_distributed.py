@@ -89,7 +89,7 @@ def check_rank_zero(folder, project, run_count=1):
     """Nothing but the journals of rank 0 is in the project."""
     found = runs(folder, project)
     assert len(found) == run_count
-    assert {(one["rank"], one["owner"]) for one in headers(folder, project)} == {(0, True)}
+    assert {one["rank"] for one in headers(folder, project)} == {0}
 
 
 def check_user_code(recorded, rank=0):
@@ -106,6 +106,7 @@ def test_fit_then_test(folder):
     recorded = Recorded(folder, "fit_test")
     check(recorded, folder / "fit_test")
     check_user_code(recorded)
+    assert recorded.value("before") == "any Trainer"
     assert set(recorded.run["kept/rank"].fetch_points().value) == {0}
     assert recorded.value("sys/name") == "a fit"
     assert recorded.value("sys/tags") == {"x"}
@@ -150,6 +151,7 @@ def test_two_loggers_side_by_side(folder):
         assert recorded.value("sys/tags") == {"x"}
         if prefix == PREFIX:  # the one that the module holds
             assert set(recorded.run["kept/rank"].fetch_points().value) == {0}
+            assert recorded.value("before") == "any Trainer"
     assert prefixes == {"other/", PREFIX}
     said = (folder / "versions").read_text().split()
     assert sorted(said) == runs(folder, "two_loggers")  # also where children recorded them

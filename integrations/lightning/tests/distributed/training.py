@@ -170,6 +170,7 @@ def module(**given):
 def fit_test():
     """One logger, one Trainer, two stages; the module holds the logger."""
     one = logger("fit_test", name="a fit", tags=["x"])
+    one.experiment["before"] = "any Trainer"  # when nobody knows what will be launched, or how
     made, model = trainer("fit_test", one, max_epochs=3, accumulate_grad_batches=2), module()
     model.keeps = one
     made.fit(model)
@@ -203,6 +204,7 @@ def two_loggers():
     And a third run, into which every rank records.
     """
     pair = [logger("two_loggers", tags="x", **given) for given in ({}, {"prefix": "other"})]
+    pair[0].experiment["before"] = "any Trainer"
     every = logger("all_ranks", ranks="all")
     made, model = trainer("two_loggers", *pair, every), module()
     model.keeps = pair[0]

@@ -518,7 +518,10 @@ def picture(breakdown: Breakdown, title: str | None = None) -> bytes:
     plot.set_ylim(-0.5, 0.5)
     texts = [
         plot.set_title(title or f"Where the time of {breakdown.of} goes"),
-        plot.set_xlabel("seconds\n" + textwrap.fill(largest_cost(breakdown), _LABEL + 10)),
+        plot.set_xlabel(
+            "seconds\n"
+            + textwrap.fill(largest_cost(breakdown).replace(" %", "\u00a0%"), _LABEL + 10)
+        ),
     ]
     if parts:
         legend = figure.legend(loc="outside lower center", fontsize="small", ncols=1)
@@ -636,7 +639,7 @@ class TimesInRun:
                 found = one.samples.running(one.column)
                 key = (id(one.samples), one.column)
                 _, count, total = self._told.get(key, (None, 0, 0))
-                if found.count > count:
+                if found.count > count and found.total:  # an event without handlers takes no time
                     path = join_path(self._namespace, one.series)
                     means[path] = (found.total - total) / (found.count - count) / 1e9
                 # Kept, so that the id stays its own; what is no source any more is let go.
@@ -664,7 +667,7 @@ class TimesInRun:
                 positions, durations = one.durations()
                 if len(positions):
                     last = max(last, int(positions.max()))
-                new = positions > after
+                new = (positions > after) & bool(one.samples.running(one.column).total)
                 positions, durations = positions[new], durations[new]
                 if every := -(-len(positions) // _SERIES_POINTS):
                     iterations = positions[::every] & _ITERATION_MASK

@@ -788,6 +788,7 @@ def test_times_stand_in_the_run(run, profiler, tmp_path):
     run[f"profiling/{kind}/summary"].download(tmp_path / "summary.csv")
     names = {row["name"]: row["count"] for row in csv_rows(tmp_path / "summary.csv")}
     assert names["processing"] == "10"
+    assert not run.exists(f"profiling/{kind}/GET_BATCH_STARTED_s")  # has no handlers
     profiler.to_run(run)  # adds no points to series that are there
     assert run[f"profiling/{kind}/processing_s"].fetch_points().step.tolist() == steps
 

@@ -354,7 +354,9 @@ class Run(Ranked):
             except (OSError, ValueError, TypeError) as error:
                 self.drop("source_files", 1, f"source_files could not be kept: {error}")
         if self.writer is not None:  # else a warning has said why nothing can be recorded yet
-            self._tell("recording to", f"see it with: seamark show {self.id}")
+            begun = self._descent.begun
+            what = f"recording attempt {begun.number} to" if begun else "recording to"
+            self._tell(what, f"see it with: seamark show {self.id}")
 
     def _tell(self, what: str, then: str) -> None:
         """Print one line for people, on stderr."""

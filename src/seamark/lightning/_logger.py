@@ -78,7 +78,9 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
             under ``<prefix>/ranks/<n>/``, and the times of its steps, ``profiling/step_time_s`` and
             ``profiling/own_time_s``. Every rank has to have the logger then: when a stage begins
             they agree on the run of rank 0, and until then other ranks record nothing.
-        resume: As in ``seamark.init_run``.
+        resume: ``"auto"``: where ``fit`` loads a checkpoint, or the job was restarted, go on with
+            that run as a new attempt. ``"never"``: record a new run. ``"must"``: refuse to train if
+            there is no run to go on with. See `ResumeCallback`.
         agg_key_funcs: Accepted and without effect.
         agg_default_func: Accepted and without effect.
         **run_kwargs: Further arguments of ``seamark.init_run``, such as ``tags`` or

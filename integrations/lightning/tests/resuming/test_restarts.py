@@ -158,3 +158,39 @@ def test_requeue_by_slurm(host, launch, end, array):
     assert steps(run)[:9] == list(range(9))
     assert len(set(steps(run))) == len(steps(run)) == 12
     assert value(run, "sys/state") == "completed"
+
+
+RESUME = """
+model = tiny_class(host)()
+callback = host.callbacks.ModelCheckpoint(save_last=True, monitor="val", save_top_k=2)
+logger = SeamarkLogger(ranks={ranks!r})
+again = os.path.exists("last")
+trainer = host.Trainer(
+    strategy="ddp", devices=2, max_epochs=3 if again else 2, logger=logger, callbacks=[callback],
+    use_distributed_sampler=False, **quiet,
+)
+trainer.fit(model, ckpt_path=open("last").read() if again else None)
+if again:
+    assert len(callback.best_k_models) == 2
+    assert len({{os.path.dirname(path) for path in callback.best_k_models}}) == 1
+trainer.strategy.barrier()
+if trainer.is_global_zero:
+    open("last", "w").write(callback.last_model_path)
+"""
+
+
+@pytest.mark.parametrize("ranks", ["zero", "all"])
+def test_ranks_resume_alike(host, launch, ranks):
+    """Each mints an id of its own; they come to one run, one folder, and one attempt."""
+    body = RESUME.format(ranks=ranks)
+    if host.__version__.startswith("1."):
+        body = body.replace("use_distributed_sampler", "replace_sampler_ddp")
+    launch(body)
+    launch(body)
+    (run,) = runs().values()
+    assert steps(run) == list(range(12))
+    assert steps(run, "training/val") == [3, 7, 11]
+    assert attempts(run) == sorted([0, 1] * (2 if ranks == "all" else 1))
+    if ranks == "all":
+        assert steps(run, "training/ranks/1/loss") == list(range(12))
+    assert len(list(Path(".seamark").glob("*/*"))) == 1

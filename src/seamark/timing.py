@@ -598,6 +598,11 @@ class TimesInRun:
         return run.get_root_object() if hasattr(run, "get_root_object") else run
 
     @property
+    def recording(self) -> bool:
+        """Whether the run takes records: not once somebody has stopped it, which is no loss."""
+        return bool(getattr(self._root, "recording", True))
+
+    @property
     def place(self) -> tuple[object, str]:
         """Where it records, to be compared with other places of this process."""
         return id(self._root), join_path(str(getattr(self._run, "path", "")), self._namespace)
@@ -632,6 +637,8 @@ class TimesInRun:
             step: At which step.
         """
         self.due_ns = now_ns + self._interval_ns
+        if not self.recording:
+            return
         try:
             means: dict[str, float] = {}
             told: dict[tuple[int, int], tuple[Samples, int, int]] = {}

@@ -25,6 +25,7 @@ from seamark.lightning._translate import (
     folder_name,
     hide_in_files,
     masked,
+    set_aside,
     state_after,
 )
 from seamark.loggers import check_run, guarded, new_run
@@ -164,7 +165,7 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         self._agreed_in: int | None = None
         self._fitting: Any = None
         self._held: list[Callable[[], None]] | None = None
-        self._told = False
+        self._has_room = self._told = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the key, and what belongs to this process."""
@@ -189,7 +190,13 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
     @property
     def save_dir(self) -> str:
         """Where Lightning puts files of this run."""
-        return str(self._run.folder.files_dir) if self._save_dir is None else self._save_dir
+        if self._save_dir is not None:
+            return self._save_dir
+        folder, attempt = self._run.folder.files_dir, self._run.restarted_as
+        if attempt is not None and not (self._has_room or self._is_other_rank()):
+            self._has_room = True
+            set_aside(folder, attempt)
+        return str(folder)
 
     @property
     def root_dir(self) -> str:

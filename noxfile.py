@@ -176,13 +176,13 @@ def horovod(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Prove another release (on demand): ``nox -s release -- pytorch-lightning==2.0.9.post0``."""
-    (requirement,) = session.posargs
-    project = f"integrations/{'ignite' if 'ignite' in requirement else 'lightning'}"
-    # Releases up to 2.2 import pkg_resources, which later setuptools no longer bring.
-    pins = ["torch==2.13.0", "setuptools<81", requirement]
+    """Prove other releases (on demand): ``nox -s release -- pytorch-ignite==0.5.1``."""
+    wanted = [word for word in session.posargs if "==" in word]
+    project = f"integrations/{'ignite' if 'ignite' in wanted[0] else 'lightning'}"
+    # Lightning up to 2.2 imports pkg_resources, which later setuptools no longer bring.
+    pins = ["torch==2.13.0", "setuptools<81", *wanted]
     session.install(built_wheel(session), "--group", f"{project}/pyproject.toml:tests", *pins)
-    session.posargs.clear()
+    session.posargs[:] = [word for word in session.posargs if word not in wanted]
     run_pytest(session, project, "-m", "not horovod")
 
 

@@ -111,8 +111,8 @@ def main() -> None:
 
         # Both at once: one sums up each event, the other each handler.
         by_event, by_handler = BasicTimeProfiler(), HandlersTimeProfiler()
-        by_event.attach(trainer, run=logger.experiment)
-        by_handler.attach(trainer, run=logger.experiment)
+        by_event.attach(trainer, run=logger)
+        by_handler.attach(trainer, run=logger)
 
         trainer.run(train, max_epochs=options.epochs)
 

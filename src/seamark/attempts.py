@@ -178,6 +178,15 @@ class Resumable(Container):
         raise RunNotFoundError(msg)
 
     @property
+    def restarted_as(self) -> int | None:
+        """The attempt that a restart of the job began and that has recorded nothing yet, or None.
+
+        0-based.
+        """
+        begun = self._descent.begun
+        return begun.number if begun and begun.positions is None and not self._writer else None
+
+    @property
     def must_resume(self) -> bool:
         """Whether this run was asked to be one that exists: ``resume="must"``."""
         return self._settings.resume == "must" and self.mode != "disabled"

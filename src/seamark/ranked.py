@@ -77,14 +77,19 @@ class Ranked(Resumable):
         return self._silent_rank
 
     @property
-    def shared_id(self) -> bool:
-        """Whether other processes know the run's id; the same on every rank.
+    def common_id(self) -> bool:
+        """Whether the run's id was given, not minted, or came here from another process.
 
-        Because it was given, not minted, because it came here from another process, or because the
-        ranks agreed on it.
+        The same on every rank, whatever became of the run since, so that it can decide whether they
+        talk to each other.
         """
         given = self._settings.with_id or self._settings.custom_run_id
-        return bool(given) or self._agreed or self._made_in != os.getpid()
+        return bool(given) or self._made_in != os.getpid()
+
+    @property
+    def shared_id(self) -> bool:
+        """Whether other processes know the run's id: by `common_id`, or since the ranks agreed."""
+        return self._agreed or self.common_id
 
     @property
     def ranks(self) -> str:

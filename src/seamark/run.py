@@ -21,6 +21,7 @@ from seamark.journal.folder import RunFolder, host_name, root_dir
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.process import process_facts
 from seamark.journal.rank_writer import was_here
+from seamark.journal.rivals import Rivals
 from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
 from seamark.place import expect_run, expect_writable, refuse_purged, run_folder
 from seamark.ranked import Ranked
@@ -96,7 +97,9 @@ def init_run(
             tags and files are those of rank 0. Every rank has to call this then, with the same
             ``with_id`` or ``custom_run_id``, or once ``init_process_group()`` or ``hvd.init()`` has
             connected them.
-        resume: ``"auto"``, ``"never"`` or ``"must"``: whether a restarted job continues its run.
+        resume: ``"auto"``: a job that its launcher restarted, or that loads a checkpoint, goes on
+            with its run. ``"never"``: each start is a run. ``"must"``: there has to be a run to go
+            on with: by ``with_id``, ``custom_run_id``, a restart or a checkpoint.
         checkpoints: ``"reference"`` or ``"keep"``; None keeps with a remote and refers without one.
         api_token: For remotes; held in memory only.
         git_ref: A repository's path, or False to record nothing of git.
@@ -119,7 +122,7 @@ def init_run(
         ArgumentError: If arguments contradict each other or have no legal value, or if
             ``ranks="all"`` and the ranks cannot agree on one run.
         PathError: If a name cannot be a folder.
-        RunNotFoundError: If ``with_id`` names no run.
+        RunNotFoundError: If ``with_id`` names no run, or if ``resume="must"`` and there is none.
         JournalError: If the root cannot be written to.
     """
     check_arguments(others)
@@ -341,13 +344,19 @@ class Run(Ranked):
         self._capture.start()
         if apart:
             return
+        rivals = Rivals(self.folder, self._descent.lineage)
+        rivals.look()
+        if self._writer is not None:
+            self._writer.at_heartbeat = rivals.look
         if settings.source_files and not self._told_before:
             try:
                 self["source_code/files"].upload_files(settings.source_files)
             except (OSError, ValueError, TypeError) as error:
                 self.drop("source_files", 1, f"source_files could not be kept: {error}")
         if self.writer is not None:  # else a warning has said why nothing can be recorded yet
-            self._tell("recording to", f"see it with: seamark show {self.id}")
+            begun = self._descent.begun
+            what = f"recording attempt {begun.number} to" if begun else "recording to"
+            self._tell(what, f"see it with: seamark show {self.id}")
 
     def _tell(self, what: str, then: str) -> None:
         """Print one line for people, on stderr."""

@@ -518,7 +518,10 @@ def picture(breakdown: Breakdown, title: str | None = None) -> bytes:
     plot.set_ylim(-0.5, 0.5)
     texts = [
         plot.set_title(title or f"Where the time of {breakdown.of} goes"),
-        plot.set_xlabel("seconds\n" + textwrap.fill(largest_cost(breakdown), _LABEL + 10)),
+        plot.set_xlabel(
+            "seconds\n"
+            + textwrap.fill(largest_cost(breakdown).replace(" %", "\u00a0%"), _LABEL + 10)
+        ),
     ]
     if parts:
         legend = figure.legend(loc="outside lower center", fontsize="small", ncols=1)
@@ -595,6 +598,11 @@ class TimesInRun:
         return run.get_root_object() if hasattr(run, "get_root_object") else run
 
     @property
+    def recording(self) -> bool:
+        """Whether the run takes records: not once somebody has stopped it, which is no loss."""
+        return bool(getattr(self._root, "recording", True))
+
+    @property
     def place(self) -> tuple[object, str]:
         """Where it records, to be compared with other places of this process."""
         return id(self._root), join_path(str(getattr(self._run, "path", "")), self._namespace)
@@ -629,6 +637,8 @@ class TimesInRun:
             step: At which step.
         """
         self.due_ns = now_ns + self._interval_ns
+        if not self.recording:
+            return
         try:
             means: dict[str, float] = {}
             told: dict[tuple[int, int], tuple[Samples, int, int]] = {}
@@ -636,7 +646,7 @@ class TimesInRun:
                 found = one.samples.running(one.column)
                 key = (id(one.samples), one.column)
                 _, count, total = self._told.get(key, (None, 0, 0))
-                if found.count > count:
+                if found.count > count and found.total:  # an event without handlers takes no time
                     path = join_path(self._namespace, one.series)
                     means[path] = (found.total - total) / (found.count - count) / 1e9
                 # Kept, so that the id stays its own; what is no source any more is let go.
@@ -664,7 +674,7 @@ class TimesInRun:
                 positions, durations = one.durations()
                 if len(positions):
                     last = max(last, int(positions.max()))
-                new = positions > after
+                new = (positions > after) & bool(one.samples.running(one.column).total)
                 positions, durations = positions[new], durations[new]
                 if every := -(-len(positions) // _SERIES_POINTS):
                     iterations = positions[::every] & _ITERATION_MASK

@@ -207,3 +207,24 @@ def test_paths_on_a_narrow_terminal_can_be_told_apart(
     assert code == 0
     assert "EPOCH_COMPLETED/OutputHandler_s" in shown
     assert "BATCH_COMPLETED/OutputHandler_s" in shown
+
+
+def test_series_of_profiled_actions_are_counted_unless_asked_for(
+    start: Callable[..., Run], cli: Callable[..., Result]
+) -> None:
+    """A profiled training has hundreds of them, which would bury its metrics."""
+    run = start()
+    run.log_metrics({f"profiling/actions/a{n}_s": 1.0 for n in range(50)} | {"train/loss": 0.5}, 0)
+    run["profiling/actions/largest_cost"] = "The largest cost is a1"
+    run["profiling/step_time_s"].append(0.25)
+    run.stop()
+    shown = cli("show", run.id).stdout
+    assert "Series (2)" in shown
+    assert "train/loss" in shown
+    assert "The largest cost is a1" in shown
+    assert "profiling/step_time_s" in shown
+    assert "a17_s" not in shown
+    more = f"50 more series under profiling/actions: seamark show {run.id} profiling/actions"
+    assert more in shown
+    assert "profiling/actions/a17_s" in cli("show", run.id, "profiling/actions").stdout
+    assert "profiling/actions/a17_s" in cli("show", run.id, "profiling").stdout

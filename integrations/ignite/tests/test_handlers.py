@@ -264,6 +264,18 @@ def test_optimizer_parameters(logger, engine, read):
     assert read(logger, "betas/group_0/1") == [(2, 0.999)]
 
 
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_an_optimizer_that_only_has_groups_will_do(logger, engine, read, kind):
+    """DeepSpeed and the like wrap the real one."""
+
+    class Wrapper:
+        param_groups = kind([{"lr": 0.5}, {"lr": 0.25}])
+
+    logger.attach_opt_params_handler(engine, Events.ITERATION_STARTED, Wrapper())
+    engine.run([0])
+    assert [read(logger, f"lr/group_{number}") for number in (0, 1)] == [[(1, 0.5)], [(1, 0.25)]]
+
+
 def test_weights_of_frozen_layers_are_recorded(logger, engine, read, net):
     """Also before the first backward pass; gradients only where there are some."""
     logger.attach(engine, WeightsScalarHandler(net, tag="w"), Events.EPOCH_STARTED)

@@ -236,6 +236,31 @@ def test_arguments_reach_the_handler_at_every_event_of_a_list(logger, engine):
     assert len(calls) == 3
 
 
+@pytest.mark.parametrize(
+    ("event", "calls"),
+    [
+        (Events.STARTED, 1),
+        (Events.EPOCH_STARTED, 3),
+        (Events.ITERATION_STARTED, 12),
+        (Events.ITERATION_STARTED(every=5), 2),
+        (Events.ITERATION_COMPLETED(once=7), 1),
+        (Events.ITERATION_COMPLETED(event_filter=lambda _, count: count > 9), 3),
+        (Events.EPOCH_COMPLETED, 3),
+        (Events.COMPLETED, 1),
+        (Events.STARTED | Events.EPOCH_COMPLETED(every=2) | Events.COMPLETED, 3),
+    ],
+)
+def test_handlers_are_called_with_engine_logger_and_event(logger, engine, event, calls):
+    """As often as the event fires, filters included; the event is the one that was asked for."""
+    seen = []
+    logger.attach(engine, lambda *args: seen.append(args), event)
+    engine.run(range(4), max_epochs=3)
+    names = {str(one) for one in (event if isinstance(event, EventsList) else [event])}
+    assert len(seen) == calls
+    assert all(args[:2] == (engine, logger) for args in seen)
+    assert {str(args[2]) for args in seen} == names
+
+
 @pytest.mark.parametrize("event", [Events.ITERATION_COMPLETED, Events.ITERATION_COMPLETED(every=2)])
 def test_handle_removes_the_handler(logger, engine, read, event):
     """Of an event with a filter too."""

@@ -729,6 +729,27 @@ def test_basic_results_have_ignites_shape(capsys):
     assert (profiler.max_epochs, profiler.total_num_iters) == (2, 8)
 
 
+def test_one_duration_has_all_numbers(both):
+    """As several have; the deviation is 0, and indices are those of iterations or epochs."""
+    engine = Engine(nothing)
+    engine.add_event_handler(Events.EPOCH_COMPLETED, quick)
+    for one in both:
+        one.attach(engine)
+    engine.run(range(1))
+    basic, handlers = both
+    for found in (
+        basic.get_results()["processing_stats"],
+        basic.get_results()["event_handlers_stats"]["EPOCH_COMPLETED"],
+    ):
+        assert found["total"] == found["mean"] == found["min/index"][0] == found["max/index"][0]
+        assert (found["min/index"][1], found["std"]) == (0, 0.0)
+    name, event, *numbers = handlers.get_results()[0]
+    assert (name, event, numbers[1][1], numbers[4]) == ("quick", "EPOCH_COMPLETED", 0, "None")
+    for one in (phase(basic), phase(handlers, "quick")):
+        assert (one.count, one.std_s, one.p50_s, one.p99_s) == (1, 0.0, one.min_s, one.max_s)
+        assert (one.max_epoch, one.max_iteration) == (1, 1)
+
+
 def test_handlers_results_have_ignites_shape(capsys, tmp_path):
     engine, profiler = Engine(nothing), HandlersTimeProfiler()
     engine.add_event_handler(Events.EPOCH_STARTED, quick)
@@ -788,6 +809,7 @@ def test_times_stand_in_the_run(run, profiler, tmp_path):
     run[f"profiling/{kind}/summary"].download(tmp_path / "summary.csv")
     names = {row["name"]: row["count"] for row in csv_rows(tmp_path / "summary.csv")}
     assert names["processing"] == "10"
+    assert not run.exists(f"profiling/{kind}/GET_BATCH_STARTED_s")  # has no handlers
     profiler.to_run(run)  # adds no points to series that are there
     assert run[f"profiling/{kind}/processing_s"].fetch_points().step.tolist() == steps
 
@@ -806,12 +828,14 @@ def test_times_can_be_recorded_afterwards(run, profiler):
         assert run["times/handlers/EPOCH_COMPLETED/quick_s"].fetch_points().step.tolist() == [10]
 
 
-def test_a_run_that_is_stopped_disturbs_nobody(run, profiler):
+def test_a_run_that_is_stopped_disturbs_nobody(run, profiler, caplog):
     engine = Engine(nothing)
     engine.add_event_handler(Events.EPOCH_COMPLETED(once=1), run.stop)
     profiler.attach(engine, run=run)
     engine.run(range(3), max_epochs=3)
     assert phase(profiler).count == 9
+    engine.run(range(3), max_epochs=4)
+    assert not caplog.messages
 
 
 def test_memory_is_bounded_and_statistics_are_exact():

@@ -29,6 +29,8 @@ _SPARKED_SERIES: Final = 100
 """Reading points takes time; further series are shown without a curve."""
 _HIDDEN: Final = ("sys", "monitoring")
 """Namespaces that `show` tells in words, or only counts, unless asked for."""
+_FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
+"""Namespaces whose series `show` only counts unless asked for: a profiled training has hundreds."""
 
 
 @click.command(short_help="Show all that one run recorded.")
@@ -122,18 +124,32 @@ def _print(
         _facts.print_facts(screen, ref, view)
     hidden = () if narrowed else _HIDDEN
     shown = [a for a in attributes if not any(is_inside(a.path, space) for space in hidden)]
+    folded = {} if narrowed else _folded(shown)
+    counted = {path for paths in folded.values() for path in paths}
+    shown = [attribute for attribute in shown if attribute.path not in counted]
     for title, wanted, printer in _SECTIONS:
         if part := [attribute for attribute in shown if wanted(attribute)]:
             if not (narrowed and len({_section_of(a) for a in shown}) == 1):
                 screen.heading(f"{title} ({len(part):,})")
             printer(screen, view, part)
     monitored = [a for a in attributes if is_inside(a.path, "monitoring")]
+    more = {
+        space: plural(len(paths), "more series", "more series") for space, paths in folded.items()
+    }
     if not narrowed and monitored:
+        more["monitoring"] = plural(len(monitored), "more value")
+    if more:
         screen.line()
-        count = plural(len(monitored), "more value")
-        more = f"{count} under monitoring: seamark show {ref.run} monitoring"
-        screen.line(more, style="dim")
+    for space, count in more.items():
+        screen.line(f"{count} under {space}: seamark show {ref.run} {space}", style="dim")
     del runs
+
+
+def _folded(attributes: Sequence[Attribute]) -> dict[str, list[str]]:
+    """Return the paths of series that are only counted, by their namespace."""
+    series = [attribute.path for attribute in attributes if attribute.family == "float_series"]
+    found = {space: [path for path in series if is_inside(path, space)] for space in _FOLDED}
+    return {space: paths for space, paths in found.items() if paths}
 
 
 def _section_of(attribute: Attribute) -> str:

@@ -42,9 +42,9 @@ class SeamarkLogger(_host.BaseLogger):
     With ``ranks="all"`` every rank records its series, those of rank n above 0 under
     ``ranks/<n>/``, and the times of its steps: ``profiling/step_time_s``, and
     ``profiling/own_time_s`` until other ranks are waited for, if the logger or the engine's
-    function knows the optimizer. Then every rank has to make the logger and attach to it: with the
-    first of the two that finds the ranks connected, they agree on the run. Until then other ranks
-    than 0 record nothing.
+    function knows the optimizer. Then every rank has to make the logger and attach to the engine
+    that trains: they agree on the run when the logger is made, if they are connected by then, and
+    whenever that engine starts. Until then other ranks than 0 record nothing.
 
     When the engine that trains starts, rank 0 records how it is distributed under ``distributed/``:
     ``strategy`` (the backend), ``launcher``, ``world_size``, ``nodes``, ``devices`` of a node,
@@ -104,8 +104,8 @@ class SeamarkLogger(_host.BaseLogger):
         self._experiment: Run | Handler = new_run(**given) if run is None else run
         self._checkpoints: list[CheckpointRecorder] = []
         self._watch = EngineWatch(self)
-        if connected():
-            self._join_ranks()
+        if self._run.ranks == "all" and connected():
+            self.agree_on_run()
         self._run.tell({_VERSION_PATH: Atom("string", _host.version())})
 
     # ---------------------------------------------------------------- the run
@@ -209,20 +209,17 @@ class SeamarkLogger(_host.BaseLogger):
     def agree_on_run(self) -> None:
         """Have all ranks name the same run, the one of rank 0. Every rank has to call this.
 
-        Needed only where another rank than 0 records too. A run whose id was given, or that
-        travelled here from the process that made the logger, is the same on all ranks anyway.
+        Needed only where another rank than 0 records too; with ``ranks="all"`` it is done whenever
+        the engine that trains starts. Without, a run whose id was given, or that travelled here
+        from the process that made the logger, is the same on all ranks anyway.
 
         Raises:
             ArgumentError: If ``ranks="all"`` and nothing connects the ranks yet.
         """
-        if self._run.shared_id:
+        if self._run.ranks != "all" and self._run.common_id:
             return
         agreed, here = self._run.agree(), self._experiment
         self._experiment = agreed[here.path] if isinstance(here, Handler) else agreed
-
-    def _join_ranks(self) -> None:
-        if self._run.ranks == "all":
-            self.agree_on_run()
 
     # ---------------------------------------------------------------- attaching
 
@@ -250,7 +247,6 @@ class SeamarkLogger(_host.BaseLogger):
         Raises:
             TypeError: If the engine is none.
             RuntimeError: If an event is unknown; nothing is attached then.
-            ArgumentError: If ``ranks="all"`` and nothing connects the ranks yet.
         """
         _check_engine(engine, "engine")
         several = isinstance(event_name, _host.engine.EventsList)
@@ -259,7 +255,6 @@ class SeamarkLogger(_host.BaseLogger):
             if event not in _host.engine.State.event_to_attr:
                 msg = f"Unknown event name '{event}'"
                 raise RuntimeError(msg)
-        self._join_ranks()
         self._watch.look_at(engine, log_handler, times=self._run.ranks == "all")
         for event in events:
             engine.add_event_handler(event, log_handler, self, event, *args, **kwargs)

@@ -135,7 +135,7 @@ class _Attached:
 
     def over(self, times: RunTimes) -> None:
         """Record the summary; an evaluator that runs every minute need not do so each time."""
-        if self.record is None:
+        if self.record is None or not self.record.recording:
             return
         now = perf_counter_ns()
         if now - self._summed_up_ns < _SUMMARY_EVERY_NS:

@@ -70,6 +70,9 @@ class EngineWatch:
     # ------------------------------------------------------------ facts
 
     def _started(self, engine: Any) -> None:
+        # Here, and at each start: whichever rank loaded a checkpoint since, all of them come by.
+        if target_of(self._logger, "SeamarkLogger")[0].ranks == "all":
+            self._logger.agree_on_run()
         if self._times is not None:
             self._times.begin(self._optimizer or _optimizer(engine))
         run, base = target_of(self._logger, "SeamarkLogger")

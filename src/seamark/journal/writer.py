@@ -104,6 +104,7 @@ class JournalWriter:
         dropped: How many records were lost, by reason, and are not yet told in a journal that was
             left.
         rank: 0, or the rank that writes its own series beside those of rank 0.
+        at_heartbeat: Called by the sync thread at each heartbeat; must not raise.
     """
 
     rank = 0
@@ -143,6 +144,7 @@ class JournalWriter:
         self._table = RowTable(self._frame)
         self._schemas = self._table.schemas
         self._keeper: Keeper | None = None
+        self.at_heartbeat: Callable[[], object] = _nothing
         _writers.add(self)
 
     # ---------------------------------------------------------------- facts
@@ -475,6 +477,7 @@ class JournalWriter:
             self._run_deferred()
             if heartbeat and self._segment is not None:
                 self._guarded(self._beat)
+                self.at_heartbeat()
             if (segment := self._segment) is None:
                 return
             self._bring_back(segment)
@@ -792,6 +795,10 @@ class JournalWriter:
             if segment.lost:
                 self._leave()
         self._table.retire_all()
+
+
+def _nothing() -> None:
+    pass
 
 
 _writers: weakref.WeakSet[JournalWriter] = weakref.WeakSet()

@@ -25,6 +25,7 @@ from seamark.lightning._translate import (
     folder_name,
     hide_in_files,
     masked,
+    set_aside,
     state_after,
 )
 from seamark.loggers import check_run, guarded, new_run
@@ -78,7 +79,9 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
             under ``<prefix>/ranks/<n>/``, and the times of its steps, ``profiling/step_time_s`` and
             ``profiling/own_time_s``. Every rank has to have the logger then: when a stage begins
             they agree on the run of rank 0, and until then other ranks record nothing.
-        resume: As in ``seamark.init_run``.
+        resume: ``"auto"``: where ``fit`` loads a checkpoint, or the job was restarted, go on with
+            that run as a new attempt. ``"never"``: record a new run. ``"must"``: refuse to train if
+            there is no run to go on with. See `ResumeCallback`.
         agg_key_funcs: Accepted and without effect.
         agg_default_func: Accepted and without effect.
         **run_kwargs: Further arguments of ``seamark.init_run``, such as ``tags`` or
@@ -162,7 +165,7 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         self._agreed_in: int | None = None
         self._fitting: Any = None
         self._held: list[Callable[[], None]] | None = None
-        self._told = False
+        self._has_room = self._told = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the key, and what belongs to this process."""
@@ -187,7 +190,13 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
     @property
     def save_dir(self) -> str:
         """Where Lightning puts files of this run."""
-        return str(self._run.folder.files_dir) if self._save_dir is None else self._save_dir
+        if self._save_dir is not None:
+            return self._save_dir
+        folder, attempt = self._run.folder.files_dir, self._run.restarted_as
+        if attempt is not None and not (self._has_room or self._is_other_rank()):
+            self._has_room = True
+            set_aside(folder, attempt)
+        return str(folder)
 
     @property
     def root_dir(self) -> str:

@@ -233,7 +233,7 @@ class TimeProfiler(_host.Profiler):
         self._stage_end_ns = perf_counter_ns()
         try:
             super().describe()
-        except OSError as error:  # of a full disk, say, after hours of training
+        except (OSError, ValueError) as error:  # a full disk, say, after hours of training
             self.teardown(stage=self._stage)
             log.warning("seamark: the profiler's report could not be written: %s", error)
             self._rank_zero_info(self.summary())
@@ -241,7 +241,8 @@ class TimeProfiler(_host.Profiler):
             sources = self._sources()
             for record in self._records:
                 record.row(perf_counter_ns(), sources, self._batch)
-                record.summary(time_stats(sources), self._breakdown())
+                if not _host.global_rank():  # others would draw a picture that nobody keeps
+                    record.summary(time_stats(sources), self._breakdown())
 
     # ------------------------------------------------------------ results
 

@@ -71,14 +71,12 @@ class _Resuming:
         try:
             loggers = self._loggers(trainer)
             if loggers:
-                # Lightning saves in ``on_train_batch_end``, before it logs the metrics of the step,
-                # and in ``on_train_epoch_end``, before it logs those of the epoch.
+                self._due = _is_between_steps(trainer)
                 states = {
-                    str(number): logger.checkpoint_state(marked=True)
+                    str(number): logger.checkpoint_state(marked=self._due)
                     for number, logger in enumerate(loggers)
                 }
                 checkpoint[KEY] = {"format": _FORMAT, "runs": states}
-                self._due = True
         except Exception as error:  # noqa: BLE001 - training comes first
             self._lost(error)
 
@@ -342,3 +340,14 @@ def _carry_files(old: RunFolder, new: RunFolder) -> None:
 
 def _loads_late(trainer: Any) -> bool:
     return bool(getattr(trainer.strategy, "restore_checkpoint_after_setup", False))
+
+
+def _is_between_steps(trainer: Any) -> bool:
+    """Tell whether what is recorded before the next step belongs to a checkpoint saved now.
+
+    Lightning saves in ``on_train_batch_end``, before it logs the metrics of the step, and in
+    ``on_train_epoch_end``, before it logs those of the epoch. A handler of SLURM's signal may save
+    in the middle of a step, however, which is then done again.
+    """
+    done = trainer.fit_loop.epoch_loop.batch_progress.current
+    return bool(done.started == done.processed)

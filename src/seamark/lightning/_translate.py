@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from seamark.values import Atom
 
-__all__ = ["MetricPaths", "folder_name", "hide_in_files", "masked", "state_after"]
+__all__ = [
+    "MetricPaths",
+    "folder_name",
+    "hide_in_files",
+    "masked",
+    "set_aside",
+    "state_after",
+]
 
 log = logging.getLogger("seamark")
 
@@ -66,6 +73,23 @@ def hide_in_files(folder: Path, secret: str) -> None:
                 path.write_text(hidden, encoding="utf-8", errors="surrogateescape")
         except OSError as error:
             log.warning("seamark: the key may stand in %s, which cannot be mended: %s", path, error)
+
+
+def set_aside(folder: Path, attempt: int) -> None:
+    """Give the configurations of earlier attempts other names: LightningCLI replaces none.
+
+    It would refuse to start instead.
+
+    Args:
+        folder: Where it saves them.
+        attempt: The attempt that begins, 0-based.
+    """
+    for path in folder.glob("*.yaml"):
+        if "-before-attempt-" not in path.name:
+            try:
+                path.rename(path.with_name(f"{path.stem}-before-attempt-{attempt}.yaml"))
+            except OSError as error:
+                log.warning("seamark: %s stands in the way and cannot be moved: %s", path, error)
 
 
 def state_after(

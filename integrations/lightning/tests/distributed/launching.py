@@ -19,7 +19,7 @@ MODERN = int(importlib.metadata.version("pytorch-lightning").partition(".")[0]) 
 MARK = "TEST_MARK"
 FOREIGN = ("SEAMARK_", "NEPTUNE_", "SLURM_", "TORCHELASTIC_", "HOROVOD_", "PL_", "TEST_")
 VARIABLES = {"RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
-TIMEOUT_S = 120  # bounds a hang; a launch takes seconds
+TIMEOUT_S = 240  # bounds a hang; a launch takes seconds
 
 
 @dataclass

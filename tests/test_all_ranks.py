@@ -533,3 +533,30 @@ def test_what_a_launcher_gave_at_the_start_is_not_asked_again(tmp_path, monkeypa
     run.log_metrics({"loss": 1.0}, 2)
     assert (run.writer is not None) == changed
     run.stop()
+
+
+def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, monkeypatch):
+    """Each rank marks in its own journal how far that belongs to the checkpoint."""
+
+    def begun(rank: int) -> Run:
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        run = init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET)
+        run.log_metrics({"x": 0}, None)
+        return run
+
+    ranks = [begun(0), begun(1)]
+    state, _ = (run.checkpoint_state(marked=True) for run in ranks)
+    for run in ranks:
+        run.log_metrics({"x": 1}, 1)  # of the step in which it was saved
+        run.mark_checkpoint()
+        run.log_metrics({"x": 2}, 2)
+        run.stop()
+    monkeypatch.setenv("RANK", "0")
+    again = init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET).resumed(state)
+    again.log_metrics({"x": 3}, 3)
+    again.stop()
+    read = opened(tmp_path, custom_run_id="one")
+    assert read["x"].fetch_points().value.tolist() == [0, 1, 3]
+    assert read["ranks/1/x"].fetch_points().value.tolist() == [0, 1]
+    assert read["ranks/1/x"].fetch_points(attempt="all").value.tolist() == [0, 1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -250,3 +251,26 @@ def test_removal_that_was_not_written_is_made_up_for(run, files, monkeypatch):
     assert sorted(names(run)) == ["a"]
     files.settle()
     assert names(run) == {}
+
+
+def test_signal_handler_that_raises_meanwhile_is_heard(run, monkeypatch):
+    """A time limit means to stop the training, wherever it is; nothing was lost by that."""
+
+    def limit(*_):
+        raise TimeoutError
+
+    def interrupted(*_):
+        signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, limit)
+    try:
+        files = CheckpointSet(run, "model/checkpoints", probe=interrupted)
+        with pytest.raises(TimeoutError):
+            files.update([save("1.ckpt")], FOLDER)
+        with seamark.init_run(with_id=run.id, capture_git=False, capture_packages=False) as later:
+            later["begun"] = True
+            monkeypatch.setattr(later, "_attributes", interrupted)
+            with pytest.raises(TimeoutError):
+                CheckpointSet(later, "model/checkpoints").adopt(FOLDER)
+    finally:
+        signal.signal(signal.SIGUSR1, before)

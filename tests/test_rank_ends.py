@@ -162,6 +162,45 @@ def test_workers_note_how_they_end(tmp_path, method):
     }
 
 
+def test_a_launcher_that_records_last_does_not_hide_who_was_killed(tmp_path):
+    """As under ``ddp_spawn``: workers have copies of the launcher's run; rank 0 is in both."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import multiprocessing, os, signal, sys
+        from seamark import Run
+
+        def train(run, rank):
+            os.environ.update(RANK=str(rank), WORLD_SIZE="2")
+            run.log_metrics({{"loss": 1.0}}, 0)
+            if rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        if __name__ == "__main__":
+            given = dict(project="p", root=sys.argv[1], custom_run_id="one", ranks="all")
+            run = Run._create(lazy=True, **given, **{QUIET!r})
+            context = multiprocessing.get_context("spawn")
+            for rank in (1, 0):
+                worker = context.Process(target=train, args=(run, rank))
+                worker.start()
+                worker.join()
+            run["gone"] = 1
+            run.note_state("failed", error=RuntimeError("a worker is gone"))
+            run.stop()
+        """)
+    )
+    subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "root")],
+        capture_output=True,
+        check=True,
+        timeout=240,
+    )
+    assert statuses(tmp_path / "root") == {
+        0: ("failed", "RuntimeError: a worker is gone"),
+        1: ("killed", ""),
+    }
+
+
 def test_a_worker_of_torch_that_raises_has_failed(tmp_path):
     """`torch.multiprocessing` turns the error of a worker into an exit, and kills the others."""
     pytest.importorskip("torch")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seamark.errors import FileMissingError, PathError
+from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.paths import check_path, is_inside, join_path
 
 if TYPE_CHECKING:
@@ -156,7 +157,9 @@ class CheckpointSet:
             return
         try:
             found = self._run._attributes(self._namespace)  # noqa: SLF001
-        except Exception as error:  # noqa: BLE001 - an index that cannot be read
+        except Exception as error:  # an index that cannot be read
+            if raised_by_signal_handler(error):
+                raise
             self._lost(f"what was recorded before could not be read: {error!r}")
             return
         for one in found:
@@ -190,7 +193,9 @@ class CheckpointSet:
                 self._take(location, found)
         except FileMissingError:  # removed since it was looked at
             self._remove(location)
-        except Exception as error:  # noqa: BLE001 - must not stop the training
+        except Exception as error:  # must not stop the training
+            if raised_by_signal_handler(error):
+                raise
             self._lost(f"checkpoint {location} could not be recorded: {error!r}")
 
     def _lost(self, message: str) -> None:

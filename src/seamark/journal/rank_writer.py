@@ -150,7 +150,7 @@ class RankWriter(JournalWriter):
     def _own_part(self, op: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return what this rank may say of an op, None if nothing is left."""
         name, path = op.get("op"), op.get("path", "")
-        if name == "state":
+        if name in ("state", "checkpoint"):  # how far its own journal belongs to a checkpoint
             return op
         if name == "file_point":
             return {**op, "path": self._ranked[path]}

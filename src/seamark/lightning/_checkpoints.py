@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seamark.checkpoints import CheckpointSet, fingerprint, is_url
+from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.paths import join_path
 from seamark.values import encode_atom, to_float
 
@@ -111,7 +112,9 @@ class Checkpoints:
                 self.saved(callback)
             except ReferenceError:  # its Trainer is gone; what it saved may still be there
                 continue
-            except Exception as error:  # noqa: BLE001 - the other callbacks, and how the stage ended
+            except Exception as error:  # the other callbacks, and how the stage ended
+                if raised_by_signal_handler(error):
+                    raise
                 self._run.drop("checkpoints", warn=f"a checkpoint callback is odd: {error!r}")
         for key, saver in self._savers.items():
             saver.files.adopt(key.folder)

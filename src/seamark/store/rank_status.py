@@ -96,9 +96,14 @@ def _is_past(
 ) -> bool:
     """Tell whether a rank belongs to what was before the present process of rank 0.
 
-    One that ended before that began may also have been quicker to start.
+    One that ended before that began may also have been quicker to start. Where the launcher is
+    rank 0 as well, it may record for the first time when the ranks that it spawned are gone: those
+    have a copy of its run.
     """
     if not present or journals[0] in present:
+        return False
+    lineage = journals[0].header.get("lineage")
+    if lineage and any(one.header.get("lineage") == lineage for one in present):
         return False
     if (journals[0].attempt or 0) < (present[0].attempt or 0):
         return True

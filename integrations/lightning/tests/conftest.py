@@ -70,6 +70,12 @@ def host(request):
     return importlib.import_module(request.param)
 
 
+@pytest.fixture
+def one_host():
+    """The same package always, for cases of several processes: both packages run the same code."""
+    return importlib.import_module(INSTALLED[-1])
+
+
 def module_class(host):
     """Return a LightningModule class of this package that logs in every stage."""
 

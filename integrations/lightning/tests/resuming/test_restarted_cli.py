@@ -31,6 +31,12 @@ ARGUMENTS = [
 ]
 
 
+@pytest.fixture
+def host(one_host):
+    """One package: what starts so many processes is proven with one of them."""
+    return one_host
+
+
 def test_configurations_do_not_stop_a_restarted_job(host):
     """LightningCLI refuses to start where it saved one before; earlier ones give way."""
     pytest.importorskip("jsonargparse")

@@ -31,6 +31,12 @@ quiet = dict(
 
 
 @pytest.fixture
+def host(one_host):
+    """One package: what starts so many processes is proven with one of them."""
+    return one_host
+
+
+@pytest.fixture
 def launch(host):
     """Run a program under a launcher, after HEAD; it has to succeed."""
 

@@ -66,12 +66,12 @@ trainer.fit(model, ckpt_path=given.get("ckpt_path"))
 
 
 @pytest.fixture
-def train(host):
+def train(one_host):
     """Train three epochs in a new process; returns its exit status."""
 
     def start(folder=".", **given):
         Path(folder).mkdir(exist_ok=True)
-        text = PROGRAM.format(tests=str(TESTS), host=host.__name__)
+        text = PROGRAM.format(tests=str(TESTS), host=one_host.__name__)
         done = subprocess.run(
             [sys.executable, "-c", text, json.dumps(given)],
             cwd=folder,
@@ -89,7 +89,7 @@ def train(host):
 @pytest.mark.parametrize(
     ("checkpoint", "die"), [({}, 9), ({"every_n_train_steps": 3}, 10), ({"monitor": "val"}, 6)]
 )
-def test_crash_leaves_no_trace_in_the_default_view(host, train, checkpoint, die):
+def test_crash_leaves_no_trace_in_the_default_view(one_host, train, checkpoint, die):
     """Killed and resumed from the last checkpoint, a run reads like one that was not killed."""
     whole = {"checkpoint": checkpoint}
     assert train("whole", **whole) == 0
@@ -97,7 +97,7 @@ def test_crash_leaves_no_trace_in_the_default_view(host, train, checkpoint, die)
     (last,) = Path("killed").rglob("last.ckpt")
     assert train("killed", **whole, ckpt_path=str(last.absolute())) == 0
     (whole_run,), (resumed,) = runs("whole/.seamark").values(), runs("killed/.seamark").values()
-    if counts_steps_twice(host) and "every_n_train_steps" in checkpoint:
+    if counts_steps_twice(one_host) and "every_n_train_steps" in checkpoint:
         assert set(steps(whole_run)) <= set(steps(resumed))
         assert steps(resumed, "training/val")[:2] == [3, 7]
     else:

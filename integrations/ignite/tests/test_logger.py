@@ -336,6 +336,57 @@ def test_loading_a_checkpoint_goes_on_in_its_run(read):
     assert len(list(Path(".seamark/p").iterdir())) == 1
 
 
+def test_what_is_recorded_after_the_checkpoint_in_the_same_step_is_its_own(read):
+    """Whatever order the handlers are in, a resumed training has every point once."""
+
+    def fit(logger, checkpoint=None, *, fail_after=None):
+        engine = Engine(lambda engine, _batch: float(engine.state.iteration))
+        evaluator = Engine(lambda engine, _batch: None)
+        to_save = {"trainer": engine, "logger": logger}
+        if checkpoint is not None:
+            Checkpoint.load_objects(to_save, checkpoint)
+        engine.add_event_handler(Events.EPOCH_COMPLETED, Checkpoint(to_save, "saved", n_saved=None))
+        engine.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run([0]))
+        weight = torch.zeros(1, requires_grad=True)
+        logger.attach_opt_params_handler(
+            engine, Events.ITERATION_STARTED, torch.optim.SGD([weight], lr=0.5), tag="t"
+        )
+        for which, event in [
+            (engine, Events.ITERATION_COMPLETED),
+            (engine, Events.EPOCH_COMPLETED),
+            (evaluator, Events.COMPLETED),
+        ]:
+            logger.attach_output_handler(
+                which,
+                event,
+                f"t/{event.name}/{'val' if which is evaluator else 'train'}",
+                output_transform=lambda _: engine.state.iteration,
+                global_step_transform=lambda *_: engine.state.iteration,
+            )
+        if fail_after is not None:
+
+            @engine.on(Events.ITERATION_COMPLETED(once=fail_after))
+            def _fail():
+                raise RuntimeError
+
+        engine.run(range(2), max_epochs=4)
+
+    first = SeamarkLogger(project="p", **QUIET)
+    with pytest.raises(RuntimeError), first:
+        fit(first, fail_after=7)
+    for path in Path("saved").iterdir():
+        path.rename(path.name)
+    with SeamarkLogger(project="p", **QUIET) as second:
+        fit(second, "checkpoint_4.pt")
+        paths = {
+            "t/lr/group_0": [*range(1, 9)],
+            "t/ITERATION_COMPLETED/train/output": [*range(1, 9)],
+            "t/EPOCH_COMPLETED/train/output": [2, 4, 6, 8],
+            "t/COMPLETED/val/output": [2, 4, 6, 8],
+        }
+        assert {path: [step for step, _ in read(second, path)] for path in paths} == paths
+
+
 def test_loading_within_one_process_begins_a_new_attempt(logger, read):
     """A notebook that goes back to an older checkpoint."""
     logger.log_metrics({"a": 1.0}, step=1)

@@ -39,6 +39,9 @@ class EngineWatch:
         self._logger = logger
         self._engine: weakref.ref[Any] | None = None
         self._is_sure = False
+        self._is_only = True
+        self._marks: weakref.ref[Any] | None = None
+        self._mark_is_due = False
         self._handles: list[Any] = []
         self._optimizer: Any = None
         self._times: _StepTimes | None = None
@@ -54,6 +57,8 @@ class EngineWatch:
         is_trainer = isinstance(handler, _TRAINS)
         if self._optimizer is None:
             self._optimizer = getattr(handler, "optimizer", None)
+        if self._engine is not None and self._engine() is not engine:
+            self._is_only = False
         if self._engine is not None and (self._is_sure or not is_trainer):
             return
         if self._engine is None or self._engine() is not engine:
@@ -66,6 +71,35 @@ class EngineWatch:
                 self._times = _StepTimes(self._logger)
                 self._handles += self._times.attach(engine)
         self._is_sure = is_trainer
+
+    # ------------------------------------------------------------ checkpoints
+
+    def expect_step(self) -> bool:
+        """Have the end of what belongs to a checkpoint marked when the next step begins.
+
+        A checkpoint is saved in one handler, and what is recorded of the same step or epoch in
+        another that may come after it.
+
+        Returns:
+            False if it is not known which engine trains; then nobody marks.
+        """
+        engine = None if self._engine is None else self._engine()
+        if engine is None or not (self._is_sure or self._is_only):
+            return False
+        if self._marks is None or self._marks() is not engine:
+            self._marks = weakref.ref(engine)
+            event = _host.engine.Events
+            self._handles += [
+                engine.add_event_handler(each, self._mark)
+                for each in (event.GET_BATCH_STARTED, event.COMPLETED)
+            ]
+        self._mark_is_due = True
+        return True
+
+    def _mark(self, _engine: Any) -> None:
+        if self._mark_is_due:
+            self._mark_is_due = False
+            target_of(self._logger, "SeamarkLogger")[0].mark_checkpoint()
 
     # ------------------------------------------------------------ facts
 

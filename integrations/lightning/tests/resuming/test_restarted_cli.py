@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from steady import attempts, runs
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import importlib, sys, warnings
 warnings.simplefilter("ignore")

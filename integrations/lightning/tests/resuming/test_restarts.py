@@ -12,6 +12,8 @@ from steady import attempts, runs, steps, value
 
 TESTS = Path(__file__).parent
 
+pytestmark = pytest.mark.slow
+
 HEAD = """
 import importlib, json, os, signal, sys, warnings
 warnings.simplefilter("ignore")

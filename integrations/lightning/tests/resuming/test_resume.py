@@ -19,6 +19,12 @@ TESTS = Path(__file__).parent
 
 
 @pytest.fixture
+def host(one_host):
+    """One package: both run the same code, and every case here trains several times."""
+    return one_host
+
+
+@pytest.fixture
 def model(host):
     return tiny_class(host)
 

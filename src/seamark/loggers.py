@@ -17,7 +17,14 @@ from seamark.settings import check_arguments
 from seamark.types import Histogram
 from seamark.values import histograms, series_leaves
 
-__all__ = ["check_run", "guarded", "new_run", "record_histograms", "record_series"]
+__all__ = [
+    "batch_size",
+    "check_run",
+    "guarded",
+    "new_run",
+    "record_histograms",
+    "record_series",
+]
 
 P = ParamSpec("P")
 Self = TypeVar("Self")
@@ -140,3 +147,12 @@ def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: s
             run.drop("histogram", warn=f"no histogram of {path!r}: {trouble}")
     except Exception as error:  # noqa: BLE001 - stands in training loops
         run.drop("histogram", warn=f"histograms below {prefix!r} could not be recorded: {error}")
+
+
+def batch_size(loader: Any) -> int | None:
+    """Return how many samples a batch of this process has, None if its loader does not say."""
+    for one in (loader, getattr(loader, "batch_sampler", None)):
+        size = getattr(one, "batch_size", None)
+        if isinstance(size, int):
+            return size
+    return None

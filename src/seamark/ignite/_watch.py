@@ -14,6 +14,7 @@ from torch.utils.hooks import unserializable_hook
 from seamark.ignite import _host
 from seamark.ignite._handlers import GradsHistHandler, GradsScalarHandler, OptimizerParamsHandler
 from seamark.ignite._target import series_target_of, target_of
+from seamark.loggers import batch_size
 from seamark.paths import join_path
 from seamark.ranks import current_rank
 from seamark.stragglers import OWN_TIME, STEP_TIME
@@ -196,7 +197,7 @@ class _StepTimes:
 def _facts(engine: Any) -> dict[str, Any]:
     """Return what is known of how an engine that starts is distributed; None where it is not."""
     idist, rank = _host.idist, current_rank()
-    batch, accumulated = _batch_size(engine.state.dataloader), _accumulated(engine)
+    batch, accumulated = batch_size(engine.state.dataloader), _accumulated(engine)
     world = rank.world_size or 1
     found: dict[str, Any] = {
         "launcher": rank.launcher,
@@ -216,15 +217,6 @@ def _facts(engine: Any) -> dict[str, Any]:
     if batch is not None:
         found["effective_batch_size"] = batch * world * (accumulated or 1)
     return found
-
-
-def _batch_size(loader: Any) -> int | None:
-    """Return how many samples a batch of this process has, None if its loader does not say."""
-    for one in (loader, getattr(loader, "batch_sampler", None)):
-        size = getattr(one, "batch_size", None)
-        if isinstance(size, int):
-            return size
-    return None
 
 
 def _used_by(engine: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from seamark.loggers import batch_size
 from seamark.ranks import current_rank
 
 __all__ = ["batch_facts", "facts"]
@@ -41,7 +42,7 @@ def batch_facts(trainer: Any) -> dict[str, int]:
     """
     loader = trainer.train_dataloader
     loader = getattr(loader, "loaders", loader)  # 1.9 has a CombinedLoader around it
-    batch = _batch_size(loader)
+    batch = batch_size(loader)
     if batch is None:
         return {}
     accumulated = int(trainer.accumulate_grad_batches)
@@ -50,11 +51,3 @@ def batch_facts(trainer: Any) -> dict[str, int]:
         "accumulate_grad_batches": accumulated,
         "effective_batch_size": batch * int(trainer.world_size) * accumulated,
     }
-
-
-def _batch_size(loader: Any) -> int | None:
-    for one in (loader, getattr(loader, "batch_sampler", None)):
-        size = getattr(one, "batch_size", None)
-        if isinstance(size, int):
-            return size
-    return None

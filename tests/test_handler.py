@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import os
 import types as python_types
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -355,6 +356,25 @@ def test_append_texts_and_histograms(run: Run, again: Any) -> None:
     last = reader["weights"].fetch_last()
     assert (last.step, list(last.edges), list(last.counts)) == (3, [0, 1], [7])
     assert reader.get_attribute_type("weights") == "histogram_series"
+
+
+@pytest.mark.parametrize("point", ["text", Histogram([0, 1], [2])], ids=["texts", "histograms"])
+def test_points_of_one_call_are_one_write(
+    run: Run, again: Any, monkeypatch: pytest.MonkeyPatch, point: Any
+) -> None:
+    """A mapping and a sequence of texts or histograms; numbers beside them are one row."""
+    run["begun"].append(0.0)
+    writes = []
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: writes.append(len(data)) or write(fd, data))
+    run["all"].append({"a": point, "b": point, "x": 1.0, "y": 2.0}, step=3)
+    assert len(writes) == 2
+    run["all/a"].extend([point] * 50)
+    assert len(writes) == 3
+    monkeypatch.undo()
+    points = [(op["path"], point[0]) for op in ops(run) for point in op.get("points", ())]
+    assert points == [("all/a", 3), ("all/b", 3), *[("all/a", step) for step in range(4, 54)]]
+    assert [again()[f"all/{path}"].fetch_points().step.tolist() for path in "xy"] == [[3], [3]]
 
 
 def test_append_files(run: Run, again: Any, tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.artifact import artifact_op
 from seamark.content import finish_staged, members_of, write_file
@@ -40,7 +41,13 @@ if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.store.index import Attribute, Points
     from seamark.store.view import Attempt
+
 __all__ = ["Handler"]
+
+_POINTS: Final = (File, Histogram)
+"""Our own types, one point each, though a histogram is a dataclass with fields."""
+_RECORDED: Final = {"string_series": Kind.TEXT, "histogram_series": Kind.HISTOGRAM}
+"""The series whose points are JSON records, and of which kind."""
 
 
 class Handler:
@@ -139,10 +146,10 @@ class Handler:
     ) -> None:
         """Add one point; step and time (ns since the Unix epoch) are checked."""
         container = self._object
-        at = check_writable(self._path)
-        if is_container(value) and not _is_point(value):
+        if is_container(value) and not isinstance(value, _POINTS):
             self._append_mapping(value, number, time_ns, described)
             return
+        at = check_writable(self._path)
         found = _point_kind(value)
         if found == "file_series":
             value = _as_file(value)
@@ -153,39 +160,53 @@ class Handler:
         container._numbered(writer, number)  # noqa: SLF001
         if found == "float_series":
             writer.append_point(at, to_float(value), number, time_ns)
-        elif found == "string_series":
-            writer.claim(at, found)
-            text = container._text(value)  # noqa: SLF001
-            record = {"path": at, "points": [[writer.take_step(at, number), text, time_ns]]}
-            writer.append_op(
-                record | {"escaped": True} if isinstance(text, Escaped) else record, Kind.TEXT
-            )
-        elif found == "histogram_series":
-            writer.claim(at, found)
-            edges, counts = (
-                [float(edge) for edge in value.edges],
-                [float(count) for count in value.counts],
-            )
-            points = [[writer.take_step(at, number), edges, counts, time_ns]]
-            writer.append_op({"path": at, "points": points}, Kind.HISTOGRAM)
+        elif found in _RECORDED:
+            record = self._recorded(writer, found, at, (value, number, time_ns))
+            writer.append_op(record, _RECORDED[found])
         else:
             self._append_file(value, number, time_ns, described)
+
+    def _recorded(
+        self, writer: JournalWriter, family: str, path: str, point: tuple[Any, Any, Any]
+    ) -> dict[str, Any]:
+        """Return the record of a text or histogram: its value, step and time."""
+        value, number, time_ns = point
+        writer.claim(path, family)
+        if family == "string_series":
+            text = self._object._text(value)  # noqa: SLF001
+            record = {"path": path, "points": [[writer.take_step(path, number), text, time_ns]]}
+            return record | {"escaped": True} if isinstance(text, Escaped) else record
+        edges, counts = [float(edge) for edge in value.edges], [float(n) for n in value.counts]
+        return {
+            "path": path,
+            "points": [[writer.take_step(path, number), edges, counts, time_ns]],
+        }
 
     def _append_mapping(
         self, value: Any, step: float | None, time_ns: int | None, described: Mapping[str, Any]
     ) -> None:
-        leaves = flatten(value, self._path)
+        """Add a point to each series: all numbers in one row, texts and histograms in one write."""
+        leaves = flatten(value, self._path, _POINTS)
         kinds = {check_writable(path): _point_kind(leaf) for path, leaf in leaves.items()}
-        if all(kind == "float_series" for kind in kinds.values()):
-            numbers = {path: to_float(leaf) for path, leaf in leaves.items()}
-            if numbers and (writer := self._object._to_write()):  # noqa: SLF001
-                writer.expect(kinds)
-                self._object._numbered(writer, step).append_row(numbers, step, time_ns)  # noqa: SLF001
+        parts: dict[str, dict[str, Any]] = {}
+        for path, kind in kinds.items():
+            parts.setdefault(kind, {})[path] = leaves[path]
+        numbers = {path: to_float(leaf) for path, leaf in parts.pop("float_series", {}).items()}
+        writer = self._object._to_write() if leaves else None  # noqa: SLF001
+        if writer is None:
             return
-        if writer := self._object._to_write():  # noqa: SLF001
-            writer.expect(kinds)  # all or nothing: no point is written if another one has no place
-        for path, leaf in leaves.items():
-            Handler(self._object, path)._append(leaf, step, time_ns, described)  # noqa: SLF001
+        writer.expect(kinds)  # all or nothing: no point is written if another one has no place
+        self._object._numbered(writer, step)  # noqa: SLF001
+        if numbers:
+            writer.append_row(numbers, step, time_ns)
+        for path, file in parts.pop("file_series", {}).items():
+            Handler(self._object, path)._append(file, step, time_ns, described)  # noqa: SLF001
+        for family, points in parts.items():
+            records = [
+                self._recorded(writer, family, path, (point, step, time_ns))
+                for path, point in points.items()
+            ]
+            writer.append_ops(records, _RECORDED[family])
 
     def _append_file(
         self, value: File, step: float | None, time_ns: int | None, described: Mapping[str, Any]
@@ -254,14 +275,17 @@ class Handler:
             self._object._numbered(writer, None if steps is None else 0)  # noqa: SLF001
             writer.append_column(series.path, floats, steps, times)
             return
+        points = zip(series.points, steps or repeat(None), times or repeat(None), strict=False)
+        if series.family in _RECORDED:
+            self._object._numbered(writer, None if steps is None else 0)  # noqa: SLF001
+            records = [
+                self._recorded(writer, series.family, series.path, point) for point in points
+            ]
+            writer.append_ops(records, _RECORDED[series.family])
+            return
         handler = Handler(self._object, series.path)
-        for index, point in enumerate(series.points):
-            handler._append(
-                point,
-                None if steps is None else steps[index],
-                None if times is None else times[index],
-                described,
-            )
+        for point, step, time_ns in points:
+            handler._append(point, step, time_ns, described)
 
     def log(
         self,
@@ -720,11 +744,6 @@ def _sequences(path: str, values: Any) -> Iterator[tuple[str, list[Any]]]:
         msg = f"{path!r}: expected several values in a sequence, got {shown(values)}"
         raise ValueKindError(msg)
     yield path, list(values)
-
-
-def _is_point(value: Any) -> bool:
-    """Tell whether a value is one of our own types, which are dataclasses but one point each."""
-    return isinstance(value, (File, Histogram))
 
 
 def _point_kind(value: Any) -> str:

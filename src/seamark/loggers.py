@@ -121,11 +121,7 @@ def record_series(run: Run, values: Mapping[str, Any], step: Any, prefix: str = 
     except Exception as error:  # noqa: BLE001 - stands in training loops
         run.drop("series", warn=f"values could not be recorded: {type(error).__name__}: {error}")
         return
-    for path, text in texts.items():
-        try:
-            run[path].append(text, step=step)
-        except Exception as error:  # noqa: BLE001
-            run.drop("text", warn=f"a text could not be recorded at {path!r}: {error}")
+    _append_each(run, "text", texts, step)
 
 
 def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: str = "") -> None:
@@ -141,12 +137,24 @@ def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: s
     """
     try:
         made, failed = histograms({join_path(prefix, name): each for name, each in tensors.items()})
-        for path, (edges, counts) in made.items():
-            run[path].append(Histogram(edges, counts), step=step)
+        points = {path: Histogram(edges, counts) for path, (edges, counts) in made.items()}
+        _append_each(run, "histogram", points, step)
         for path, trouble in failed.items():
             run.drop("histogram", warn=f"no histogram of {path!r}: {trouble}")
     except Exception as error:  # noqa: BLE001 - stands in training loops
         run.drop("histogram", warn=f"histograms below {prefix!r} could not be recorded: {error}")
+
+
+def _append_each(run: Run, what: str, points: Mapping[str, Any], step: Any) -> None:
+    """Add a point to each series in one write; those that have no place cost only themselves."""
+    try:
+        Handler(run, "").append(points, step=step)
+    except Exception:  # noqa: BLE001 - nothing was written; the next lines tell which one it was
+        for path, point in points.items():
+            try:
+                run[path].append(point, step=step)
+            except Exception as error:  # noqa: BLE001
+                run.drop(what, warn=f"a {what} could not be recorded at {path!r}: {error}")
 
 
 def batch_size(loader: Any) -> int | None:

@@ -20,6 +20,7 @@ import pytest
 
 from seamark.journal import writer as writer_module
 from seamark.journal._format import Kind
+from seamark.journal.keeper import Keeper
 from seamark.journal.reader import Frame, decode_json
 from seamark.journal.writer import JournalWriter
 
@@ -99,6 +100,17 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a writer try to open a journal again at once."""
     monkeypatch.setattr(writer_module, "_REOPEN_S", 0.0)
+
+
+@pytest.fixture
+def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no thread sync what the test wants to see failing; the test calls `keep` itself."""
+
+    def refused(_keeper: Keeper) -> None:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(Keeper, "start", refused)
 
 
 @pytest.fixture
@@ -240,6 +252,7 @@ def test_a_journal_that_cannot_start_leaves_no_file(
     assert told(journals()[0]) == [{"disk": 2}]
 
 
+@pytest.mark.usefixtures("unkept")
 def test_a_failed_fdatasync_ends_the_journal(
     warm: JournalWriter, disk: Disk, journals: Read, warnings_said: Any
 ) -> None:
@@ -257,16 +270,19 @@ def test_a_failed_fdatasync_ends_the_journal(
     assert "forced to disk" in warnings_said()[0]
 
 
+@pytest.mark.usefixtures("unkept")
 def test_a_file_system_without_fdatasync_is_no_fault(warm: JournalWriter, disk: Disk) -> None:
     """Where data cannot be forced at all, nothing is counted and no new journal begins."""
     name = warm.writer
     disk.sync_error = errno.EINVAL
-    warm.keep()
     warm.append_row({"a": 1.0}, 3)
+    warm.keep()
+    warm.append_row({"a": 1.0}, 4)
     assert warm.writer == name
     assert warm.dropped == {}
 
 
+@pytest.mark.usefixtures("unkept")
 def test_losses_are_not_told_twice_after_a_new_journal(
     warm: JournalWriter, disk: Disk, journals: Read
 ) -> None:

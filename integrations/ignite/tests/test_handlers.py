@@ -323,6 +323,25 @@ def test_histograms(logger, engine, read, net):
     assert not read.paths(logger, "grads")
 
 
+def test_a_handler_call_is_one_write(logger, engine, read, net, monkeypatch):
+    """Whatever the number of parameters; one that has no place costs only itself."""
+    logger["weights/1/bias"] = "taken"
+    net(torch.ones(1, 3)).sum().backward()
+    writes = []
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: writes.append(data) or write(fd, data))
+    handlers = [kind(net) for kind in (WeightsScalarHandler, GradsScalarHandler, GradsHistHandler)]
+    for times, handler in enumerate(handlers, 1):
+        handler(engine, logger, Events.ITERATION_COMPLETED)
+        assert len(writes) == times
+    WeightsHistHandler(net)(engine, logger, Events.ITERATION_COMPLETED)
+    monkeypatch.undo()
+    assert sorted(read.paths(logger, "grads")) == ["grads/1/bias", "grads/1/weight"]
+    kept = ["weights/0/bias", "weights/0/weight", "weights/1/weight"]
+    assert [len(read(logger, path)) for path in kept] == [1, 1, 1]
+    assert read.dropped(logger)[1] == {"histogram": 1}
+
+
 class Odd(torch.nn.Module):
     """Parameters as quantised, sparse and half-precision models have them."""
 

@@ -141,11 +141,14 @@ class RankWriter(JournalWriter):
 
     # ---------------------------------------------------------------- other records
 
-    def append_op(self, op: Mapping[str, Any], kind: int = Kind.OP) -> None:
-        """Append a record of this rank's own, drop one that is rank 0's."""
-        own = self._own_part(op) if kind == Kind.OP else {**op, "path": self._ranked[op["path"]]}
-        if own is not None:
-            super().append_op(own, kind)
+    def append_ops(self, ops: Iterable[Mapping[str, Any]], kind: int = Kind.OP) -> None:
+        """Append the records that are this rank's own, drop those that are rank 0's."""
+        own: Iterable[Mapping[str, Any] | None] = (
+            map(self._own_part, ops)
+            if kind == Kind.OP
+            else ({**op, "path": self._ranked[op["path"]]} for op in ops)
+        )
+        super().append_ops([op for op in own if op is not None], kind)
 
     def _own_part(self, op: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return what this rank may say of an op, None if nothing is left."""

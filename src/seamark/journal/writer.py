@@ -350,19 +350,26 @@ class JournalWriter:
     # ---------------------------------------------------------------- other records
 
     def append_op(self, op: Mapping[str, Any], kind: int = Kind.OP) -> None:
-        """Append one JSON record: an op, texts or histograms.
+        """Append one JSON record: an op, texts or histograms; see `append_ops`."""
+        self.append_ops([op], kind)
+
+    def append_ops(self, ops: Iterable[Mapping[str, Any]], kind: int = Kind.OP) -> None:
+        """Append JSON records in one write, all of them or none.
 
         Raises:
-            ArgumentError: If it is longer than a frame may be.
-            ValueError: If it holds what JSON has no form for.
+            ArgumentError: If one is longer than a frame may be.
+            ValueError: If one holds what JSON has no form for.
         """
-        payload, flags = dump_json(op), 0
-        if len(payload) > MAX_PAYLOAD_BYTES:
-            msg = f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
-            raise ArgumentError(msg)
-        if len(payload) > _COMPRESS_BYTES:
-            payload, flags = zlib.compress(payload, 1), ZLIB
-        self._guarded(lambda: self._append(lambda: self._frame(kind, payload, flags=flags), 1))
+        packed = [_packed(op) for op in ops]
+        if packed:
+            self._guarded(
+                lambda: self._append(
+                    lambda: b"".join(
+                        [self._frame(kind, payload, flags=flags) for payload, flags in packed]
+                    ),
+                    len(packed),
+                )
+            )
 
     def take_step(self, path: str, step: float | None) -> float:
         """Return the step of a point of a text, file or histogram series, and remember it."""
@@ -795,6 +802,15 @@ class JournalWriter:
             if segment.lost:
                 self._leave()
         self._table.retire_all()
+
+
+def _packed(op: Mapping[str, Any]) -> tuple[bytes, int]:
+    """Return the payload of a JSON record, and its flags."""
+    payload = dump_json(op)
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        msg = f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
+        raise ArgumentError(msg)
+    return (zlib.compress(payload, 1), ZLIB) if len(payload) > _COMPRESS_BYTES else (payload, 0)
 
 
 def _nothing() -> None:

@@ -82,13 +82,14 @@ def _stored(value: Any, name: str) -> Any:
     return _NOTHING if declared is None or isinstance(declared, property) else declared
 
 
-def flatten(value: Any, path: str) -> dict[str, Any]:
+def flatten(value: Any, path: str, leaves: tuple[type, ...] = ()) -> dict[str, Any]:
     """Return the leaves of nested containers with their paths.
 
     Args:
         value: A container (see `is_container`), or a leaf.
         path: Where it is being assigned; ``""`` is the root of the run. Keys that are no strings
             are turned into text; a key that holds ``/`` goes on down, as in Neptune.
+        leaves: Classes whose instances are not taken apart.
 
     Returns:
         ``{path: leaf}`` in order. A container that is empty is a leaf itself, ``{}``. Whether the
@@ -99,13 +100,19 @@ def flatten(value: Any, path: str) -> dict[str, Any]:
         ValueKindError: If a container holds itself, or more than `MAX_DEPTH` levels are nested.
     """
     found: dict[str, Any] = {}
-    _flatten(thaw(value), path, found, ())
+    _flatten(value, path, leaves, found, ())
     return found
 
 
-def _flatten(value: Any, path: str, found: dict[str, Any], above: tuple[int, ...]) -> None:
+def _flatten(
+    value: Any,
+    path: str,
+    leaves: tuple[type, ...],
+    found: dict[str, Any],
+    above: tuple[int, ...],
+) -> None:
     value = thaw(value)
-    inside = members(value)
+    inside = None if isinstance(value, leaves) else members(value)
     if not inside:
         if path in found:
             msg = f"{path}: expected one value for each path, got two keys that lead to it"
@@ -122,4 +129,5 @@ def _flatten(value: Any, path: str, found: dict[str, Any], above: tuple[int, ...
     for key, each in inside:
         name = key if isinstance(key, str) else str(key)
         # not join_path: an empty key has to end in an illegal path, rather than vanish
-        _flatten(each, f"{path}/{name}" if path else name, found, (*above, id(value)))
+        at = f"{path}/{name}" if path else name
+        _flatten(each, at, leaves, found, (*above, id(value)))

@@ -535,8 +535,13 @@ def test_what_a_launcher_gave_at_the_start_is_not_asked_again(tmp_path, monkeypa
     run.stop()
 
 
-def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, monkeypatch):
-    """Each rank marks in its own journal how far that belongs to the checkpoint."""
+@pytest.mark.parametrize("who", ["together", "ahead", "behind", "killed", "unmarked"])
+def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, monkeypatch, who):
+    """Each rank marks in its own journal how far that belongs to the checkpoint.
+
+    Whether it is ahead of the rank that saves or behind it, and if it dies in between. A rank that
+    never marks is believed to be as far as the one that saves.
+    """
 
     def begun(rank: int) -> Run:
         monkeypatch.setenv("RANK", str(rank))
@@ -545,13 +550,44 @@ def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, m
         run.log_metrics({"x": 0}, None)
         return run
 
-    ranks = [begun(0), begun(1)]
-    state, _ = (run.checkpoint_state(marked=True) for run in ranks)
-    for run in ranks:
+    def saves(run: Run, *, marked: bool = True) -> dict[str, Any]:
+        state = run.checkpoint_state(marked=marked)
         run.log_metrics({"x": 1}, 1)  # of the step in which it was saved
         run.mark_checkpoint()
+        return state
+
+    def goes_on(run: Run) -> None:
         run.log_metrics({"x": 2}, 2)
+        run.checkpoint_state(marked=True)
+        run.mark_checkpoint()
         run.stop()
+
+    zero, one = ranks = [begun(0), begun(1)]
+    for run in [zero] if who == "unmarked" else ranks:
+        run.checkpoint_state(marked=True)
+        run.mark_checkpoint()
+    if who == "ahead":
+        saves(one)
+        goes_on(one)
+        state = saves(zero)
+        goes_on(zero)
+    elif who == "unmarked":
+        one.log_metrics({"x": 1}, 1)
+        state = saves(zero)
+        one.log_metrics({"x": 2}, 2)
+        goes_on(zero)
+    elif who == "killed":
+        state = saves(zero)
+        goes_on(zero)
+        one.log_metrics({"x": 1}, 1)  # and no mark
+    else:
+        state = saves(zero)
+        if who == "behind":
+            goes_on(zero)
+        saves(one)
+        for run in ranks if who == "together" else [one]:
+            goes_on(run)
+    one.stop()
     monkeypatch.setenv("RANK", "0")
     again = init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET).resumed(state)
     again.log_metrics({"x": 3}, 3)
@@ -559,4 +595,5 @@ def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, m
     read = opened(tmp_path, custom_run_id="one")
     assert read["x"].fetch_points().value.tolist() == [0, 1, 3]
     assert read["ranks/1/x"].fetch_points().value.tolist() == [0, 1]
-    assert read["ranks/1/x"].fetch_points(attempt="all").value.tolist() == [0, 1, 2]
+    everything = [0, 1] if who == "killed" else [0, 1, 2]
+    assert read["ranks/1/x"].fetch_points(attempt="all").value.tolist() == everything

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seamark.container import Container
 from seamark.errors import ArgumentError, RunNotFoundError
-from seamark.journal._format import Kind
-from seamark.journal.folder import JournalFile, RunFolder
-from seamark.journal.reader import JournalReader, decode_json
+from seamark.journal.folder import RunFolder
+from seamark.journal.marks import mark_op, marked_positions
 from seamark.paths import check_name, check_project
 from seamark.place import expect_run
 from seamark.ranks import restart_count
@@ -75,14 +74,14 @@ class Saved(NamedTuple):
         run: Run id.
         project: Project path.
         positions: {writer id: bytes} when it was saved; None if that was not known.
-        mark: Number of the mark up to which records still belong to the checkpoint; None if there
-            is no such mark.
+        mark: Writer id and number of the mark up to which records still belong to the checkpoint;
+            None if there is no such mark.
     """
 
     run: str
     project: str
     positions: dict[str, int] | None
-    mark: int | None = None
+    mark: tuple[str, int] | None = None
 
     @classmethod
     def of(cls, state: object) -> Saved:
@@ -101,7 +100,10 @@ class Saved(NamedTuple):
                 if isinstance(positions, Mapping):
                     lengths = {str(name): int(length) for name, length in positions.items()}
                     mark = state.get("mark")
-                    return cls(*place, lengths, mark if isinstance(mark, int) else None)
+                    if isinstance(mark, Mapping):
+                        told = str(mark.get("writer")), int(mark.get("number", 0))
+                        return cls(*place, lengths, told)
+                    return cls(*place, lengths)
         msg = f"state: expected run, project and positions of a checkpoint, got {state!r:.120}"
         raise ArgumentError(msg)
 
@@ -212,7 +214,8 @@ class Resumable(Container):
         }
         if marked:
             self._marks_due = [*self._marks_due, next(self._mark_numbers)]
-            state["mark"] = self._marks_due[-1]
+            if self._writer is not None and self._writer.writer is not None:
+                state["mark"] = {"writer": self._writer.writer, "number": self._marks_due[-1]}
         return state
 
     def mark_checkpoint(self) -> None:
@@ -222,7 +225,7 @@ class Resumable(Container):
             return
         try:
             for number in due:
-                self.record_op({"op": "checkpoint", "mark": number})
+                self.record_op(mark_op(number))
         except Exception as error:  # noqa: BLE001 - a training stands behind this
             self.drop("mark", warn=f"the end of a checkpoint could not be recorded: {error}")
 
@@ -314,45 +317,10 @@ def _not_found(saved: Saved, here: RunFolder) -> str:
 
 
 def _positions(folder: RunFolder, saved: Saved) -> dict[str, int] | None:
-    """Return the positions up to which journals belong to what a checkpoint holds.
-
-    Where the process that saved it was to mark the end of that and did not come to it, all that it
-    recorded still belongs to it.
-    """
+    """Return the positions up to which journals belong to what a checkpoint holds."""
     if saved.positions is None or saved.mark is None:
         return saved.positions
-    found = dict(saved.positions)
-    unmarked: set[str] = set()
-    others: list[JournalFile] = []
-    for journal in folder.journals():
-        start = saved.positions.get(journal.writer)
-        if start is None:
-            others.append(journal)
-            continue
-        with contextlib.suppress(OSError), JournalReader(journal.path) as reader:
-            end = _end_of_mark(reader, start, saved.mark)
-            if end is None:
-                unmarked.add(journal.writer)
-            found[journal.writer] = reader.offset if end is None else end
-    for journal in others:  # the mark may stand in what such a journal was continued in
-        with contextlib.suppress(OSError), JournalReader(journal.path) as reader:
-            if reader.header().get("continues") in unmarked:
-                end = _end_of_mark(reader, 0, saved.mark)
-                if end is not None:
-                    found[journal.writer] = end
-    return found
-
-
-def _end_of_mark(reader: JournalReader, start: int, mark: int) -> int | None:
-    for frame in reader.frames(start):
-        if frame.kind == Kind.OP and b'"checkpoint"' in frame.payload:
-            try:
-                record = decode_json(frame.payload)
-            except ValueError:
-                continue
-            if record.get("op") == "checkpoint" and record.get("mark") == mark:
-                return frame.end
-    return None
+    return marked_positions(folder, saved.positions, *saved.mark)
 
 
 def _lengths(folder: RunFolder) -> dict[str, int]:

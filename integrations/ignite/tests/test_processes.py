@@ -23,6 +23,7 @@ COMMANDS = {
     "horovod": [sys.executable, SCRIPT],
     "horovodrun": [str(Path(sys.executable).with_name(HOROVODRUN[0])), *HOROVODRUN[1:]],
 }
+RESUMED = [sys.executable, str(Path(__file__).with_name("resumed_ranks.py"))]
 FLOAT, TEXT = "float_series", "string_series"
 
 
@@ -144,3 +145,19 @@ def test_one_run_for_all_ranks(launcher, backend, said):
     assert headers(runs["outside"]) == [(0, True)]
     assert headers(runs["inside"]) == [(0, True), (1, False)]  # rank 1 saved
     assert headers(runs["everyone"]) == [(0, True), (1, False)]
+
+
+@pytest.mark.parametrize("slow", ["0", "1"])
+def test_every_rank_has_each_point_once_after_resuming(slow):
+    """Though ranks do not save at the same moment: one is an iteration behind the other."""
+    killed = subprocess.run(
+        [*RESUMED, slow], check=False, capture_output=True, timeout=120, start_new_session=True
+    )
+    assert killed.returncode == -9, killed.stderr.decode()
+    launch([*RESUMED, slow])
+    (folder,) = (path for path in Path(".seamark/p").iterdir() if not path.name.startswith("."))
+    run = seamark.init_run(project="p", with_id=folder.name, mode="read-only")
+    for rank in ("", "ranks/1/"):
+        for when in ("before", "after"):
+            points = run[f"{rank}{when}/loss"].fetch_points()
+            assert points.step.tolist() == list(range(1, 11)), rank + when

@@ -187,9 +187,7 @@ class SeamarkLogger(_host.BaseLogger):
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint keeps of the run: its id, and how far it has been recorded."""
         run = self._run
-        # Where several ranks record, they do not save at the same moment: none can mark for all.
-        marked = run.ranks == "zero" and run.recording and self._watch.expect_step()
-        return run.checkpoint_state(marked=marked)
+        return run.checkpoint_state(marked=run.recording and self._watch.expect_step())
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on with the run that a checkpoint was saved in, as a new attempt.

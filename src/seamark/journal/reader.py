@@ -410,12 +410,15 @@ class JournalReader:
         return True
 
     def _is_frame(self, offset: int) -> bool:
+        return self._frame_at(self._bytes_of(offset), 0) is not None
+
+    def _bytes_of(self, offset: int) -> bytes:
+        """Return the bytes of the frame that begins at ``offset``, if one does."""
         head = os.pread(self._fd, FRAME_HEADER_BYTES, offset)
         length = int.from_bytes(head[4:8], "little")
         if len(head) < FRAME_HEADER_BYTES or length > MAX_PAYLOAD_BYTES:
-            return False
-        data = os.pread(self._fd, FRAME_HEADER_BYTES + padded(length), offset)
-        return self._frame_at(data, 0) is not None
+            return b""
+        return os.pread(self._fd, FRAME_HEADER_BYTES + padded(length), offset)
 
     def settled(self) -> bool:
         """Tell whether nothing more can be expected.
@@ -454,6 +457,29 @@ class JournalReader:
             if start <= FILE_HEADER_BYTES or span > 2 * _FRAME_LIMIT:
                 return None
             span *= 16
+
+    def frames_that_begin(self, payload: bytes) -> Iterator[Frame]:
+        """Yield the valid frames whose payload begins so, the last one first.
+
+        Only bytes are searched, so that it costs little even in a long journal.
+
+        Args:
+            payload: First bytes of uncompressed payloads; at most a few hundred.
+        """
+        end = self.size
+        while end > FILE_HEADER_BYTES:
+            start = max(FILE_HEADER_BYTES, end - _BLOCK_BYTES)
+            # What is found begins before `end`, and may go on behind it.
+            data = os.pread(self._fd, end - start + len(payload) - 1, start)
+            pos = len(data)
+            while (pos := data.rfind(payload, 0, pos + len(payload) - 1)) >= 0:
+                offset = start + pos - FRAME_HEADER_BYTES
+                if offset >= FILE_HEADER_BYTES and offset % 8 == 0:
+                    whole = self._bytes_of(offset)
+                    raw = self._frame_at(whole, 0)
+                    if raw is not None and not raw[2] & ZLIB:
+                        yield Frame(offset, offset + len(whole), *raw[1:5], payload_of(whole, raw))
+            end = start
 
     def _next_valid(self, offset: int) -> tuple[int, int] | None:
         """Return (offset, t) of the first valid aligned frame at or after ``offset``, or None."""

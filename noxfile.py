@@ -25,8 +25,8 @@ nox.options.sessions = ["lint", "tests", "typing"]
 ROOT = Path(__file__).parent
 PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))
 ERAS = ["oldest", "latest"]
-# What depends on no interpreter and no extra is proved once, in tests(all): property tests, and
-# what is marked as slow.
+# What depends on no interpreter and no extra is proved once, in tests: property tests, and what is
+# marked as slow.
 QUICK = "not slow and not hypothesis"
 
 
@@ -113,20 +113,15 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("extras", ["none", "all"], ids=["none", "all"])
-def tests(session: nox.Session, extras: str) -> None:
-    """Run the suite on the installed package without any extra, then all of it with all extras."""
-    if extras == "none":
-        session.install(".", "--group", "test")
-        run_pytest(session, "-m", QUICK)
-    else:
-        session.install(".[all]", "--group", "hosts")
-        run_pytest(session, SEAMARK_REQUIRE="extras")
+def tests(session: nox.Session) -> None:
+    """Run the whole suite on the installed package with all extras."""
+    session.install(".[all]", "--group", "hosts")
+    run_pytest(session, SEAMARK_REQUIRE="extras")
 
 
 @nox.session(python=PYTHONS)
 def core(session: nox.Session) -> None:
-    """Run the torch-free suite on one Python, which must be there."""
+    """Run the suite without torch and without any extra on one Python, which must be there."""
     session.install(".", "--group", "test")
     run_pytest(session, "-m", QUICK)
 
@@ -188,7 +183,7 @@ def release(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def hosts(session: nox.Session) -> None:
-    """Run what tests(all) runs on one Python (on demand: PyPI's torch is gigabytes of CUDA)."""
+    """Run what tests runs on one Python (on demand: PyPI's torch is gigabytes of CUDA)."""
     session.install(".[all]", "--group", "hosts")
     run_pytest(session, SEAMARK_REQUIRE="extras")
 

@@ -353,6 +353,7 @@ def test_file_size_limit_goes_on_in_another_file(tmp_path: Path) -> None:
 # -------------------------------------------------------------------- removed and purged
 
 
+@pytest.mark.usefixtures("unkept")
 def test_a_removed_journal_is_brought_back(
     warm: JournalWriter, folder: RunFolder, journals: Read, warnings_said: Any
 ) -> None:
@@ -383,6 +384,7 @@ def test_a_journal_replaced_by_another_file_is_brought_back(
     assert rows(journals()[0]) == 4
 
 
+@pytest.mark.usefixtures("unkept")
 def test_a_removed_journal_is_brought_back_at_the_end(
     warm: JournalWriter, folder: RunFolder, journals: Read
 ) -> None:
@@ -392,6 +394,7 @@ def test_a_removed_journal_is_brought_back_at_the_end(
     assert rows(journals()[0]) == 3
 
 
+@pytest.mark.usefixtures("unkept")
 def test_where_it_cannot_be_brought_back_nothing_is_left_behind(
     warm: JournalWriter, folder: RunFolder, disk: Disk, journals: Read, warnings_said: Any
 ) -> None:
@@ -408,6 +411,7 @@ def test_where_it_cannot_be_brought_back_nothing_is_left_behind(
     assert rows(journals()[0]) == 3
 
 
+@pytest.mark.usefixtures("unkept")
 def test_a_purged_run_is_not_revived(
     warm: JournalWriter, folder: RunFolder, warnings_said: Any, fast: None
 ) -> None:

@@ -1,7 +1,8 @@
-"""Run an engine with one profiler, print times: ``ignite_profilers.py WHICH N ITERATIONS``.
+"""Run an engine with each profiler, print times: ``ignite_profilers.py ROUND ITERATIONS N...``.
 
 The step is empty and N empty handlers are on ITERATION_COMPLETED, so that an iteration is little
-but Ignite's own work. A first short run warms up.
+but Ignite's own work. All profilers have their turn in one process, since what they add is small
+beside what one process differs from the next. A first short run of each warms up.
 """
 
 from __future__ import annotations
@@ -47,6 +48,13 @@ def measured(which: str, handlers: int, iterations: int) -> dict[str, float]:
     }
 
 
-name, count, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-measured(name, count, max(1, size // 10))
-print(json.dumps(measured(name, count, size)))
+turn, size, *counts = map(int, sys.argv[1:])
+names = list(MAKERS)
+names = names[turn % len(names) :] + names[: turn % len(names)]
+for warming in names:
+    measured(warming, 1, max(1, size // 10))
+print(
+    json.dumps(
+        {f"{name} {count}": measured(name, count, size) for count in counts for name in names}
+    )
+)

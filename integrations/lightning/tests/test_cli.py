@@ -1,7 +1,8 @@
-"""LightningCLI with the logger named in its configuration, as a program of its own."""
+"""LightningCLI with the logger named in its configuration."""
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -13,30 +14,9 @@ import sys, warnings
 warnings.simplefilter("ignore")
 sys.path.insert(0, {tests!r})
 import importlib
-import conftest
+import conftest, test_cli
 host = importlib.import_module({host!r})
-cli = importlib.import_module({host!r} + ".cli")
-Tiny = conftest.module_class(host)
-
-
-class Configured(Tiny):
-    def __init__(self, width: int = 2, fails: bool = False):
-        super().__init__(width)
-        self.fails = fails
-
-    def setup(self, stage):
-        if self.fails:
-            raise RuntimeError("in setup")
-
-
-class SaveToLogger(cli.SaveConfigCallback):
-    def setup(self, trainer, pl_module, stage):
-        super().setup(trainer, pl_module, stage)
-        config = self.parser.dump(self.config, skip_none=False)
-        trainer.logger.log_hyperparams({{"config": config}})
-
-
-cli.LightningCLI(Configured, save_config_callback=SaveToLogger, seed_everything_default=1)
+test_cli.run_cli(host, conftest.module_class(host))
 """
 QUIET = [
     "--trainer.max_epochs=1",
@@ -48,13 +28,45 @@ QUIET = [
 ]
 
 
+def run_cli(host, tiny, arguments=None):
+    """Call LightningCLI of one of the packages, with the arguments of this program by default."""
+    cli = importlib.import_module(host.__name__ + ".cli")
+
+    class Configured(tiny):
+        def __init__(self, width: int = 2, fails: str = ""):
+            super().__init__(width)
+            self.fails = fails
+
+        def setup(self, stage):
+            if self.fails:
+                raise RuntimeError(self.fails)
+
+    class SaveToLogger(cli.SaveConfigCallback):
+        def setup(self, trainer, pl_module, stage):
+            super().setup(trainer, pl_module, stage)
+            config = self.parser.dump(self.config, skip_none=False)
+            trainer.logger.log_hyperparams({"config": config})
+
+    cli.LightningCLI(
+        Configured, save_config_callback=SaveToLogger, seed_everything_default=1, args=arguments
+    )
+
+
+@pytest.fixture
+def fit(host, helpers):
+    """Return a function that fits as LightningCLI does with such arguments."""
+    pytest.importorskip("jsonargparse")
+    return lambda *arguments: run_cli(host, helpers.module_class(), ["fit", *arguments])
+
+
 @pytest.fixture
 def program(helpers):
+    """Return a function that starts a program of its own with such arguments."""
     pytest.importorskip("jsonargparse")
     text = PROGRAM.format(tests=str(Path(__file__).parent), host=helpers.package)
     Path("program.py").write_text(text)
 
-    def start(*arguments, code=0):
+    def start(*arguments):
         done = subprocess.run(
             [sys.executable, "program.py", *arguments],
             capture_output=True,
@@ -62,16 +74,16 @@ def program(helpers):
             check=False,
             timeout=120,
         )
-        assert done.returncode == code, done.stderr
+        assert done.returncode == 0, done.stderr
         return done
 
     return start
 
 
-def test_twice_in_one_folder(program):
+def test_twice_in_one_folder(fit):
     """The second run has a log_dir of its own; each configuration lies beside its checkpoints."""
     for width in ("2", "3"):
-        program("fit", *QUIET, "--trainer.logger.project=cli", f"--model.width={width}")
+        fit(*QUIET, "--trainer.logger.project=cli", f"--model.width={width}")
     runs = [path.parent for path in Path(".seamark/cli").glob("*/journal")]
     assert len(runs) == 2
     for run in runs:
@@ -79,12 +91,12 @@ def test_twice_in_one_folder(program):
         assert len(list(run.glob("files/**/checkpoints/*.ckpt"))) == 1
 
 
-def test_saved_configuration_can_be_used_again(program):
+def test_saved_configuration_can_be_used_again(fit):
     """What LightningCLI writes for the logger is what it reads."""
-    program("fit", *QUIET, "--trainer.logger.name=again", "--trainer.logger.prefix=p")
+    fit(*QUIET, "--trainer.logger.name=again", "--trainer.logger.prefix=p")
     (config,) = Path(".seamark/default").glob("*/files/config.yaml")
     assert "seamark.lightning" in config.read_text()
-    program("fit", "--config", str(config))
+    fit("--config", str(config))
     assert len(list(Path(".seamark/default").glob("*/journal"))) == 2
 
 
@@ -99,22 +111,23 @@ def test_secret_in_the_configuration_is_nowhere_in_the_root(program):
     program("fit", "--config", str(config))
 
 
-def test_secret_in_the_configuration_of_a_stage_that_fails_early(program):
+def test_secret_in_the_configuration_of_a_stage_that_fails_early(fit):
     """LightningCLI has saved its file then, and the logger was not asked for the graph yet."""
     key = "--trainer.logger.api_key=tok-5e1f"
-    program("fit", *QUIET, key, "--model.fails=true", code=1)
+    with pytest.raises(RuntimeError, match="in setup"):
+        fit(*QUIET, key, "--model.fails=in setup")
     assert list(Path(".seamark/default").glob("*/journal/*"))
     for path in Path(".seamark").rglob("*"):
         assert path.is_dir() or b"tok-5e1f" not in path.read_bytes(), path
 
 
-def test_run_arguments_in_the_configuration(program):
+def test_run_arguments_in_the_configuration(fit):
     """What the signature does not spell out is given as ``dict_kwargs``."""
     Path("config.yaml").write_text(
         "trainer:\n  logger:\n    class_path: seamark.lightning.SeamarkLogger\n"
         "    init_args:\n      project: cli\n"
         "    dict_kwargs:\n      tags: [one, two]\n"
     )
-    program("fit", *QUIET[:-1], "--config", "config.yaml")
+    fit(*QUIET[:-1], "--config", "config.yaml")
     (journal,) = Path(".seamark/cli").glob("*/journal/*")
     assert b'"values":["one","two"]' in journal.read_bytes()

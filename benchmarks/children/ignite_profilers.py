@@ -1,13 +1,15 @@
-"""Run an engine with each profiler, print times: ``ignite_profilers.py ROUND ITERATIONS N...``.
+"""Run an engine without and with a profiler: ``ignite_profilers.py WHICH ITERATIONS N...``.
 
 The step is empty and N empty handlers are on ITERATION_COMPLETED, so that an iteration is little
-but Ignite's own work. All profilers have their turn in one process, since what they add is small
-beside what one process differs from the next. A first short run of each warms up.
+but Ignite's own work. Prints the times of each as ``"<without|with> N"``. What a profiler adds is
+the difference in one process: from one process to the next, an iteration differs by more. A first
+short run warms up.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import time
 from typing import Any
@@ -17,6 +19,7 @@ from ignite.engine import Engine, Events
 
 import seamark.ignite
 
+TURNS = 3
 MAKERS: dict[str, Any] = {
     "none": None,
     "ignite-basic": ignite.handlers.BasicTimeProfiler,
@@ -48,13 +51,19 @@ def measured(which: str, handlers: int, iterations: int) -> dict[str, float]:
     }
 
 
-turn, size, *counts = map(int, sys.argv[1:])
-names = list(MAKERS)
-names = names[turn % len(names) :] + names[: turn % len(names)]
-for warming in names:
-    measured(warming, 1, max(1, size // 10))
+name, (size, *counts) = sys.argv[1], map(int, sys.argv[2:])
+taken: dict[str, list[dict[str, float]]] = {}
+for turn in range(1 + TURNS):
+    for count in counts:
+        for label, which in [("without", "none"), ("with", name)]:
+            found = measured(which, count, size if turn else size // 10)
+            if turn:
+                taken.setdefault(f"{label} {count}", []).append(found)
 print(
     json.dumps(
-        {f"{name} {count}": measured(name, count, size) for count in counts for name in names}
+        {
+            label: {unit: statistics.mean(one[unit] for one in each) for unit in each[0]}
+            for label, each in taken.items()
+        }
     )
 )

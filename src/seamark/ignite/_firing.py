@@ -37,7 +37,7 @@ __all__ = ["NEVER", "Firing"]
 log = logging.getLogger("seamark")
 
 NEVER: Final = 1 << 62
-_ASKS: Final = frozenset({OTHER, FETCH, STEP, EPOCH, EPOCH_END})
+_ASKS: Final = frozenset({OTHER, FETCH, EPOCH, EPOCH_END})
 
 # What Engine._fire_event of 0.4.13 up to 0.5.5 is made of. One that uses anything else is unknown.
 _KNOWN_NAMES: Final = frozenset(
@@ -147,7 +147,7 @@ class Firing:
             return
         engine = self.engine
         # Half of the time of the engine's own method goes into a message that nobody sees. Whether
-        # somebody does is asked twice in an iteration.
+        # somebody does is asked once in an iteration.
         if times.code in _ASKS:
             logger = engine.logger
             self._debug = type(logger) is not logging.Logger or logger.isEnabledFor(logging.DEBUG)

@@ -7,20 +7,19 @@ and which of the runs of the job this is.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from seamark.journal.folder import RunFolder
+from seamark.journal.headers import headers
 from seamark.journal.process import process_facts
-from seamark.journal.reader import JournalReader
 from seamark.ranks import current_rank, restart_count, same_job
 
-__all__ = ["Maker", "attempt_after_restart", "headers", "newest_attempt", "run_before_restart"]
+__all__ = ["Maker", "attempt_after_restart", "newest_attempt", "run_before_restart"]
 
 
 class Maker(NamedTuple):
@@ -59,13 +58,6 @@ def newest_attempt(folder: RunFolder) -> int:
 def _attempt_of(header: Mapping[str, Any]) -> int | None:
     number = header.get("attempt")
     return number if isinstance(number, int) else None
-
-
-def headers(folder: RunFolder) -> Iterator[dict[str, Any]]:
-    """Yield the HEADER of every journal of a run that can be read."""
-    for journal in folder.journals():
-        with contextlib.suppress(OSError), JournalReader(journal.path) as reader:
-            yield reader.header()
 
 
 def run_before_restart(folder: RunFolder, maker: Maker | None) -> RunFolder | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal._format import Kind
+from seamark.journal.headers import header_of
 from seamark.journal.process import process_alive, process_facts
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.ranks import current_rank, job_key
@@ -62,12 +63,12 @@ class Rivals:
                         )
                         return
 
-    def _rival(self, path: Path) -> dict[str, Any] | None:
+    def _rival(self, path: Path) -> Mapping[str, Any] | None:
         """Return the header of a journal if its owner is another process that lives."""
+        header = header_of(path)
+        if not header.get("owner") or header.get("lineage") == self._lineage:
+            return None
         with JournalReader(path) as reader:
-            header = reader.header()
-            if not header.get("owner") or header.get("lineage") == self._lineage:
-                return None
             last = reader.last_frame()
         if last is None or last.kind == Kind.CLOSE:
             return None

@@ -392,7 +392,8 @@ class Run(Ranked):
             index = Index.open(self.root)
             try:
                 index.refresh(self.project, self.id)
-                for one in index.view(self.project, self.id).attributes():
+                view = index.view(self.project, self.id)
+                for one in view.attributes():
                     if writer is None:
                         break
                     if one.path.startswith("sys/") and one.family == "atom":
@@ -401,9 +402,12 @@ class Run(Ranked):
                     last = getattr(one.value, "last_step", None)
                     if last is not None and one.family.endswith("_series"):
                         writer.remember_step(one.path, float(last))
+                owner = self._settings.owner and not self._rank_apart()
+                if owner and self._state != "failed" and view.has_failed():
+                    self.assign_quietly({"sys/failed": False})
             finally:
                 index.close()
-            if self._settings.owner and not self._rank_apart():
+            if owner:
                 from seamark.content import finish_staged
 
                 finish_staged(self.folder, self._record_content)

@@ -357,6 +357,17 @@ class Run(Ranked):
             begun = self._descent.begun
             what = f"recording attempt {begun.number} to" if begun else "recording to"
             self._tell(what, f"see it with: seamark show {self.id}")
+            self._tell_why_new()
+
+    def _tell_why_new(self) -> None:
+        descent = self._descent
+        if descent.passed_over and not (descent.begun or descent.continues or self._told_before):
+            log.warning(
+                "seamark: this job was restarted and records a new run: run %s, which it recorded "
+                "before, had another command line. Give custom_run_id to have one run whatever "
+                "the command line",
+                descent.passed_over,
+            )
 
     def _tell(self, what: str, then: str) -> None:
         """Print one line for people, on stderr."""

@@ -49,19 +49,26 @@ class Rivals:
             return
         with contextlib.suppress(Exception):
             for journal in self._folder.journals():
-                if journal.path.name not in self._seen:
-                    self._seen.add(journal.path.name)
-                    if (header := self._rival(journal.path)) is not None:
-                        self._told = True
-                        log.warning(
-                            "seamark: two processes record run %s at the same time: this one, and "
-                            "pid %s on %s. What they record is mixed: stop one of them, or give "
-                            "each a run of its own",
-                            self._folder.run,
-                            header.get("pid"),
-                            header.get("host"),
-                        )
-                        return
+                if journal.path.name not in self._seen and self._is_rival(journal.path):
+                    self._told = True
+                    return
+
+    def _is_rival(self, path: Path) -> bool:
+        try:
+            header = self._rival(path)
+        except OSError:  # begun just now, and without a header yet: the next look will tell
+            return False
+        self._seen.add(path.name)
+        if header is not None:
+            log.warning(
+                "seamark: two processes record run %s at the same time: this one, and "
+                "pid %s on %s. What they record is mixed: stop one of them, or give "
+                "each a run of its own",
+                self._folder.run,
+                header.get("pid"),
+                header.get("host"),
+            )
+        return header is not None
 
     def _rival(self, path: Path) -> Mapping[str, Any] | None:
         """Return the header of a journal if its owner is another process that lives."""

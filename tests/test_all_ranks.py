@@ -12,6 +12,8 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import pytest
 from seamark import Run, init_run
 from seamark.errors import ArgumentError
 from seamark.journal._format import Kind
+from seamark.journal.headers import header_of
 from seamark.journal.reader import JournalReader, decode_json
 
 QUIET = dict.fromkeys(
@@ -215,6 +218,43 @@ def test_one_process_alone_is_like_rank_0(tmp_path):
             told.append([(f.kind, f.payload) for f in reader.frames() if f.kind != Kind.HEADER])
             assert reader.header()["owner"] is True
     assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_a_rank_reads_before_its_first_record(tmp_path, monkeypatch, rank):
+    """With hundreds of ranks it waits for that: each journal is opened twice, to read its ends."""
+    shared = {"custom_run_id": "one", "ranks": "all", "root": tmp_path, **QUIET}
+    monkeypatch.setenv("WORLD_SIZE", "5")
+    for other in (2, 3, 4):
+        monkeypatch.setenv("RANK", str(other))
+        with init_run("p", **shared) as run:
+            for step in range(1000):
+                run.log_metrics({"loss": step}, step)
+    header_of.cache_clear()  # as in a process of its own
+    monkeypatch.setenv("RANK", str(rank))
+    opened, read, names, me = Counter(), Counter(), {}, threading.get_ident()
+    really_open, really_read = os.open, os.pread
+
+    def open_(path, *args, **options):
+        fd = really_open(path, *args, **options)
+        if threading.get_ident() == me:  # others may take their time
+            names[fd] = os.fspath(path)
+            opened[names[fd]] += 1
+        return fd
+
+    def pread(fd, *args):
+        found = really_read(fd, *args)
+        if threading.get_ident() == me:
+            read[names[fd]] += len(found)
+        return found
+
+    journals = [os.fspath(journal.path) for journal in run.folder.journals()]
+    monkeypatch.setattr(os, "open", open_)
+    monkeypatch.setattr(os, "pread", pread)
+    with init_run("p", **shared) as run:
+        run.log_metrics({"loss": 1.0}, 0)
+    assert [opened[path] for path in journals] == [2, 2, 2]
+    assert max(read[path] for path in journals) < 16_384 < Path(journals[0]).stat().st_size
 
 
 @pytest.mark.parametrize("mode", ["disabled", "read-only", "debug"])

@@ -33,10 +33,10 @@ SLURM = {"SLURM_JOB_ID": "17"}
 ARRAY = {"SLURM_JOB_ID": "18", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3"}
 
 
-def start(environment=None, arguments=(), **given):
-    """Record in a new process, whose parent is this one; return the ids of its runs."""
+def started(environment=None, arguments=(), **given):
+    """Record in a new process, whose parent is this one."""
     Path("train.py").write_text(PROGRAM)
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "train.py", *arguments],
         env={**os.environ, **(environment or {}), "GIVEN": json.dumps(given)},
         capture_output=True,
@@ -44,6 +44,11 @@ def start(environment=None, arguments=(), **given):
         timeout=120,
         check=False,
     )
+
+
+def start(*how, **given):
+    """Record in a new process; return the ids of its runs, or the last line of what went wrong."""
+    done = started(*how, **given)
     if not done.stdout:
         return done.stderr.strip().splitlines()[-1]
     return json.loads(done.stdout)
@@ -128,6 +133,21 @@ def test_scripts_of_one_job_are_told_apart():
     (new,) = start(restarted, ["--fold=3"], value=2)
     assert len(runs()) == 4
     assert start(again(SLURM, 2), ["--fold=3"], value=3) == [new]
+
+
+def test_another_command_line_is_told():
+    """A run that stays behind is named, unless it was completed: then its work is done."""
+    (done,) = start(SLURM, ["--fold=0"], value=1, die=False)
+    (left,) = start(SLURM, ["--fold=1"], value=1)
+    restarted = started(again(SLURM, 1), ["--fold=1", "--resume"], value=2)
+    (new,) = json.loads(restarted.stdout)
+    assert new not in (done, left)
+    (line,) = [line for line in restarted.stderr.splitlines() if "had another command line" in line]
+    assert left in line
+    assert "custom_run_id" in line
+    assert start(again(SLURM, 2), ["--fold=1", "--resume"], value=3) == [new]
+    assert start(again(SLURM, 2), ["--fold=1"], value=3) == [left]
+    assert "another command line" not in started(again(SLURM, 2), ["--fold=2"], value=1).stderr
 
 
 def test_same_script_twice_in_a_job():

@@ -11,6 +11,9 @@ import threading
 import pytest
 
 import seamark
+from seamark.journal.folder import RunFolder
+from seamark.journal.rivals import Rivals
+from seamark.journal.writer import JournalWriter
 
 PROGRAM = """
 import logging, os, sys
@@ -126,3 +129,22 @@ def test_whoever_only_adds_something(caplog):
         run["note"] = 1
         beat(first)
     assert "two processes" not in caplog.text + ended(first)
+
+
+def test_a_journal_that_begins_at_the_same_moment(tmp_path, caplog):
+    """It has no header at the first look; the next one finds it."""
+    folder = RunFolder(tmp_path, "p", "run")
+    header = {"owner": True, "lineage": "another", "host": "elsewhere"}
+    other = JournalWriter(folder, lambda: header)
+    other.append_point("a", 1.0, 0.0)
+    (journal,) = folder.journals()
+    begun = journal.path.read_bytes()
+    journal.path.write_bytes(b"")
+    rivals = Rivals(folder, "mine")
+    rivals.look()
+    assert "two processes" not in caplog.text
+    journal.path.write_bytes(begun)
+    for _ in range(2):
+        rivals.look()
+        assert caplog.text.count("two processes record run") == 1
+    other.close()

@@ -368,6 +368,20 @@ def test_with_id_goes_on(start: Any) -> None:
     assert headers(second)[1]["prior_t"] > 0
 
 
+@pytest.mark.parametrize("state", ["failed", "completed"])
+def test_a_run_that_failed_and_goes_on_has_not_failed(start: Any, state: str) -> None:
+    """As in one process; what a person said of a run that did not fail stays."""
+    first = start()
+    first["sys/failed"] = True
+    first.note_state(state)
+    first.stop()
+    second = start(with_id=first.id)
+    second.log_metrics({"a": 1.0})  # waits for what is known of the run
+    assert second["sys/failed"].fetch() is (state == "completed")
+    second.note_state("failed")
+    assert second["sys/failed"].fetch() is True
+
+
 def test_custom_run_id_is_one_run(start: Any) -> None:
     """Processes that give the same name write to the same run, of the same project only."""
     first, second = start(custom_run_id="x y/z \udc80"), start(custom_run_id="x y/z \udc80")

@@ -24,7 +24,13 @@ from seamark.journal.marks import mark_op, marked_positions
 from seamark.paths import check_name, check_project
 from seamark.place import expect_run
 from seamark.ranks import restart_count
-from seamark.restarts import Maker, attempt_after_restart, newest_attempt, run_before_restart
+from seamark.restarts import (
+    Before,
+    Maker,
+    attempt_after_restart,
+    newest_attempt,
+    run_before_restart,
+)
 from seamark.values import Atom, encode_atom
 
 if TYPE_CHECKING:
@@ -59,12 +65,15 @@ class Descent:
         maker: None for a run with a given id.
         begun: The attempt that this process has begun, if it has.
         continues: Whether the run was chosen because it exists.
+        passed_over: Id of a run that this job recorded before it was restarted, by another command
+            line; None if there is none.
     """
 
     lineage: str
     maker: Maker | None = None
     begun: Begun | None = None
     continues: bool = False
+    passed_over: str | None = None
 
 
 class Saved(NamedTuple):
@@ -153,8 +162,9 @@ class Resumable(Container):
             expect_run(self.folder)
         if settings.resume == "never" or not settings.owner or not restart_count():
             return self
-        folder = self.folder if given else run_before_restart(self.folder, descent.maker)
-        if folder is None:
+        before = Before(self.folder) if given else run_before_restart(self.folder, descent.maker)
+        if (folder := before.run) is None:
+            descent.passed_over = before.passed_over
             return self
         found = self if given else self.at(folder.run)
         number = attempt_after_restart(folder)

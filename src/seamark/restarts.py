@@ -12,15 +12,17 @@ import hashlib
 import itertools
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
+from seamark.journal._format import Kind
 from seamark.journal.folder import RunFolder
+from seamark.journal.headers import header_of, headers
 from seamark.journal.process import process_facts
 from seamark.journal.reader import JournalReader
 from seamark.ranks import current_rank, restart_count, same_job
 
-__all__ = ["Maker", "attempt_after_restart", "headers", "newest_attempt", "run_before_restart"]
+__all__ = ["Before", "Maker", "attempt_after_restart", "newest_attempt", "run_before_restart"]
 
 
 class Maker(NamedTuple):
@@ -46,6 +48,7 @@ class Maker(NamedTuple):
 
 
 _ordinals = itertools.count()
+_STATE: Final = b'{"op":"state","state":'
 
 
 def newest_attempt(folder: RunFolder) -> int:
@@ -61,43 +64,70 @@ def _attempt_of(header: Mapping[str, Any]) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def headers(folder: RunFolder) -> Iterator[dict[str, Any]]:
-    """Yield the HEADER of every journal of a run that can be read."""
-    for journal in folder.journals():
-        with contextlib.suppress(OSError), JournalReader(journal.path) as reader:
-            yield reader.header()
+class Before(NamedTuple):
+    """What a job recorded before it was restarted.
+
+    Attributes:
+        run: The run to go on with, or None.
+        passed_over: If there is none, the id of a run that did not complete and was recorded by
+            another command line, or None.
+    """
+
+    run: RunFolder | None = None
+    passed_over: str | None = None
 
 
-def run_before_restart(folder: RunFolder, maker: Maker | None) -> RunFolder | None:
+def run_before_restart(folder: RunFolder, maker: Maker | None) -> Before:
     """Return the newest run of the project that this job recorded before it was restarted.
 
     By the same process of the job with the same command line, and not yet gone on with by another
     process since the restart.
     """
     if maker is None:
-        return None
+        return Before()
     try:
         names = sorted(os.listdir(folder.root / folder.project), reverse=True)  # noqa: PTH208
     except OSError:
-        return None
+        return Before()
+    passed_over = None
     for name in names:  # of the newest first: their ids sort by time
         found = RunFolder(folder.root, folder.project, name)
-        if name[0] != "." and _is_before_restart(found, maker):
-            return found
-    return None
+        makers = _makers_before_restart(found) if name[0] != "." else []
+        if maker in makers:
+            return Before(found)
+        if passed_over is None and any(one[1:] == maker[1:] for one in makers):
+            passed_over = None if _is_completed(found) else name
+    return Before(None, passed_over)
 
 
-def _is_before_restart(folder: RunFolder, maker: Maker) -> bool:
-    wanted, ours = maker._asdict(), False
+def _makers_before_restart(folder: RunFolder) -> list[tuple[Any, ...]]:
+    """Return who of this job recorded a run; nobody if another process goes on with it already."""
+    found = []
     rank, restarts, me = current_rank().rank, restart_count(), process_facts()
     for header in headers(folder):
         if not same_job(header.get("job")):
             continue
         by_me = all(header.get(fact) == me[fact] for fact in ("host", "pid", "start"))
         if header.get("restarts") == restarts and header.get("rank") == rank and not by_me:
-            return False
-        ours = ours or all(header.get(key) == value for key, value in wanted.items())
-    return ours
+            return []
+        found.append(tuple(map(header.get, Maker._fields)))
+    return found
+
+
+def _is_completed(folder: RunFolder) -> bool:
+    """Tell whether the last owner of a run noted that it completed."""
+    last = (0, False)
+    for journal in folder.journals():
+        with contextlib.suppress(OSError), JournalReader(journal.path) as reader:
+            end = reader.last_frame()
+            if end is None or not header_of(journal.path).get("owner"):
+                continue
+            noted = None
+            if end.kind == Kind.CLOSE and b'"rotate"' not in end.payload:  # else it is far from it
+                noted = next(reader.frames_that_begin(_STATE), None)
+            completed = noted is not None and noted.payload.startswith(_STATE + b'"completed"')
+            last = max(last, (end.t, completed))
+    return last[1]
 
 
 def attempt_after_restart(folder: RunFolder) -> int | None:

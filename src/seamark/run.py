@@ -357,6 +357,17 @@ class Run(Ranked):
             begun = self._descent.begun
             what = f"recording attempt {begun.number} to" if begun else "recording to"
             self._tell(what, f"see it with: seamark show {self.id}")
+            self._tell_why_new()
+
+    def _tell_why_new(self) -> None:
+        descent = self._descent
+        if descent.passed_over and not (descent.begun or descent.continues or self._told_before):
+            log.warning(
+                "seamark: this job was restarted and records a new run: run %s, which it recorded "
+                "before, had another command line. Give custom_run_id to have one run whatever "
+                "the command line",
+                descent.passed_over,
+            )
 
     def _tell(self, what: str, then: str) -> None:
         """Print one line for people, on stderr."""
@@ -392,7 +403,8 @@ class Run(Ranked):
             index = Index.open(self.root)
             try:
                 index.refresh(self.project, self.id)
-                for one in index.view(self.project, self.id).attributes():
+                view = index.view(self.project, self.id)
+                for one in view.attributes():
                     if writer is None:
                         break
                     if one.path.startswith("sys/") and one.family == "atom":
@@ -401,9 +413,12 @@ class Run(Ranked):
                     last = getattr(one.value, "last_step", None)
                     if last is not None and one.family.endswith("_series"):
                         writer.remember_step(one.path, float(last))
+                owner = self._settings.owner and not self._rank_apart()
+                if owner and self._state != "failed" and view.has_failed():
+                    self.assign_quietly({"sys/failed": False})
             finally:
                 index.close()
-            if self._settings.owner and not self._rank_apart():
+            if owner:
                 from seamark.content import finish_staged
 
                 finish_staged(self.folder, self._record_content)

@@ -186,6 +186,19 @@ def test_damaged_file_header_is_mended_from_the_name(golden: bytes, tmp_path: Pa
             assert reader.uid == UID
 
 
+def test_a_header_may_be_long(tmp_path: Path) -> None:
+    """Positions of a run with hundreds of journals stand in it."""
+    record = {"positions": {f"host-{number}-01234567": number for number in range(1000)}}
+    frame = frame_bytes(SALT, Kind.HEADER, START_NS, json.dumps(record).encode())
+    path = tmp_path / GOLDEN.name
+    put(path, file_header(UID) + frame)
+    with JournalReader(path) as reader:
+        assert reader.header() == record
+    put(path, file_header(UID) + frame[:-8])
+    with JournalReader(path) as reader:
+        assert reader.header() == {}
+
+
 def test_damaged_header_without_a_uid_in_the_name(golden: bytes, tmp_path: Path) -> None:
     """A renamed journal is read by its own header; without either it is no journal."""
     path = tmp_path / "renamed"

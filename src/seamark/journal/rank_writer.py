@@ -6,13 +6,12 @@ series, facts of its process below ``monitoring/<writer>/``, and how it ended.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from seamark.journal._format import Kind
+from seamark.journal.headers import headers
 from seamark.journal.interrupts import raised_by_signal_handler
-from seamark.journal.reader import JournalReader
 from seamark.journal.writer import JournalWriter
 from seamark.paths import check_writable, is_inside
 
@@ -24,11 +23,7 @@ __all__ = ["RankPaths", "RankWriter", "was_here"]
 
 def was_here(folder: RunFolder, rank: int) -> bool:
     """Tell whether an earlier process of a rank wrote to a run, whose series go on."""
-    for journal in folder.journals():
-        with contextlib.suppress(OSError), JournalReader(journal.path) as reader:
-            if reader.header().get("rank") == rank:
-                return True
-    return False
+    return any(header.get("rank") == rank for header in headers(folder))
 
 
 class RankPaths(dict[Any, Any]):

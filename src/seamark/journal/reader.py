@@ -62,6 +62,8 @@ SETTLE_NS: Final = 90 * 10**9
 """Bytes that did not change for so long (three heartbeats) stay as they are; nanoseconds."""
 
 _BLOCK_BYTES: Final = 1 << 20
+_HEADER_BYTES: Final = 1 << 12
+"""More than most HEADER frames take."""
 _FRAME_LIMIT: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
 _MARK_BYTES: Final = MARK.to_bytes(2, "little")
 _MARK_AT: Final = 10
@@ -292,16 +294,15 @@ class JournalReader:
 
     def header(self) -> dict[str, Any]:
         """Return the HEADER record, or an empty dict if it is not there or damaged."""
-        frames: list[RawFrame] = []
-        data = os.pread(self._fd, 1 << 16, FILE_HEADER_BYTES)
-        _, bad = scan(data, self.salt, frames)
-        if not frames and not bad and len(data) == 1 << 16:
-            data = os.pread(self._fd, _FRAME_LIMIT, FILE_HEADER_BYTES)
-            scan(data, self.salt, frames)
-        if not frames or frames[0][1] != Kind.HEADER:
+        data = os.pread(self._fd, _HEADER_BYTES, FILE_HEADER_BYTES)
+        frame = self._frame_at(data, 0)
+        if frame is None:
+            data = self._bytes_of(FILE_HEADER_BYTES)
+            frame = self._frame_at(data, 0)
+        if frame is None or frame[1] != Kind.HEADER:
             return {}
         try:
-            record = decode_json(payload_of(data, frames[0]))
+            record = decode_json(payload_of(data, frame))
         except ValueError:
             return {}
         return record if isinstance(record, dict) else {}

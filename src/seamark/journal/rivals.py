@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal._format import Kind
+from seamark.journal.headers import header_of
 from seamark.journal.process import process_alive, process_facts
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.ranks import current_rank, job_key
@@ -48,26 +49,33 @@ class Rivals:
             return
         with contextlib.suppress(Exception):
             for journal in self._folder.journals():
-                if journal.path.name not in self._seen:
-                    self._seen.add(journal.path.name)
-                    if (header := self._rival(journal.path)) is not None:
-                        self._told = True
-                        log.warning(
-                            "seamark: two processes record run %s at the same time: this one, and "
-                            "pid %s on %s. What they record is mixed: stop one of them, or give "
-                            "each a run of its own",
-                            self._folder.run,
-                            header.get("pid"),
-                            header.get("host"),
-                        )
-                        return
+                if journal.path.name not in self._seen and self._is_rival(journal.path):
+                    self._told = True
+                    return
 
-    def _rival(self, path: Path) -> dict[str, Any] | None:
+    def _is_rival(self, path: Path) -> bool:
+        try:
+            header = self._rival(path)
+        except OSError:  # begun just now, and without a header yet: the next look will tell
+            return False
+        self._seen.add(path.name)
+        if header is not None:
+            log.warning(
+                "seamark: two processes record run %s at the same time: this one, and "
+                "pid %s on %s. What they record is mixed: stop one of them, or give "
+                "each a run of its own",
+                self._folder.run,
+                header.get("pid"),
+                header.get("host"),
+            )
+        return header is not None
+
+    def _rival(self, path: Path) -> Mapping[str, Any] | None:
         """Return the header of a journal if its owner is another process that lives."""
+        header = header_of(path)
+        if not header.get("owner") or header.get("lineage") == self._lineage:
+            return None
         with JournalReader(path) as reader:
-            header = reader.header()
-            if not header.get("owner") or header.get("lineage") == self._lineage:
-                return None
             last = reader.last_frame()
         if last is None or last.kind == Kind.CLOSE:
             return None

@@ -748,6 +748,7 @@ class JournalWriter:
             return "the run was purged"
         try:
             self._look_back()
+            told = self._header()  # may take a while, in which others would see an empty journal
             segment = Segment(self.folder)
             self._salt = self._table.salt = segment.salt
             header = {
@@ -757,7 +758,7 @@ class JournalWriter:
                 "writer": segment.writer,
                 "continues": self._continues,
                 "prior_t": self._last_t,
-                **self._header(),
+                **told,
             }
             segment.start(self._frame(Kind.HEADER, dump_json(header)))
         except OSError as error:

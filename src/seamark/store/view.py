@@ -303,6 +303,11 @@ class RunView:
         """Time by the clock of the index, nanoseconds since the Unix epoch."""
         return self._index.now_ns()
 
+    def has_failed(self) -> bool:
+        """Tell whether a process that spoke for the run noted that it failed."""
+        journals = self.state_of_fold.journals.values()
+        return any(one.owner and one.said.get("state") == "failed" for one in journals)
+
     def ranks(self) -> list[RankStatus]:
         """Return how each rank that takes part in the run is doing, by rank."""
         return rank_statuses(self.state_of_fold, self.now_ns)

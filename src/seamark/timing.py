@@ -486,7 +486,7 @@ def _seconds(value: float) -> str:
     for factor, unit in ((1, "s"), (1e3, "ms")):
         if value * factor >= 1:
             return f"{value * factor:.3g} {unit}" if value < 1000 else f"{value:.0f} s"  # noqa: PLR2004
-    return f"{value * 1e6:.3g} µs"
+    return f"{value * 1e6:.3g} us"  # a person prints it, maybe where there is no "µ"
 
 
 def picture(breakdown: Breakdown, title: str | None = None) -> bytes:

@@ -83,6 +83,7 @@ def series_paths(run: Run) -> list[str]:
 
 
 EVERY_VERB = """
+    from seamark.timing import Samples, Source, TimesInRun
     from seamark.types import File, Histogram
     root, given = sys.argv[1], {"custom_run_id": "one", "ranks": "all", **quiet}
     with init_run("p", root=root, name="n", tags=["t"], params={"lr": 0.1}, **given) as run:
@@ -97,7 +98,10 @@ EVERY_VERB = """
         run["words"].append(f"rank {rank}")
         run["hist"].append(Histogram([0, 1], [rank]))
         run["pictures"].append(File.from_content(f"{rank}", extension="txt"))
-        run["training/ranks/1/own" if rank else "training/own"].append(1.5)
+        run[f"{run.series_base('training')}/own"].append(1.5)
+        times = Samples()
+        times.waiting.extend((0, 5))
+        TimesInRun(run["fold"]).row(0, [Source("action", "act", times)], 0)
         run["value"] = rank
         run["set"].add(f"rank {rank}")
         run["file"].upload(File.from_content(f"{rank}", extension="txt"))
@@ -122,7 +126,9 @@ def test_every_rank_writes_its_series_beside_those_of_rank_0(tmp_path):
     assert {line.split()[0] for line in said} == {run.id}
     shared = ["acc", "both/a", "both/b", "cleared", "loss", "many", "numbered", "one", "train/x"]
     others = [f"ranks/1/{path}" for path in [*shared[:3], "cleared", "gone", *shared[4:]]]
-    assert series_paths(run) == sorted([*shared, *others, "training/own", "training/ranks/1/own"])
+    own = ["training/own", "training/ranks/1/own"]
+    own += ["fold/profiling/act_s", "fold/ranks/1/profiling/act_s"]
+    assert series_paths(run) == sorted([*shared, *others, *own])
     assert run["loss"].fetch_points().value.tolist() == [0, 1, 2]
     assert run["ranks/1/loss"].fetch_points().value.tolist() == [10, 11, 12]
     assert run["ranks/1/numbered"].fetch_points().step.tolist() == [0, 1, 2]

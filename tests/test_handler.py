@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import math
 import os
+import sys
 import types as python_types
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -756,6 +758,19 @@ def test_structure(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     run.print_structure()
     printed = capsys.readouterr().out
     assert "'a':\n    'b': int\n    'c': string_series" in printed
+
+
+def test_a_structure_is_printed_wherever_standard_output_goes(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be encoded there is escaped."""
+    run["größe/µ"] = 1
+    written = io.BytesIO()
+    stdout = io.TextIOWrapper(written, encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    run.print_structure()
+    stdout.flush()
+    assert rb"'gr\xf6\xdfe':" in written.getvalue()
 
 
 def test_fetch_values(run: Run) -> None:

@@ -39,7 +39,18 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"store", "capture"}),
     frozenset({"artifact", "content", "journal", "plots"}),
     frozenset(
-        {"_png", "_render", "errors", "paths", "ranks", "timing", "types", "utils", "values"}
+        {
+            "_png",
+            "_render",
+            "errors",
+            "paths",
+            "printing",
+            "ranks",
+            "timing",
+            "types",
+            "utils",
+            "values",
+        }
     ),
 )
 # Parts of one layer that stand side by side and never import each other.

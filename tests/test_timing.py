@@ -203,6 +203,8 @@ def test_largest_cost_is_named_in_plain_words():
     assert line.startswith("The largest cost is dataflow (waiting for data): 3 s of the 5 s")
     assert "60 %" in line
     assert largest_cost(Breakdown((), 0.0, 0)) == "Nothing has been timed yet."
+    small = largest_cost(Breakdown((("a", 3e-6),), 4e-6, 1))  # printed where there is only ASCII
+    assert small == "The largest cost is a: 3 us of the 4 us of an epoch, 75 %."
     assert largest_cost(Breakdown((("a", 1.0),), 9.0, 1)).startswith(
         "The largest cost is everything"
     )

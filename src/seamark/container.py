@@ -22,6 +22,7 @@ from seamark.handler import Handler
 from seamark.journal._format import dump_json
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.paths import check_path, check_writable, is_inside
+from seamark.printing import show
 from seamark.types import File
 from seamark.values import Atom, Escaped, decode_atom, encode_atom, escape, flatten
 
@@ -432,7 +433,7 @@ class Container(ABC):
     def print_structure(self) -> None:
         """Print the tree of paths with their types."""
         for line in structure_lines(nest({one.path: one.type for one in self._attributes()}, "")):
-            print(line)  # noqa: T201 - that is what was asked for
+            show(line)
 
     def get_attribute_type(self, path: str) -> str:
         """Return the type at a path: ``"float"``, ``"string"``, ... for atoms, else the family.

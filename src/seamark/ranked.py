@@ -13,6 +13,7 @@ from seamark.errors import ArgumentError, MissingFieldError
 from seamark.journal.folder import RunFolder
 from seamark.journal.rank_writer import RankWriter
 from seamark.journal.writer import JournalWriter
+from seamark.paths import join_path
 from seamark.ranks import broadcast_from_zero, current_rank, lasting
 
 if TYPE_CHECKING:
@@ -95,6 +96,18 @@ class Ranked(Resumable):
     def ranks(self) -> str:
         """``"zero"`` or ``"all"``: which ranks record."""
         return self._settings.ranks
+
+    def series_base(self, base: str) -> str:
+        """Return where in a namespace the series of this process belong.
+
+        A rank above 0 that records too has ``ranks/<rank>`` there for its own; in the run as a
+        whole, whose namespace is empty, the run itself sees to it.
+
+        Args:
+            base: Path of the namespace.
+        """
+        rank = current_rank().rank if base and self.ranks == "all" else 0
+        return join_path(base, f"ranks/{rank}") if rank else base
 
     @property
     def speaks_for_all(self) -> bool:

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import check_path, join_path
-from seamark.ranks import current_rank
 
 if TYPE_CHECKING:
     import numpy as np
@@ -486,7 +485,7 @@ def _seconds(value: float) -> str:
     for factor, unit in ((1, "s"), (1e3, "ms")):
         if value * factor >= 1:
             return f"{value * factor:.3g} {unit}" if value < 1000 else f"{value:.0f} s"  # noqa: PLR2004
-    return f"{value * 1e6:.3g} µs"
+    return f"{value * 1e6:.3g} us"  # a person prints it, maybe where there is no "µ"
 
 
 def picture(breakdown: Breakdown, title: str | None = None) -> bytes:
@@ -585,12 +584,10 @@ class TimesInRun:
     def _run(self) -> Any:
         is_run = hasattr(type(self._given), "get_root_object")
         found = self._given if is_run else getattr(self._given, "experiment", self._given)
-        # A run sends the series of rank 1 below ranks/1 by itself; in a namespace we have to.
-        base = getattr(found, "path", "")
-        root: Any = found.get_root_object() if base else None
-        if base and getattr(root, "ranks", "zero") == "all" and (rank := current_rank().rank):
-            return root[join_path(base, f"ranks/{rank}")]
-        return found
+        if not (base := getattr(found, "path", "")):
+            return found
+        root = found.get_root_object()
+        return root[root.series_base(base)]
 
     @property
     def _root(self) -> Any:

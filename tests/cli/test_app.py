@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -162,6 +163,22 @@ def test_unexpected_errors_are_told_in_one_line(
     monkeypatch.setenv("SEAMARK_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         main(["ls"])
+
+
+def test_an_output_that_knows_ascii_alone_stays_readable(
+    record: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signs of our own have stand-ins of the same width; what a person chose is escaped."""
+    run = record(name="größe")
+    written = io.BytesIO()
+    stdout = io.TextIOWrapper(written, encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    assert main(["show", run]) == 0
+    stdout.flush()
+    shown = written.getvalue().decode("ascii")
+    assert r"gr\xf6\xdfe" in shown
+    assert "0~19\n" in shown
+    assert r"\u" not in shown
 
 
 def test_version(shell: Callable[..., subprocess.CompletedProcess[str]]) -> None:

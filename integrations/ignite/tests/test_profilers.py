@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gc
 import inspect
+import io
 import logging
 import sys
 import time
@@ -781,6 +782,25 @@ def test_printing_changes_nothing(capsys):
     profiler.print_results(results)
     assert capsys.readouterr().out == first
     assert results == profiler.get_results()
+
+
+def test_results_are_printed_wherever_standard_output_goes(profiler, monkeypatch):
+    """A handler whose name cannot be encoded there must not end a script after its training."""
+
+    def handler():
+        pass
+
+    handler.__qualname__ = "größe"
+    engine = Engine(nothing)
+    engine.add_event_handler(Events.STARTED, handler)
+    profiler.attach(engine)
+    engine.run(range(2))
+    written = io.BytesIO()
+    stdout = io.TextIOWrapper(written, encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    profiler.print_results(profiler.get_results())
+    stdout.flush()
+    assert rb"gr\xf6\xdfe" in written.getvalue()
 
 
 # ---------------------------------------------------------------- in a run

@@ -81,7 +81,32 @@ def test_step_times_come_with_samples_and_an_end(tiny, trainer, logger):
     assert all(rate == pytest.approx(4 / time) for rate, time in rates)
     assert values(run, "profiling/eta_s")[-1] == 0
     assert all(value > 0 for value in values(run, "profiling/eta_s")[:-1])
-    assert len(values(run, "profiling/epoch_time_s")) == 3
+    assert steps(run, "profiling/epoch_time_s") == [1, 3, 5]  # as Lightning's own of an epoch
+
+
+def test_what_validation_ends_with_is_no_part_of_a_step(
+    host, tiny, trainer, logger, tmp_path, monkeypatch
+):
+    """A checkpoint that is saved then, whose callback Lightning calls after all others."""
+    now = 0.0
+
+    def clock():
+        nonlocal now
+        now += 1
+        return now
+
+    class Saving(importlib.import_module(f"{host.__name__}.callbacks").ModelCheckpoint):
+        def on_validation_end(self, *args):
+            nonlocal now
+            super().on_validation_end(*args)
+            now += 1000
+
+    monkeypatch.setattr("seamark.lightning._callbacks.perf_counter", clock)
+    callbacks = [StepTimes(), Saving(str(tmp_path))]
+    trainer(logger=logger, callbacks=callbacks, val_check_interval=1, max_epochs=2).fit(tiny)
+    took = values(logger.experiment, "profiling/step_time_s")
+    assert len(took) == 4
+    assert max(took) < 1000 < now
 
 
 def test_no_end_is_told_where_none_is_known(tiny, trainer, logger):

@@ -6,6 +6,7 @@ given something wrong; 130 interrupted; 141 the reader of a pipe went away.
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import gc
 import io
@@ -19,7 +20,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from seamark.cli._screen import wanted_colour
-from seamark.cli._text import clean
+from seamark.cli._text import clean, readable
 from seamark.errors import (
     ArgumentError,
     MissingExtraError,
@@ -38,6 +39,9 @@ EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE: Final = 141
 _GC_THRESHOLD: Final = 100_000
 """Imports make many objects that stay; looking through them takes a tenth of the start-up."""
+
+_ENCODING: Final = "seamark.readable"
+codecs.register_error(_ENCODING, readable)
 
 _MISUSES: Final = (
     ArgumentError,
@@ -191,7 +195,7 @@ def main(args: Sequence[str] | None = None) -> int:
     _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 is no failure
+            stream.reconfigure(errors=_ENCODING)  # a terminal without UTF-8 is no failure
     thresholds = gc.get_threshold()
     gc.set_threshold(_GC_THRESHOLD)
     try:

@@ -20,6 +20,7 @@ __all__ = [
     "int_text",
     "iso_time",
     "plural",
+    "readable",
     "shorten",
     "step_text",
 ]
@@ -30,6 +31,8 @@ _UNSAFE: Final = re.compile(
 """What a terminal would act on, or what would make a line read differently from what it holds."""
 _KEPT_IN_BLOCKS: Final = "\n\t"
 _NAMED: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+_STAND_INS: Final = str.maketrans("…·▁▂▃▄▅▆▇█│┤─┬└●", "~._.-:=+*#|+-++o")
+"""For the signs of our own, each as wide as what it stands for, so that columns stay aligned."""
 _BYTE: Final = 256
 _KILO: Final = 1000
 _ROUNDED: Final = 1e12
@@ -65,6 +68,17 @@ def clean(text: str, *, block: bool = False) -> str:
         )
 
     return _UNSAFE.sub(visible, text)
+
+
+def readable(error: UnicodeError) -> tuple[str, int]:
+    r"""Return what to write where the output cannot show a sign, for ``codecs.register_error``.
+
+    Signs of our own have stand-ins in ASCII; what a person chose is escaped, as ``\xb5``.
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_STAND_INS)
+    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
 
 
 def display_width(text: str) -> int:

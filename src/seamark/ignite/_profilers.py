@@ -20,6 +20,7 @@ from ignite.engine import Events
 
 from seamark.ignite._profiling import EngineProfiler, index_of, seconds_of
 from seamark.ignite._times import ALL_HANDLERS, RunTimes
+from seamark.printing import show
 from seamark.timing import Source, position_parts
 
 __all__ = ["BasicTimeProfiler", "HandlersTimeProfiler"]
@@ -157,7 +158,7 @@ class BasicTimeProfiler(EngineProfiler):
             *(f"{head}\n{line}\n" for head, line in sections),
         ]
         text = "\n".join(lines)
-        print(text)  # noqa: T201 - what it is for
+        show(text)
         return text
 
     def _columns(self, times: RunTimes | None) -> Mapping[str, Any]:
@@ -359,7 +360,7 @@ class HandlersTimeProfiler(EngineProfiler):
                 f"{name} took total {spent}s [min/index: {least[0]}s/{least[1]}, "
                 f"max/index: {most[0]}s/{most[1]}, mean: {mean}s, std: {deviation}{unit}]"
             )
-        print("\n".join(lines))  # noqa: T201 - what it is for
+        show("\n".join(lines))
 
     def _columns(self, times: RunTimes | None) -> Mapping[str, Any]:
         found: dict[str, list[float]] = {"processing_stats": [], "dataflow_stats": []}

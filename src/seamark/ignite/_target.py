@@ -6,8 +6,7 @@ from typing import Any
 
 from seamark.errors import PathError
 from seamark.handler import Handler
-from seamark.paths import check_path, join_path
-from seamark.ranks import current_rank
+from seamark.paths import check_path
 from seamark.run import Run
 
 __all__ = ["checked_tag", "series_target_of", "target_of"]
@@ -54,8 +53,6 @@ def target_of(logger: Any, caller: str) -> tuple[Run, str]:
 def series_target_of(logger: Any, caller: str) -> tuple[Run, str]:
     """Return the same for series, which a rank above 0 that records too has a place of its own for.
 
-    That is ``ranks/<rank>`` in the namespace; in the run as a whole, the run sees to it.
-
     Args:
         logger: As in `target_of`.
         caller: As in `target_of`.
@@ -64,6 +61,4 @@ def series_target_of(logger: Any, caller: str) -> tuple[Run, str]:
         TypeError: As in `target_of`.
     """
     run, base = target_of(logger, caller)
-    if base and run.ranks == "all" and (rank := current_rank().rank):
-        return run, join_path(base, f"ranks/{rank}")
-    return run, base
+    return run, run.series_base(base)

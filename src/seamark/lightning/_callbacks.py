@@ -52,17 +52,23 @@ class _Quiet(_host.Callback):
         return bool(trainer.should_stop or (_step(trainer) + 1) % every == 0)
 
     def _log(
-        self, trainer: Any, metrics: Mapping[str, Any], *, beside_prefix: bool = False
+        self,
+        trainer: Any,
+        metrics: Mapping[str, Any],
+        *,
+        step: int | None = None,
+        beside_prefix: bool = False,
     ) -> None:
         """Hand metrics to every logger.
 
         Args:
             trainer: The trainer.
             metrics: Numbers or tensors by name.
+            step: At which step; that of the batch if left out.
             beside_prefix: Whether a Seamark run gets them outside of the logger's prefix.
         """
         plain: dict[str, float] | None = None
-        step = _step(trainer)
+        step = _step(trainer) if step is None else step
         for logger in trainer.loggers if metrics else ():
             try:
                 if isinstance(logger, SeamarkLogger):
@@ -234,7 +240,8 @@ class StepTimes(_Quiet):
     """Records how long batches and epochs take, samples per second, and how long is left.
 
     ``profiling/step_time_s`` is the mean from batch to batch since the last record, waiting for
-    data included and validation left out; ``profiling/samples_per_second`` belongs to it.
+    data included; validation is left out, and checkpoints that are saved at its end.
+    ``profiling/samples_per_second`` belongs to it.
     ``profiling/eta_s`` goes by the time that training took so far, everything included, to the end
     that ``max_epochs``, ``max_steps`` or ``max_time`` sets, whichever comes first; it is left out
     where none is known. ``profiling/epoch_time_s`` comes at the end of each epoch; of one that a
@@ -260,6 +267,10 @@ class StepTimes(_Quiet):
         self._began = self._epoch_began = self._last = 0.0
         self._done = self._steps = self._step_began = 0
         self._spent = self._samples = 0.0
+
+    def setup(self, trainer: Any, *_: Any, **__: Any) -> None:
+        """Come last, so that what others save at the end of validation is over before a step."""
+        trainer.callbacks = [*(one for one in trainer.callbacks if one is not self), self]
 
     def on_train_start(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Start anew; also in the middle of an epoch, whose start no hook tells then."""
@@ -298,7 +309,8 @@ class StepTimes(_Quiet):
         """Record how long the epoch took."""
         try:
             metrics = {"profiling/epoch_time_s": perf_counter() - self._epoch_began}
-            self._log(trainer, metrics, beside_prefix=True)
+            # Where Lightning records what belongs to an epoch: at its last step.
+            self._log(trainer, metrics, step=max(0, _step(trainer) - 1), beside_prefix=True)
         except Exception as error:  # noqa: BLE001 - training comes first
             self._lost(error)
 

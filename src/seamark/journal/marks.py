@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seamark.journal._format import Kind
+from seamark.journal.headers import header_of
 from seamark.journal.reader import JournalReader, decode_json
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def _chains(folder: RunFolder, saver: str) -> Iterator[list[_Link]]:
     """Yield the journals of each process of the attempt that a writer belongs to, oldest first."""
     links: dict[str, _Link] = {}
     for journal in folder.journals():
-        with contextlib.suppress(OSError), JournalReader(journal.path) as reader:
-            told = reader.header()
+        with contextlib.suppress(OSError):
+            told = header_of(journal.path)
             links[journal.writer] = _Link(
                 journal.writer, journal.path, told.get("attempt"), told.get("continues")
             )

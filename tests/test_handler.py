@@ -371,11 +371,11 @@ def test_points_of_one_call_are_one_write(
     monkeypatch.setattr(os, "write", lambda fd, data: writes.append(len(data)) or write(fd, data))
     run["all"].append({"a": point, "b": point, "x": 1.0, "y": 2.0}, step=3)
     assert len(writes) == 2
-    run["all/a"].extend([point] * 50)
-    assert len(writes) == 3
+    run["all/a"].extend([point] * 1050)
+    assert len(writes) == 4
     monkeypatch.undo()
     points = [(op["path"], point[0]) for op in ops(run) for point in op.get("points", ())]
-    assert points == [("all/a", 3), ("all/b", 3), *[("all/a", step) for step in range(4, 54)]]
+    assert points == [("all/a", 3), ("all/b", 3), *[("all/a", step) for step in range(4, 1054)]]
     assert [again()[f"all/{path}"].fetch_points().step.tolist() for path in "xy"] == [[3], [3]]
 
 

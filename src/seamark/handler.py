@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +48,9 @@ _POINTS: Final = (File, Histogram)
 """Our own types, one point each, though a histogram is a dataclass with fields."""
 _RECORDED: Final = {"string_series": Kind.TEXT, "histogram_series": Kind.HISTOGRAM}
 """The series whose points are JSON records, and of which kind."""
+
+_POINTS_AT_ONCE: Final = 1000
+"""So many texts or histograms go into one write: another thread that records waits for it."""
 
 
 class Handler:
@@ -278,10 +281,9 @@ class Handler:
         points = zip(series.points, steps or repeat(None), times or repeat(None), strict=False)
         if series.family in _RECORDED:
             self._object._numbered(writer, None if steps is None else 0)  # noqa: SLF001
-            records = [
-                self._recorded(writer, series.family, series.path, point) for point in points
-            ]
-            writer.append_ops(records, _RECORDED[series.family])
+            while part := list(islice(points, _POINTS_AT_ONCE)):
+                records = [self._recorded(writer, series.family, series.path, one) for one in part]
+                writer.append_ops(records, _RECORDED[series.family])
             return
         handler = Handler(self._object, series.path)
         for point, step, time_ns in points:

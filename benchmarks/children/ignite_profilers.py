@@ -1,9 +1,9 @@
 """Run an engine without and with a profiler: ``ignite_profilers.py WHICH ITERATIONS N...``.
 
 The step is empty and N empty handlers are on ITERATION_COMPLETED, so that an iteration is little
-but Ignite's own work. Prints the time of the fastest turn of each as ``"<without|with> N"``, as `timeit` does. What a profiler adds is
-the difference in one process: from one process to the next, an iteration differs by more. A first
-short run warms up.
+but Ignite's own work. Prints the time of the fastest turn of each as ``"<without|with> N"``. What a
+profiler adds is the difference in one process: from one process to the next, an iteration differs
+by more. A first short run warms up.
 """
 
 from __future__ import annotations

@@ -154,9 +154,14 @@ class TimesInRun:
         return last
 
     def summary(self, stats: Sequence[TimeStat], breakdown: Breakdown) -> None:
-        """Record the table as a file, the largest cost as a line, and the picture if possible."""
+        """Record the table as a file, the largest cost as a line, and the picture if possible.
+
+        Rank 0 alone does: a run keeps values and files of no other, and to draw takes time.
+        """
         from seamark.types import File
 
+        if not getattr(self._root, "speaks_for_all", True):
+            return
         try:
             at = self._run[self._namespace]
             at["summary"].upload(File.from_content(summary_csv(stats), extension="csv"))

@@ -557,6 +557,20 @@ def test_attached_in_the_middle_of_a_run(profiler):
     assert own_attributes(engine) == BETWEEN_RUNS
 
 
+def test_attached_by_what_ends_a_run(profiler):
+    """No event comes any more that could tell of the end."""
+    engine = Engine(nothing)
+
+    @engine.on(Events.ITERATION_COMPLETED(once=3))
+    def attach():
+        profiler.attach(engine)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        engine.run(range(6))
+    assert own_attributes(engine) == BETWEEN_RUNS
+
+
 # ---------------------------------------------------------------- handlers and events
 
 

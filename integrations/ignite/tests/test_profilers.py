@@ -785,6 +785,24 @@ def test_handlers_results_have_ignites_shape(capsys, tmp_path):
     assert profiler.EVENT_FILTER_THESHOLD_TIME == 0.0001
 
 
+@pytest.mark.parametrize("outside", [Events.STARTED, Events.COMPLETED])
+def test_what_handlers_outside_of_epochs_fire_is_no_part_of_an_epoch(profiler, outside):
+    """As a Checkpoint does that saves at the end."""
+    engine = Engine(nothing)
+    engine.register_events(*Custom)
+    engine.add_event_handler(Custom.HAPPENED, lambda: time.sleep(0.03))
+    engine.add_event_handler(outside, lambda: engine.fire_event(Custom.HAPPENED))
+    engine.add_event_handler(Events.EPOCH_STARTED(once=1), lambda: time.sleep(0.01))
+    engine.add_event_handler(Events.EPOCH_STARTED(once=1), engine.fire_event, Custom.HAPPENED)
+    profiler.attach(engine)
+    engine.run(range(3), max_epochs=2)
+    (happened,) = [one for one in profiler.stats() if Custom.HAPPENED.name in (one.name, one.event)]
+    assert happened.count == 2
+    breakdown = profiler.breakdown(profiler._times())
+    assert 0.02 < sum(seconds for _, seconds in breakdown.parts) <= breakdown.whole_s
+    assert "HAPPENED" in profiler.largest_cost()  # the one in an epoch
+
+
 def test_printing_changes_nothing(capsys):
     engine, profiler = Engine(nothing), HandlersTimeProfiler()
     engine.add_event_handler(Events.EPOCH_STARTED, quick)

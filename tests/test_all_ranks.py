@@ -83,7 +83,7 @@ def series_paths(run: Run) -> list[str]:
 
 
 EVERY_VERB = """
-    from seamark.timing import Samples, Source, TimesInRun
+    from seamark.timing import Breakdown, Samples, Source, TimesInRun
     from seamark.types import File, Histogram
     root, given = sys.argv[1], {"custom_run_id": "one", "ranks": "all", **quiet}
     with init_run("p", root=root, name="n", tags=["t"], params={"lr": 0.1}, **given) as run:
@@ -101,7 +101,10 @@ EVERY_VERB = """
         run[f"{run.series_base('training')}/own"].append(1.5)
         times = Samples()
         times.waiting.extend((0, 5))
-        TimesInRun(run["fold"]).row(0, [Source("action", "act", times)], 0)
+        record = TimesInRun(run["fold"])
+        record.row(0, [Source("action", "act", times)], 0)
+        record.summary([], Breakdown((("act", 1.0),), 1.0, 1))
+        assert rank == 0 or "matplotlib" not in sys.modules  # nobody would see the picture
         run["value"] = rank
         run["set"].add(f"rank {rank}")
         run["file"].upload(File.from_content(f"{rank}", extension="txt"))
@@ -141,6 +144,7 @@ def test_every_rank_writes_its_series_beside_those_of_rank_0(tmp_path):
     assert kept["sha256"] == hashlib.sha256(b"1").hexdigest()
     assert (run["value"].fetch(), run["names/rank"].fetch()) == (0, 0)
     assert (run["set"].fetch(), run["sys/tags"].fetch()) == ({"rank 0"}, {"t"})
+    assert "act" in run["fold/profiling/largest_cost"].fetch()
     assert run["sys/state"].fetch() == "completed"
     assert not run.exists("monitoring/seamark")
     assert not run.exists("ranks/1/value")

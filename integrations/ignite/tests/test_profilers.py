@@ -557,6 +557,20 @@ def test_attached_in_the_middle_of_a_run(profiler):
     assert own_attributes(engine) == BETWEEN_RUNS
 
 
+def test_attached_by_what_ends_a_run(profiler):
+    """No event comes any more that could tell of the end."""
+    engine = Engine(nothing)
+
+    @engine.on(Events.ITERATION_COMPLETED(once=3))
+    def attach():
+        profiler.attach(engine)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        engine.run(range(6))
+    assert own_attributes(engine) == BETWEEN_RUNS
+
+
 # ---------------------------------------------------------------- handlers and events
 
 
@@ -769,6 +783,24 @@ def test_handlers_results_have_ignites_shape(capsys, tmp_path):
     assert len(profiler.processing_times) == len(profiler.dataflow_times) == 8
     assert len(profiler.event_handlers_times[Events.EPOCH_STARTED]["quick"]) == 2
     assert profiler.EVENT_FILTER_THESHOLD_TIME == 0.0001
+
+
+@pytest.mark.parametrize("outside", [Events.STARTED, Events.COMPLETED])
+def test_what_handlers_outside_of_epochs_fire_is_no_part_of_an_epoch(profiler, outside):
+    """As a Checkpoint does that saves at the end."""
+    engine = Engine(nothing)
+    engine.register_events(*Custom)
+    engine.add_event_handler(Custom.HAPPENED, lambda: time.sleep(0.03))
+    engine.add_event_handler(outside, lambda: engine.fire_event(Custom.HAPPENED))
+    engine.add_event_handler(Events.EPOCH_STARTED(once=1), lambda: time.sleep(0.01))
+    engine.add_event_handler(Events.EPOCH_STARTED(once=1), engine.fire_event, Custom.HAPPENED)
+    profiler.attach(engine)
+    engine.run(range(3), max_epochs=2)
+    (happened,) = [one for one in profiler.stats() if Custom.HAPPENED.name in (one.name, one.event)]
+    assert happened.count == 2
+    breakdown = profiler.breakdown(profiler._times())
+    assert 0.02 < sum(seconds for _, seconds in breakdown.parts) <= breakdown.whole_s
+    assert "HAPPENED" in profiler.largest_cost()  # the one in an epoch
 
 
 def test_printing_changes_nothing(capsys):

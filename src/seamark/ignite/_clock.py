@@ -102,6 +102,8 @@ class EngineClock(Firing):
             self._wrap_run(engine)
         self._disarm(engine)
         self._arm(engine)
+        if not self._running:
+            self._watch_exceptions(engine)
         self._refresh_due()
 
     def leave_alone(self, listener: Listener) -> None:
@@ -307,16 +309,11 @@ class EngineClock(Firing):
         state = engine.state
         coming = event_name == Events.GET_BATCH_COMPLETED
         self._row[0] = position(state.epoch, state.iteration + coming)
-        if not self._running:
-            self._watch_exceptions(engine)
 
     # ------------------------------------------------------------ the end of a run without our run
 
     def _watch_exceptions(self, engine: Engine) -> None:
-        """Hear of an exception where we were attached in the middle of a run.
-
-        Its ``run`` was called before ours stood in its place.
-        """
+        """Hear of an exception in a run that may be going on, called before our ``run``."""
         if "_handle_exception" in engine.__dict__:
             return
         ref, plain, clock = self._ref, type(engine)._handle_exception, self  # noqa: SLF001

@@ -271,18 +271,22 @@ class Firing:
                 state = self.engine.state
                 self._row[0] = (state.epoch << POSITION_SHIFT) + state.iteration + 1
             elif code or not self._phase:  # else the step fires it, or the batch is not there yet
-                self._place(code, start)
+                self._place(times, start)
         except Exception as error:  # noqa: BLE001
             self._fail(error)
 
-    def _place(self, code: int, start: int) -> None:
+    def _place(self, times: EventTimes, start: int) -> None:
         """Begin an event outside of iterations."""
         state, run = self.engine.state, self.times
         self._write_row()
         self._row[0] = (state.epoch << POSITION_SHIFT) + state.iteration
-        if code == EPOCH and run is not None:
+        if run is None:
+            return
+        if times.code == EPOCH:
             run.end_epoch(start)  # where EPOCH_COMPLETED was skipped
             run.epoch_start_ns = start
+        elif not run.epoch_start_ns and self.engine._event_handlers.get(times.event):  # noqa: SLF001
+            run.leave_epochs()
 
     def _leave(self, times: EventTimes, start: int, end: int, outer: int) -> None:
         """End an event; a batch or a step may begin with it."""
@@ -323,6 +327,8 @@ class Firing:
             row[times.code + 2] = took
         samples.waiting.extend(row)
         if not self._depth:
+            if not run.epoch_start_ns:
+                run.back()
             if times.code == EPOCH_END:
                 run.end_epoch(end)
             self._left_seldom(times, end)

@@ -1,4 +1,13 @@
-"""What both time profilers for Ignite share: engines, runs, statistics, files and records."""
+"""Time profilers for Ignite: what they report is Ignite's, how they measure is not.
+
+Changing the import is all it takes::
+
+    from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
+
+They replace no handler, need no length of the data, measure handlers that are added while the
+engine runs, and keep the times of each run of each engine. The engine behaves as it does without
+them. Here is what both share: engines, runs, statistics, files and records.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import copy
 import logging
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
@@ -59,7 +60,7 @@ EMPTY_ROW: Final = [MISSING] * 6
 
 # Before these something is to be done: a run opens, a summary is written, a run pauses.
 _SELDOM: Final = frozenset({"STARTED", "COMPLETED", "INTERRUPT"})
-_OUTSIDE_EPOCHS: Final = frozenset({"STARTED", "COMPLETED"})
+_Key = tuple[str, str, str]
 _FILTER_CELLS: Final = ("event_filter", "event_name", "handler", "self")
 _adding: Final = threading.Lock()  # whoever reads results adds handlers too, maybe on a thread
 
@@ -73,6 +74,10 @@ def _handler_name(handler: Any) -> str:
         return str(getattr(handler, "__qualname__", type(handler).__name__))
     except Exception:  # noqa: BLE001 - a __getattr__ of somebody's
         return type(handler).__name__
+
+
+def _key(source: Source) -> _Key:
+    return source.kind, source.event, source.name
 
 
 class HandlerTimes:
@@ -213,6 +218,8 @@ class RunTimes:
         self.epochs_ns = 0
         self.epoch_start_ns = 0
         self.interrupted = False
+        self._outside: Counter[_Key] = Counter()  # time of their own that is no epoch's
+        self._before_outside: Counter[_Key] | None = None
         for event in engine._allowed_events:  # noqa: SLF001
             self.times_of(event)
         self.look(engine)
@@ -247,6 +254,22 @@ class RunTimes:
             self.epochs_ns += now - self.epoch_start_ns
             self.epochs += 1
             self.epoch_start_ns = 0
+
+    def leave_epochs(self) -> None:
+        """Count nothing to an epoch until `back`: an event that is outside of them begins."""
+        self._before_outside = self._own_times() if self.epochs else Counter()
+
+    def back(self) -> None:
+        """Hear that such an event is over, with all events that its handlers fired."""
+        self._outside, self._before_outside = self._outside_now(), None
+
+    def _own_times(self) -> Counter[_Key]:
+        sources = self.event_sources() + self.handler_sources()
+        return Counter({_key(one): one.own_ns for one in sources})
+
+    def _outside_now(self) -> Counter[_Key]:
+        before = self._before_outside
+        return self._outside if before is None else self._outside + (self._own_times() - before)
 
     def release(self) -> None:
         """Forget the handlers themselves; the run is over."""
@@ -314,12 +337,13 @@ class RunTimes:
             ("processing (the step itself)", processing.own_ns),
             ("dataflow (waiting for data)", dataflow.own_ns),
         ]
+        outside = self._outside_now()
         for one in self.handler_sources() if by_handler else self.event_sources():
-            if (one.event or one.name) not in _OUTSIDE_EPOCHS and one.own_ns:
+            if (own_ns := one.own_ns - outside[_key(one)]) > 0:
                 what = (
                     f"the handler {one.name} on {one.event}" if by_handler
                     else f"the handlers of {one.name}"
                 )  # fmt: skip
-                parts.append((what, one.own_ns))
+                parts.append((what, own_ns))
         in_seconds = tuple((what, ns / 1e9 / epochs) for what, ns in parts)
         return Breakdown(in_seconds, whole / 1e9 / epochs, epochs)

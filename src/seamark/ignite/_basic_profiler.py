@@ -1,29 +1,22 @@
-"""Time profilers for Ignite: what they report is Ignite's, how they measure is not.
-
-Changing the import is all it takes::
-
-    from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
-
-They replace no handler, need no length of the data, measure handlers that are added while the
-engine runs, and keep the times of each run of each engine. The engine behaves as it does without
-them.
-"""
+"""The profiler that times the handlers of each event together; what it reports is Ignite's."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from ignite.engine import Events
 
 from seamark.ignite._profiling import EngineProfiler, index_of, seconds_of
-from seamark.ignite._times import ALL_HANDLERS, RunTimes
 from seamark.printing import show
 from seamark.timing import Source, position_parts
 
-__all__ = ["BasicTimeProfiler", "HandlersTimeProfiler"]
+if TYPE_CHECKING:
+    from seamark.ignite._times import RunTimes
+
+__all__ = ["BasicTimeProfiler"]
 
 
 class _Total(float):
@@ -267,160 +260,3 @@ def _wide_rows(times: RunTimes) -> list[list[Any]]:
         whole_epoch = [by_epoch[name].get(epoch) for name in ("EPOCH_STARTED", "EPOCH_COMPLETED")]
         found.append([epoch, iteration, *timed, *whole_run, *whole_epoch, *events])
     return found
-
-
-class HandlersTimeProfiler(EngineProfiler):
-    """Times each handler of each event, custom ones too, data loading and data processing.
-
-    Takes the place of ``ignite.handlers.HandlersTimeProfiler``, and says more with `stats`. A call
-    that an event's filter (``every=``, ``once=``, ...) stops is no call.
-
-    Args:
-        cuda: As in `BasicTimeProfiler`.
-
-    Raises:
-        ArgumentError: If ``cuda`` is something else.
-
-    .. versionadded:: 0.1.0
-    """
-
-    wants_handlers: ClassVar[bool] = True
-    _kind: ClassVar[str] = "handlers"
-    EVENT_FILTER_THESHOLD_TIME: ClassVar[float] = 0.0001
-    """Seconds; kept because Ignite has it, and without effect: filters are looked at themselves."""
-
-    def sources(self, times: RunTimes) -> list[Source]:
-        """Return processing, dataflow and each handler."""
-        return times.phases() + self._handlers(times)
-
-    def _handlers(self, times: RunTimes) -> list[Source]:
-        if times.by_handler:
-            return times.handler_sources()
-        # On an engine with a ``_fire_event`` of its own, handlers cannot be told apart.
-        return [
-            Source(
-                "handler", ALL_HANDLERS, one.samples, one.column, one.name, "wall", one.nested_ns
-            )
-            for one in [event.source() for event in list(times.events.values()) if event.names]
-        ]
-
-    def get_results(self) -> list[list[Any]]:
-        """Return aggregated times of the latest run of the first engine, in seconds.
-
-        Returns:
-            A row for each handler: name, event, total, (minimum, index), (maximum, index), mean,
-            standard deviation; then three rows for all handlers, processing and dataflow. The index
-            is the 0-based position of the iteration, for events of an epoch that of the epoch.
-        """
-        times = self._times()
-        handlers = [] if times is None else self._handlers(times)
-        phases = [] if times is None else times.phases()
-        rows = [[one.name, one.event, *_cells(one)] for one in handlers]
-        rows += [["Processing on the GPU", "CUDA events", *_cells(one)] for one in phases[2:]]
-        total = round(sum(one.own_ns for one in handlers) / 1e9, 5)
-        rows.append(["Total", "", total, "", "", "", ""])
-        for at, name in enumerate(("Processing", "Dataflow")):
-            rows.append([name, "None", *_cells(phases[at] if phases else None)])
-        return rows
-
-    @staticmethod
-    def print_results(results: Sequence[Sequence[Any]]) -> None:
-        """Print results, as often as wanted.
-
-        Args:
-            results: What `get_results` returned; not changed.
-        """
-        heads = [
-            "Handler",
-            "Event Name",
-            "Total(s)",
-            "Min(s)/IDX",
-            "Max(s)/IDX",
-            "Mean(s)",
-            "Std(s)",
-        ]
-        *handlers, total, processing, dataflow = results
-        widths = [max(len(str(row[at])) for row in [*results, heads]) + 4 for at in (0, 1)]
-        rule = "  ".join("-" * width for width in [*widths, *[14] * 5]) + "  "
-
-        def line(row: Sequence[Any]) -> str:
-            cells = [
-                "{}/{}".format(*cell) if isinstance(cell, tuple) else str(cell) for cell in row
-            ]
-            names = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
-            return "  ".join([*names, *(cell.rjust(14) for cell in cells[2:])]) + "  "
-
-        lines = ["", rule, line(heads), rule, *map(line, handlers), rule, line(total), rule]
-        for name, _, spent, least, most, mean, deviation in (processing, dataflow):
-            if isinstance(spent, str):
-                lines.append(f"{name} was {spent}")
-                continue
-            unit = "" if isinstance(deviation, str) else "s"
-            lines.append(
-                f"{name} took total {spent}s [min/index: {least[0]}s/{least[1]}, "
-                f"max/index: {most[0]}s/{most[1]}, mean: {mean}s, std: {deviation}{unit}]"
-            )
-        show("\n".join(lines))
-
-    def _columns(self, times: RunTimes | None) -> Mapping[str, Any]:
-        found: dict[str, list[float]] = {"processing_stats": [], "dataflow_stats": []}
-        if times is not None:
-            processing, dataflow = times.phases()[:2]
-            found = {
-                "processing_stats": seconds_of(processing),
-                "dataflow_stats": seconds_of(dataflow),
-                **{f"{one.name} ({one.event})": seconds_of(one) for one in self._handlers(times)},
-            }
-        size = max(map(len, found.values()))
-        numbers: Iterable[Any] = list(range(1, size + 1))
-        return {"#": numbers} | {
-            name: values + [None] * (size - len(values)) for name, values in found.items()
-        }
-
-    # ------------------------------------------------------------ attributes that Ignite's has
-
-    @property
-    def processing_times(self) -> list[float]:
-        """Seconds of each step of the latest run."""
-        times = self._times()
-        return [] if times is None else seconds_of(times.phases()[0])
-
-    @property
-    def dataflow_times(self) -> list[float]:
-        """Seconds of each batch of the latest run."""
-        times = self._times()
-        return [] if times is None else seconds_of(times.phases()[1])
-
-    @property
-    def event_handlers_times(self) -> dict[Any, dict[str, list[float]]]:
-        """Seconds of each call, by event and by name of the handler."""
-        times = self._times()
-        events = [] if times is None else list(times.events.values())
-        return {
-            one.event: {
-                handler.name: seconds_of(Source("handler", handler.name, handler.samples))
-                for handler in list(one.handlers)
-            }
-            for one in events
-        }
-
-    @property
-    def event_handlers_names(self) -> dict[Any, list[str]]:
-        """Names of the handlers of each event."""
-        times = self._times()
-        return (
-            {} if times is None else {one.event: list(one.names) for one in times.events.values()}
-        )
-
-
-def _cells(source: Source | None) -> list[Any]:
-    found = None if source is None else source.samples.running(source.column)
-    if source is None or found is None or not found.count:
-        return ["not triggered", ("None", "None"), ("None", "None"), "None", "None"]
-    return [
-        round(found.total / 1e9, 5),
-        (round(found.min / 1e9, 5), index_of(source, found.min_at)),
-        (round(found.max / 1e9, 5), index_of(source, found.max_at)),
-        round(found.mean / 1e9, 5),
-        round(found.deviation / 1e9, 5) if found.count > 1 else "None",
-    ]

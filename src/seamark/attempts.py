@@ -187,6 +187,8 @@ class Resumable(Container):
             f"that names one, or a restart of a job that recorded one in project "
             f"{self.folder.project!r} below {self.folder.root}; got none of these"
         )
+        if descent.passed_over:
+            msg += f" (this job recorded run {descent.passed_over} by another command line)"
         raise RunNotFoundError(msg)
 
     @property

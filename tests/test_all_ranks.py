@@ -35,6 +35,7 @@ def started(code: str, *args: str, **environment: str) -> subprocess.Popen[str]:
     head = f"from seamark import init_run; quiet = {QUIET!r}; import os, sys\n"
     return subprocess.Popen(
         [sys.executable, "-c", head + textwrap.dedent(code), *args],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -647,3 +648,53 @@ def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, m
     assert read["ranks/1/x"].fetch_points().value.tolist() == [0, 1]
     everything = [0, 1] if who == "killed" else [0, 1, 2]
     assert read["ranks/1/x"].fetch_points(attempt="all").value.tolist() == everything
+
+
+RESUMED = """
+    import json
+    run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks="all", **quiet)
+    for line in sys.stdin:
+        if line == "save\\n":
+            print(json.dumps(run.checkpoint_state()), flush=True)
+        elif line.startswith("{"):
+            run = run.resumed(json.loads(line))
+        else:
+            run.log_metrics({"x": int(line)}, int(line) % 10)
+            print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_path, order):
+    """Whichever is first; each time that the training is started anew."""
+
+    def told(rank: subprocess.Popen[str], line: str) -> str:
+        assert rank.stdin is not None
+        assert rank.stdout is not None
+        rank.stdin.write(f"{line}\n")
+        rank.stdin.flush()
+        return "" if line.startswith("{") else rank.stdout.readline().strip()
+
+    state = ""
+    for start in range(3):
+        ranks = {
+            rank: started(RESUMED, str(tmp_path), RANK=str(rank), WORLD_SIZE="2") for rank in order
+        }
+        if state:
+            for rank in order:
+                told(ranks[rank], state)
+                told(ranks[rank], f"{10 * start + 2}")
+        else:
+            for rank in order:
+                told(ranks[rank], "1")
+            state = told(ranks[0], "save")
+            for rank in order:
+                told(ranks[rank], "2")
+        for each in ranks.values():
+            assert each.communicate(timeout=60)[1] is not None
+            assert each.returncode == 0
+    read = opened(tmp_path, custom_run_id="one")
+    for path in ("x", "ranks/1/x"):
+        points = read[path].fetch_points()
+        assert points.value.tolist() == [1, 22]
+        assert points.attempt.tolist() == [0, 2]

@@ -145,6 +145,9 @@ def test_another_command_line_is_told():
     (line,) = [line for line in restarted.stderr.splitlines() if "had another command line" in line]
     assert left in line
     assert "custom_run_id" in line
+    must = {"resume": "must"}
+    refused = start(again(SLURM, 1), ["--fold=1", "--fresh"], value=2, run=must)
+    assert refused.endswith(f"(this job recorded run {left} by another command line)")
     assert start(again(SLURM, 2), ["--fold=1", "--resume"], value=3) == [new]
     assert start(again(SLURM, 2), ["--fold=1"], value=3) == [left]
     assert "another command line" not in started(again(SLURM, 2), ["--fold=2"], value=1).stderr

@@ -28,6 +28,7 @@ from seamark.restarts import (
     Before,
     Maker,
     attempt_after_restart,
+    attempt_of_peers,
     newest_attempt,
     run_before_restart,
 )
@@ -187,6 +188,8 @@ class Resumable(Container):
             f"that names one, or a restart of a job that recorded one in project "
             f"{self.folder.project!r} below {self.folder.root}; got none of these"
         )
+        if descent.passed_over:
+            msg += f" (this job recorded run {descent.passed_over} by another command line)"
         raise RunNotFoundError(msg)
 
     @property
@@ -300,10 +303,13 @@ class Resumable(Container):
             return
         self.mark_checkpoint()
         begun, positions = self._descent.begun, _positions(self.folder, saved)
+        number, own = None, self.positions().keys() & (positions or {})
         # What a restart has begun, and no checkpoint of its own goes back behind, goes on with it.
-        if begun and begun.positions is None and not self.positions().keys() & (positions or {}):
+        if begun and begun.positions is None and not own:
             number = begun.number
-        else:
+        elif self._settings.ranks == "all" and not own:  # one attempt for all, whoever is first
+            number = attempt_of_peers(self.folder, self._descent.lineage)
+        if number is None or (begun and begun.positions is not None and begun.number == number):
             number = newest_attempt(self.folder) + 1
         self._descent.begun = Begun(number, positions)
         if self._writer is not None:

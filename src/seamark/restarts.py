@@ -12,17 +12,26 @@ import hashlib
 import itertools
 import os
 import sys
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from seamark.journal._format import Kind
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import header_of, headers
-from seamark.journal.process import process_facts
-from seamark.journal.reader import JournalReader
+from seamark.journal.process import process_alive, process_facts
+from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.ranks import current_rank, restart_count, same_job
 
-__all__ = ["Before", "Maker", "attempt_after_restart", "newest_attempt", "run_before_restart"]
+__all__ = [
+    "Before",
+    "Maker",
+    "attempt_after_restart",
+    "attempt_of_peers",
+    "newest_attempt",
+    "run_before_restart",
+]
 
 
 class Maker(NamedTuple):
@@ -57,6 +66,40 @@ def newest_attempt(folder: RunFolder) -> int:
     Opening a run by id starts no new one.
     """
     return max((number for one in headers(folder) if (number := _attempt_of(one))), default=0)
+
+
+def attempt_of_peers(folder: RunFolder, lineage: str) -> int | None:
+    """Return the attempt that other ranks of this training have begun just now; None if none is.
+
+    The newest one, if whoever records it lives, and this rank has no part in it yet.
+
+    Args:
+        folder: The run.
+        lineage: What this process's journals name as ``lineage``.
+    """
+    number, rank, peers = newest_attempt(folder), current_rank().rank, 0
+    for journal in folder.journals():
+        with contextlib.suppress(OSError):
+            header = header_of(journal.path)
+            if _attempt_of(header) != number:
+                continue
+            if header.get("rank") != rank:
+                if not _lives(journal.path, header):
+                    return None
+                peers += 1
+            elif header.get("lineage") != lineage:
+                return None
+    return number if number and peers else None
+
+
+def _lives(path: Path, header: Mapping[str, Any]) -> bool:
+    """Tell whether the process that wrote a journal lives; on other hosts its last frame tells."""
+    alive = process_alive(header)
+    if alive is None:
+        with JournalReader(path) as reader:
+            last = reader.last_frame()
+        return last is not None and last.t > time.time_ns() - SETTLE_NS and last.kind != Kind.CLOSE
+    return alive
 
 
 def _attempt_of(header: Mapping[str, Any]) -> int | None:

@@ -130,6 +130,23 @@ def test_failures_and_losses_are_loud(
     assert "! lost while recording:" in shown
 
 
+def test_a_failure_goes_with_the_traceback_of_rank_0(
+    cli: Callable[..., Result], start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every rank of a training that fails has one; the others say that a peer was lost."""
+    monkeypatch.setenv("WORLD_SIZE", "6")
+    for rank in range(6):
+        monkeypatch.setenv("RANK", str(rank))
+        run = start("p", custom_run_id="one", ranks="all", capture_traceback=True)
+        if rank == 0:
+            first = run.writer
+        error = ValueError(f"of rank {rank}")
+        with pytest.raises(ValueError, match="of rank"), run:
+            raise error
+    shown = cli("show", run.id).stdout
+    assert f"! failed: ValueError: of rank 0 (seamark show {run.id} monitoring/{first}/tr" in shown
+
+
 def test_damage_is_loud(cli: Callable[..., Result], record: Callable[..., str], root: Path) -> None:
     """Whoever looks at a damaged run learns of it."""
     run = record()

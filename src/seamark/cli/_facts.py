@@ -360,9 +360,34 @@ def _ending(view: RunView, state: str) -> str:
         why = f": {error.get('type')}: {error.get('message')}"
     elif signal:
         why = f" by {signal}"
-    tracebacks = [a.path for a in view.attributes("monitoring") if a.path.endswith("/traceback")]
-    where = f" (seamark show {view.folder.run} {tracebacks[-1]})" if tracebacks else ""
+    path = _traceback(view)
+    where = f" (seamark show {view.folder.run} {path})" if path else ""
     return shorten(f"{state}{why}".splitlines()[0], _LONGEST_REASON) + where
+
+
+def _traceback(view: RunView) -> str | None:
+    """Return the path of the traceback that belongs to the run's end; None if there is none.
+
+    Other ranks have others, and so have older attempts.
+    """
+    run = view.state_of_fold
+    journals = {f"monitoring/{one.writer}/traceback": one for one in run.journals.values()}
+    speakers = [one for one in journals.values() if one.uid == run.state[0][1]]
+
+    def order(path: str) -> float:
+        """Return when its process began; -1 where that is none which spoke for the run."""
+        one = journals.get(path)
+        if one is None or not speakers:
+            return 0  # a namespace that somebody chose
+        same = (one.header.get("rank"), one.attempt) == (
+            speakers[0].header.get("rank"),
+            speakers[0].attempt,
+        )
+        return float(one.first_t or 0) if same else -1
+
+    paths = [a.path for a in view.attributes("monitoring") if a.path.endswith("/traceback")]
+    best = max(paths, key=order, default=None)
+    return None if best is None or order(best) < 0 else best
 
 
 def _listed(value: Any) -> str:

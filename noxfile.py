@@ -152,8 +152,19 @@ def integration(session: nox.Session, host: str, era: str) -> None:
     project = f"integrations/{host}"
     session.install(built_wheel(session), "--group", f"{project}/pyproject.toml:{era}")
     # What is slow and depends on no release of the host is proved with the latest.
-    left_out = "horovod" if era == "latest" else "horovod and not slow"
-    run_pytest(session, project, "-m", f"not {left_out}", SEAMARK_REQUIRE=f"{host}:{era}")
+    left_out = ["horovod", "thorough"] + (["slow"] if era == "oldest" else [])
+    chosen = " and ".join(f"not {mark}" for mark in left_out)
+    run_pytest(session, project, "-m", chosen, SEAMARK_REQUIRE=f"{host}:{era}")
+
+
+@nox.session
+@nox.parametrize("era", ERAS, ids=ERAS)
+def thorough(session: nox.Session, era: str) -> None:
+    """Prove more ways to launch, to end and to go on with a Lightning training (on demand)."""
+    project = "integrations/lightning"
+    session.install(built_wheel(session), "--group", f"{project}/pyproject.toml:{era}")
+    chosen = "thorough and not horovod" + (" and not slow" if era == "oldest" else "")
+    run_pytest(session, project, "-m", chosen, SEAMARK_REQUIRE=f"lightning:{era}")
 
 
 @nox.session

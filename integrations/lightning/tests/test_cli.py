@@ -60,10 +60,10 @@ def fit(host, helpers):
 
 
 @pytest.fixture
-def program(helpers):
+def program(one_host):
     """Return a function that starts a program of its own with such arguments."""
     pytest.importorskip("jsonargparse")
-    text = PROGRAM.format(tests=str(Path(__file__).parent), host=helpers.package)
+    text = PROGRAM.format(tests=str(Path(__file__).parent), host=one_host.__name__)
     Path("program.py").write_text(text)
 
     def start(*arguments):

@@ -50,6 +50,8 @@ if MODERN:
 else:
     LAUNCHES["dp"] = Launch("dp", "DataParallelStrategy", scenarios=SCRIPTED)
 
+# Launched as others are; what differs is Lightning's own.
+MARKS = {"ddp_notebook": pytest.mark.thorough, "two_nodes": pytest.mark.thorough}
 HOROVODRUN = (str(Path(sys.executable).with_name("horovodrun")), "-np", "2", "--gloo")
 HOROVOD = Launch("horovod", "HorovodStrategy", (*HOROVODRUN, sys.executable), scenarios=SCRIPTED)
 
@@ -57,8 +59,13 @@ HOROVOD = Launch("horovod", "HorovodStrategy", (*HOROVODRUN, sys.executable), sc
 def each(scenario):
     """Parametrize over the launches that train this scenario."""
     found = [name for name, launch in LAUNCHES.items() if scenario in launch.scenarios]
-    horovod = pytest.param("horovod", marks=pytest.mark.horovod)
-    return pytest.mark.parametrize("name", [*found, horovod])
+    return pytest.mark.parametrize("name", marked(found))
+
+
+def marked(names):
+    """Return the parameters for these launches and Horovod's."""
+    found = [pytest.param(name, marks=MARKS.get(name, ())) for name in names]
+    return [*found, pytest.param("horovod", marks=pytest.mark.horovod)]
 
 
 @pytest.fixture
@@ -211,7 +218,7 @@ def test_facts(folder, name):
         assert {fact: one.value for fact, one in found.items()} == expected
 
 
-@pytest.mark.parametrize("name", [*LAUNCHES, pytest.param("horovod", marks=pytest.mark.horovod)])
+@pytest.mark.parametrize("name", marked(LAUNCHES))
 def test_other_ranks_trained(folder, name):
     """The other rank was there, and had other numbers; under dp there is one process."""
     beside = folder / "two_loggers"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from steady import attempts, runs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 PROGRAM = """
 import importlib, sys, warnings

@@ -64,6 +64,7 @@ OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
 
 
+@pytest.mark.thorough
 def test_plain_run_under_torchrun(launch):
     """A worker kills itself; the run of the restarted job is the same one."""
     launch(
@@ -105,7 +106,7 @@ trainer.fit(model, ckpt_path="last")
 """
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.thorough), 1])
 def test_ddp_under_torchrun(host, launch, rank):
     """Each logger finds its run, and its folder the last checkpoint: nothing has to be named."""
     body = FIT.format(rank=rank, projects=["one", "two"])
@@ -138,8 +139,8 @@ assert trainer.global_step == 12
 """
 
 
-@pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM"])
-@pytest.mark.parametrize("array", [False, True])
+@pytest.mark.parametrize("end", [pytest.param("SIGKILL", marks=pytest.mark.thorough), "SIGTERM"])
+@pytest.mark.parametrize("array", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_requeue_by_slurm(host, launch, end, array):
     """Lightning asks SLURM to requeue the job; the requeued one goes on with the suspended run."""
     if host.__version__.startswith("1."):
@@ -187,7 +188,7 @@ if trainer.is_global_zero:
 """
 
 
-@pytest.mark.parametrize("ranks", ["zero", "all"])
+@pytest.mark.parametrize("ranks", [pytest.param("zero", marks=pytest.mark.thorough), "all"])
 def test_ranks_resume_alike(host, launch, ranks):
     """Each mints an id of its own; they come to one run, one folder, and one attempt."""
     body = RESUME.format(ranks=ranks)

@@ -93,7 +93,12 @@ def train(one_host):
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "die"), [({}, 9), ({"every_n_train_steps": 3}, 10), ({"monitor": "val"}, 6)]
+    ("checkpoint", "die"),
+    [
+        ({}, 9),
+        pytest.param({"every_n_train_steps": 3}, 10, marks=pytest.mark.thorough),
+        pytest.param({"monitor": "val"}, 6, marks=pytest.mark.thorough),
+    ],
 )
 def test_crash_leaves_no_trace_in_the_default_view(one_host, train, checkpoint, die):
     """Killed and resumed from the last checkpoint, a run reads like one that was not killed."""
@@ -125,6 +130,7 @@ def test_last_of_a_given_folder(train):
     assert attempts(run) == [0, 1, 2]
 
 
+@pytest.mark.thorough
 def test_last_of_a_given_run(train):
     """``ckpt_path="last"`` finds it in the run folder that a ``custom_run_id`` fixes."""
     same = {"logger": {"custom_run_id": "one"}, "ckpt_path": "last"}

@@ -15,6 +15,8 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.rivals import Rivals
 from seamark.journal.writer import JournalWriter
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import logging, os, sys
 import seamark

@@ -20,6 +20,8 @@ from seamark.cli.stragglers import seconds_text, verdict
 from seamark.errors import MissingFieldError
 from seamark.stragglers import RankTiming
 
+pytestmark = pytest.mark.slow
+
 QUIET: Any = dict.fromkeys(
     [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
     False,

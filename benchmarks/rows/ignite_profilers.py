@@ -17,7 +17,9 @@ SHOWN = {
     "ignite-handlers": "Ignite's HandlersTimeProfiler",
     "seamark-handlers": "**HandlersTimeProfiler**",
 }
-TARGETS = {"seamark-basic": 5.0, "seamark-handlers": 2.5}
+BASIC, HANDLERS_TOO = ("seamark-basic", "ignite-basic"), ("seamark-handlers", "ignite-handlers")
+TARGETS = {BASIC: 5.0 / 17.0, HANDLERS_TOO: 2.5 / 5.1}
+"""What ours may add, as a part of what Ignite's own adds: figures of the design, of one machine."""
 
 
 def added_time(bench: Bench) -> Iterator[Result]:
@@ -36,13 +38,16 @@ def added_time(bench: Bench) -> Iterator[Result]:
     def spread_of(name: str, unit: str) -> str:
         return spread([each["with 5"] for each in taken[name]], unit)
 
-    found = {name: added(name, 5) for name in TARGETS}
+    basic, handlers = (added(ours, 5) for ours, _ in TARGETS)
+    part = {pair: added(pair[0], 5) / added(pair[1], 5) for pair in TARGETS}
     yield Result(
         "ignite-profilers",
         "Added time per iteration of an Ignite engine, 5 handlers",
-        "≤ 5 µs BasicTimeProfiler, ≤ 2.5 µs HandlersTimeProfiler",
-        f"{found['seamark-basic']:.1f} and {found['seamark-handlers']:.1f} µs",
-        all(found[name] <= target for name, target in TARGETS.items()),
+        "≤ 5 µs (Basic) and ≤ 2.5 µs (Handlers) where Ignite's own add 17.0 and 5.1: ≤ 0.29 and ≤ "
+        "0.49 of them",
+        f"{part[BASIC]:.2f} and {part[HANDLERS_TOO]:.2f} of them "
+        f"({basic:.1f} and {handlers:.1f} µs)",
+        all(part[pair] <= target for pair, target in TARGETS.items()),
         [
             "profiler",
             *(f"added CPU µs, {count} handlers" for count in HANDLERS),

@@ -149,24 +149,25 @@ def typing_api(session: nox.Session, checker: str) -> None:
 @nox.parametrize("host", ["ignite", "lightning"], ids=["ignite", "lightning"])
 def integration(session: nox.Session, host: str, era: str) -> None:
     """Prove the built wheel against one host; a missing host or another version of it fails."""
+    prove_host(session, host, era, "not thorough" if host == "lightning" else "")
+
+
+def prove_host(session: nox.Session, host: str, era: str, chosen: str) -> None:
+    """Run one host's tests on the built wheel: those with the marks chosen, none of Horovod."""
     project = f"integrations/{host}"
     session.install(built_wheel(session), "--group", f"{project}/pyproject.toml:{era}")
     # What is slow and depends on no release of the host is proved with the latest.
-    left_out = ["horovod"] + (["slow"] if era == "oldest" else [])
-    if host == "lightning":
-        left_out.append("thorough")
-    chosen = " and ".join(f"not {mark}" for mark in left_out)
-    run_pytest(session, project, "-m", chosen, SEAMARK_REQUIRE=f"{host}:{era}")
+    marks = ["not horovod", chosen, "not slow" if era == "oldest" else ""]
+    run_pytest(
+        session, project, "-m", " and ".join(filter(None, marks)), SEAMARK_REQUIRE=f"{host}:{era}"
+    )
 
 
 @nox.session
 @nox.parametrize("era", ERAS, ids=ERAS)
 def thorough(session: nox.Session, era: str) -> None:
     """Prove more ways to launch, to end and to go on with a Lightning training (on demand)."""
-    project = "integrations/lightning"
-    session.install(built_wheel(session), "--group", f"{project}/pyproject.toml:{era}")
-    chosen = "thorough and not horovod" + (" and not slow" if era == "oldest" else "")
-    run_pytest(session, project, "-m", chosen, SEAMARK_REQUIRE=f"lightning:{era}")
+    prove_host(session, "lightning", era, "thorough")
 
 
 @nox.session

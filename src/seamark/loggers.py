@@ -121,7 +121,8 @@ def record_series(run: Run, values: Mapping[str, Any], step: Any, prefix: str = 
     except Exception as error:  # noqa: BLE001 - stands in training loops
         run.drop("series", warn=f"values could not be recorded: {type(error).__name__}: {error}")
         return
-    _append_each(run, "text", texts, step)
+    if texts:
+        _append_each(run, "text", texts, step)
 
 
 def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: str = "") -> None:
@@ -138,7 +139,8 @@ def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: s
     try:
         made, failed = histograms({join_path(prefix, name): each for name, each in tensors.items()})
         points = {path: Histogram(edges, counts) for path, (edges, counts) in made.items()}
-        _append_each(run, "histogram", points, step)
+        if points:
+            _append_each(run, "histogram", points, step)
         for path, trouble in failed.items():
             run.drop("histogram", warn=f"no histogram of {path!r}: {trouble}")
     except Exception as error:  # noqa: BLE001 - stands in training loops

@@ -12,16 +12,14 @@ import hashlib
 import itertools
 import os
 import sys
-import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from seamark.journal._format import Kind
 from seamark.journal.folder import RunFolder
-from seamark.journal.headers import header_of, headers
-from seamark.journal.process import process_alive, process_facts
-from seamark.journal.reader import SETTLE_NS, JournalReader
+from seamark.journal.headers import header_of, headers, writer_lives
+from seamark.journal.process import process_facts
+from seamark.journal.reader import JournalReader
 from seamark.ranks import current_rank, restart_count, same_job
 
 __all__ = [
@@ -84,22 +82,12 @@ def attempt_of_peers(folder: RunFolder, lineage: str) -> int | None:
             if _attempt_of(header) != number:
                 continue
             if header.get("rank") != rank:
-                if not _lives(journal.path, header):
+                if not writer_lives(journal.path):
                     return None
                 peers += 1
             elif header.get("lineage") != lineage:
                 return None
     return number if number and peers else None
-
-
-def _lives(path: Path, header: Mapping[str, Any]) -> bool:
-    """Tell whether the process that wrote a journal lives; on other hosts its last frame tells."""
-    alive = process_alive(header)
-    if alive is None:
-        with JournalReader(path) as reader:
-            last = reader.last_frame()
-        return last is not None and last.t > time.time_ns() - SETTLE_NS and last.kind != Kind.CLOSE
-    return alive
 
 
 def _attempt_of(header: Mapping[str, Any]) -> int | None:

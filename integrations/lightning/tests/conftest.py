@@ -176,5 +176,18 @@ def logger():
 
 
 @pytest.fixture
+def cli_arguments():
+    """What has LightningCLI train one quiet epoch on the CPU; the logger comes last."""
+    return [
+        "--trainer.max_epochs=1",
+        "--trainer.accelerator=cpu",
+        "--trainer.devices=1",
+        "--trainer.enable_progress_bar=false",
+        "--trainer.enable_model_summary=false",
+        "--trainer.logger=seamark.lightning.SeamarkLogger",
+    ]
+
+
+@pytest.fixture
 def helpers(host):
     return SimpleNamespace(module_class=lambda: module_class(host), package=host.__name__)

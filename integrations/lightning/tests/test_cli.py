@@ -18,14 +18,6 @@ import conftest, test_cli
 host = importlib.import_module({host!r})
 test_cli.run_cli(host, conftest.module_class(host))
 """
-QUIET = [
-    "--trainer.max_epochs=1",
-    "--trainer.accelerator=cpu",
-    "--trainer.devices=1",
-    "--trainer.enable_progress_bar=false",
-    "--trainer.enable_model_summary=false",
-    "--trainer.logger=seamark.lightning.SeamarkLogger",
-]
 
 
 def run_cli(host, tiny, arguments=None):
@@ -80,10 +72,10 @@ def program(one_host):
     return start
 
 
-def test_twice_in_one_folder(fit):
+def test_twice_in_one_folder(fit, cli_arguments):
     """The second run has a log_dir of its own; each configuration lies beside its checkpoints."""
     for width in ("2", "3"):
-        fit(*QUIET, "--trainer.logger.project=cli", f"--model.width={width}")
+        fit(*cli_arguments, "--trainer.logger.project=cli", f"--model.width={width}")
     runs = [path.parent for path in Path(".seamark/cli").glob("*/journal")]
     assert len(runs) == 2
     for run in runs:
@@ -91,18 +83,18 @@ def test_twice_in_one_folder(fit):
         assert len(list(run.glob("files/**/checkpoints/*.ckpt"))) == 1
 
 
-def test_saved_configuration_can_be_used_again(fit):
+def test_saved_configuration_can_be_used_again(fit, cli_arguments):
     """What LightningCLI writes for the logger is what it reads."""
-    fit(*QUIET, "--trainer.logger.name=again", "--trainer.logger.prefix=p")
+    fit(*cli_arguments, "--trainer.logger.name=again", "--trainer.logger.prefix=p")
     (config,) = Path(".seamark/default").glob("*/files/config.yaml")
     assert "seamark.lightning" in config.read_text()
     fit("--config", str(config))
     assert len(list(Path(".seamark/default").glob("*/journal"))) == 2
 
 
-def test_secret_in_the_configuration_is_nowhere_in_the_root(program):
+def test_secret_in_the_configuration_is_nowhere_in_the_root(program, cli_arguments):
     """Neither in what the callback above logs, nor in the file that LightningCLI saves."""
-    program("fit", *QUIET, "--trainer.logger.api_key=tok-5e1f")
+    program("fit", *cli_arguments, "--trainer.logger.api_key=tok-5e1f")
     (journal,) = Path(".seamark/default").glob("*/journal/*")
     assert b"max_epochs" in journal.read_bytes()
     for path in Path(".seamark").rglob("*"):
@@ -111,23 +103,23 @@ def test_secret_in_the_configuration_is_nowhere_in_the_root(program):
     program("fit", "--config", str(config))
 
 
-def test_secret_in_the_configuration_of_a_stage_that_fails_early(fit):
+def test_secret_in_the_configuration_of_a_stage_that_fails_early(fit, cli_arguments):
     """LightningCLI has saved its file then, and the logger was not asked for the graph yet."""
     key = "--trainer.logger.api_key=tok-5e1f"
     with pytest.raises(RuntimeError, match="in setup"):
-        fit(*QUIET, key, "--model.fails=in setup")
+        fit(*cli_arguments, key, "--model.fails=in setup")
     assert list(Path(".seamark/default").glob("*/journal/*"))
     for path in Path(".seamark").rglob("*"):
         assert path.is_dir() or b"tok-5e1f" not in path.read_bytes(), path
 
 
-def test_run_arguments_in_the_configuration(fit):
+def test_run_arguments_in_the_configuration(fit, cli_arguments):
     """What the signature does not spell out is given as ``dict_kwargs``."""
     Path("config.yaml").write_text(
         "trainer:\n  logger:\n    class_path: seamark.lightning.SeamarkLogger\n"
         "    init_args:\n      project: cli\n"
         "    dict_kwargs:\n      tags: [one, two]\n"
     )
-    fit(*QUIET[:-1], "--config", "config.yaml")
+    fit(*cli_arguments[:-1], "--config", "config.yaml")
     (journal,) = Path(".seamark/cli").glob("*/journal/*")
     assert b'"values":["one","two"]' in journal.read_bytes()

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seamark.errors import JournalError
-from seamark.journal.reader import JournalReader
+from seamark.journal._format import Kind
+from seamark.journal.process import process_alive
+from seamark.journal.reader import SETTLE_NS, JournalReader
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
-__all__ = ["header_of", "headers"]
+__all__ = ["header_of", "headers", "writer_lives"]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -42,3 +45,17 @@ def headers(folder: RunFolder) -> Iterator[Mapping[str, Any]]:
     for journal in folder.journals():
         with contextlib.suppress(OSError):
             yield header_of(journal.path)
+
+
+def writer_lives(path: Path) -> bool:
+    """Tell whether the process that wrote a journal lives; of another host its last frame tells.
+
+    Raises:
+        JournalError: If the journal cannot be read, or has no header yet.
+    """
+    alive = process_alive(header_of(path))
+    if alive is not None:
+        return alive
+    with JournalReader(path) as reader:
+        last = reader.last_frame()
+    return last is not None and last.kind != Kind.CLOSE and last.t > time.time_ns() - SETTLE_NS

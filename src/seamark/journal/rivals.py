@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal._format import Kind
-from seamark.journal.headers import header_of
-from seamark.journal.process import process_alive, process_facts
-from seamark.journal.reader import SETTLE_NS, JournalReader
+from seamark.journal.headers import header_of, writer_lives
+from seamark.journal.process import process_facts
+from seamark.journal.reader import JournalReader
 from seamark.ranks import current_rank, job_key
 
 if TYPE_CHECKING:
@@ -79,10 +78,7 @@ class Rivals:
             last = reader.last_frame()
         if last is None or last.kind == Kind.CLOSE:
             return None
-        alive = process_alive(header)
-        if alive is None:  # of another host: its heartbeats tell
-            alive = last.t > time.time_ns() - SETTLE_NS
-        return None if not alive or _belongs_here(header) else header
+        return None if not writer_lives(path) or _belongs_here(header) else header
 
 
 def _belongs_here(header: Mapping[str, Any]) -> bool:

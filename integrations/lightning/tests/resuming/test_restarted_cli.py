@@ -22,15 +22,6 @@ from steady import tiny_class
 Steady = tiny_class(host)
 cli.LightningCLI(Steady, seed_everything_default=1)
 """
-ARGUMENTS = [
-    "fit",
-    "--trainer.max_epochs=1",
-    "--trainer.accelerator=cpu",
-    "--trainer.devices=1",
-    "--trainer.enable_progress_bar=false",
-    "--trainer.enable_model_summary=false",
-    "--trainer.logger=seamark.lightning.SeamarkLogger",
-]
 
 
 @pytest.fixture
@@ -39,7 +30,7 @@ def host(one_host):
     return one_host
 
 
-def test_configurations_do_not_stop_a_restarted_job(host):
+def test_configurations_do_not_stop_a_restarted_job(host, cli_arguments):
     """LightningCLI refuses to start where it saved one before; earlier ones give way."""
     pytest.importorskip("jsonargparse")
     Path("program.py").write_text(
@@ -47,7 +38,7 @@ def test_configurations_do_not_stop_a_restarted_job(host):
     )
     for count in range(3):
         done = subprocess.run(
-            [sys.executable, "program.py", *ARGUMENTS],
+            [sys.executable, "program.py", "fit", *cli_arguments],
             env={**os.environ, "SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": str(count)},
             capture_output=True,
             text=True,

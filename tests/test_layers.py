@@ -67,7 +67,7 @@ def modules() -> list[Path]:
 
 
 def part_of(module: str) -> str:
-    """Return the part of the package that holds a dotted module: ``seamark.store.fold`` is in
+    """Return the part of the package that holds a dotted module: ``seamark.store.fold.fold`` is in
     ``store``.
     """
     return [*module.split("."), ""][1]
@@ -158,6 +158,6 @@ def test_base_install_names_no_host() -> None:
     missing = sorted(HOSTS | {"PIL", "matplotlib", "pandas", "plotly"})
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\n"
-        "import seamark.run, seamark.project, seamark.store.index, seamark.cli\n"
+        "import seamark.run, seamark.project, seamark.local.index, seamark.cli\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.store.index import Index
+from seamark.local.index import Index
 
 PROGRAM = """
 import json, os, signal, sys

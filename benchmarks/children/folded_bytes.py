@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import seamark
-from seamark.store.index import Index
+from seamark.local.index import Index
 
 steps, chance = int(sys.argv[1]), random.Random(5)
 run = seamark.init_run(capture_packages=False)

@@ -6,7 +6,7 @@ import json
 import time
 from pathlib import Path
 
-from seamark.store.index import Index
+from seamark.local.index import Index
 
 begun, cpu_begun = time.perf_counter(), time.process_time()
 told: list[tuple[int, int]] = []

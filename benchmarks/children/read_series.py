@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from seamark.store.index import Index
+from seamark.local.index import Index
 
 PATH = "train/loss"
 root = Path(".seamark")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
-    from seamark.store.index import Attribute, Index, RunView
+    from seamark.local.index import Attribute, Index, RunView
 
 __all__ = ["Container", "Writes"]
 
@@ -359,7 +359,7 @@ class Container(ABC):
             RunNotFoundError: If nothing was recorded yet.
         """
         if self._index is None:
-            from seamark.store.index import Index
+            from seamark.local.index import Index
 
             self._index = Index.open(self.folder.root)
         self._index.refresh(self.folder.project, self.folder.run)
@@ -389,7 +389,7 @@ class Container(ABC):
         return found
 
     def _untold_attribute(self, path: str) -> Attribute | None:
-        from seamark.store.view import Attribute
+        from seamark.store.read.run import Attribute
 
         if (atom := self._untold().get(path)) is None:
             return None

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from seamark.container import Container
     from seamark.journal.writer import JournalWriter
-    from seamark.store.index import Attribute, Points
-    from seamark.store.view import Attempt
+    from seamark.local.index import Attribute, Points
+    from seamark.store.read.run import Attempt
 
 __all__ = ["Handler"]
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from seamark.store.index import Index
-    from seamark.store.series_table import SeriesTable
-    from seamark.store.table import RunsTable
-    from seamark.store.view import Attempt
+    from seamark.local.index import Index
+    from seamark.store.read.series_table import SeriesTable
+    from seamark.store.read.table import RunsTable
+    from seamark.store.read.run import Attempt
 
 __all__ = ["Project", "init_project"]
 
@@ -136,7 +136,7 @@ class Project(Container):
             QueryError: If the query or a column breaks the grammar; the message points at the
                 place.
         """
-        from seamark.store.table import Selection, query_runs
+        from seamark.store.read.table import Selection, query_runs
 
         selection = Selection(
             project=self.folder.project,
@@ -177,8 +177,8 @@ class Project(Container):
             QueryError: If a query breaks the grammar.
             RunNotFoundError: If a run id does not exist in this project.
         """
-        from seamark.store.series_table import read_series
-        from seamark.store.view import check_attempt
+        from seamark.store.read.series_table import read_series
+        from seamark.store.read.run import check_attempt
 
         patterns = [paths] if isinstance(paths, str) else list(paths)
         for pattern in patterns:
@@ -191,7 +191,7 @@ class Project(Container):
 
     def _meant(self, index: Index, runs: Any) -> list[tuple[str, str]]:
         """Return (project, run id) of the runs that ``runs`` stands for."""
-        from seamark.store.table import RunsTable, Selection, select_runs
+        from seamark.store.read.table import RunsTable, Selection, select_runs
 
         project = self.folder.project
         if isinstance(runs, RunsTable):
@@ -222,7 +222,7 @@ class Project(Container):
         return found
 
     def _fresh_index(self, progress_bar: Progress) -> Index:
-        from seamark.store.index import Index
+        from seamark.local.index import Index
 
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
             wanted = "True, False, None or a function of two numbers"

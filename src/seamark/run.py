@@ -398,7 +398,7 @@ class Run(Ranked):
         """Learn families and last steps of a run that existed, on a thread, from the index."""
         writer = self._writer
         try:
-            from seamark.store.index import Index
+            from seamark.local.index import Index
 
             index = Index.open(self.root)
             try:

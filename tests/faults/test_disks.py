@@ -247,7 +247,7 @@ def as_nobody(code: str, *args: str, **environment: str) -> str:
     prelude = f"""
         import os, sys
         import seamark, seamark.capture, seamark.ranks, seamark.content, seamark.project
-        from seamark.store.index import Index
+        from seamark.local.index import Index
         warm = seamark.init_run("p", mode="debug", capture_git=False, capture_packages=False)
         warm.log_metrics({{"a": 1.0}}, 0)
         warm["a"].fetch_points()

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from seamark.journal._format import Kind, dump_json
-from seamark.store.fold import fold
-from seamark.store.run_state import JournalState, RunState
-from seamark.store.view import troubles
+from seamark.store.fold.fold import fold
+from seamark.store.fold.run_state import JournalState, RunState
+from seamark.store.read.run import troubles
 
 
 @pytest.fixture

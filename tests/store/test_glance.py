@@ -14,7 +14,7 @@ import pytest
 import seamark
 from seamark.journal import segment
 from seamark.store import glance
-from seamark.store.index import Index
+from seamark.local.index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import SETTLE_NS
-from seamark.store.index import Index
+from seamark.local.index import Index
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -497,7 +497,7 @@ def test_four_readers_and_a_trainer_at_once(folder, tmp_path):
         "writer.close()\n"
     )
     reader = (
-        "import sys; from pathlib import Path; from seamark.store.index import Index\n"
+        "import sys; from pathlib import Path; from seamark.local.index import Index\n"
         "with Index.open(Path(sys.argv[1])) as index:\n"
         "    for _ in range(30):\n"
         "        index.refresh('p', 'r')\n"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError
 from seamark.journal.folder import RunFolder
-from seamark.store import points as points_module
-from seamark.store.index import Index
+from seamark.store.read import series as points_module
+from seamark.local.index import Index
 
 
 @pytest.fixture

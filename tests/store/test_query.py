@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.errors import QueryError
-from seamark.store.query import And, Comparison, Field, Not, Or, Value, parse, parse_field
+from seamark.store.query.language import And, Comparison, Field, Not, Or, Value, parse, parse_field
 
 
 @pytest.mark.parametrize(

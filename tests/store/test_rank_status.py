@@ -8,7 +8,7 @@ import pytest
 
 from seamark.journal.folder import host_name
 from seamark.journal.process import boot_id, process_start
-from seamark.store.index import Index
+from seamark.local.index import Index
 
 S = 10**9
 HERE = {"host": host_name(), "boot": boot_id(), "pid": os.getpid()}

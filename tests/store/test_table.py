@@ -9,8 +9,8 @@ import pytest
 
 from seamark.errors import ArgumentError, QueryError
 from seamark.journal.folder import RunFolder
-from seamark.store.index import Index
-from seamark.store.table import Selection, query_runs, select_runs
+from seamark.local.index import Index
+from seamark.store.read.table import Selection, query_runs, select_runs
 
 
 @pytest.fixture

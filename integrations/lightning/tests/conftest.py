@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from seamark.lightning import SeamarkLogger
-from seamark.store.index import Index
+from seamark.local.index import Index
 
 PACKAGES = {"lightning.pytorch": "lightning", "pytorch_lightning": "pytorch-lightning"}
 PROVEN = {

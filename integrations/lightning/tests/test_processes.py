@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.store.index import Index
+from seamark.local.index import Index
 
 TESTS = Path(__file__).parent
 HEAD = """

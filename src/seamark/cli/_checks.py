@@ -18,7 +18,7 @@ from seamark.journal.process import process_alive
 from seamark.journal.reader import JournalReader
 
 if TYPE_CHECKING:
-    from seamark.store.index import RunView
+    from seamark.local.index import RunView
 
 __all__ = [
     "PURGING",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from seamark.cli._runs import RunRef
-    from seamark.store.index import Attribute, RunView
+    from seamark.local.index import Attribute, RunView
 
 __all__ = [
     "details",

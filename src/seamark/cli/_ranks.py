@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.cli._text import human_age, human_duration, human_time, plural, shorten
 
 if TYPE_CHECKING:
-    from seamark.store.rank_status import RankStatus
-    from seamark.store.view import RunView
+    from seamark.store.read.rank_status import RankStatus
+    from seamark.store.read.run import RunView
 
 __all__ = ["rank_facts", "rank_mappings", "rank_troubles", "seen_text"]
 
@@ -44,7 +44,7 @@ def rank_facts(view: RunView, state: str) -> Iterator[tuple[str, str]]:
 
 def rank_mappings(view: RunView) -> list[dict[str, Any]]:
     """Return how each rank is doing, for JSON."""
-    from seamark.store.view import time_of
+    from seamark.store.read.run import time_of
 
     return [
         {

@@ -18,7 +18,7 @@ from seamark.errors import RunNotFoundError
 from seamark.paths import check_project, is_inside
 
 if TYPE_CHECKING:
-    from seamark.store.index import Index, RunView
+    from seamark.local.index import Index, RunView
 
 __all__ = [
     "LATEST",
@@ -188,7 +188,7 @@ class Runs:
         Raises:
             QueryError: If the query breaks the grammar.
         """
-        from seamark.store.table import Selection, select_runs
+        from seamark.store.read.table import Selection, select_runs
 
         chosen = Selection(project=project, query=query, trashed=trashed, limit=limit)
         return [RunRef(*pair) for pair in select_runs(self.index, chosen)]
@@ -231,7 +231,7 @@ def open_runs(
         Misuse: If somebody named a root that does not exist.
         PathError: If the project's name is not legal.
     """
-    from seamark.store.index import Index
+    from seamark.local.index import Index
 
     if project is not None:
         check_project(project)

@@ -28,8 +28,8 @@ from seamark.cli._text import plural, step_text
 from seamark.cli.show import as_mapping
 
 if TYPE_CHECKING:
-    from seamark.store.index import Attribute, RunView
-    from seamark.store.view import Attempt
+    from seamark.local.index import Attribute, RunView
+    from seamark.store.read.run import Attempt
 
 __all__ = ["export"]
 

@@ -18,7 +18,7 @@ from seamark.cli._text import clean, human_age, human_duration, human_number, hu
 from seamark.paths import is_inside
 
 if TYPE_CHECKING:
-    from seamark.store.index import Index
+    from seamark.local.index import Index
 
 __all__ = ["ls"]
 
@@ -157,7 +157,7 @@ def ls(
       seamark ls --limit 0 --columns '*' --csv > runs.csv
     """
     runs = open_runs(context, project, missing_ok=True)
-    from seamark.store.table import Selection, query_runs
+    from seamark.store.read.table import Selection, query_runs
 
     chosen = Selection(
         project=project,
@@ -192,7 +192,7 @@ def ls(
 
 def _hints(index: Index, columns: Sequence[str], sort: str, query: str | None) -> Iterator[str]:
     """Yield a line for every path asked for that no run has, where longer ones end like it."""
-    from seamark.store.query import fields_of, parse, parse_field
+    from seamark.store.query.language import fields_of, parse, parse_field
 
     fields = [parse_field(name) for name in (*columns, sort)]
     if query:

@@ -17,7 +17,7 @@ from seamark.cli._text import clean, human_count, human_number, plural, step_tex
 from seamark.paths import is_inside
 
 if TYPE_CHECKING:
-    from seamark.store.index import Attribute, RunView
+    from seamark.local.index import Attribute, RunView
 
 __all__ = ["show"]
 

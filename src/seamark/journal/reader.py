@@ -21,7 +21,6 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -43,6 +42,7 @@ from seamark.journal._format import (
 )
 from seamark.journal.folder import split_journal_name
 from seamark.journal.process import process_alive
+from seamark.journal.source import FileSource, Source
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,11 +51,13 @@ __all__ = [
     "SETTLE_NS",
     "Block",
     "Frame",
+    "FrameList",
     "Gap",
     "JournalReader",
     "decode_json",
     "payload_of",
     "scan",
+    "walk_plainly",
 ]
 
 SETTLE_NS: Final = 90 * 10**9
@@ -103,12 +105,51 @@ class Gap(NamedTuple):
     length: int
 
 
+class FrameList(list[RawFrame]):
+    """Frames of a piece of a journal, one after the other.
+
+    What reads many of them at once has a form of its own with the same methods; see
+    `seamark.store.fold.walk.Frames`.
+    """
+
+    def kinds(self) -> set[int]:
+        """Return the kinds that there are."""
+        return {frame[1] for frame in self}
+
+    def raw(self, index: int) -> RawFrame:
+        """Return one frame."""
+        return self[index]
+
+    def upto(self, count: int) -> FrameList:
+        """Return the first frames."""
+        return FrameList(self[:count])
+
+
 class Block(NamedTuple):
-    """A run of adjacent valid frames, still packed: ``data`` starts at ``base`` in the file."""
+    """A run of adjacent valid frames, still packed: ``data`` starts at ``base`` in the file.
+
+    Attributes:
+        base: In the file, bytes.
+        data: May hold more than the frames.
+        frames: A `FrameList`, or what the reader's ``walk`` makes of them.
+        end: Where the last of them ends in the file, bytes.
+    """
 
     base: int
     data: bytes
-    frames: list[RawFrame]
+    frames: Any
+    end: int
+
+
+Walk = Callable[[bytes, int], tuple[Any, int, bool]]
+"""Takes bytes and salt; returns frames, where it stopped, and whether the bytes there are bad."""
+
+
+def walk_plainly(data: bytes, salt: int) -> tuple[FrameList, int, bool]:
+    """Return the valid frames of bytes that start at a frame; see `scan`."""
+    frames = FrameList()
+    stop, bad = scan(data, salt, frames)
+    return frames, stop, bad
 
 
 def scan(data: bytes, salt: int, frames: list[RawFrame], pos: int = 0) -> tuple[int, bool]:
@@ -199,25 +240,30 @@ class JournalReader:
     file: None, ``"incomplete"``, ``"bad"`` or ``"newer"``.
 
     Args:
-        path: The journal file.
+        source: The journal: a file's path, or where else its bytes come from.
         now_ns: Clock, nanoseconds since the Unix epoch.
+        walk: Finds the frames.
+        block_bytes: How much is read at a time, bytes.
 
     Raises:
         JournalError: If the file cannot be opened or is no journal.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, now_ns: Callable[[], int] = time.time_ns
+        self,
+        source: str | os.PathLike[str] | Source,
+        *,
+        now_ns: Callable[[], int] = time.time_ns,
+        walk: Walk = walk_plainly,
+        block_bytes: int = _BLOCK_BYTES,
     ) -> None:
-        self.path = Path(path)
+        self._source: Source = (
+            FileSource(source) if isinstance(source, (str, os.PathLike)) else source
+        )
+        self.name = self._source.name
         self._now_ns = now_ns
-        try:
-            self._fd = os.open(
-                path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-            )
-        except OSError as error:
-            msg = f"journal {os.fspath(path)!r} cannot be opened: {error.strerror}"
-            raise JournalError(error.errno, msg) from error
+        self._walk = walk
+        self._block_bytes = block_bytes
         self.offset = FILE_HEADER_BYTES
         self.gaps: list[Gap] = []
         self.tail: Gap | None = None
@@ -230,21 +276,18 @@ class JournalReader:
             self.close()
             if isinstance(error, JournalError):
                 raise
-            msg = f"journal {os.fspath(path)!r} cannot be read: {error.strerror}"
+            msg = f"journal {self.name!r} cannot be read: {error.strerror}"
             raise JournalError(error.errno, msg) from error
 
     def _open_header(self) -> None:
         """Learn uid and salt from the file's first bytes, or from its name."""
         self.damaged_header = False
         self.newer = False
-        head = os.pread(self._fd, FILE_HEADER_BYTES, 0)
-        named = split_journal_name(self.path.name)[1]
+        head = self._source.pread(FILE_HEADER_BYTES, 0)
+        named = split_journal_name(self.name)[1]
         parsed = parse_file_header(head)
         if parsed is None and named is None and len(head) == FILE_HEADER_BYTES:
-            msg = (
-                f"journal {str(self.path)!r}: expected a Seamark journal, "
-                "got other bytes at its start"
-            )
+            msg = f"journal {self.name!r}: expected a Seamark journal, got other bytes at its start"
             raise JournalError(None, msg)
         self.uid: bytes = named or (parsed[2] if parsed else bytes(16))
         self.salt = salt_of(self.uid)
@@ -258,7 +301,7 @@ class JournalReader:
 
     def _stated_major(self) -> int | None:
         frames: list[RawFrame] = []
-        data = os.pread(self._fd, _BLOCK_BYTES, FILE_HEADER_BYTES)
+        data = self._source.pread(_BLOCK_BYTES, FILE_HEADER_BYTES)
         scan(data, self.salt, frames)
         if not frames or frames[0][1] != Kind.HEADER:
             return None
@@ -283,18 +326,16 @@ class JournalReader:
 
     def close(self) -> None:
         """Close the file; harmless when called twice."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._source.close()
 
     @property
     def size(self) -> int:
         """Size of the file now, bytes."""
-        return os.fstat(self._fd).st_size
+        return self._source.size()
 
     def header(self) -> dict[str, Any]:
         """Return the HEADER record, or an empty dict if it is not there or damaged."""
-        data = os.pread(self._fd, _HEADER_BYTES, FILE_HEADER_BYTES)
+        data = self._source.pread(_HEADER_BYTES, FILE_HEADER_BYTES)
         frame = self._frame_at(data, 0)
         if frame is None:
             data = self._bytes_of(FILE_HEADER_BYTES)
@@ -313,8 +354,8 @@ class JournalReader:
         A frame whose payload does not decompress is given with an empty payload: its reader will
         note it.
         """
-        for base, data, raws in self.blocks(offset):
-            for raw in raws:
+        for base, data, frames, _ in self.blocks(offset):
+            for raw in map(frames.raw, range(len(frames))):
                 pos, kind, flags, aux, t, length = raw
                 start = base + pos
                 try:
@@ -336,22 +377,22 @@ class JournalReader:
         if self.newer:
             self.stopped = "newer"
             return
-        want = _BLOCK_BYTES
+        want = self._block_bytes
         while True:
-            data = os.pread(self._fd, want, self.offset)
-            raws: list[RawFrame] = []
-            pos, bad = scan(data, self.salt, raws)
-            if raws:
-                known = self._known_part(raws)
-                if known:
-                    self.closed = known[-1][1] == Kind.CLOSE
-                    yield Block(self.offset, data, known)
-                if len(known) < len(raws):
-                    self.offset += raws[len(known)][0]
+            data = self._source.pread(want, self.offset)
+            frames, pos, bad = self._walk(data, self.salt)
+            if len(frames):
+                known = self._known_part(frames)
+                newer = len(known) < len(frames)
+                end = self.offset + (frames.raw(len(known))[0] if newer else pos)
+                if len(known):
+                    self.closed = known.raw(len(known) - 1)[1] == Kind.CLOSE
+                    yield Block(self.offset, data, known, end)
+                self.offset = end
+                if newer:
                     self.stopped = "newer"
                     return
-                self.offset += pos
-                want = _BLOCK_BYTES
+                want = self._block_bytes
                 continue
             if not bad and len(data) == want and want < _FRAME_LIMIT:
                 want = min(2 * want, _FRAME_LIMIT)  # one long frame
@@ -361,7 +402,7 @@ class JournalReader:
                 return
             if not self._pass_over(bad=bad):
                 return
-            want = _BLOCK_BYTES
+            want = self._block_bytes
 
     def _look_at_stub(self) -> None:
         """Tell of a file that ends within its own header."""
@@ -372,13 +413,14 @@ class JournalReader:
                 self.tail = Gap(0, size)
 
     @staticmethod
-    def _known_part(raws: list[RawFrame]) -> list[RawFrame]:
-        if _KNOWN.issuperset({raw[1] for raw in raws}):
-            return raws
-        for index, raw in enumerate(raws):
-            if raw[1] not in _KNOWN and not raw[2] & SKIPPABLE:
-                return raws[:index]
-        return raws
+    def _known_part(frames: Any) -> Any:
+        """Return the frames before the first that this version must not pass over."""
+        if not _KNOWN.issuperset(frames.kinds()):
+            for index in range(len(frames)):
+                frame = frames.raw(index)
+                if frame[1] not in _KNOWN and not frame[2] & SKIPPABLE:
+                    return frames.upto(index)
+        return frames
 
     def _pass_over(self, *, bad: bool) -> bool:
         """Move `offset` behind bytes that will never become a frame.
@@ -415,11 +457,19 @@ class JournalReader:
 
     def _bytes_of(self, offset: int) -> bytes:
         """Return the bytes of the frame that begins at ``offset``, if one does."""
-        head = os.pread(self._fd, FRAME_HEADER_BYTES, offset)
+        head = self._source.pread(FRAME_HEADER_BYTES, offset)
         length = int.from_bytes(head[4:8], "little")
         if len(head) < FRAME_HEADER_BYTES or length > MAX_PAYLOAD_BYTES:
             return b""
-        return os.pread(self._fd, FRAME_HEADER_BYTES + padded(length), offset)
+        return self._source.pread(FRAME_HEADER_BYTES + padded(length), offset)
+
+    def bytes_at(self, size: int, offset: int) -> bytes:
+        """Return up to so many bytes from an offset on."""
+        return self._source.pread(size, offset)
+
+    def time_at(self, offset: int) -> int:
+        """Return the time of the frame at an offset, ns since the Unix epoch; it is not checked."""
+        return int.from_bytes(self._source.pread(8, offset + 16), "little", signed=True)
 
     def settled(self) -> bool:
         """Tell whether nothing more can be expected.
@@ -427,11 +477,12 @@ class JournalReader:
         Closed, its process gone, or unchanged for `SETTLE_NS`.
         """
         if self._settled is None:
-            stat = os.fstat(self._fd)
+            quiet_since = self._source.quiet_since_ns()
             last = self.last_frame()
             self._settled = (
                 (last is not None and last.kind == Kind.CLOSE)
-                or stat.st_mtime_ns < self._now_ns() - SETTLE_NS
+                or quiet_since is None
+                or quiet_since < self._now_ns() - SETTLE_NS
                 or process_alive(self.header()) is False
             )
         return self._settled
@@ -441,7 +492,7 @@ class JournalReader:
         size, span = self.size, 1 << 12
         while True:
             start = max(FILE_HEADER_BYTES, (size - span) & ~7)
-            data = os.pread(self._fd, size - start, start) if size > start else b""
+            data = self._source.pread(size - start, start) if size > start else b""
             pos = len(data)
             while (pos := data.rfind(_MARK_BYTES, 0, pos)) >= 0:
                 frame = self._frame_at(data, pos - _MARK_AT)
@@ -471,7 +522,7 @@ class JournalReader:
         while end > FILE_HEADER_BYTES:
             start = max(FILE_HEADER_BYTES, end - _BLOCK_BYTES)
             # What is found begins before `end`, and may go on behind it.
-            data = os.pread(self._fd, end - start + len(payload) - 1, start)
+            data = self._source.pread(end - start + len(payload) - 1, start)
             pos = len(data)
             while (pos := data.rfind(payload, 0, pos + len(payload) - 1)) >= 0:
                 offset = start + pos - FRAME_HEADER_BYTES
@@ -486,13 +537,13 @@ class JournalReader:
         """Return (offset, t) of the first valid aligned frame at or after ``offset``, or None."""
         base, want = offset, _BLOCK_BYTES
         while True:
-            data = os.pread(self._fd, want, base)
+            data = self._source.pread(want, base)
             pos = -1
             while (pos := data.find(_MARK_BYTES, pos + 1)) >= 0:
                 start = pos - _MARK_AT
                 frame = self._frame_at(data, start)
                 if frame is None and self._reaches_past(data, start):
-                    longer = os.pread(self._fd, _FRAME_LIMIT, base + start)
+                    longer = self._source.pread(_FRAME_LIMIT, base + start)
                     frame = self._frame_at(longer, 0)
                 if frame is not None:
                     return base + start, frame[4]

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from seamark.store.index import Index
+from seamark.local.index import Index
 
 LOSS = "training/loss"
 

@@ -11,8 +11,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import numpy as np
+
+from seamark.reading.attributes import SeriesSummary, SeriesTail
+from seamark.store.fold.sums import SCALE, exact_sum, scaled_sum
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 __all__ = [
     "NEVER",
@@ -38,89 +45,17 @@ Key = tuple[int, bytes, int]
 NEVER: Final[Key] = (-(1 << 64), b"", -1)
 """Smaller than every key that an operation can have."""
 
+_FEW: Final = 32
+"""So few points are counted one by one."""
+
 Pack = Callable[[Key], list[int]]
 """Returns time, number of the journal and index of a key, which is what can be kept."""
 Unpack = Callable[[Sequence[int]], Key]
 """The way back."""
 
-_SCALE: Final = 1074
-"""Every finite float64 is a whole multiple of 2 ** -1074."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesSummary:
-    """What a runs table shows of a float series: the points of the latest attempt.
-
-    Attributes:
-        last: Value of the point with the greatest (step, order of writing); NaN if there are no
-            points.
-        min: Smallest finite value; NaN if there is none.
-        max: Greatest finite value; NaN if there is none.
-        mean: Mean of the finite values, correctly rounded; NaN if there are none.
-        count: Number of points, whatever their value.
-        nan_count: How many of them are NaN.
-        inf_count: How many of them are infinite, with either sign.
-        first_step: Smallest step; NaN if there are no points.
-        last_step: Greatest step; NaN if there are no points.
-    """
-
-    last: float
-    min: float
-    max: float
-    mean: float
-    count: int
-    nan_count: int
-    inf_count: int
-    first_step: float
-    last_step: float
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesTail:
-    """What a runs table shows of a series of texts, files or histograms.
-
-    Attributes:
-        last: A text, a file record or ``[edges, counts]``; None if there are no points.
-        count: Number of points.
-        first_step: Smallest step; NaN if there are no points.
-        last_step: Greatest step; NaN if there are no points.
-    """
-
-    last: Any
-    count: int
-    first_step: float
-    last_step: float
-
 
 to_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 """ASCII, so that a lone surrogate stays an escape; NaN and infinities as Python writes them."""
-
-
-def _scaled(value: float) -> int:
-    mantissa, exponent = math.frexp(value)
-    shift = exponent - 53 + _SCALE
-    whole = int(mantissa * (1 << 53))
-    return (
-        whole << shift if shift >= 0 else whole >> -shift
-    )  # a subnormal number: the bits shifted out are zero
-
-
-def scaled_sum(values: Sequence[float]) -> int:
-    """Return the exact sum of finite floats, in units of 2 ** -1074.
-
-    ``fsum`` gives the sum rounded once; what it left out is summed again until nothing is left.
-    """
-    if len(values) == 1:
-        return _scaled(values[0])
-    rest = list(values)
-    total = 0
-    try:
-        while part := math.fsum(rest):
-            total += _scaled(part)
-            rest.append(-part)
-    except OverflowError:
-        return sum(map(_scaled, values))
-    return total
 
 
 class FamilyState:
@@ -406,35 +341,51 @@ class FloatSeriesState(SeriesState):
         self.nans = 0
         self.infinite = 0
 
-    def extend(
-        self,
-        uid: bytes,
-        times: Sequence[int],
-        index: int | Sequence[int],
-        steps: Sequence[float],
-        values: Sequence[float],
-    ) -> None:
+    def extend(self, uid: bytes, t: Ints, step: Floats, value: Floats) -> None:
         """Count points of one journal, in the order in which they were written.
+
+        Points of one frame have one key here: only their order within the frame tells them apart,
+        and a frame is never counted in parts.
 
         Args:
             uid: Of the journal.
-            times: Of the frames, nanoseconds since the Unix epoch.
-            index: Of the points within their frames; one for all, or one each.
-            steps: Finite.
-            values: Any floats.
+            t: Of the frames, nanoseconds since the Unix epoch, int64 (N,).
+            step: Finite, float64 (N,).
+            value: Any floats, float64 (N,).
         """
+        size = len(step)
+        if size <= _FEW:
+            self._extend_few(uid, t.tolist(), step.tolist(), value.tolist())
+            return
+        self._widen((int(t.min()), uid, 0), (int(t.max()), uid, 0))
+        newest = size - 1 - int(step[::-1].argmax())
+        self._place((int(t[newest]), uid, 0), float(step[newest]), float(value[newest]))
+        least = float(step.min())
+        if not self.count or least < self.first_step:
+            self.first_step = least
+        self.count += size
+        finite = value
+        sound = np.isfinite(value)
+        if not sound.all():
+            finite = value[sound]
+            nans = int(np.isnan(value).sum())
+            self.nans += nans
+            self.infinite += size - len(finite) - nans
+        if len(finite):
+            # + 0.0: -0.0 and 0.0 are equal, and one of them must win
+            self.min = min(self.min, float(finite.min()) + 0.0)
+            self.max = max(self.max, float(finite.max()) + 0.0)
+            self.total += exact_sum(finite)
 
-        def key(at: int) -> Key:
-            return times[at], uid, index if isinstance(index, int) else index[at]
-
+    def _extend_few(
+        self, uid: bytes, t: list[int], steps: list[float], values: list[float]
+    ) -> None:
+        """Do the same for so few points that arrays take longer."""
         size = len(steps)
-        self._widen(key(0), key(size - 1))
-        if size == 1:
-            top, newest, least = steps[0], 0, steps[0]
-        else:
-            top, least = max(steps), min(steps)
-            newest = size - 1 if steps[-1] == top else size - 1 - list(reversed(steps)).index(top)
-        self._place(key(newest), top, values[newest])
+        self._widen((min(t), uid, 0), (max(t), uid, 0))
+        top, least = max(steps), min(steps)
+        newest = size - 1 if steps[-1] == top else size - 1 - steps[::-1].index(top)
+        self._place((t[newest], uid, 0), top, values[newest])
         if not self.count or least < self.first_step:
             self.first_step = least
         self.count += size
@@ -445,21 +396,19 @@ class FloatSeriesState(SeriesState):
             self.nans += nans
             self.infinite += size - len(finite) - nans
         if finite:
-            self.min = min(
-                self.min, min(finite) + 0.0
-            )  # + 0.0: -0.0 and 0.0 are equal, and one of them must win
+            self.min = min(self.min, min(finite) + 0.0)  # see `extend`
             self.max = max(self.max, max(finite) + 0.0)
             self.total += scaled_sum(finite)
 
     def put(self, key: Key, step: float, value: Any) -> None:
         """Count one point; see `SeriesState.put`."""
-        self.extend(key[1], (key[0],), key[2], (step,), (value,))
+        self._extend_few(key[1], [key[0]], [step], [value])
 
     @property
     def mean(self) -> float:
         """Mean of the finite values; NaN if there are none."""
         finite = self.count - self.nans - self.infinite
-        return self.total / (finite << _SCALE) if finite else math.nan
+        return self.total / (finite << SCALE) if finite else math.nan
 
     def summary(self) -> SeriesSummary:
         """Return what a runs table shows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 from seamark.journal._format import USER_TIME, Kind
@@ -22,7 +22,6 @@ __all__ = [
     "step_of",
     "text_of",
     "text_of_point",
-    "unpack_column",
     "unpack_sparse",
 ]
 
@@ -116,21 +115,6 @@ def unpack_sparse(payload: bytes, flags: int) -> tuple[float, tuple[int, ...], t
         struct.unpack_from(f"<{size}I", payload, start + 8),
         struct.unpack_from(f"<{size}d", payload, values),
     )
-
-
-def unpack_column(payload: bytes, flags: int) -> tuple[int, Sequence[float], Sequence[float]]:
-    """Return number of the path, steps and values of a COLUMN payload.
-
-    Raises:
-        ValueError: If its length does not fit.
-    """
-    number, size = struct.unpack_from("<II", payload)
-    wanted = 8 + size * (24 if flags & USER_TIME else 16)
-    if wanted != len(payload):
-        msg = f"column: expected {wanted} bytes, got {len(payload)}"
-        raise ValueError(msg)
-    steps = struct.unpack_from(f"<{size}d", payload, 8)
-    return number, steps, struct.unpack_from(f"<{size}d", payload, 8 + 8 * size)
 
 
 def legible(value: Any) -> Any:

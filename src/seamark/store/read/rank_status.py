@@ -15,7 +15,7 @@ from seamark.journal.process import process_alive
 from seamark.journal.reader import SETTLE_NS
 
 if TYPE_CHECKING:
-    from seamark.store.run_state import JournalState, RunState
+    from seamark.store.fold.run_state import JournalState, RunState
 
 __all__ = ["BAD_STATES", "RankStatus", "rank_statuses"]
 

@@ -11,8 +11,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from seamark.store import schema
-from seamark.store.query import And, Comparison, Expression, Field, Not, Or, Value
-from seamark.store.records import FAMILY_NUMBERS, instant
+from seamark.store.query.language import And, Comparison, Expression, Field, Not, Or, Value
+from seamark.store.cells import FAMILY_NUMBERS, instant
 
 __all__ = ["AGGREGATE_COLUMNS", "CRASHED", "Compiler", "derived_column"]
 
@@ -112,13 +112,12 @@ class Compiler:
         if number is None:
             return sa.true() if leaf.operator == "missing" else sa.false()
         found = schema.attribute.alias()
-        there = sa.and_(
-            found.c.run == schema.run.c.id, found.c.path == number, found.c.visible == 1
-        )
+        # One walk along the index of this path, where EXISTS would look once for each run.
+        there = sa.select(found.c.run).where(found.c.path == number, found.c.visible == 1)
         if leaf.value is None:
-            return sa.not_(sa.exists().where(there))
+            return schema.run.c.id.not_in(there)
         condition = self._on_row(found, leaf.field, leaf.operator, leaf.value)
-        return sa.exists().where(there, condition, _stated_type(found, leaf.field))
+        return schema.run.c.id.in_(there.where(condition, _stated_type(found, leaf.field)))
 
     # ---------------------------------------------------------------- what the run's row holds
 

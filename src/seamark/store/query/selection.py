@@ -14,7 +14,7 @@ from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
 from seamark.store import schema
-from seamark.store.query import (
+from seamark.store.query.language import (
     And,
     Comparison,
     Expression,
@@ -25,16 +25,16 @@ from seamark.store.query import (
     parse,
     parse_field,
 )
-from seamark.store.records import load_journals
-from seamark.store.sql import AGGREGATE_COLUMNS, CRASHED, Compiler, derived_column
-from seamark.store.view import is_crashed
+from seamark.store.runs import load_journals
+from seamark.store.query.sql import AGGREGATE_COLUMNS, CRASHED, Compiler, derived_column
+from seamark.store.read.run import is_crashed
 from seamark.values import escape
 
 if TYPE_CHECKING:
-    from seamark.store.index import Index
-    from seamark.store.run_state import JournalState
+    from seamark.store.fold.run_state import JournalState
+    from seamark.store.runs import Store
 
-__all__ = ["STATES", "Chosen", "Selection", "choose", "select_runs"]
+__all__ = ["STATES", "Chosen", "Selection", "choose"]
 
 STATES: Final = ("created", "running", "completed", "failed", "interrupted", "suspended", CRASHED)
 _GROUPS: Final = {"active": ("created", "running"), "inactive": tuple(STATES[2:])}
@@ -53,6 +53,7 @@ class Selection:
         tag: One tag, or several that a run must all have.
         trashed: Whether runs are in the trash; None for both.
         limit: At most so many.
+        offset: Leave out so many of the first.
         sort_by: Path, perhaps with an aggregate.
         ascending: Smallest first.
     """
@@ -65,6 +66,7 @@ class Selection:
     tag: str | Iterable[str] | None = None
     trashed: bool | None = False
     limit: int | None = None
+    offset: int = 0
     sort_by: str = "sys/creation_time"
     ascending: bool = False
 
@@ -110,6 +112,9 @@ class Selection:
             not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 1
         ):
             msg = f"limit: expected a positive number of runs or None, got {self.limit!r}"
+            raise ArgumentError(msg)
+        if not isinstance(self.offset, int) or isinstance(self.offset, bool) or self.offset < 0:
+            msg = f"offset: expected a number of runs to leave out, got {self.offset!r}"
             raise ArgumentError(msg)
         if not isinstance(self.ascending, bool):
             msg = f"ascending: expected True or False, got {self.ascending!r}"
@@ -170,26 +175,43 @@ class Chosen:
         self.total = total
 
 
-def _state_column(index: Index) -> sa.ColumnElement[str]:
+def _state_column(
+    store: Store, connection: sa.Connection, now_ns: int
+) -> sa.ColumnElement[str]:
     """Return the state of a run as SQL; ``"crashed"`` for those that say they run and do not."""
-    run, now = schema.run.c, index.now_ns()
-    fresh = index.connection.execute(
-        sa.select(run.id).where(run.state == "running", run.beat >= now - SETTLE_NS)
-    ).scalars()
-    dead = [number for number in fresh if is_crashed("running", _owners(index, number), now)]
-    crashed = run.beat < now - SETTLE_NS
+    run = schema.run.c
+    fresh = store.database.rows(connection, _FRESH, since=now_ns - SETTLE_NS)
+    dead = [
+        number
+        for (number,) in fresh
+        if is_crashed("running", _owners(store, connection, number), now_ns)
+    ]
+    crashed: sa.ColumnElement[bool] = run.beat < now_ns - SETTLE_NS
     if dead:
         crashed = sa.or_(crashed, run.id.in_(dead))
     return sa.case((sa.and_(run.state == "running", crashed), CRASHED), else_=run.state)
 
 
-def _owners(index: Index, number: int) -> list[JournalState]:
+_FRESH: Final = sa.select(schema.run.c.id).where(
+    schema.run.c.state == "running", schema.run.c.beat >= sa.bindparam("since")
+)
+_PROJECTS: Final = sa.select(schema.run.c.project).distinct()
 
-    return [journal for journal in load_journals(index.connection, number) if journal.owner]
+
+def _owners(store: Store, connection: sa.Connection, number: int) -> list[JournalState]:
+    return [journal for journal in load_journals(store, connection, number) if journal.owner]
 
 
-def choose(index: Index, selection: Selection) -> Chosen:
-    """Return the runs that match, in order; see `select_runs`.
+def choose(
+    store: Store, connection: sa.Connection, selection: Selection, now_ns: int
+) -> Chosen:
+    """Return the runs that match, in order.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        selection: Which runs.
+        now_ns: Nanoseconds since the Unix epoch.
 
     Raises:
         ArgumentError: If an argument has a value that cannot be used.
@@ -198,15 +220,17 @@ def choose(index: Index, selection: Selection) -> Chosen:
     selection.check()
     expression = selection.expression()
     field = parse_field(selection.sort_by, "sort_by")
-    connection, run = index.connection, schema.run
+    run = schema.run
 
     def number(path: str) -> int | None:
-        return index.numbers.number(connection, path)
+        return store.numbers.number(connection, path)
 
-    state = _state_column(index)
+    state = _state_column(store, connection, now_ns)
     where = [Compiler(number, state).condition(expression), run.c.name != PROJECT_LOG]
     if selection.project is not None:
-        where.append(run.c.project.in_(_projects(index, selection.project)))
+        known = store.database.rows(connection, _PROJECTS)
+        inside = [name for (name,) in known if is_inside(name, selection.project)]
+        where.append(run.c.project.in_(inside))
     derived, path = derived_column(field.path, state), number(field.path)
     columns = [run.c.id, run.c.project, run.c.name, state, run.c.created]
     source: sa.FromClause = run
@@ -215,14 +239,17 @@ def choose(index: Index, selection: Selection) -> Chosen:
     elif path is not None:
         source, more = _with_sort_columns(path, field)
         columns += more
-    rows = schema.fetch(connection, sa.select(*columns).select_from(source).where(*where))
+    wanted = sa.select(*columns).select_from(source).where(*where)
+    rows = store.database.query(connection, wanted)
     rows.sort(key=itemgetter(1, 2))
     rows.sort(key=itemgetter(4), reverse=True)
     if derived is not None:
         rows.sort(key=itemgetter(5), reverse=not selection.ascending)
     elif path is not None:
         rows = _sorted(rows, ascending=selection.ascending)
-    return Chosen(rows[: selection.limit], len(rows))
+    start = selection.offset
+    end = None if selection.limit is None else start + selection.limit
+    return Chosen(rows[start:end], len(rows))
 
 
 def _with_sort_columns(path: int, field: Field) -> tuple[sa.FromClause, list[Any]]:
@@ -269,20 +296,3 @@ def _sorted(rows: list[tuple[Any, ...]], *, ascending: bool) -> list[tuple[Any, 
     kinds[0].sort(key=itemgetter(6, 7, 8), reverse=not ascending)
     kinds[1].sort(key=itemgetter(9), reverse=not ascending)
     return [row for kind in kinds for row in kind]
-
-
-def _projects(index: Index, project: str) -> list[str]:
-    """Return the project and its sub-projects, of those that have runs."""
-    known = schema.fetch(index.connection, sa.select(schema.run.c.project).distinct())
-    return [name for (name,) in known if is_inside(name, project)]
-
-
-def select_runs(index: Index, selection: Selection) -> list[tuple[str, str]]:
-    """Return (project, run id) of the runs that match, in order, as last folded.
-
-    Raises:
-        ArgumentError: If an argument has a value that cannot be used.
-        QueryError: If the query breaks the grammar.
-    """
-    with index.lock:
-        return index.healing(lambda: choose(index, selection).refs)

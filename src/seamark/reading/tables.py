@@ -1,28 +1,127 @@
-"""The long table of points: several series of several runs."""
+"""Tables as reads return them: of runs, one row each, and of the points of many series."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.store.table import pandas
-from seamark.store.view import Points, time_of
+from seamark.errors import MissingExtraError
+from seamark.reading.points import Points, time_of
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from seamark.store.index import Index
+__all__ = ["RunsTable", "SeriesTable", "StringList", "pandas"]
 
-__all__ = ["SeriesTable", "read_series"]
+
+class RunsTable:
+    """Runs and what they show, one row each; made by `seamark.project.Project.fetch_runs_table`.
+
+    A row is a dict from column to value; what a run does not have is not in its row. Series show
+    their last value (or what the column asks for: ``val/loss:min``), sets of strings a sorted list,
+    files their names, artifacts their hash.
+
+    Attributes:
+        columns: All columns, ``sys/id`` first.
+        rows: The rows, in order.
+        refs: (project, run id) of the rows.
+        total: How many runs match, regardless of limit and offset.
+        offset: How many of them stand before the first row.
+    """
+
+    def __init__(
+        self,
+        columns: list[str],
+        rows: list[dict[str, Any]],
+        refs: list[tuple[str, str]],
+        total: int,
+        offset: int = 0,
+    ) -> None:
+        self.columns = columns
+        self.rows = rows
+        self.refs = refs
+        self.total = total
+        self.offset = offset
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Iterate over the rows."""
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        """Return the size."""
+        return f"<RunsTable: {len(self.rows)} of {self.total} runs, {len(self.columns)} columns>"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return the rows."""
+        return self.rows
+
+    def to_numpy(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return one array a column: float64 for numbers (NaN: no value), objects for others."""
+        import numpy as np
+
+        found: dict[str, np.ndarray[Any, Any]] = {}
+        for column in self.columns:
+            values = [row.get(column) for row in self.rows]
+            if _all_numbers(values):
+                found[column] = np.array(
+                    [np.nan if value is None else float(value) for value in values]
+                )
+            else:
+                found[column] = np.empty(len(values), object)
+                found[column][:] = values
+        return found
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame; sets of strings become ``"a,b"``, as Neptune has them.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+        """
+        frame = pandas()
+        data = {column: [_joined(row.get(column)) for row in self.rows] for column in self.columns}
+        made: pd.DataFrame = frame.DataFrame(data, columns=self.columns)
+        return made
+
+
+def _all_numbers(values: Sequence[Any]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and all(
+        isinstance(value, float) or (type(value) is int and abs(value) < 1 << 53) for value in known
+    )
+
+
+def _joined(value: Any) -> Any:
+    return ",".join(map(str, value)) if isinstance(value, StringList) else value
+
+
+class StringList(list[str]):
+    """The sorted elements of a string set in a row; tells them from a list that was recorded."""
+
+
+def pandas() -> Any:
+    """Return the package pandas.
+
+    Raises:
+        MissingExtraError: If it is not installed; the message names the extra.
+    """
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        msg = 'topandas() needs pandas; install it with: pip install "seamark[pandas]"'
+        raise MissingExtraError(msg) from error
+    return pd
 
 
 class SeriesTable:
     """Points of several series of several runs; see `seamark.project.Project.fetch_series`.
 
     Columns: ``run``, ``path``, ``step``, ``value``, ``time`` and ``attempt`` (-1: of a writer that
-        belongs to none).
+    belongs to none).
 
     Attributes:
         parts: (run id, path, points) of every series that has points, in the order of the runs.
@@ -115,41 +214,3 @@ class SeriesTable:
         }
         made: pd.DataFrame = frame.DataFrame(data, columns=list(self.columns), copy=False)
         return made
-
-
-def read_series(
-    index: Index,
-    refs: Sequence[tuple[str, str]],
-    patterns: Sequence[str],
-    attempt: int | str = "latest",
-    progress: Callable[[int, int], None] | None = None,
-) -> SeriesTable:
-    """Return the points of the float series that match, of these runs.
-
-    Args:
-        index: Of the root.
-        refs: (project, run id) of the runs.
-        patterns: Paths, or patterns with ``*`` and ``?``.
-        attempt: See `seamark.store.view.RunView.points`.
-        progress: Called with the number of runs read and of all.
-
-    Raises:
-        ArgumentError: If ``attempt`` cannot be one.
-    """
-    parts: list[tuple[str, str, Points]] = []
-    for done, (project, name) in enumerate(refs):
-        if progress is not None:
-            progress(done, len(refs))
-        view = index.view(project, name)
-        known = view.series_paths()
-        paths = [
-            path
-            for pattern in patterns
-            for path in known
-            if path == pattern or fnmatchcase(path, pattern)
-        ]
-        found = view.many_points(list(dict.fromkeys(paths)), attempt)  # type: ignore[arg-type]  # checked there
-        parts += [(name, path, points) for path, points in found.items() if len(points)]
-    if progress is not None and refs:
-        progress(len(refs), len(refs))
-    return SeriesTable(parts)

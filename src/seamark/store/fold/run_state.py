@@ -6,16 +6,26 @@ up, and where that cannot be exact any more the run is marked with ``needs_refol
 
 from __future__ import annotations
 
+import functools
+import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from seamark.store.state import NEVER, FamilyState, Key, SeriesState, state_class
+from seamark.store.fold.decode import Names
+from seamark.store.fold.registers import NEVER, FamilyState, Key, SeriesState, state_class, to_json
 
 __all__ = ["JournalState", "RunState"]
 
 _NOTES: Final = 20
 """So many fold errors of a journal are kept in words; the others are only counted."""
+_I63: Final = (1 << 63) - 1
+_PATH_BYTES: Final = 2048
+"""Twice what writers take; longer paths are no use in an index of PostgreSQL."""
+
+Attributes = dict[str, dict[str, FamilyState]]
+Load = Callable[[Collection[str], Collection[str]], Attributes]
+"""Returns what is stored at paths, and at and below namespaces."""
 
 
 class JournalState:
@@ -25,11 +35,16 @@ class JournalState:
         writer: Writer id.
         file: Name of the file.
         uid: 16 bytes.
-        number: Small number of the journal within its run, in the index.
-        header: The HEADER record; empty where it is damaged or not read yet.
+        number: Small number of the journal within its run, in the store.
+        attempt: Number of the attempt that wrote it; None: of none, and never hidden.
+        owner: Whether this writer speaks for the run's state; where the header is damaged, it may.
         offset: Where folding goes on, bytes.
+        touched: Whether its row in the store is out of date.
         last_offset: Where the last folded frame starts, bytes; 0 if there is none.
         last_crc: Its CRC.
+        prefix_crc: CRC32 of all bytes before ``offset``.
+        chunked: Points of frames before this offset are in chunks.
+        diverged: Files with this uid that say something else.
         first_t: Time of the first frame, nanoseconds since the Unix epoch; None if there is none.
         last_t: Time of the last frame.
         closed: Whether the last frame is CLOSE.
@@ -48,8 +63,7 @@ class JournalState:
         notes: What was wrong with the first of them: [offset, message].
         stopped: Why reading stopped, see `seamark.journal.reader.JournalReader`.
         point_end: Where the last frame with points of a series starts, bytes; -1 if there is none.
-        paths: Paths by number.
-        schemas: Numbers of paths by number of the schema.
+        names: Its paths and schemas by number.
     """
 
     def __init__(self, writer: str, uid: bytes, *, file: str = "", number: int = 0) -> None:
@@ -57,8 +71,14 @@ class JournalState:
         self.file = file
         self.uid = uid
         self.number = number
-        self.header: dict[str, Any] = {}
-        self.stored_offset = -1
+        self.attempt: int | None = None
+        self.owner = True
+        self.header_text = ""
+        self.positions_text: str | None = None
+        self.touched = True
+        self.chunked = 0
+        self.diverged: list[str] = []
+        self._header: dict[str, Any] | None = {}
         self.restart()
 
     def restart(self) -> None:
@@ -66,6 +86,7 @@ class JournalState:
         self.offset = 0
         self.last_offset = 0
         self.last_crc = 0
+        self.prefix_crc = 0
         self.first_t: int | None = None
         self.last_t = 0
         self.closed = False
@@ -82,40 +103,42 @@ class JournalState:
         self.notes: list[list[Any]] = []
         self.stopped: str | None = None
         self.point_end = -1
-        self.paths: dict[int, str] = {}
-        self.schemas: dict[int, tuple[int, ...]] = {}
-        self._columns: dict[int, tuple[str | None, ...]] = {}
+        self.names = Names()
 
     @property
-    def attempt(self) -> int | None:
-        """Number of the attempt that wrote this journal; None: of none, and never hidden."""
-        attempt = self.header.get("attempt")
-        return attempt if isinstance(attempt, int) else None
+    def header(self) -> dict[str, Any]:
+        """The HEADER record; empty where it is damaged or not read yet."""
+        if self._header is None:
+            self._header = json.loads(self.header_text)
+        return self._header
 
-    @property
-    def owner(self) -> bool:
-        """Whether this writer speaks for the run's state; where the header is damaged, it may."""
-        return bool(self.header.get("owner", True))
+    def take_header(self, header: dict[str, Any]) -> None:
+        """Learn who wrote the journal; the first HEADER counts."""
+        self._header = header
+        self.header_text = to_json(header)
+        attempt, positions = header.get("attempt"), header.get("positions")
+        is_number = isinstance(attempt, int) and not isinstance(attempt, bool)
+        self.attempt = attempt if is_number and -_I63 <= attempt <= _I63 else None
+        self.owner = bool(header.get("owner", True))
+        self.positions_text = to_json(positions) if isinstance(positions, dict) else None
 
-    def positions(self) -> dict[str, int] | None:
+    def recall_header(
+        self, text: str, attempt: int | None, positions: str | None, *, owner: bool
+    ) -> None:
+        """Take back what `take_header` learnt; the record is decoded when somebody asks for it."""
+        self.header_text, self.attempt, self.owner = text, attempt, owner
+        self.positions_text = positions
+        self._header = None if text else {}
+
+    def positions(self) -> Mapping[str, Any] | None:
         """Return the positions that this attempt goes on from, or None if it names none."""
-        positions = self.header.get("positions")
-        return positions if isinstance(positions, dict) else None
+        return None if self.positions_text is None else _decoded(self.positions_text)
 
-    def columns(self, schema: int) -> tuple[str | None, ...]:
-        """Return the paths of a schema; None for a path that was lost.
-
-        Raises:
-            ValueError: If there is no such schema.
-        """
-        known = self._columns.get(schema)
-        if known is None:
-            numbers = self.schemas.get(schema)
-            if numbers is None:
-                msg = f"row of schema {schema}, which is not in the journal"
-                raise ValueError(msg)
-            known = self._columns[schema] = tuple(self.paths.get(number) for number in numbers)
-        return known
+    def saved(self) -> None:
+        """Take note that the store has everything."""
+        self.touched = False
+        self.names.new_paths.clear()
+        self.names.new_schemas.clear()
 
     def saw_rows(self, count: int, first_t: int, last_t: int) -> None:
         """Count records with points; times in nanoseconds since the Unix epoch."""
@@ -124,47 +147,64 @@ class JournalState:
         self.last_row_t = max(self.last_row_t, last_t)
         self.rows += count
 
-    def define_path(self, number: int, path: str) -> None:
-        """Take a PATH frame."""
-        if self.paths.get(number) != path:
-            self.paths[number] = path
-            self._columns.clear()
-
-    def define_schema(self, number: int, paths: tuple[int, ...]) -> None:
-        """Take a SCHEMA frame."""
-        self.schemas[number] = paths
-        self._columns.pop(number, None)
-
-    def note(self, offset: int, message: str) -> None:
+    def note(self, offset: int, message: str, count: int = 1) -> None:
         """Count what could not be applied."""
-        self.errors += 1
+        self.errors += count
         if len(self.notes) < _NOTES:
             self.notes.append([offset, message[:300]])
 
 
+@functools.lru_cache(maxsize=64)
+def _decoded(text: str) -> Mapping[str, Any]:
+    """Return JSON as a mapping: the ranks of an attempt name the same positions."""
+    found: Mapping[str, Any] = json.loads(text)
+    return found
+
+
 class RunState:
-    """Everything that the journals of one run say, as far as they are folded.
+    """What the journals of one run say, as far as they are folded.
 
     Attributes:
-        attributes: The families of every path.
+        attributes: The families of every path that was asked for.
         deletes: Greatest key of the deletes of every path or namespace that was deleted.
         clears: The same for paths that were cleared.
         journals: By writer id.
         state: Key and record of the newest state that an owner wrote.
-        dirty: Paths whose rows in the index are out of date.
+        dirty: Paths whose rows in the store are out of date.
         needs_refold: Whether summaries have to be counted anew from the journals.
+        load: Finds what is stored of the run, of which only what a fold touches is loaded; None for
+            a run that is new.
     """
 
     def __init__(self) -> None:
-        self.attributes: dict[str, dict[str, FamilyState]] = {}
+        self.attributes: Attributes = {}
         self.deletes: dict[str, Key] = {}
         self.clears: dict[str, Key] = {}
         self.journals: dict[str, JournalState] = {}
         self.state: tuple[Key, dict[str, Any]] = (NEVER, {})
         self.dirty: set[str] = set()
         self.needs_refold = False
-        self._cuts: dict[str, float] | None = None
+        self.load: Load | None = None
+        self._asked: set[str] = set()
+        self._asked_below: set[str] = set()
+        self._cuts: dict[str, float] = {}
         self._namespaces: set[str] | None = None
+
+    def need(self, paths: Iterable[str], namespaces: Iterable[str] = ()) -> None:
+        """Make sure that what is stored at paths, and at and below namespaces, is here."""
+        if self.load is None:
+            return
+        below = set(namespaces).difference(self._asked_below)
+        at = set(paths).difference(self._asked, below)
+        if not at and not below:
+            return
+        self._asked |= at
+        self._asked_below |= below
+        for path, families in self.load(at, below).items():
+            if path not in self.attributes:  # else it was loaded, and may have changed since
+                self.attributes[path] = families
+                self._asked.add(path)
+        self._namespaces = None
 
     # ------------------------------------------------------------------ journals and attempts
 
@@ -173,15 +213,17 @@ class RunState:
     ) -> JournalState:
         """Take up a journal; given its header beforehand, what it hides is never counted."""
         self.journals[journal.writer] = journal
+        self._cuts = {}
         if header:
-            self._take_header(journal, header)
+            self.take_header(journal, header)
         return journal
 
-    def _take_header(self, journal: JournalState, header: dict[str, Any]) -> None:
-        if journal.header:
+    def take_header(self, journal: JournalState, header: dict[str, Any]) -> None:
+        """Learn who wrote a journal, and what it hides of others."""
+        if journal.header_text:
             return
-        journal.header = header
-        self._cuts = None
+        journal.take_header(header)
+        self._cuts = {}
         if any(other.point_end >= self.cut(other) for other in self.journals.values()):
             self.needs_refold = True
 
@@ -195,10 +237,10 @@ class RunState:
             attempt: Look at the run as this attempt left it; None for the latest.
         """
         if attempt is None:
-            if self._cuts is None:
-                self._cuts = {writer: self._cut(one, None) for writer, one in self.journals.items()}
-            if journal.writer in self._cuts:
-                return self._cuts[journal.writer]
+            found = self._cuts.get(journal.writer)
+            if found is None:
+                found = self._cuts[journal.writer] = self._cut(journal, None)
+            return found
         return self._cut(journal, attempt)
 
     def _cut(self, journal: JournalState, attempt: int | None) -> float:
@@ -209,28 +251,30 @@ class RunState:
             return 0
         cut = math.inf
         for other in self.journals.values():
-            later, positions = other.attempt, other.positions()
-            if (
-                later is None
-                or positions is None
-                or later <= own
-                or (attempt is not None and later > attempt)
-            ):
+            later = other.attempt
+            if later is None or later <= own or (attempt is not None and later > attempt):
                 continue
-            position = positions.get(journal.writer, 0)
-            cut = min(cut, position if isinstance(position, int | float) else 0)
+            positions = other.positions()
+            if positions is not None:
+                position = positions.get(journal.writer, 0)
+                cut = min(cut, position if isinstance(position, int | float) else 0)
         return cut
 
-    def reset_series(self) -> None:
-        """Empty all summaries and go back to the start of every journal; registers stay."""
-        for path, families in self.attributes.items():
-            for state in families.values():
-                if isinstance(state, SeriesState):
-                    state.reset()
-                    self.dirty.add(path)
+    def anew(self) -> RunState:
+        """Return a run that is to be folded from the start of every journal.
+
+        What hides points is known to it beforehand, so that one pass is enough.
+        """
+        fresh = RunState()
+        fresh.deletes, fresh.clears = dict(self.deletes), dict(self.clears)
         for journal in self.journals.values():
-            journal.restart()
-        self.needs_refold = False
+            again = JournalState(
+                journal.writer, journal.uid, file=journal.file, number=journal.number
+            )
+            again.diverged = journal.diverged
+            fresh.add_journal(again, journal.header)
+        fresh.needs_refold = False
+        return fresh
 
     # ------------------------------------------------------------------ what is visible
 
@@ -287,7 +331,7 @@ class RunState:
         """
         families = self.attributes.get(path)
         if families is None:
-            if not isinstance(path, str) or not path or len(path) > 4096:  # noqa: PLR2004 - four times what writers take
+            if not isinstance(path, str) or not path or len(path.encode()) > _PATH_BYTES:
                 msg = f"expected a path, got {path!r:.120}"
                 raise ValueError(msg)
             families = self.attributes[path] = {}

@@ -1,0 +1,130 @@
+"""Which file of several is a journal, and which are copies of it.
+
+Editors, ``rsync -b`` and synchronisers leave copies beside a journal. A journal is told by its uid:
+of several files with one uid the one with the most valid bytes is read, and one that says something
+else is named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from seamark.errors import JournalError
+from seamark.journal.folder import RunFolder, split_journal_name
+from seamark.journal.reader import JournalReader
+from seamark.journal.source import FileSource, Source
+from seamark.local.looks import Look, Stat
+from seamark.store.fold.walk import BLOCK_BYTES, walk
+
+__all__ = ["Copies", "choose", "open_journal"]
+
+
+def open_journal(folder: RunFolder, name: str) -> Source:
+    """Open a journal of a run.
+
+    Raises:
+        JournalError: If it cannot be opened.
+    """
+    return FileSource(folder.journal_dir / name)
+
+
+@dataclass(slots=True)
+class Copies:
+    """The journals of a folder.
+
+    Attributes:
+        chosen: By uid: the name of the file that is read.
+        diverged: By uid: the names of files that say something else; where it is left out, what
+            was known before still holds.
+    """
+
+    chosen: dict[bytes, str] = field(default_factory=dict)
+    diverged: dict[bytes, list[str]] = field(default_factory=dict)
+
+
+def choose(folder: RunFolder, stats: Mapping[str, Stat], before: Mapping[str, Look]) -> Copies:
+    """Return which files of a folder are read.
+
+    Args:
+        folder: Of the run.
+        stats: What its files are like, by name.
+        before: What they were like when this was asked before.
+    """
+    by_uid: dict[bytes, list[str]] = {}
+    for name in stats:
+        uid = split_journal_name(name)[1] or _stated_uid(folder, name)
+        by_uid.setdefault(uid, []).append(name)
+    found = Copies()
+    for uid, names in by_uid.items():
+        if len(names) == 1:
+            found.chosen[uid], found.diverged[uid] = names[0], []
+        elif (kept := _kept(names, stats, before)) is not None:
+            found.chosen[uid] = kept
+        else:
+            found.chosen[uid], found.diverged[uid] = _compared(folder, names)
+    return found
+
+
+def _stated_uid(folder: RunFolder, name: str) -> bytes:
+    """Return the uid in a file's first bytes; one made of its name if it is no journal."""
+    with contextlib.suppress(OSError), JournalReader(open_journal(folder, name)) as reader:
+        if any(reader.uid):
+            return reader.uid
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[:16]
+
+
+def _kept(
+    names: Iterable[str], stats: Mapping[str, Stat], before: Mapping[str, Look]
+) -> str | None:
+    """Return the file that was read before, if the others are what they were and it only grew."""
+    chosen = None
+    for name in names:
+        look = before.get(name)
+        if look is None:
+            return None
+        if look.journal >= 0:
+            same = look.stat.inode == stats[name].inode and look.stat.size <= stats[name].size
+            if chosen is not None or not same:
+                return None
+            chosen = name
+        elif look.stat != stats[name]:
+            return None
+    return chosen
+
+
+def _compared(folder: RunFolder, names: Iterable[str]) -> tuple[str, list[str]]:
+    """Return the file with the most valid bytes, and those that say something else."""
+
+    def worth(name: str) -> tuple[int, bool, str]:
+        return _valid_bytes(folder, name), split_journal_name(name)[1] is not None, name
+
+    best, *others = sorted(names, key=worth, reverse=True)
+    return best, sorted(name for name in others if not _says_the_same(folder, best, name))
+
+
+def _valid_bytes(folder: RunFolder, name: str) -> int:
+    try:
+        with _reader(folder, name) as reader:
+            return sum(block.end - block.base for block in reader.blocks())
+    except OSError:
+        return -1
+
+
+def _says_the_same(folder: RunFolder, best: str, other: str) -> bool:
+    """Tell whether every valid frame of a file stands in another one at the same place."""
+    try:
+        with _reader(folder, best) as whole, _reader(folder, other) as part:
+            for block in part.blocks():
+                size = block.end - block.base
+                if whole.bytes_at(size, block.base) != block.data[:size]:
+                    return False
+    except JournalError:  # no journal, or not to be opened: it says nothing
+        return True
+    return True
+
+
+def _reader(folder: RunFolder, name: str) -> JournalReader:
+    return JournalReader(open_journal(folder, name), walk=walk, block_bytes=BLOCK_BYTES)

@@ -1,0 +1,514 @@
+"""The local index of one root: a cache of what its journals say, to use and to throw away.
+
+It lies outside the root (`seamark.local.place`). Whoever reads folds what is new; two processes
+that do so at once share the work, because each saves a run only if nobody else did meanwhile.
+Whatever goes wrong with the file, it is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import sqlalchemy as sa
+
+from seamark.errors import RunNotFoundError
+from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs, purged_ids
+from seamark.local import looks, place
+from seamark.local.lock import exclusive
+from seamark.local.looks import Known, Looks, Ref
+from seamark.local.refresh import RunFolding
+from seamark.local.view import RunView
+from seamark.paths import is_inside
+from seamark.store import schema
+from seamark.store.database import Database, memory_engine
+from seamark.store.path_numbers import PathNumbers
+from seamark.store.runs import Conflict, Store, forget_run
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Index", "RunView"]
+
+_LOCK_S: Final = 10.0
+"""How long to wait for the right to make the file anew, seconds."""
+_PATIENCE_MS: Final = 1000
+"""How long one run that is asked for waits until others have written, milliseconds."""
+_TRIES: Final = 5
+_SHARED: Final = 16
+"""From so many runs on, two processes that fold them at once had better not go in one order."""
+_FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
+_RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name)
+_DIR_FD: Final = os.stat in os.supports_dir_fd
+
+log = logging.getLogger("seamark")
+T = TypeVar("T")
+_inherited: list[Any] = []
+"""Connections of the parent process, kept from being closed here."""
+
+
+class Index:
+    """What the journals below one root say, folded; see `open`.
+
+    Safe to use from several threads; after a fork the child opens the file anew.
+
+    Attributes:
+        root: Absolute root folder.
+        file: Where the index lies; None if it is held in memory.
+    """
+
+    def __init__(self, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self.root = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links
+        self.file: Path | None = None
+        self.now_ns = now_ns
+        self.lock = threading.RLock()
+        self._store: Store | None = None
+        self._looks = Looks()
+        self._aside: dict[Ref, Store] = {}
+        self._pid = 0
+
+    @classmethod
+    def open(cls, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> Index:
+        """Open the index of a root, made anew if it is missing, damaged or of another version.
+
+        Folds nothing.
+
+        Args:
+            root: Root folder; it need not exist.
+            now_ns: Clock, nanoseconds since the Unix epoch.
+
+        Raises:
+            ArgumentError: If ``SEAMARK_INDEX`` points into the root.
+        """
+        index = cls(root, now_ns=now_ns)
+        index._connect()
+        return index
+
+    # ------------------------------------------------------------------ the file
+
+    @property
+    def store(self) -> Store:
+        """The store; not inherited by a forked child, which gets its own."""
+        if self._store is None or self._pid != os.getpid():
+            self._connect()
+        assert self._store is not None  # noqa: S101 - made in the line above
+        return self._store
+
+    def _connect(self) -> None:
+        if self._pid not in (0, os.getpid()):
+            # SQLite connections must not cross a fork, nor be closed behind it
+            _inherited.append(self._store)
+            self._store = None
+            self.lock = threading.RLock()
+        self._pid = os.getpid()
+        self._aside.clear()
+        target = place.index_path(self.root)
+        try:
+            opened = self._is_inside_root(target) or self._open_file(target)
+        except (OSError, sqlite3.Error, sa.exc.DBAPIError) as error:
+            log.debug(
+                "seamark: the index %s cannot be used, it is held in memory: %s", target, error
+            )
+            opened = False
+        if self._store is None or not opened:
+            self._hold_in_memory()
+
+    def _hold_in_memory(self) -> None:
+        self._disconnect()
+        self._use(None)
+        self._create_tables()
+
+    def _is_inside_root(self, target: Path) -> bool:
+        return os.path.realpath(target).startswith(os.path.realpath(self.root) + os.sep)
+
+    def _open_file(self, target: Path) -> bool:
+        if self._try_open(target):
+            return True
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with exclusive(target, _LOCK_S) as mine:
+            if not mine:
+                return False
+            if self._try_open(target):  # somebody else made it in the meantime
+                return True
+            self._disconnect()
+            place.remove_file(target)
+            place.make_file(target)
+            self._use(target)
+            self._create_tables()
+            place.keep_private(target)
+            place.remove_old_files(target)
+        return True
+
+    def _try_open(self, target: Path) -> bool:
+        """Open the file; True if it is an index of this root and version."""
+        self._disconnect()
+        if not target.exists():
+            return False
+        if not (os.access(target, os.W_OK) and os.access(target.parent, os.W_OK)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+        place.keep_private(target)
+        try:
+            self._use(target)
+            with self.store.database.reading() as connection:
+                facts = dict(self.store.database.rows(connection, _FACTS))  # type: ignore[arg-type]  # pairs
+        except (sqlite3.Error, sa.exc.DBAPIError) as error:
+            self._disconnect()
+            if _damaged(error):
+                return False
+            raise
+        return facts.get("schema") == schema.SCHEMA_VERSION and facts.get("root") == str(self.root)
+
+    def _use(self, file: Path | None) -> None:
+        database = Database(memory_engine() if file is None else place.file_engine(file))
+        self._store = Store(database, PathNumbers(database))
+        self._looks = Looks()
+        self.file = file
+
+    def _disconnect(self) -> None:
+        if self._store is not None and self._pid == os.getpid():
+            self._store.database.engine.dispose()
+        self._store = None
+
+    def _create_tables(self) -> None:
+        database = self.store.database
+        database.create_tables(schema.metadata, looks.metadata)
+        with database.writing() as connection:
+            for key, value in (("schema", schema.SCHEMA_VERSION), ("root", str(self.root))):
+                connection.execute(sa.insert(schema.meta).values(key=key, value=value))
+
+    def close(self) -> None:
+        """Close the file; harmless when called twice."""
+        with self.lock:
+            self._disconnect()
+
+    def __del__(self) -> None:
+        """Close the file of an index that nobody closed."""
+        with contextlib.suppress(Exception):
+            if self._pid != os.getpid():
+                _inherited.append(self._store)
+                self._store = None
+            self._disconnect()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self.close()
+
+    def rebuild(self, *, progress: Callable[[int, int], None] | None = None) -> None:
+        """Throw everything away and fold all journals again.
+
+        Args:
+            progress: See `refresh`.
+        """
+        with self.lock:
+            self._replace()
+            self.refresh(progress=progress)
+
+    def _replace(self) -> None:
+        file = self.file
+        self._disconnect()
+        if file is not None:
+            with exclusive(file, _LOCK_S) as mine:
+                if mine:
+                    place.remove_file(file)
+        self._connect()
+
+    def healing(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns; make the file again if it turns out to be unusable."""
+        try:
+            return work()
+        except (sa.exc.DatabaseError, sqlite3.DatabaseError) as error:
+            if _damaged(error):
+                log.debug("seamark: the index %s is damaged and made again: %s", self.file, error)
+                self._replace()
+            elif self.file is not None and _unwritable(error):
+                log.warning(
+                    "seamark: the index %s cannot be written, it is held in memory: %s",
+                    self.file,
+                    error,
+                )
+                self._hold_in_memory()
+            else:
+                raise
+            self._refresh_many(None, None)
+            return work()
+
+    # ------------------------------------------------------------------ folding
+
+    def refresh(
+        self,
+        project: str | None = None,
+        run: str | None = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Fold what is new since the last time.
+
+        What any process of this machine recorded before the call is seen after it.
+
+        Args:
+            project: Only this project and its sub-projects; None for all.
+            run: Only this run of the project (``".project"``: the project's own log).
+            progress: Called with the number of runs done and the number of runs to fold.
+        """
+        with self.lock:
+            if run is not None and project is not None:
+                self.healing(lambda: self._refresh_one((project, run)))
+            else:
+                self.healing(lambda: self._refresh_many(project, progress))
+
+    def _refresh_one(self, ref: Ref) -> None:
+        self._aside.pop(ref, None)
+        known = self._known(ref)
+        change = True
+        if known is not None:
+            known.rests = False  # of one run, every file is looked at
+            change = self._look(ref, known)
+        if change is False and known is not None:
+            self._forget([(ref, known.number)])
+        elif change:
+            try:
+                with self._patience(_PATIENCE_MS):
+                    self._fold(ref, known)
+            except (sqlite3.OperationalError, sa.exc.OperationalError) as error:
+                if not _locked(error):
+                    raise
+                self._fold_aside(ref)
+
+    def _known(self, ref: Ref) -> Known | None:
+        with self.store.database.reading() as connection:
+            return Looks.one(self.store.database, connection, ref)
+
+    def _look(self, ref: Ref, known: Known) -> bool | None:
+        folder = looks.journal_folder(self.root, ref)
+        return looks.look_at(known, folder, None, self.now_ns())
+
+    @contextlib.contextmanager
+    def _patience(self, milliseconds: int) -> Iterator[None]:
+        """Wait less long than usual for other processes that write."""
+        if self.file is None:
+            yield
+            return
+        self._set_patience(milliseconds)
+        try:
+            yield
+        finally:
+            self._set_patience(int(place.BUSY_S * 1000))
+
+    def _set_patience(self, milliseconds: int) -> None:
+        with self.store.database.engine.connect() as connection:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={milliseconds}")
+
+    def _fold_aside(self, ref: Ref) -> None:
+        """Fold one run in memory: others write to the file all the time."""
+        database = Database(memory_engine())
+        database.create_tables(schema.metadata, looks.metadata)
+        store = Store(database, PathNumbers(database))
+        RunFolding(store, RunFolder(self.root, *ref), None, self.now_ns).run()
+        self._aside[ref] = store
+
+    def _refresh_many(
+        self, project: str | None, progress: Callable[[int, int], None] | None
+    ) -> None:
+        known = self._sync()
+        gone: list[tuple[Ref, int]] = []
+        work: list[Ref] = []
+        purged: dict[str, set[str]] = {}
+        begun_ns = self.now_ns()
+        with self._root_fd() as root:
+            for ref, facts in known.items():
+                if ref[1] == PROJECT_LOG or not _concerns(ref[0], project):
+                    continue
+                if ref[0] not in purged:
+                    purged[ref[0]] = purged_ids(self.root, ref[0])
+                change = looks.look_at(facts, self._relative(ref, root), root, begun_ns)
+                if change is False or ref[1] in purged[ref[0]]:
+                    gone.append((ref, facts.number))
+                elif change:
+                    work.append(ref)
+        self._forget(gone)
+        work += self._new_runs(project, known, purged)
+        if len(work) > _SHARED:
+            random.shuffle(work)  # another process may be at the same
+        for done, ref in enumerate(work):
+            if progress is not None:
+                progress(done, len(work))
+            self._fold_shared(ref)
+        if progress is not None and work:
+            progress(len(work), len(work))
+
+    def _sync(self) -> dict[Ref, Known]:
+        """Return what is known of all runs, which stays in memory while nobody else writes."""
+        database = self.store.database
+        with database.reading() as connection:
+            version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+            self._looks.sync(database, connection, version)
+        return self._looks.runs
+
+    @contextlib.contextmanager
+    def _root_fd(self) -> Iterator[int | None]:
+        """Open the root, from which a look at a file is quicker than from the top."""
+        if not _DIR_FD:
+            yield None
+            return
+        try:
+            fd = os.open(self.root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        except OSError:
+            yield None
+            return
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _relative(self, ref: Ref, root: int | None) -> str:
+        if root is None:
+            return looks.journal_folder(self.root, ref)
+        return f"{ref[0]}/{ref[1]}/journal"
+
+    def _new_runs(
+        self, project: str | None, known: dict[Ref, Known], purged: dict[str, set[str]]
+    ) -> list[Ref]:
+        folders = self._looks.folders
+        if folders and all(_changed_ns(path) == at for path, at in folders.items()):
+            return []
+        names = {f"{parent}/{name}" for parent, name in known}
+        walked: list[str] = []
+        found: list[Ref] = []
+        begun_ns = time.time_ns()
+        try:
+            for folder in iter_runs(self.root, project, names, walked):
+                ref = (folder.project, folder.run)
+                if ref in known:
+                    continue
+                if folder.project not in purged:
+                    purged[folder.project] = purged_ids(self.root, folder.project)
+                if folder.run not in purged[folder.project]:
+                    found.append(ref)
+        except OSError as error:
+            log.warning("seamark: %s cannot be listed: %s", self.root, error)
+        if project is None:
+            self._looks.folders = {path: _settled_ns(path, begun_ns) for path in walked}
+        return found
+
+    def _fold_shared(self, ref: Ref) -> None:
+        """Fold a run unless another process did so since the work began."""
+        known = self._known(ref)
+        if known is not None and self._look(ref, known) is None:
+            self._looks.runs[ref] = known
+            return
+        self._fold(ref, known)
+
+    def _fold(self, ref: Ref, known: Known | None) -> None:
+        folder = RunFolder(self.root, *ref)
+        for _ in range(_TRIES):  # a conflict means that somebody else was faster: look again
+            try:
+                now = RunFolding(self.store, folder, known, self.now_ns).run()
+            except Conflict:
+                known = self._known(ref)
+                continue
+            except OSError as error:  # cannot be seen at the moment; what is known stays
+                log.warning("seamark: %s cannot be read: %s", folder.path, error)
+                return
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+                log.exception("seamark: run %s/%s cannot be folded", *ref)
+                return
+            if now is not None:
+                self._looks.runs[ref] = now
+            return
+
+    def _forget(self, gone: list[tuple[Ref, int]]) -> None:
+        for ref, number in gone:
+            self._looks.runs.pop(ref, None)
+            with self.store.database.writing() as connection:
+                forget_run(self.store, connection, number)
+                looks.forget_looks(self.store.database, connection, number)
+
+    # ------------------------------------------------------------------ reading
+
+    def runs(self, project: str | None = None) -> list[Ref]:
+        """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
+        with self.lock:
+            rows = self.healing(self._all_refs)
+        return sorted(ref for ref in rows if ref[1] != PROJECT_LOG and _concerns(ref[0], project))
+
+    def _all_refs(self) -> list[Ref]:
+        with self.store.database.reading() as connection:
+            return self.store.database.rows(connection, _RUNS)  # type: ignore[return-value]  # pairs
+
+    def near_paths(self, path: str) -> list[str]:
+        """Return paths that end like one that no run has, as ``a/val/loss`` for ``val/loss``."""
+        with self.lock, self.store.database.reading() as connection:
+            known = self.store.numbers.everything(connection)
+        if path in known or path.startswith("sys/"):
+            return []
+        return sorted(one for one in known if one.endswith(f"/{path}"))
+
+    def view(self, project: str, run: str) -> RunView:
+        """Return one run as it was last refreshed.
+
+        Raises:
+            RunNotFoundError: If the index has no such run.
+        """
+        with self.lock:
+            if (project, run) not in self._aside and self.healing(
+                lambda: self._known((project, run))
+            ) is None:
+                where = f"project {project!r} below {str(self.root)!r}"
+                msg = f"run {run!r} does not exist in {where}"
+                raise RunNotFoundError(msg)
+            return RunView(self, RunFolder(self.root, project, run))
+
+    def store_of(self, ref: Ref) -> Store:
+        """Return where a run is found: in the file, or beside it if that could not be written."""
+        return self._aside.get(ref) or self.store
+
+
+def _concerns(path: str, project: str | None) -> bool:
+    return project is None or is_inside(path, project)
+
+
+def _changed_ns(folder: str) -> int:
+    try:
+        return os.stat(folder).st_ctime_ns  # noqa: PTH116 - the walk gives strings
+    except OSError:
+        return -1
+
+
+def _settled_ns(folder: str, begun_ns: int) -> int:
+    """Return when a folder was last changed; 0 if that was so recently that it may change again."""
+    changed = _changed_ns(folder)
+    return changed if changed < begun_ns - looks.RACY_NS else 0
+
+
+def _locked(error: BaseException) -> bool:
+    return "locked" in str(error) or "busy" in str(error)
+
+
+def _damaged(error: BaseException) -> bool:
+    """Tell whether an error of SQLite means that the file is no good; other errors may pass."""
+    words = (
+        "malformed",
+        "not a database",
+        "unsupported file format",
+        "disk I/O error",
+        "no such table",
+        "no such column",
+    )
+    return any(word in str(error) for word in words)
+
+
+def _unwritable(error: BaseException) -> bool:
+    return any(word in str(error) for word in ("is full", "readonly", "unable to open"))

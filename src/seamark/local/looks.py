@@ -1,0 +1,227 @@
+"""What the files of runs looked like when they were last folded, and what has changed since.
+
+Asking the file system is what a table waits for: of 10,000 runs, 10,000 questions. A run whose
+journals are all closed costs one, because whoever goes on with it makes a new file in its folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from seamark.store import schema
+from seamark.store.database import Database, insertion
+
+__all__ = ["Known", "Look", "Looks", "Stat", "look_at", "metadata", "stat_of"]
+
+I63: Final = (1 << 63) - 1
+"""Inodes may use the bit that databases do not have."""
+RACY_NS: Final = 2 * 10**9
+"""What changed so recently may change again without its time changing, nanoseconds."""
+
+metadata = sa.MetaData()
+
+folder_table = sa.Table(
+    "local_folder",
+    metadata,
+    sa.Column("run", sa.Integer, primary_key=True),
+    # When the journal folder was last changed in any way (ns since the epoch); 0: do not trust
+    sa.Column("listed", sa.BigInteger, nullable=False),
+)
+look_table = sa.Table(
+    "local_look",
+    metadata,
+    sa.Column("run", sa.Integer, primary_key=True),
+    sa.Column("file", sa.Text, primary_key=True),
+    # Of the journal within its run; -1: a copy of another file, or none at all
+    sa.Column("journal", sa.Integer, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("mtime", sa.BigInteger, nullable=False),
+    sa.Column("ctime", sa.BigInteger, nullable=False),
+    sa.Column("inode", sa.BigInteger, nullable=False),
+    # When to look again although nothing changed, ns since the epoch; 0: never
+    sa.Column("retry", sa.BigInteger, nullable=False),
+    sa.Column("closed", sa.SmallInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+_INSERT_FOLDER: Final = insertion(folder_table)
+_INSERT_LOOK: Final = insertion(look_table)
+_DELETES: Final = tuple(
+    sa.delete(table).where(table.c.run == sa.bindparam("run"))
+    for table in (folder_table, look_table)
+)
+_run: Final = schema.run.c
+_FOLDERS: Final = sa.select(_run.id, _run.project, _run.name, folder_table.c.listed).join(
+    folder_table, folder_table.c.run == _run.id
+)
+_LOOKS: Final = sa.select(look_table)
+_ONE: Final = (_run.project == sa.bindparam("project"), _run.name == sa.bindparam("name"))
+_FOLDER_OF: Final = _FOLDERS.where(*_ONE)
+_LOOKS_OF: Final = _LOOKS.join(schema.run, _run.id == look_table.c.run).where(*_ONE)
+
+
+class Stat(NamedTuple):
+    """Size in bytes, times of the last change of contents and of anything in ns, inode."""
+
+    size: int
+    mtime: int
+    ctime: int
+    inode: int
+
+
+class Look(NamedTuple):
+    """What one file was like; see the table."""
+
+    file: str
+    journal: int
+    stat: Stat
+    retry: int
+    closed: bool
+
+
+@dataclass(slots=True)
+class Known:
+    """A run as the index has it.
+
+    Attributes:
+        number: Of the run.
+        listed: When its journal folder was last changed, ns since the epoch; 0: do not trust.
+        looks: What its files were like.
+        rests: Whether only a change of the folder can bring something new.
+    """
+
+    number: int
+    listed: int
+    looks: list[Look] = field(default_factory=list)
+    rests: bool = False
+
+    def settle(self) -> None:
+        """Tell whether it rests."""
+        self.rests = bool(self.looks) and all(look.closed and not look.retry for look in self.looks)
+
+
+Ref = tuple[str, str]
+"""Project path and run id."""
+
+
+class Looks:
+    """The looks of all runs, kept in memory while nobody else writes to the index."""
+
+    def __init__(self) -> None:
+        self.runs: dict[Ref, Known] = {}
+        self.version: object = None
+        self.folders: dict[str, int] = {}
+        """When each folder was last changed in which a run can appear, ns; 0: do not trust."""
+
+    def sync(self, database: Database, connection: sa.Connection, version: object) -> None:
+        """Learn what others wrote, if anybody did."""
+        if version == self.version:
+            return
+        self.runs = {}
+        by_number: dict[int, Known] = {}
+        for number, project, name, listed in database.rows(connection, _FOLDERS):
+            self.runs[project, name] = by_number[number] = Known(number, listed)
+        _take(by_number, database.rows(connection, _LOOKS))
+        self.version = version
+
+    @staticmethod
+    def one(database: Database, connection: sa.Connection, ref: Ref) -> Known | None:
+        """Return what is known of one run now."""
+        where = {"project": ref[0], "name": ref[1]}
+        found = database.rows(connection, _FOLDER_OF, **where)
+        if not found:
+            return None
+        known = Known(found[0][0], found[0][3])
+        _take({known.number: known}, database.rows(connection, _LOOKS_OF, **where))
+        return known
+
+
+def _take(by_number: Mapping[int, Known], rows: Iterable[tuple[Any, ...]]) -> None:
+    for number, file, journal, size, mtime, ctime, inode, retry, closed in rows:
+        if (known := by_number.get(number)) is not None:
+            look = Look(file, journal, Stat(size, mtime, ctime, inode), retry, bool(closed))
+            known.looks.append(look)
+    for known in by_number.values():
+        known.settle()
+
+
+def save_looks(database: Database, connection: sa.Connection, run: int, known: Known) -> None:
+    """Write what the files of a run were like, within a transaction."""
+    forget_looks(database, connection, run)
+    database.run_many(connection, _INSERT_FOLDER, [(run, known.listed)])
+    rows = [
+        (run, look.file, look.journal, *look.stat, look.retry, int(look.closed))
+        for look in known.looks
+    ]
+    database.run_many(connection, _INSERT_LOOK, rows)
+
+
+def forget_looks(database: Database, connection: sa.Connection, run: int) -> None:
+    """Remove what is known of the files of a run, within a transaction."""
+    for statement in _DELETES:
+        database.run(connection, statement, run=run)
+
+
+def stat_of(stat: os.stat_result) -> Stat:
+    """Return what is compared of a file."""
+    return Stat(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino & I63)
+
+
+def listing(folder: str, now_ns: int) -> tuple[int, list[str]]:
+    """Return when a folder was last changed (ns; 0: do not trust), and the names in it, sorted.
+
+    Names that start with a dot are somebody's temporaries.
+    """
+    try:
+        listed = os.stat(folder).st_ctime_ns  # noqa: PTH116 - strings: 10,000 runs are looked at
+        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return 0, []
+    return (listed if now_ns - listed > RACY_NS else 0), names
+
+
+def look_at(known: Known, folder: str, root: int | None, now_ns: int) -> bool | None:
+    """Tell whether a run has something to fold: True, None (nothing), or False (it is gone).
+
+    Args:
+        known: What the index has.
+        folder: Of its journals, relative to the root.
+        root: Descriptor of the root; None where the system cannot look from one.
+        now_ns: Nanoseconds since the Unix epoch.
+    """
+    stat = os.stat
+    try:
+        if stat(folder, dir_fd=root).st_ctime_ns != known.listed:
+            return True
+        if known.rests:
+            return None
+        for look in known.looks:
+            if stat_of(stat(f"{folder}/{look.file}", dir_fd=root)) != look.stat:
+                return True
+            if look.retry and now_ns > look.retry:
+                return True
+    except (FileNotFoundError, NotADirectoryError):
+        return True if _is_folder(folder, root) else False
+    except OSError:
+        return None  # cannot be seen at the moment; what is known stays
+    return None
+
+
+def _is_folder(folder: str, root: int | None) -> bool:
+    try:
+        import stat
+
+        return stat.S_ISDIR(os.stat(folder, dir_fd=root).st_mode)
+    except OSError:
+        return False
+
+
+def journal_folder(root: Path, ref: Ref) -> str:
+    """Return the folder of a run's journals."""
+    return f"{root}/{ref[0]}/{ref[1]}/journal"

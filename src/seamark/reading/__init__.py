@@ -1,0 +1,5 @@
+"""What reads return, wherever they read from: points, attributes, tables. No I/O."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,107 @@
+"""Attributes of a run, and what is known of its journals, as reads return them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Attribute", "JournalInfo", "SeriesSummary", "SeriesTail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """What a path of a run shows.
+
+    Attributes:
+        path: Such as ``"train/loss"``.
+        family: See `seamark.values.FAMILIES`.
+        type: Type of an atom (``"float"``, ...), else the family.
+        value: Of an atom, the decoded value; of a float series, a `SeriesSummary`; of other series,
+            a `SeriesTail`; of a string set, a set; of a file, its record; of a file set, records by
+            name; of an artifact, its record.
+    """
+
+    path: str
+    family: str
+    type: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesSummary:
+    """What a runs table shows of a float series: the points of the latest attempt.
+
+    Attributes:
+        last: Value of the point with the greatest (step, order of writing); NaN if there are no
+            points.
+        min: Smallest finite value; NaN if there is none.
+        max: Greatest finite value; NaN if there is none.
+        mean: Mean of the finite values, correctly rounded; NaN if there are none.
+        count: Number of points, whatever their value.
+        nan_count: How many of them are NaN.
+        inf_count: How many of them are infinite, with either sign.
+        first_step: Smallest step; NaN if there are no points.
+        last_step: Greatest step; NaN if there are no points.
+    """
+
+    last: float
+    min: float
+    max: float
+    mean: float
+    count: int
+    nan_count: int
+    inf_count: int
+    first_step: float
+    last_step: float
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesTail:
+    """What a runs table shows of a series of texts, files or histograms.
+
+    Attributes:
+        last: A text, a file record or ``[edges, counts]``; None if there are no points.
+        count: Number of points.
+        first_step: Smallest step; NaN if there are no points.
+        last_step: Greatest step; NaN if there are no points.
+    """
+
+    last: Any
+    count: int
+    first_step: float
+    last_step: float
+
+
+@dataclass(frozen=True, slots=True)
+class JournalInfo:
+    """What is known of one journal.
+
+    Attributes:
+        writer: Writer id.
+        file: Name of the file in the journal folder.
+        header: The HEADER record; empty if it is damaged.
+        offset: So many bytes are folded.
+        last_t: Time of the last frame, nanoseconds since the Unix epoch; 0 if there is none.
+        closed: Whether the writer closed it.
+        gaps: (offset, length) of the bytes that hold no valid frame.
+        dropped: What the writer lost, counted by reason.
+        errors: How many records could not be applied.
+        notes: (offset, message) of the first of them.
+        stopped: Why reading stopped before the end: None, ``"incomplete"``, ``"bad"``, ``"newer"``
+            (written by a newer Seamark, and not to be passed over) or ``"unreadable"``.
+        unknown: How many records of kinds that this version does not know were passed over, by
+            kind.
+    """
+
+    writer: str
+    file: str
+    header: dict[str, Any]
+    offset: int
+    last_t: int
+    closed: bool
+    gaps: list[tuple[int, int]]
+    dropped: dict[str, int]
+    errors: int
+    notes: list[tuple[int, str]]
+    stopped: str | None
+    unknown: dict[str, int]

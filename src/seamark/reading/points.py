@@ -1,0 +1,111 @@
+"""Points of series as reads return them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from seamark.errors import ArgumentError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "Attempt",
+    "FilePoint",
+    "HistogramPoint",
+    "Points",
+    "TextPoint",
+    "check_attempt",
+    "time_of",
+]
+
+Attempt = int | Literal["latest", "all"]
+"""Which attempts a reader sees: all that led to the latest state, all, or those up to one."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Points of a float series in the order (step, order of writing), as NumPy arrays.
+
+    Attributes:
+        step: float64 (N,).
+        value: float64 (N,).
+        time_ns: int64 (N,); the time that the caller gave, else that of recording; nanoseconds
+            since the Unix epoch.
+        attempt: int64 (N,); number of the attempt that wrote the point, -1 for writers that belong
+            to none.
+    """
+
+    step: np.ndarray[Any, np.dtype[np.float64]]
+    value: np.ndarray[Any, np.dtype[np.float64]]
+    time_ns: np.ndarray[Any, np.dtype[np.int64]]
+    attempt: np.ndarray[Any, np.dtype[np.int64]]
+
+    def __len__(self) -> int:
+        """Return the number of points."""
+        return len(self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPoint:
+    """One text of a string series; time in ns since the Unix epoch, attempt -1 if of none.
+
+    A text that is too long for a journal stands here as the record of its blob: ``{"sha256": ...,
+    "size": ...}``.
+    """
+
+    step: float
+    text: str | dict[str, Any]
+    time_ns: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilePoint:
+    """One file of a file series: its record, and the name and description given with it."""
+
+    step: float
+    file: dict[str, Any]
+    time_ns: int
+    attempt: int
+    name: str | None
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramPoint:
+    """One histogram of a series: n + 1 edges and n counts."""
+
+    step: float
+    edges: list[float]
+    counts: list[float]
+    time_ns: int
+    attempt: int
+
+
+def time_of(t_ns: int) -> datetime:
+    """Return ns since the Unix epoch as a datetime in UTC; what does not fit is the epoch."""
+    try:
+        return _EPOCH + timedelta(microseconds=t_ns // 1000)
+    except OverflowError:
+        return _EPOCH
+
+
+def check_attempt(attempt: object) -> int | str:
+    """Return ``attempt`` if it can be one.
+
+    Raises:
+        ArgumentError: If it is neither ``"latest"`` nor ``"all"`` nor a number of an attempt.
+    """
+    if attempt in ("latest", "all") or (
+        isinstance(attempt, int) and not isinstance(attempt, bool) and attempt >= 0
+    ):
+        return attempt
+    msg = (
+        f"attempt: expected 'latest', 'all' or the number of an attempt (0-based), got {attempt!r}"
+    )
+    raise ArgumentError(msg)

@@ -1,0 +1,169 @@
+"""What the columns of a row hold: of an atom, of a series, of a whole run."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from seamark.store.fold.registers import (
+    FamilyState,
+    FileSetState,
+    FileState,
+    FloatSeriesState,
+    RecordState,
+    SeriesState,
+)
+from seamark.store.fold.run_state import JournalState, RunState
+
+__all__ = [
+    "FAMILY_NUMBERS",
+    "NUMBER_FAMILIES",
+    "atom_columns",
+    "atom_value",
+    "family_columns",
+    "instant",
+    "run_columns",
+    "series_columns",
+]
+
+FAMILY_NUMBERS: Final = {
+    "atom": 0,
+    "float_series": 1,
+    "string_series": 2,
+    "file_series": 3,
+    "histogram_series": 4,
+    "string_set": 5,
+    "file": 6,
+    "file_set": 7,
+    "artifact": 8,
+}
+NUMBER_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
+
+_EXACT: Final = 1 << 53
+_SPECIAL: Final[dict[int | None, float]] = {-1: -math.inf, 1: math.inf, 2: math.nan}
+_MAX_WHOLE: Final = (1 << 63) - 1
+_SHOWN_TEXT: Final = 4096
+"""So many characters of a string series' last text can be searched for in a runs table."""
+_NOTHING: Final = (None, None, None, None)
+
+
+def _number(value: float) -> tuple[int, float | None]:
+    """Return class and number, see the table."""
+    if value - value == 0:
+        return 0, value
+    return (2 if math.isnan(value) else 1 if value > 0 else -1), None
+
+
+def instant(text: str) -> int | None:
+    """Return microseconds since the epoch of an ISO-8601 time; without an offset, it is UTC."""
+    try:
+        when = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=timezone.utc)
+    since = when - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def atom_columns(kind: str, value: Any) -> tuple[int | None, float | None, int | None, str | None]:
+    """Return class, number, whole and text of an atom."""
+    if kind in ("string", "json"):
+        return None, None, None, value
+    if kind == "float":
+        return (0, value, None, None) if value - value == 0 else (*_number(value), None, None)
+    if kind == "bool":
+        return 0, float(value), int(value), None
+    if kind == "int":
+        if -_EXACT < value < _EXACT:
+            return 0, float(value), value, None
+        whole = value if -_MAX_WHOLE <= value <= _MAX_WHOLE else None
+        try:
+            return 0, float(value), whole, None if whole is not None else str(value)
+        except OverflowError:
+            return (1 if value > 0 else -1), None, None, hex(value)
+    if kind == "datetime":
+        whole = instant(value)
+        return (None, None, None, value) if whole is None else (0, whole / 1e6, whole, value)
+    return None, None, None, None
+
+
+def atom_value(
+    kind: str,
+    klass: int | None,
+    number: float | None,
+    whole: int | None,
+    text: str | None,
+    registers: str | None,
+) -> Any:
+    """Return the value of an atom's row, as it stands in the journal (floats as floats)."""
+    if kind == "float":
+        return number if klass == 0 else _SPECIAL.get(klass)
+    if kind == "int":
+        return whole if text is None else int(text, 0)
+    if kind == "bool":
+        return bool(whole)
+    if kind == "text":
+        return json.loads(registers or "{}")
+    return text
+
+
+def family_columns(run: RunState, path: str, state: FamilyState) -> tuple[Any, ...]:
+    """Return class, number, whole and text of a row that is no atom."""
+    if isinstance(state, FloatSeriesState):
+        return (*_number(state.last), None, None) if state.count else _NOTHING
+    if isinstance(state, SeriesState):
+        text = state.last[:_SHOWN_TEXT] if isinstance(state.last, str) else None
+        return None, None, state.count, text
+    if isinstance(state, FileState):
+        return None, None, None, str(state.record.get("name", ""))
+    if isinstance(state, RecordState):
+        return None, None, None, str(state.record.get("hash", ""))
+    if isinstance(state, FileSetState):
+        return None, None, len(state.visible(run.emptied(path))), None
+    return _NOTHING
+
+
+def series_columns(state: SeriesState) -> tuple[Any, ...]:
+    """Return low, high, mean, count and the steps of a series."""
+    if not state.count:
+        return None, None, None, 0, None, None
+    spread: tuple[Any, ...] = (None, None, None)
+    if isinstance(state, FloatSeriesState) and state.min <= state.max:
+        spread = (state.min, state.max, state.mean)
+    return *spread, state.count, state.first_step, state.last_step
+
+
+def running_ns(journals: Iterable[JournalState]) -> int:
+    """Return for how long at least one owner was writing, in nanoseconds."""
+    spans = sorted(
+        (one.first_t, one.last_t) for one in journals if one.owner and one.first_t is not None
+    )
+    total, end = 0, None
+    for first, last in spans:
+        start = first if end is None or first > end else end
+        total += max(0, last - start)
+        end = last if end is None else max(end, last)
+    return total
+
+
+def run_columns(run: RunState) -> dict[str, Any]:
+    """Return what the row of a run derives from its state, times in ns since the Unix epoch."""
+    journals = list(run.journals.values())
+    found = [one.first_t for one in journals if one.first_t is not None]
+    owners = [one.last_t for one in journals if one.owner]
+    trashed = run.surviving("sys/trashed")
+    in_time = sorted(journals, key=lambda one: one.first_t or 0)
+    user = next((one.header["user"] for one in in_time if "user" in one.header), "")
+    return {
+        "state": run.state[1].get("state", "created"),
+        "owner": str(user).encode("utf-8", "replace").decode(),
+        "created": min(found, default=0),
+        "modified": max((one.last_t for one in journals), default=0),
+        "running": running_ns(journals),
+        "beat": max(owners, default=0),
+        "trashed": int(bool(trashed) and getattr(trashed[0], "value", False) is True),
+    }

@@ -1,0 +1,216 @@
+"""A database that holds a store: its transactions and how its statements are run.
+
+SQLite and PostgreSQL (and CockroachDB through its protocol) take the same statements, written with
+SQLAlchemy Core. What differs between them stands here: how a transaction begins, and how a
+connection is set up. Nothing here opens a database by itself: whoever has one gives its engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.pool import StaticPool
+
+__all__ = [
+    "BUSY_S",
+    "Database",
+    "file_connection",
+    "insertion",
+    "memory_engine",
+    "sqlite_engine",
+]
+
+BUSY_S: Final = 30.0
+"""How long to wait for another process in the middle of a transaction, seconds."""
+
+_AT_ONCE: Final = 4096
+_WRITES: Final = "seamark_writes"
+_ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZABLE"}
+"""A reader sees one snapshot; SQLite's transactions are that by themselves."""
+
+
+class Database:
+    """The tables of a store behind an engine.
+
+    Attributes:
+        engine: Of SQLAlchemy.
+        dialect: Its name, such as ``"sqlite"``.
+    """
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+        self.dialect = engine.dialect.name
+        style = "qmark" if self.dialect == "sqlite" else "format"
+        self._dialect = type(engine.dialect)(paramstyle=style)  # values by position
+        self._compiled: dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]] = {}
+
+    def create_tables(self, *tables: sa.MetaData) -> None:
+        """Make the tables that are not there."""
+        with self.writing() as connection:
+            for metadata in tables:
+                metadata.create_all(connection)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """Run a block as one transaction that may write, from its start."""
+        with self.engine.connect().execution_options(**{_WRITES: True}) as connection:
+            with connection.begin():
+                yield connection
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Run a block that sees one state of all tables, whoever writes meanwhile."""
+        options: dict[str, Any] = {}
+        if self.dialect in _ISOLATION:
+            options = {"isolation_level": _ISOLATION[self.dialect]}
+        with self.engine.connect().execution_options(**{_WRITES: False}, **options) as connection:
+            with connection.begin():
+                yield connection
+
+    def rows(
+        self, connection: sa.Connection, statement: Any, **values: Any
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement as the driver has them.
+
+        Args:
+            connection: Of a transaction of this database.
+            statement: A constant of a module: it is compiled once.
+            **values: Of its bind parameters.
+        """
+        text, names, given = self._compile(statement)
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(
+                text, [values[name] if name in values else given[name] for name in names]
+            )
+            found: list[tuple[Any, ...]] = cursor.fetchall()  # type: ignore[assignment]  # as the driver has them
+        finally:
+            cursor.close()
+        return found
+
+    def query(self, connection: sa.Connection, statement: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement that is made for this one call."""
+        compiled = statement.compile(
+            dialect=self._dialect, compile_kwargs={"render_postcompile": True}
+        )
+        given = compiled.params
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(str(compiled), [given[name] for name in compiled.positiontup or ()])
+            found: list[tuple[Any, ...]] = cursor.fetchall()  # type: ignore[assignment]  # as the driver has them
+        finally:
+            cursor.close()
+        return found
+
+    def stream(self, connection: sa.Connection, statement: Any) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a statement that is made for this one call, a part at a time."""
+        compiled = statement.compile(
+            dialect=self._dialect, compile_kwargs={"render_postcompile": True}
+        )
+        given = compiled.params
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(str(compiled), [given[name] for name in compiled.positiontup or ()])
+            while part := cursor.fetchmany(_AT_ONCE):
+                yield from part  # type: ignore[misc]  # as the driver has them
+        finally:
+            cursor.close()
+
+    def run(self, connection: sa.Connection, statement: Any, **values: Any) -> int:
+        """Run a statement that writes; return how many rows it changed."""
+        text, names, given = self._compile(statement)
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(
+                text, [values[name] if name in values else given[name] for name in names]
+            )
+            return int(cursor.rowcount)
+        finally:
+            cursor.close()
+
+    def run_many(
+        self, connection: sa.Connection, statement: Any, rows: Iterable[Sequence[Any]]
+    ) -> None:
+        """Run a statement once for each row of values, which stand in the order of its columns.
+
+        SQLAlchemy would take more time for each row than SQLite does.
+        """
+        rows = list(rows)
+        if not rows:
+            return
+        text, _, _ = self._compile(statement)
+        cursor = connection.connection.cursor()
+        try:
+            cursor.executemany(text, rows)
+        finally:
+            cursor.close()
+
+    def _compile(self, statement: Any) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+        found = self._compiled.get(statement)
+        if found is None:
+            compiled = statement.compile(dialect=self._dialect)
+            names = tuple(compiled.positiontup or ())
+            found = self._compiled[statement] = (str(compiled), names, dict(compiled.params))
+        return found
+
+
+def insertion(table: sa.Table) -> sa.Insert:
+    """Return a statement that writes whole rows, the values in the order of the columns."""
+    return sa.insert(table).values({name: sa.bindparam(name) for name in table.columns.keys()})  # noqa: SIM118 - its keys are names
+
+
+def sqlite_engine(connect: Callable[[], sqlite3.Connection]) -> sa.Engine:
+    """Return an engine on one SQLite connection, whose writing transactions are BEGIN IMMEDIATE.
+
+    Reading is not blocked by another process that writes (write-ahead log).
+
+    Args:
+        connect: Opens the connection.
+    """
+
+    def opened() -> sqlite3.Connection:
+        connection = connect()
+        try:
+            connection.isolation_level = None  # SQLAlchemy's BEGIN below is the only one
+            _set_up(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    engine = sa.create_engine("sqlite://", creator=opened, poolclass=StaticPool)
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        writes = connection.get_execution_options().get(_WRITES)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def file_connection(file: Path) -> sqlite3.Connection:
+    """Open a file that exists."""
+    return sqlite3.connect(
+        f"{file.absolute().as_uri()}?mode=rw", timeout=BUSY_S, check_same_thread=False, uri=True
+    )
+
+
+def memory_engine() -> sa.Engine:
+    """Return an engine on a database in memory."""
+    return sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False))
+
+
+def _set_up(connection: sqlite3.Connection) -> None:
+    for setting in (
+        "journal_mode=WAL",
+        "synchronous=NORMAL",  # never torn, though the last moments may be missing
+        "wal_autocheckpoint=8000",
+        "cache_size=-262144",  # KiB, taken as needed: a query may touch a page of every run
+        "temp_store=MEMORY",
+    ):
+        connection.execute(f"PRAGMA {setting}").fetchall()

@@ -1,0 +1,432 @@
+"""The one decoder: from packed frames to columns of numbers, without an object for each point.
+
+The fold counts what comes out of here and the chunks keep it, so that a journal is read once for
+both. A plain loop in the tests says what has to come out.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from seamark.journal._format import FRAME_HEADER_BYTES, USER_TIME, ZLIB, Kind
+from seamark.journal.reader import Block, RawFrame, payload_of
+from seamark.store.fold.payloads import unpack_sparse
+from seamark.store.fold.walk import Frames
+
+__all__ = ["Decoded", "Floats", "Ints", "Names", "Sheet", "decode", "merge"]
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+_NUMBERS: Final = (int(Kind.SPARSE), int(Kind.COLUMN))
+_POINTS: Final = frozenset({int(Kind.TEXT), int(Kind.HISTOGRAM), int(Kind.OP)})
+
+Load = Callable[[set[int], set[int]], tuple[dict[int, str], dict[int, tuple[int, ...]]]]
+"""Returns the paths and the schemas with these numbers, of those that are known."""
+
+
+class Sheet(NamedTuple):
+    """Rows of one journal, and which series have a value in which of them.
+
+    Attributes:
+        offset: Of the frame, bytes, int64 (N,).
+        t: Of the frame, nanoseconds since the Unix epoch, int64 (N,).
+        time: The caller's own time where one was given, else ``t``.
+        step: float64 (N,).
+        series: By path: the rows that have a value (None: all), and the values.
+    """
+
+    offset: Ints
+    t: Ints
+    time: Ints
+    step: Floats
+    series: dict[str, tuple[Ints | None, Floats]]
+
+    def points(self, path: str) -> tuple[Ints, Ints, Floats, Floats]:
+        """Return offset, t, step and value of the points of one series."""
+        rows, values = self.series[path]
+        if rows is None:
+            return self.offset, self.t, self.step, values
+        return self.offset[rows], self.t[rows], self.step[rows], values
+
+
+class Names:
+    """What the numbers of a journal stand for: its paths, and its schemas as numbers of paths.
+
+    Args:
+        load: Finds what was defined before the first frame that is decoded; left out where that is
+            the first of the journal.
+
+    Attributes:
+        paths: By number.
+        schemas: Numbers of paths, by number of the schema.
+        new_paths: (number, place of the frame in bytes, path) of what was defined since.
+        new_schemas: The same of schemas.
+    """
+
+    def __init__(self, load: Load | None = None) -> None:
+        self.paths: dict[int, str] = {}
+        self.schemas: dict[int, tuple[int, ...]] = {}
+        self.new_paths: list[tuple[int, int, str]] = []
+        self.new_schemas: list[tuple[int, int, tuple[int, ...]]] = []
+        self._columns: dict[int, tuple[str | None, ...]] = {}
+        self._load = load
+        self._asked: tuple[set[int], set[int]] = (set(), set())
+
+    def need(self, paths: Iterable[int], schemas: Iterable[int]) -> None:
+        """Make sure that these are here, if they were defined before."""
+        if self._load is None:
+            return
+        missing = set(schemas).difference(self.schemas, self._asked[1])
+        if missing:
+            self._asked[1].update(missing)
+            for number, numbers in self._load(set(), missing)[1].items():
+                self.schemas.setdefault(number, numbers)
+        wanted = {one for number in missing for one in self.schemas.get(number, ())}
+        wanted = wanted.union(paths).difference(self.paths, self._asked[0])
+        if wanted:
+            self._asked[0].update(wanted)
+            for number, path in self._load(wanted, set())[0].items():
+                self.paths.setdefault(number, path)
+
+    def columns(self, schema: int) -> tuple[str | None, ...] | None:
+        """Return the paths of a schema, None for a path that was lost; None if it was lost."""
+        known = self._columns.get(schema)
+        if known is None:
+            numbers = self.schemas.get(schema)
+            if numbers is None:
+                return None
+            known = self._columns[schema] = tuple(self.paths.get(number) for number in numbers)
+        return known
+
+    def define_path(self, number: int, place: int, path: str) -> None:
+        """Take a PATH frame."""
+        self.need([number], ())
+        if self.paths.get(number) != path:
+            self.paths[number] = path
+            self.new_paths.append((number, place, path))
+            self._columns.clear()
+
+    def define_schema(self, number: int, place: int, paths: tuple[int, ...]) -> None:
+        """Take a SCHEMA frame."""
+        self.need(paths, [number])
+        if self.schemas.get(number) != paths:
+            self.schemas[number] = paths
+            self.new_schemas.append((number, place, paths))
+            self._columns.pop(number, None)
+
+
+@dataclass(slots=True)
+class Decoded:
+    """What a stretch of a journal holds.
+
+    Attributes:
+        sheets: Rows of numbers.
+        records: Frames that hold JSON, or that this version does not know.
+        points: How many frames hold numbers that can be read, and the times of the first and last.
+        notes: (offset, message, how many) of what could not be decoded.
+    """
+
+    sheets: list[Sheet] = field(default_factory=list)
+    records: list[RawFrame] = field(default_factory=list)
+    points: list[tuple[int, int, int]] = field(default_factory=list)
+    notes: list[tuple[int, str, int]] = field(default_factory=list)
+
+
+def decode(
+    block: Block,
+    names: Names,
+    wanted: frozenset[str] | None = None,
+    start: int = 0,
+    stop: int | None = None,
+) -> Decoded:
+    """Return what one block of whole valid frames holds.
+
+    Args:
+        block: As `seamark.journal.reader.JournalReader.blocks` yields it.
+        names: Of the journal, as of where the block begins; learns what the block defines.
+        wanted: Read only these series; None for all.
+        start: Leave out frames before this offset, bytes.
+        stop: Leave out frames from this offset on; None for none.
+    """
+    end = block.end if stop is None else stop
+    frames = block.frames.between(start - block.base, end - block.base)
+    return _Decoder(block, names, wanted).run(frames)
+
+
+class _Decoder:
+    def __init__(self, block: Block, names: Names, wanted: frozenset[str] | None) -> None:
+        self.block = block
+        self.names = names
+        self.wanted = wanted
+        self.found = Decoded()
+        self.rows: list[tuple[int, int, int, float]] = []
+        self.values: dict[str, tuple[list[int], list[float]]] = {}
+
+    def run(self, frames: Frames) -> Decoded:
+        if not len(frames):
+            return self.found
+        kinds = frames.kind
+        is_row = kinds == Kind.ROW
+        if is_row.any():
+            self.names.need((), np.unique(frames.aux[is_row]).tolist())
+        special = np.nonzero(~is_row)[0].tolist()
+        start = 0
+        for index in special:
+            frame = frames.raw(index)
+            kind = frame[1]
+            if kind in (Kind.PATH, Kind.SCHEMA):
+                if self._redefines(frame):  # rows before it have the old meaning
+                    self._rows(frames, is_row, start, index)
+                    start = index
+                self._define(frame)
+            elif kind in _NUMBERS:
+                self._take_numbers(frame)
+            else:
+                self.found.records.append(frame)
+        self._rows(frames, is_row, start, len(frames))
+        self._flush_sparse()
+        return self.found
+
+    def note(self, pos: int, message: str, count: int = 1) -> None:
+        self.found.notes.append((self.block.base + pos, message, count))
+
+    # ------------------------------------------------------------------ names
+
+    def _redefines(self, frame: RawFrame) -> bool:
+        number = int.from_bytes(self._payload(frame)[:4], "little")
+        known = self.names.paths if frame[1] == Kind.PATH else self.names.schemas
+        return number in known
+
+    def _payload(self, frame: RawFrame) -> bytes:
+        try:
+            return payload_of(self.block.data, frame)
+        except ValueError:
+            return b""
+
+    def _define(self, frame: RawFrame) -> None:
+        place = self.block.base + frame[0]
+        try:
+            payload = payload_of(self.block.data, frame)
+            if frame[1] == Kind.PATH:
+                number = int.from_bytes(payload[:4], "little")
+                self.names.define_path(number, place, payload[4:].decode())
+                return
+            number, *paths = struct.unpack(f"<{len(payload) // 4}I", payload)
+        except (ValueError, struct.error) as error:
+            self.note(frame[0], f"{type(error).__name__}: {error}")
+            return
+        self.names.define_schema(number, place, tuple(paths))
+        if None in (self.names.columns(number) or ()):
+            self.note(frame[0], f"schema {number} names a path that was lost")
+
+    # ------------------------------------------------------------------ rows of a schema
+
+    def _rows(self, frames: Frames, is_row: Any, start: int, end: int) -> None:
+        picked = np.nonzero(is_row[start:end])[0]
+        if not len(picked):
+            return
+        picked += start
+        words = np.frombuffer(self.block.data, "<i8", count=len(self.block.data) // 8)
+        places, heads = frames.place[picked], frames.shapes(picked)
+        if (heads == heads[0]).all():
+            self._alike(words, places, frames.t[picked], frames.raw(int(picked[0])))
+            return
+        _, first, which = np.unique(heads, return_index=True, return_inverse=True)
+        which = which.reshape(-1)
+        for group, at in enumerate(first.tolist()):
+            mine = picked[which == group]
+            self._alike(words, frames.place[mine], frames.t[mine], frames.raw(int(picked[at])))
+
+    def _alike(self, words: Ints, places: Ints, t: Ints, first: RawFrame) -> None:
+        """Take rows that have the schema, the flags and the length of the first of them."""
+        _, _, flags, schema, _, length = first
+        columns = self.names.columns(schema)
+        if columns is None:
+            message = f"row of schema {schema}, which is not in the journal"
+            self.note(int(places[0]), message, len(places))
+            return
+        skip = 2 if flags & USER_TIME else 1
+        size = skip + len(columns)
+        if flags & ZLIB:
+            body, starts, kept = self._inflated(places, flags, length, size)
+            places, t = places[kept], t[kept]
+        elif length != 8 * size:
+            message = f"row: expected {8 * size} bytes, got {length}"
+            self.note(int(places[0]), message, len(places))
+            return
+        else:
+            body, starts = words, (places + FRAME_HEADER_BYTES) >> 3
+        floats = body.view("<f8")
+        step = floats[starts]
+        sound = np.isfinite(step)
+        if not sound.all():
+            bad = int((~sound).argmax())
+            message = f"row: step {float(step[bad])} is not finite"
+            self.note(int(places[bad]), message, int((~sound).sum()))
+            places, t, starts, step = places[sound], t[sound], starts[sound], step[sound]
+        if not len(step):
+            return
+        self.found.points.append((len(step), int(t[0]), int(t[-1])))
+        offset = places + self.block.base
+        time = body[starts + 1] if flags & USER_TIME else t
+        series: dict[str, tuple[Ints | None, Floats]] = {}
+        for place, path in enumerate(columns):
+            if path is None or not self._wants(path):
+                continue
+            values = floats[starts + (skip + place)]
+            if path in series:  # a schema that names a path twice
+                everyone = np.arange(len(step))
+                self.found.sheets.append(Sheet(offset, t, time, step, {path: (everyone, values)}))
+            else:
+                series[path] = (None, values)
+        if series:
+            self.found.sheets.append(Sheet(offset, t, time, step, series))
+
+    def _inflated(
+        self, places: Ints, flags: int, length: int, size: int
+    ) -> tuple[Ints, Ints, list[int]]:
+        """Return compressed rows as 8-byte words, where each starts, and which could be read."""
+        found: list[bytes] = []
+        kept: list[int] = []
+        for index, place in enumerate(places.tolist()):
+            try:
+                payload = payload_of(self.block.data, (place, Kind.ROW, flags, 0, 0, length))
+            except ValueError as error:
+                self.note(place, f"row: {error}")
+                continue
+            if len(payload) == 8 * size:
+                found.append(payload)
+                kept.append(index)
+            else:
+                self.note(place, f"row: expected {8 * size} bytes, got {len(payload)}")
+        body = np.frombuffer(b"".join(found), "<i8")
+        return body, np.arange(len(kept), dtype=np.int64) * size, kept
+
+    def _wants(self, path: str) -> bool:
+        return self.wanted is None or path in self.wanted
+
+    # ------------------------------------------------------------------ sparse rows and columns
+
+    def _take_numbers(self, frame: RawFrame) -> None:
+        """Take a sparse row or a column; what makes no sense is noted."""
+        try:
+            payload = payload_of(self.block.data, frame)
+            if frame[1] == Kind.SPARSE:
+                self._sparse(frame, payload)
+            else:
+                self._column(frame, payload)
+        except (ValueError, struct.error) as error:
+            self.note(frame[0], f"{type(error).__name__}: {error}")
+
+    def _sparse(self, frame: RawFrame, payload: bytes) -> None:
+        pos, _, flags, _, t, _ = frame
+        step, numbers, values = unpack_sparse(payload, flags)
+        if not np.isfinite(step):
+            msg = f"step {step} is not finite"
+            raise ValueError(msg)
+        time = struct.unpack_from("<q", payload, 8)[0] if flags & USER_TIME else t
+        self.names.need(numbers, ())
+        self.found.points.append((1, t, t))
+        row = len(self.rows)
+        self.rows.append((self.block.base + pos, t, time, step))
+        paths = self.names.paths
+        for number, value in zip(numbers, values, strict=True):
+            path = paths.get(number)
+            if path is None:
+                self.note(pos, f"sparse row: path {number} was lost")
+            elif self._wants(path):
+                rows, found = self.values.setdefault(path, ([], []))
+                rows.append(row)
+                found.append(value)
+
+    def _column(self, frame: RawFrame, payload: bytes) -> None:
+        pos, _, flags, _, t, _ = frame
+        number, size = struct.unpack_from("<II", payload)
+        wanted = 8 + size * (24 if flags & USER_TIME else 16)
+        if wanted != len(payload):
+            msg = f"column: expected {wanted} bytes, got {len(payload)}"
+            raise ValueError(msg)
+        self.names.need([number], ())
+        path = self.names.paths.get(number)
+        if path is None:
+            msg = f"column: path {number} was lost"
+            raise ValueError(msg)
+        words = np.frombuffer(payload, "<i8", offset=8)
+        step, value = words[:size].view("<f8"), words[size : 2 * size].view("<f8")
+        times = np.full(size, t, np.int64)
+        time = words[2 * size :] if flags & USER_TIME else times
+        sound = np.isfinite(step)
+        if not sound.all():
+            self.note(pos, f"column: {int((~sound).sum())} steps are not finite")
+            step, value, times, time = step[sound], value[sound], times[sound], time[sound]
+        if not len(step):
+            return
+        self.found.points.append((1, t, t))
+        if self._wants(path):
+            offset = np.full(len(step), self.block.base + pos, np.int64)
+            self.found.sheets.append(Sheet(offset, times, time, step, {path: (None, value)}))
+
+    def _flush_sparse(self) -> None:
+        if not self.values:
+            return
+        offset, t, time, step = zip(*self.rows, strict=True)
+        ints = [np.array(column, np.int64) for column in (offset, t, time)]
+        series: dict[str, tuple[Ints | None, Floats]] = {
+            path: (np.array(rows, np.int64), np.array(values))
+            for path, (rows, values) in self.values.items()
+        }
+        sheet = Sheet(ints[0], ints[1], ints[2], np.array(step, np.float64), series)
+        self.found.sheets.append(sheet)
+
+
+def may_hold_points(block: Block, frame: RawFrame) -> bool:
+    """Tell whether a frame may hold points of series that are no numbers."""
+    if frame[1] not in _POINTS:
+        return False
+    if frame[1] != Kind.OP:
+        return True
+    try:
+        return b'"file_point"' in payload_of(block.data, frame)
+    except ValueError:
+        return False
+
+
+def merge(sheets: Sequence[Sheet]) -> Sheet:
+    """Return sheets of one journal as one, in the order in which the rows were written."""
+    if len(sheets) == 1:
+        return sheets[0]
+    if not sheets:
+        empty = np.empty(0, np.int64)
+        return Sheet(empty, empty, empty, np.empty(0), {})
+    columns = [
+        np.concatenate(parts) for parts in zip(*(sheet[:4] for sheet in sheets), strict=True)
+    ]
+    starts = np.cumsum([0, *(len(sheet.step) for sheet in sheets)])
+    order = np.argsort(columns[0], kind="stable")
+    in_order = bool((order[1:] > order[:-1]).all())
+    if not in_order:
+        columns = [column[order] for column in columns]
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    found: dict[str, list[tuple[Ints, Floats]]] = {}
+    for start, sheet in zip(starts, sheets, strict=False):
+        for path, (rows, values) in sheet.series.items():
+            own = place[start : start + len(sheet.step)] if rows is None else place[start + rows]
+            found.setdefault(path, []).append((own, values))
+    series: dict[str, tuple[Ints | None, Floats]] = {}
+    for path, parts in found.items():
+        rows = np.concatenate([own for own, _ in parts])
+        values = np.concatenate([own for _, own in parts])
+        if not (rows[1:] > rows[:-1]).all():
+            by_row = np.argsort(rows, kind="stable")
+            rows, values = rows[by_row], values[by_row]
+        every = len(rows) == len(order) and bool((rows[1:] == rows[:-1] + 1).all())
+        series[path] = (None if every else rows, values)
+    offset, t, time, step = columns
+    return Sheet(offset, t, time, step, series)

@@ -1,0 +1,395 @@
+"""Folding: from frames to the state of a run, by table B of ``docs/explanation/journal.md``.
+
+`fold` is the only way in. It takes the frames of one journal after the other, in any batches, and
+whatever the order in which journals are read, the visible state is the same in the end. What an
+operation says is kept in registers (`seamark.store.fold.registers`) that forget nothing a later operation
+may need; only the summaries of series are counted up, and where counting up cannot be exact any
+more (a delete arrives after points on both sides of it were counted, or an attempt turns out to
+hide points that were counted) the run is marked with ``needs_refold``: `reset_series` and another
+pass over the journals, which keeps all registers, gives the exact result.
+
+Nothing here raises because of what a frame holds: what cannot be applied is counted in ``errors``
+and passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from seamark.journal._format import FRAME_HEADER_BYTES, Kind
+from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
+from seamark.store.fold.decode import Decoded, Floats, Ints, decode
+from seamark.store.fold.payloads import (
+    ATOM_TYPES,
+    atom_of,
+    file_of,
+    histogram_of_point,
+    legible,
+    list_of,
+    step_of,
+    text_of,
+    text_of_point,
+)
+from seamark.store.fold.registers import (
+    AtomState,
+    FileSetState,
+    FileState,
+    FloatSeriesState,
+    Key,
+    RecordState,
+    SetState,
+)
+
+if TYPE_CHECKING:
+    from seamark.store.fold.run_state import JournalState, RunState
+    from seamark.store.fold.walk import Frames
+
+__all__ = ["fold"]
+
+_STATES: Final = frozenset(
+    {"created", "running", "completed", "failed", "interrupted", "suspended"}
+)
+_I63: Final = (1 << 63) - 1
+
+
+def fold(run: RunState, writer: str, block: Block) -> Decoded:
+    """Apply the frames of one block to a run; the only way in.
+
+    Frames before the journal's offset were folded already and are passed over.
+
+    Args:
+        run: Changed in place.
+        writer: Which journal of the run the block is from.
+        block: Whole valid frames, as `seamark.journal.reader.JournalReader.blocks` yields them.
+
+    Returns:
+        What was applied, decoded, for whoever keeps the points.
+
+    Raises:
+        ValueError: If the block starts behind the journal's offset without a gap that says why, or
+            holds another frame than the one that was folded last.
+    """
+    journal = run.journals[writer]
+    if block.base < journal.offset:
+        _check_overlap(journal, block)
+    elif block.base > journal.offset and journal.offset and not _bridged(journal, block.base):
+        msg = f"journal {writer}: frames from {block.base} on were given, "
+        msg += f"expected {journal.offset}"
+        raise ValueError(msg)
+    frames = block.frames.between(journal.offset - block.base, block.end - block.base)
+    if not len(frames):
+        return Decoded()
+    journal.touched = True
+    decoded = decode(block, journal.names, start=journal.offset)
+    _Folding(run, journal, block).apply(decoded)
+    _advance(journal, block, frames)
+    return decoded
+
+
+def _check_overlap(journal: JournalState, block: Block) -> None:
+    seen = journal.last_offset - block.base
+    if seen >= 0 and int.from_bytes(block.data[seen : seen + 4], "little") != journal.last_crc:
+        where = f"journal {journal.writer}: the frame at {journal.last_offset}"
+        msg = f"{where} is another one than was folded"
+        raise ValueError(msg)
+
+
+def _bridged(journal: JournalState, base: int) -> bool:
+    return any(
+        offset <= journal.offset and offset + length == base for offset, length in journal.gaps
+    )
+
+
+def _advance(journal: JournalState, block: Block, frames: Frames) -> None:
+    pos, kind, _, _, t, length = frames.raw(len(frames) - 1)
+    if journal.first_t is None:
+        journal.first_t = frames.raw(0)[4]
+    journal.last_t = t
+    journal.closed = kind == Kind.CLOSE
+    journal.last_offset = block.base + pos
+    journal.last_crc = int.from_bytes(block.data[pos : pos + 4], "little")
+    journal.offset = journal.last_offset + FRAME_HEADER_BYTES + ((length + 7) & ~7)
+
+
+class _Record(NamedTuple):
+    """A frame that holds JSON."""
+
+    offset: int
+    kind: int
+    t: int
+    said: Any
+
+
+class _Folding:
+    """One block on its way into a run: records are applied first, rows of numbers then in bulk.
+
+    That order is free, because folding does not depend on order.
+    """
+
+    def __init__(self, run: RunState, journal: JournalState, block: Block) -> None:
+        self.run = run
+        self.journal = journal
+        self.block = block
+
+    def apply(self, decoded: Decoded) -> None:
+        """Fold what a block holds."""
+        for offset, message, count in decoded.notes:
+            self.journal.note(offset, message, count)
+        records = [record for record in map(self._read, decoded.records) if record is not None]
+        paths = {path for sheet in decoded.sheets for path in sheet.series}
+        paths.add("sys/trashed")  # stands in the row of the run
+        namespaces: set[str] = set()
+        for record in records:
+            _touched(record, paths, namespaces)
+        self.run.need(paths, namespaces)
+        for record in records:
+            try:
+                _READERS[record.kind](self, record)
+            except Exception as error:  # noqa: BLE001 - one odd record never stops a reader
+                self.journal.note(record.offset, f"{type(error).__name__}: {error}")
+        for count, first_t, last_t in decoded.points:
+            self.journal.saw_rows(count, first_t, last_t)
+        for sheet in decoded.sheets:
+            for path in sheet.series:
+                self._extend(path, *sheet.points(path))
+
+    def _read(self, frame: RawFrame) -> _Record | None:
+        """Decode the JSON of a frame; None if there is nothing to apply."""
+        pos, kind, _, _, t, length = frame
+        offset = self.block.base + pos
+        if kind not in _READERS:
+            name = str(kind)
+            self.journal.unknown[name] = self.journal.unknown.get(name, 0) + 1
+            return None
+        if kind == Kind.HEARTBEAT and not length:
+            return None
+        try:
+            payload = payload_of(self.block.data, frame)
+            said = decode_json(payload)
+            if b"\\u" in payload and kind in (Kind.OP, Kind.TEXT, Kind.HISTOGRAM):
+                said = legible(said)
+        except (ValueError, RecursionError) as error:
+            self.journal.note(offset, f"{type(error).__name__}: {error}")
+            return None
+        return _Record(offset, kind, t, said)
+
+    # ------------------------------------------------------------------ records
+
+    def _heartbeat(self, record: _Record) -> None:
+        dropped = record.said.get("dropped") or {}
+        self.journal.dropped = {
+            str(reason): min(int(count), _I63) for reason, count in dropped.items() if count
+        }
+
+    def _header(self, record: _Record) -> None:
+        if not isinstance(record.said, dict):
+            msg = f"header: expected an object, got {type(record.said).__name__}"
+            raise TypeError(msg)
+        self.run.take_header(self.journal, record.said)
+
+    def _close(self, record: _Record) -> None:
+        self.journal.close_reason = str(record.said.get("reason"))
+        self._heartbeat(record)
+
+    def _op(self, record: _Record) -> None:
+        apply = _OPS.get(record.said["op"])
+        if apply is None:
+            msg = f"unknown op {record.said['op']!r:.60}"
+            raise ValueError(msg)
+        apply(self, record.said, record.t, record.offset)
+
+    def _each(
+        self, items: Iterable[Any], t: int, offset: int, apply: Callable[[Any, Key], None]
+    ) -> None:
+        """Apply the items of one frame; a bad one does not take the others with it."""
+        uid = self.journal.uid
+        for index, item in enumerate(items):
+            try:
+                apply(item, (t, uid, index))
+            except Exception as error:  # noqa: BLE001 - see above
+                self.journal.note(offset, f"{type(error).__name__}: {error}")
+
+    def _op_assign(self, record: dict[str, Any], t: int, offset: int) -> None:
+        uid, family = self.journal.uid, self.run.family
+        for index, (path, pair) in enumerate(record["atoms"].items()):
+            try:
+                kind, value = pair
+                if value.__class__ is not ATOM_TYPES[kind]:
+                    value = atom_of(kind, value)
+                state, key = family(path, "atom"), (t, uid, index)
+            except Exception as error:  # noqa: BLE001 - see above
+                self.journal.note(offset, f"{type(error).__name__}: atom {path!r:.120}: {error}")
+                continue
+            if key > state.key and isinstance(state, AtomState):
+                state.key, state.type, state.value = key, kind, value
+
+    def _op_delete(self, record: dict[str, Any], t: int, offset: int) -> None:
+        self._each(record["paths"], t, offset, self.run.delete)
+
+    def _op_clear(self, record: dict[str, Any], t: int, offset: int) -> None:
+        self.run.clear(record["path"], (t, self.journal.uid, 0))
+
+    def _set(self, record: dict[str, Any]) -> SetState:
+        state = self.run.family(record["path"], "string_set")
+        assert isinstance(state, SetState)  # noqa: S101
+        return state
+
+    def _put_elements(self, record: dict[str, Any], t: int, offset: int, *, there: bool) -> None:
+        def put(value: Any, key: Key) -> None:
+            self._set(record).put(key, text_of(value), there=there)
+
+        self._each(list_of(record["values"]), t, offset, put)
+
+    def _op_add(self, record: dict[str, Any], t: int, offset: int) -> None:
+        self._put_elements(record, t, offset, there=True)
+
+    def _op_remove(self, record: dict[str, Any], t: int, offset: int) -> None:
+        self._put_elements(record, t, offset, there=False)
+
+    def _op_assign_set(self, record: dict[str, Any], t: int, offset: int) -> None:
+        self._set(record).assign((t, self.journal.uid, 0))
+        self._put_elements(record, t, offset, there=True)
+
+    def _op_file(self, record: dict[str, Any], t: int, offset: int) -> None:
+        file, token = file_of(record["file"]), record.get("token")
+        state = self.run.family(record["path"], "file")
+        assert isinstance(state, FileState)  # noqa: S101
+        state.upload((t, self.journal.uid, 0), file, None if token is None else text_of(token))
+
+    def _op_digest(self, record: dict[str, Any], t: int, offset: int) -> None:
+        file, token = file_of(record["file"]), text_of(record["token"])
+        state = self.run.family(record["path"], "file")
+        assert isinstance(state, FileState)  # noqa: S101
+        state.digest((t, self.journal.uid, 0), token, file)
+
+    def _op_files(self, record: dict[str, Any], t: int, offset: int) -> None:
+        def put(member: tuple[str, Any], key: Key) -> None:
+            file = file_of(member[1])
+            self._members(record).put(key, member[0], file)
+
+        self._each(record["members"].items(), t, offset, put)
+
+    def _op_unfiles(self, record: dict[str, Any], t: int, offset: int) -> None:
+        def put(name: Any, key: Key) -> None:
+            self._members(record).put(key, text_of(name), None)
+
+        self._each(list_of(record["names"]), t, offset, put)
+
+    def _members(self, record: dict[str, Any]) -> FileSetState:
+        state = self.run.family(record["path"], "file_set")
+        assert isinstance(state, FileSetState)  # noqa: S101
+        return state
+
+    def _op_artifact(self, record: dict[str, Any], t: int, offset: int) -> None:
+        state = self.run.family(record["path"], "artifact")
+        assert isinstance(state, RecordState)  # noqa: S101
+        kept = {key: value for key, value in record.items() if key not in ("op", "path")}
+        state.assign((t, self.journal.uid, 0), kept)
+
+    def _op_file_point(self, record: dict[str, Any], t: int, offset: int) -> None:
+        file, step = file_of(record["file"]), step_of(record["step"])
+        self.journal.saw_rows(1, t, t)
+        self._add_point(record["path"], "file_series", (t, self.journal.uid, 0), offset, step, file)
+
+    def _op_state(self, record: dict[str, Any], t: int, offset: int) -> None:
+        if record["state"] not in _STATES:
+            msg = f"unknown state {record['state']!r:.60}"
+            raise ValueError(msg)
+        key = (t, self.journal.uid, 0)
+        said = {name: value for name, value in record.items() if name != "op"}
+        self.journal.said = {**said, "t": t}
+        if self.journal.owner and key > self.run.state[0]:
+            self.run.state = (key, said)
+
+    def _op_checkpoint(self, record: dict[str, Any], t: int, offset: int) -> None:
+        """Change nothing: the mark is for whoever loads the checkpoint."""
+
+    # ------------------------------------------------------------------ points
+
+    def _texts(self, record: _Record) -> None:
+        self._points(record, "string_series", text_of_point)
+
+    def _histograms(self, record: _Record) -> None:
+        self._points(record, "histogram_series", histogram_of_point)
+
+    def _points(self, record: _Record, family: str, value: Callable[[list[Any]], Any]) -> None:
+        path = record.said["path"]
+
+        def put(point: list[Any], key: Key) -> None:
+            self._add_point(path, family, key, record.offset, step_of(point[0]), value(point))
+
+        self.journal.saw_rows(1, record.t, record.t)
+        self._each(list_of(record.said["points"]), record.t, record.offset, put)
+
+    def _add_point(
+        self, path: Any, family: str, key: Key, offset: int, step: float, value: Any
+    ) -> None:
+        state = self.run.series(path, family, key)
+        self.journal.point_end = max(self.journal.point_end, offset)
+        if offset < self.run.cut(self.journal) and key > self.run.emptied(path):
+            state.put(key, step, value)
+
+    def _extend(self, path: str, offset: Ints, t: Ints, step: Floats, value: Floats) -> None:
+        """Add points of one float series, in the order in which they were written."""
+        run, journal = self.run, self.journal
+        try:
+            state = run.series(path, "float_series", (int(t[-1]), journal.uid, 0))
+        except ValueError as error:
+            journal.note(int(offset[0]), f"ValueError: {error}", len(step))
+            return
+        journal.point_end = max(journal.point_end, int(offset[-1]))
+        cut, after = run.cut(journal), run.emptied(path)
+        seen = slice(None)
+        if cut <= offset[-1]:
+            seen = offset < cut
+        if after[0] >= t[0]:
+            # Within one journal times rise; only another writer's delete can share a frame's time.
+            newer = t > after[0] if journal.uid <= after[1] else t >= after[0]
+            seen = newer if isinstance(seen, slice) else seen & newer
+        t, step, value = t[seen], step[seen], value[seen]
+        if len(step):
+            assert isinstance(state, FloatSeriesState)  # noqa: S101
+            state.extend(journal.uid, t, step, value)
+
+
+def _touched(record: _Record, paths: set[str], namespaces: set[str]) -> None:
+    """Gather the paths that a record is about, and the namespaces that it deletes."""
+    said = record.said
+    if not isinstance(said, dict):
+        return
+    if isinstance(path := said.get("path"), str):
+        paths.add(path)
+    if record.kind == Kind.OP:
+        if isinstance(atoms := said.get("atoms"), dict):
+            paths.update(atoms)
+        if isinstance(gone := said.get("paths"), list):
+            namespaces.update(one for one in gone if isinstance(one, str))
+
+
+_READERS: Final[dict[int, Callable[[_Folding, _Record], None]]] = {
+    Kind.HEADER: _Folding._header,  # noqa: SLF001 - a table of the class above
+    Kind.OP: _Folding._op,  # noqa: SLF001
+    Kind.TEXT: _Folding._texts,  # noqa: SLF001
+    Kind.HISTOGRAM: _Folding._histograms,  # noqa: SLF001
+    Kind.HEARTBEAT: _Folding._heartbeat,  # noqa: SLF001
+    Kind.CLOSE: _Folding._close,  # noqa: SLF001
+}
+
+_OPS: Final[dict[str, Callable[[_Folding, dict[str, Any], int, int], None]]] = {
+    "assign": _Folding._op_assign,  # noqa: SLF001
+    "delete": _Folding._op_delete,  # noqa: SLF001
+    "clear": _Folding._op_clear,  # noqa: SLF001
+    "add": _Folding._op_add,  # noqa: SLF001
+    "remove": _Folding._op_remove,  # noqa: SLF001
+    "assign_set": _Folding._op_assign_set,  # noqa: SLF001
+    "file": _Folding._op_file,  # noqa: SLF001
+    "own": _Folding._op_file,  # noqa: SLF001
+    "digest": _Folding._op_digest,  # noqa: SLF001
+    "files": _Folding._op_files,  # noqa: SLF001
+    "unfiles": _Folding._op_unfiles,  # noqa: SLF001
+    "artifact": _Folding._op_artifact,  # noqa: SLF001
+    "file_point": _Folding._op_file_point,  # noqa: SLF001
+    "state": _Folding._op_state,  # noqa: SLF001
+    "checkpoint": _Folding._op_checkpoint,  # noqa: SLF001
+}

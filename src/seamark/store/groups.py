@@ -1,0 +1,337 @@
+"""Row groups: stretches of one journal whose points are kept packed, series by series.
+
+A group's series share the columns of steps, times and offsets; what stands beside each of them in
+the tables (how many points, between which steps) tells whether it has to be unpacked at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import sqlalchemy as sa
+
+from seamark.store import schema
+from seamark.store.chunks import (
+    join_parts,
+    pack_floats,
+    pack_ints,
+    split_parts,
+    unpack_floats,
+    unpack_ints,
+)
+from seamark.store.database import insertion
+from seamark.store.fold.decode import Decoded, Floats, Ints, Sheet, may_hold_points, merge
+
+if TYPE_CHECKING:
+    from seamark.journal.reader import Block
+    from seamark.store.database import Database
+
+__all__ = [
+    "CHUNK_BYTES",
+    "GROUP_ROWS",
+    "SMALL_BYTES",
+    "Gathering",
+    "Group",
+    "StoredGroup",
+    "drop_groups",
+    "group_ends",
+    "last_place",
+    "load_group",
+    "load_groups",
+    "record_offsets",
+    "store_groups",
+]
+
+SMALL_BYTES: Final = 64 * 1024
+"""A journal with less is read straight from its bytes."""
+CHUNK_BYTES: Final = 256 * 1024
+"""What was appended since is read like that too, until it is more than this."""
+GROUP_ROWS: Final = 1 << 16
+"""So many rows make a full group."""
+_GROUP_VALUES: Final = 1 << 21
+
+_INSERT: Final = insertion(schema.chunk)
+_INSERT_PYRAMID: Final = insertion(schema.pyramid)
+
+
+def _from_place(table: sa.Table) -> Any:
+    return sa.delete(table).where(
+        table.c.run == sa.bindparam("run"),
+        table.c.journal == sa.bindparam("journal"),
+        table.c.place >= sa.bindparam("place"),
+    )
+
+
+_DROP: Final = (_from_place(schema.chunk), _from_place(schema.pyramid))
+_chunk: Final = schema.chunk.c
+_LAST: Final = (
+    sa.select(_chunk.place, _chunk.count)
+    .where(
+        _chunk.run == sa.bindparam("run"),
+        _chunk.path == 0,
+        _chunk.journal == sa.bindparam("journal"),
+    )
+    .order_by(_chunk.place.desc())
+    .limit(1)
+)
+_SHARED: Final = (
+    sa.select(_chunk.data)
+    .where(
+        _chunk.run == sa.bindparam("run"),
+        _chunk.path == 0,
+        _chunk.journal == sa.bindparam("journal"),
+    )
+    .order_by(_chunk.place)
+)
+_STORED: Final = (
+    _chunk.run,
+    _chunk.journal,
+    _chunk.place,
+    _chunk.path,
+    _chunk.count,
+    _chunk.rising,
+    _chunk.low_step,
+    _chunk.high_step,
+    _chunk.low_t,
+    _chunk.data,
+)
+_ONE: Final = sa.select(*_STORED).where(
+    _chunk.run == sa.bindparam("run"),
+    _chunk.path.in_([0, sa.bindparam("number")]),
+    _chunk.journal == sa.bindparam("journal"),
+    _chunk.place == sa.bindparam("place"),
+)
+_ENDS: Final = (
+    sa.select(_chunk.journal, _chunk.place, _chunk.high_step)
+    .where(_chunk.run == sa.bindparam("run"), _chunk.path == sa.bindparam("number"))
+    .order_by(_chunk.high_step.desc())
+)
+
+
+# ---------------------------------------------------------------------- making
+
+
+@dataclass(slots=True)
+class Group:
+    """One row group that is to be stored.
+
+    Attributes:
+        journal: Number of the journal.
+        place: Where it starts in the journal, bytes.
+        sheet: Its rows.
+        records: Offsets of the frames that may hold points other than numbers.
+    """
+
+    journal: int
+    place: int
+    sheet: Sheet
+    records: list[int]
+
+
+@dataclass(slots=True)
+class Gathering:
+    """Decoded rows of one journal on their way into groups.
+
+    Attributes:
+        journal: Number of the journal.
+        place: Where the next group starts, bytes.
+        done: Groups that are complete.
+    """
+
+    journal: int
+    place: int
+    done: list[Group] = field(default_factory=list)
+    _sheets: list[Sheet] = field(default_factory=list)
+    _records: list[int] = field(default_factory=list)
+
+    def add(self, decoded: Decoded, block: Block, end: int) -> None:
+        """Take what was decoded of a block, up to an offset; a group ends only there."""
+        self._sheets += decoded.sheets
+        self._records += [
+            block.base + frame[0] for frame in decoded.records if may_hold_points(block, frame)
+        ]
+        rows = sum(len(sheet.step) for sheet in self._sheets)
+        values = sum(len(own) for sheet in self._sheets for _, own in sheet.series.values())
+        if rows >= GROUP_ROWS or values >= _GROUP_VALUES:
+            self.end(end)
+
+    def end(self, offset: int) -> None:
+        """End the group that is being gathered at an offset, bytes."""
+        if offset > self.place:
+            self.done.append(Group(self.journal, self.place, merge(self._sheets), self._records))
+            self.place, self._sheets, self._records = offset, [], []
+
+    def paths(self) -> Iterable[str]:
+        """Return the paths of all series in the groups that are complete."""
+        return {path for group in self.done for path in group.sheet.series}
+
+
+def store_groups(
+    database: Database,
+    connection: sa.Connection,
+    run: int,
+    groups: Sequence[Group],
+    numbers: Mapping[str, int],
+) -> None:
+    """Write groups, within a transaction."""
+    for group in groups:
+        sheet = group.sheet
+        same = sheet.time is sheet.t or bool((sheet.time == sheet.t).all())
+        shared = [
+            pack_floats(sheet.step),
+            pack_ints(sheet.t),
+            b"" if same else pack_ints(sheet.time),
+            pack_ints(sheet.offset),
+            pack_ints(np.array(group.records, np.int64)),
+        ]
+        at = (group.journal, group.place)
+        rows = [(run, 0, *at, *_bounds(sheet.step, sheet.t), join_parts(shared))]
+        for path, (own, values) in sheet.series.items():
+            _, t, step, _ = sheet.points(path)
+            data = join_parts([b"" if own is None else pack_ints(own), pack_floats(values)])
+            rows.append((run, numbers[path], *at, *_bounds(step, t), data))
+        database.run_many(connection, _INSERT, rows)
+
+
+def _bounds(step: Floats, t: Ints) -> tuple[int, int, float, float, int]:
+    """Return count, whether the steps never fall, smallest and greatest step, smallest time."""
+    if not len(step):
+        return 0, 1, 0.0, 0.0, 0
+    rising = bool((step[1:] >= step[:-1]).all())
+    low, high = (step[0], step[-1]) if rising else (step.min(), step.max())
+    return len(step), int(rising), float(low), float(high), int(t.min())
+
+
+def drop_groups(
+    database: Database, connection: sa.Connection, run: int, journal: int, place: int
+) -> None:
+    """Remove the groups of a journal from a place on, bytes."""
+    for statement in _DROP:
+        database.run(connection, statement, run=run, journal=journal, place=place)
+
+
+def last_place(
+    database: Database, connection: sa.Connection, run: int, journal: int
+) -> tuple[int, int] | None:
+    """Return where the last group of a journal starts (bytes) and how many rows it has, or None."""
+    found = database.rows(connection, _LAST, run=run, journal=journal)
+    return (int(found[0][0]), int(found[0][1])) if found else None
+
+
+# ---------------------------------------------------------------------- reading
+
+
+@dataclass(slots=True)
+class StoredGroup:
+    """What the tables say of one series in one group.
+
+    Attributes:
+        journal: Number of the journal.
+        place: Where the group starts in the journal, bytes.
+        rows: How many rows the group has.
+        count: How many points of the series are in it.
+        rising: Whether their steps never fall.
+        low_step: Smallest step.
+        high_step: Greatest step.
+        low_t: Smallest time of a frame, nanoseconds since the Unix epoch.
+        shared: The columns of the group, packed.
+        own: Which rows have a value, and the values, packed.
+    """
+
+    journal: int
+    place: int
+    rows: int
+    count: int
+    rising: bool
+    low_step: float
+    high_step: float
+    low_t: int
+    shared: list[bytes]
+    own: list[bytes]
+
+    def picked(self, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return what a column of the group has in the rows of the series."""
+        return column[unpack_ints(self.own[0])] if self.own[0] else column
+
+    def steps(self) -> Floats:
+        """Return the steps, float64 (count,)."""
+        return self.picked(unpack_floats(self.shared[0]))
+
+    def values(self) -> Floats:
+        """Return the values, float64 (count,)."""
+        return unpack_floats(self.own[1])
+
+    def t(self) -> Ints:
+        """Return the times of the frames, nanoseconds since the Unix epoch, int64 (count,)."""
+        return self.picked(unpack_ints(self.shared[1]))
+
+    def times(self) -> Ints:
+        """Return the caller's times where there are some, else those of the frames."""
+        return self.picked(unpack_ints(self.shared[2] or self.shared[1]))
+
+    def offsets(self) -> Ints:
+        """Return where the frames are, bytes, int64 (count,)."""
+        return self.picked(unpack_ints(self.shared[3]))
+
+
+def load_groups(
+    database: Database, connection: sa.Connection, runs: Sequence[int], numbers: Sequence[int]
+) -> dict[tuple[int, int], list[StoredGroup]]:
+    """Return the groups of series by (run, number of the path), in the order of the journals.
+
+    Args:
+        database: Where they are.
+        connection: Of a transaction.
+        runs: Numbers of the runs.
+        numbers: Numbers of the paths.
+    """
+    if not numbers or not runs:
+        return {}
+    wanted = sa.select(*_STORED).where(_chunk.run.in_(runs), _chunk.path.in_([0, *numbers]))
+    found: dict[tuple[int, int], list[StoredGroup]] = {}
+    for path, run, group in _stored(database.query(connection, wanted)):
+        found.setdefault((run, path), []).append(group)
+    return found
+
+
+def load_group(
+    database: Database, connection: sa.Connection, run: int, number: int, journal: int, place: int
+) -> StoredGroup:
+    """Return one series in one group."""
+    at = {"run": run, "number": number, "journal": journal, "place": place}
+    ((_, _, group),) = _stored(database.rows(connection, _ONE, **at))
+    return group
+
+
+def group_ends(
+    database: Database, connection: sa.Connection, run: int, number: int
+) -> list[tuple[int, int, float]]:
+    """Return journal, place and greatest step of the groups of a series, the greatest first."""
+    return database.rows(connection, _ENDS, run=run, number=number)  # type: ignore[return-value]  # as selected
+
+
+def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:
+    """Yield (number of the path, run, group) of rows, which are put in order."""
+    shared: tuple[Any, int, list[bytes]] = (None, 0, [])
+    rows.sort(key=itemgetter(0, 1, 2, 3))  # the columns that the series share come first
+    for run, journal, place, path, count, *facts, data in rows:
+        here = (run, journal, place)
+        if path == 0:
+            shared = (here, count, split_parts(data))
+        elif shared[0] == here:
+            own = split_parts(data)
+            yield path, run, StoredGroup(journal, place, shared[1], count, *facts, shared[2], own)
+
+
+def record_offsets(
+    database: Database, connection: sa.Connection, run: int, journal: int
+) -> list[int]:
+    """Return where the frames lie, bytes, that may hold points other than numbers, in order."""
+    found: list[int] = []
+    for (data,) in database.rows(connection, _SHARED, run=run, journal=journal):
+        found += unpack_ints(split_parts(data)[4]).tolist()
+    return found

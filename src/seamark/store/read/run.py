@@ -1,0 +1,456 @@
+"""Reading one run: its visible attributes, what is derived from its journals, and its series.
+
+Every answer comes from one snapshot of the tables, and costs what it returns: of a run with
+thousands of attributes, asking for one loads one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import sqlalchemy as sa
+
+from seamark.errors import RunNotFoundError, ValueKindError
+from seamark.journal.process import process_alive
+from seamark.journal.reader import SETTLE_NS
+from seamark.paths import is_inside
+from seamark.reading.attributes import Attribute, JournalInfo
+from seamark.reading.points import (
+    Attempt,
+    FilePoint,
+    HistogramPoint,
+    Points,
+    TextPoint,
+    check_attempt,
+    time_of,
+)
+from seamark.store import schema
+from seamark.store.cells import NUMBER_FAMILIES, run_columns
+from seamark.store.fold.registers import (
+    AtomState,
+    FamilyState,
+    FileSetState,
+    FileState,
+    RecordState,
+    SeriesState,
+    SetState,
+)
+from seamark.store.read.rank_status import RankStatus, rank_statuses
+from seamark.store.read.series import Sources, read_floats, read_record_at, read_records
+from seamark.store.runs import Store, StoredRun, load_attributes, load_run
+from seamark.values import decode_atom
+
+if TYPE_CHECKING:
+    from seamark.store.fold.run_state import JournalState, RunState
+
+__all__ = ["RunReader", "Snapshot", "gaps_of", "is_crashed", "troubles"]
+
+T = TypeVar("T")
+_cells: Final = schema.attribute.c
+_SHOWN: Final = (
+    sa.select(schema.path.c.path, _cells.family)
+    .join(schema.path, schema.path.c.id == _cells.path)
+    .where(_cells.run == sa.bindparam("run"), _cells.visible == 1)
+)
+_OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
+_HIDDEN: Final = sa.select(_cells.path.distinct()).where(
+    _cells.run == sa.bindparam("run"), _cells.visible == 0
+)
+_FLOATS: Final = "float_series"
+_NO_ANSWER: Final = ("sys/", "monitoring/seamark/")
+
+
+def is_crashed(state: str, owners: Collection[JournalState], now_ns: int) -> bool:
+    """Tell whether a run that says it is running is not.
+
+    Args:
+        state: As its newest owner wrote it.
+        owners: Journals of the writers that speak for the run.
+        now_ns: Nanoseconds since the Unix epoch.
+    """
+    if state != "running":
+        return False
+    fresh = [journal for journal in owners if journal.last_t >= now_ns - SETTLE_NS]
+    return all(process_alive(journal.header) is False for journal in fresh)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A run in one transaction."""
+
+    store: Store
+    connection: sa.Connection
+    run: StoredRun
+
+    @property
+    def state(self) -> RunState:
+        return self.run.state
+
+    @property
+    def number(self) -> int:
+        assert self.run.number is not None  # noqa: S101 - it was loaded
+        return self.run.number
+
+
+class RunReader:
+    """One run as a store has it.
+
+    Args:
+        store: Returns where it is.
+        project: Project path.
+        name: Run id.
+        sources: Opens its journals.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        project: str,
+        name: str,
+        sources: Sources,
+        *,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.project = project
+        self.name = name
+        self._find_store = store
+        self._sources = sources
+        self._now_ns = now_ns
+
+    @property
+    def now_ns(self) -> int:
+        """Time by the clock of the reader, nanoseconds since the Unix epoch."""
+        return self._now_ns()
+
+    def _ask(self, question: Callable[[Snapshot], T]) -> T:
+        """Return the answer to a question about one snapshot of the run.
+
+        Raises:
+            RunNotFoundError: If the store has no such run (any more).
+        """
+        store = self._find_store()
+        with store.database.reading() as connection:
+            run = load_run(store, connection, self.project, self.name)
+            if run is None:
+                msg = f"run {self.name!r} does not exist in project {self.project!r}"
+                raise RunNotFoundError(msg)
+            return question(Snapshot(store, connection, run))
+
+    # ------------------------------------------------------------------ attributes
+
+    def attributes(self, namespace: str = "") -> list[Attribute]:
+        """Return what is visible at and below a path, derived attributes too, sorted by path."""
+
+        def answer(seen: Snapshot) -> Any:
+            if namespace:
+                self._load(seen, (), [namespace])
+            else:
+                self._load(seen, None)
+            found = {
+                path: self._attribute(seen, path, state) for path, state in seen.state.visible()
+            }
+            for path, kind, value in self._derived(seen):
+                if is_inside(path, namespace):
+                    found[path] = Attribute(path, "atom", kind, value)
+            return [found[path] for path in sorted(found)]
+
+        return self._ask(answer)
+
+    def attribute(self, path: str) -> Attribute | None:
+        """Return what a path shows, or None."""
+
+        def answer(seen: Snapshot) -> Any:
+            if path.startswith(_NO_ANSWER):
+                for derived, kind, value in self._derived(seen):
+                    if derived == path:
+                        return Attribute(path, "atom", kind, value)
+            return self._shown(seen, path)
+
+        return self._ask(answer)
+
+    def has(self, path: str) -> bool:
+        """Tell whether a path, or anything below it, shows something."""
+
+        def answer(seen: Snapshot) -> Any:
+            self._load(seen, (), [path])
+            if next(seen.state.visible(), None) is not None:
+                return True
+            return any(is_inside(derived, path) for derived, _, _ in self._derived(seen))
+
+        return self._ask(answer)
+
+    def _load(
+        self, seen: Snapshot, paths: Collection[str] | None, namespaces: Collection[str] = ()
+    ) -> None:
+        state = seen.state
+        found = load_attributes(
+            seen.store, seen.connection, seen.number, state.journals.values(), paths, namespaces
+        )
+        state.attributes.update(found)
+
+    def _shown(self, seen: Snapshot, path: str) -> Attribute | None:
+        self._load(seen, [path])
+        shown = seen.state.surviving(path)
+        return self._attribute(seen, path, shown[0]) if shown else None
+
+    def _attribute(self, seen: Snapshot, path: str, state: FamilyState) -> Attribute:
+        kind, value = state.family, None
+        if isinstance(state, AtomState):
+            kind, value = state.type, decoded(state.type, state.value)
+        elif isinstance(state, SeriesState):
+            value = state.summary()
+        elif isinstance(state, FileState):
+            value = state.visible()
+        elif isinstance(state, RecordState):
+            value = state.record
+        elif isinstance(state, SetState | FileSetState):
+            value = state.visible(seen.state.emptied(path))
+        return Attribute(path, state.family, kind, value)
+
+    def series_paths(self) -> list[str]:
+        """Return the paths that show a float series, sorted."""
+
+        def answer(seen: Snapshot) -> list[str]:
+            rows = seen.store.database.rows(seen.connection, _SHOWN, run=seen.number)
+            return sorted(path for path, family in rows if NUMBER_FAMILIES[family] == _FLOATS)
+
+        return self._ask(answer)
+
+    @property
+    def state(self) -> str:
+        """State of the run, ``"crashed"`` if it says it is running and is not."""
+
+        def answer(seen: Snapshot) -> Any:
+            return self._state_of(seen)
+
+        return self._ask(answer)
+
+    def _state_of(self, seen: Snapshot) -> str:
+        stated = str(seen.state.state[1].get("state", "created"))
+        owners = [journal for journal in seen.state.journals.values() if journal.owner]
+        return "crashed" if is_crashed(stated, owners, self._now_ns()) else stated
+
+    @property
+    def state_of_fold(self) -> RunState:
+        """What is known of its journals and its state, for readers that need more than is shown."""
+
+        def answer(seen: Snapshot) -> Any:
+            return seen.state
+
+        return self._ask(answer)
+
+    def _derived(self, seen: Snapshot) -> Iterator[tuple[str, str, Any]]:
+        run = seen.state
+        self._load(seen, ["sys/trashed"])
+        facts = run_columns(run)
+        ((owner,),) = seen.store.database.rows(seen.connection, _OWNER, run=seen.number)
+        yield "sys/id", "string", self.name
+        yield "sys/owner", "string", facts["owner"] or str(owner)
+        yield "sys/state", "string", self._state_of(seen)
+        yield "sys/creation_time", "datetime", time_of(facts["created"])
+        yield "sys/modification_time", "datetime", time_of(facts["modified"])
+        yield "sys/running_time", "float", facts["running"] / 1e9
+        if not run.surviving("sys/trashed"):
+            yield "sys/trashed", "bool", False
+        for name, value in troubles(run, self._conflicts(seen)).items():
+            yield f"monitoring/seamark/{name}", "json", value
+
+    def _conflicts(self, seen: Snapshot) -> dict[str, list[str]]:
+        """Return the families that lost, by path."""
+        rows = seen.store.database.rows(seen.connection, _HIDDEN, run=seen.number)
+        if not rows:
+            return {}
+        paths = seen.store.numbers.paths(seen.connection, [number for (number,) in rows])
+        self._load(seen, list(paths.values()))
+        return seen.state.conflicts()
+
+    def has_failed(self) -> bool:
+        """Tell whether a process that spoke for the run noted that it failed."""
+
+        def answer(seen: Snapshot) -> Any:
+            journals = seen.state.journals.values()
+            return any(one.owner and one.said.get("state") == "failed" for one in journals)
+
+        return self._ask(answer)
+
+    def ranks(self) -> list[RankStatus]:
+        """Return how each rank that takes part in the run is doing, by rank."""
+
+        def answer(seen: Snapshot) -> Any:
+            return rank_statuses(seen.state, self._now_ns())
+
+        return self._ask(answer)
+
+    def journals(self) -> list[JournalInfo]:
+        """Return what is known of every journal, sorted by writer."""
+
+        def answer(seen: Snapshot) -> list[JournalState]:
+            return list(seen.state.journals.values())
+
+        found = sorted(self._ask(answer), key=lambda journal: journal.writer)
+        return [
+            JournalInfo(
+                writer=one.writer,
+                file=one.file,
+                header=one.header,
+                offset=one.offset,
+                last_t=one.last_t,
+                closed=one.closed,
+                gaps=gaps_of(one),
+                dropped=dict(one.dropped),
+                errors=one.errors,
+                notes=[(offset, text) for offset, text in one.notes],
+                stopped=one.stopped,
+                unknown=dict(one.unknown),
+            )
+            for one in found
+        ]
+
+    # ------------------------------------------------------------------ series
+
+    def points(self, path: str, attempt: Attempt = "latest", *, limit: int | None = None) -> Points:
+        """Return the points of a float series; none if the path holds no such series.
+
+        Args:
+            path: Of the series.
+            attempt: ``"latest"``, ``"all"``, or the number of an attempt: the run as that attempt
+                left it.
+            limit: Only the last so many.
+
+        Raises:
+            ArgumentError: If ``attempt`` is none of these.
+        """
+        return self.many_points([path], attempt, limit=limit)[path]
+
+    def many_points(
+        self, paths: Collection[str], attempt: Attempt = "latest", *, limit: int | None = None
+    ) -> dict[str, Points]:
+        """Return the points of several float series, for little more than the price of one.
+
+        Raises:
+            ArgumentError: If ``attempt`` cannot be one.
+        """
+        chosen = check_attempt(attempt)
+        wanted = list(dict.fromkeys(paths))
+
+        def answer(seen: Snapshot) -> Any:
+            return read_floats(
+                seen.store, seen.connection, seen.run, self._sources, wanted, chosen, limit
+            )
+
+        return self._ask(answer)
+
+    def texts(self, path: str, attempt: Attempt = "latest") -> list[TextPoint]:
+        """Return the points of a string series; see `points`.
+
+        Raises:
+            ArgumentError: If ``attempt`` cannot be one.
+        """
+        found = self._records(path, "string_series", attempt)
+        return [TextPoint(step, value, time_ns, number) for step, value, time_ns, number in found]
+
+    def files(self, path: str, attempt: Attempt = "latest") -> list[FilePoint]:
+        """Return the points of a file series; see `points`.
+
+        Raises:
+            ArgumentError: If ``attempt`` cannot be one.
+        """
+        return [
+            FilePoint(
+                step, value["file"], time_ns, number, value.get("name"), value.get("description")
+            )
+            for step, value, time_ns, number in self._records(path, "file_series", attempt)
+        ]
+
+    def histograms(self, path: str, attempt: Attempt = "latest") -> list[HistogramPoint]:
+        """Return the points of a histogram series; see `points`.
+
+        Raises:
+            ArgumentError: If ``attempt`` cannot be one.
+        """
+        return [
+            HistogramPoint(step, value[0], value[1], time_ns, number)
+            for step, value, time_ns, number in self._records(path, "histogram_series", attempt)
+        ]
+
+    def last(self, path: str) -> Any:
+        """Return the last point of the series at a path; None if there is none.
+
+        Of numbers, texts and files that is the value, of histograms the `HistogramPoint`. What a
+        series ends with is known without reading its points.
+        """
+
+        def answer(seen: Snapshot) -> Any:
+            found = self._shown(seen, path)
+            if found is None or not getattr(found.value, "count", 0):
+                return None
+            if found.family != "histogram_series":
+                return found.value.last
+            state = seen.state.surviving(path)[0]
+            assert isinstance(state, SeriesState)  # noqa: S101 - of that family
+            point = read_record_at(
+                seen.store, seen.connection, seen.run, self._sources, path, state.last_key
+            )
+            if point is None:
+                return None
+            step, value, time_ns, number = point
+            return HistogramPoint(step, value[0], value[1], time_ns, number)
+
+        return self._ask(answer)
+
+    def _records(
+        self, path: str, family: str, attempt: Attempt
+    ) -> list[tuple[float, Any, int, int]]:
+        chosen = check_attempt(attempt)
+
+        def answer(seen: Snapshot) -> list[tuple[float, Any, int, int]]:
+            self._load(seen, [path])
+            if family not in seen.state.attributes.get(path, {}):
+                return []
+            return read_records(seen.store, seen.connection, seen.run, self._sources, path, chosen)
+
+        return self._ask(answer)
+
+
+def gaps_of(journal: JournalState) -> list[tuple[int, int]]:
+    """Return the bytes of a journal that hold no valid frame, a settled end included."""
+    found = [*journal.gaps, *([journal.tail] if journal.tail else [])]
+    return [(offset, length) for offset, length in found]
+
+
+def troubles(run: RunState, conflicts: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Return what went wrong with a run, by name; only what is not empty.
+
+    Args:
+        run: As folded.
+        conflicts: The families that lost, by path.
+    """
+    journals = sorted(run.journals.values(), key=lambda journal: journal.writer)
+    dropped: dict[str, int] = {}
+    for journal in journals:
+        for reason, count in journal.dropped.items():
+            dropped[reason] = dropped.get(reason, 0) + count
+    copies = {f"journal/{name}": [one.file] for one in journals for name in one.diverged}
+    found = {
+        "dropped": dropped,
+        "conflicts": {**conflicts, **copies},
+        "gaps": {
+            journal.writer: gaps
+            for journal in journals
+            if (gaps := [list(gap) for gap in gaps_of(journal)])
+        },
+        "fold_errors": {journal.writer: journal.errors for journal in journals if journal.errors},
+        "newer": [journal.writer for journal in journals if journal.stopped == "newer"],
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def decoded(kind: str, value: Any) -> Any:
+    """Return the Python value of an atom; what cannot be decoded as it stands in the journal."""
+    try:
+        return decode_atom(kind, value)
+    except ValueKindError:
+        return value

@@ -1,0 +1,373 @@
+"""Reading series: from groups where there are some, else straight from the journals.
+
+Everything comes from one snapshot of the tables, and of a journal nothing is read that the snapshot
+has not folded: whoever folds or writes meanwhile changes nothing in an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from seamark.journal._format import FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, Kind
+from seamark.journal.reader import JournalReader, payload_of, scan
+from seamark.reading.points import Points
+from seamark.store.fold.decode import Floats, Ints, Names, Sheet, decode
+from seamark.store.fold.payloads import record_points
+from seamark.store.fold.walk import BLOCK_BYTES, walk
+from seamark.store.groups import StoredGroup, group_ends, load_group, load_groups, record_offsets
+from seamark.store.runs import names_before
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from seamark.journal.source import Source
+    from seamark.store.fold.registers import Key
+    from seamark.store.fold.run_state import JournalState, RunState
+    from seamark.store.runs import Store, StoredRun
+
+__all__ = ["Sources", "read_floats", "read_record_at", "read_records"]
+
+Sources = Callable[[str], "Source"]
+"""Opens a journal by its file name.
+
+Raises:
+    OSError: If it cannot be opened.
+"""
+
+_NO_TIME: Final = -(1 << 64)
+
+log = logging.getLogger("seamark")
+
+
+class _Piece(NamedTuple):
+    """Points of one series from one stretch of one journal, in the order of writing."""
+
+    journal: JournalState
+    step: Floats
+    value: Floats
+    t: Ints
+    time: Ints
+
+
+def read_floats(
+    store: Store,
+    connection: sa.Connection,
+    run: StoredRun,
+    sources: Sources,
+    paths: Sequence[str],
+    attempt: int | str,
+    limit: int | None = None,
+) -> dict[str, Points]:
+    """Return the points of float series by path.
+
+    Args:
+        store: Holds the groups.
+        connection: Of the transaction in which the run was loaded.
+        run: As loaded; what its journals hold behind their offsets is not read.
+        sources: Opens its journals.
+        paths: Of float series that it has.
+        attempt: As checked by `seamark.reading.points.check_attempt`.
+        limit: Only the last so many points of each; None for all.
+
+    Returns:
+        Points by path; series of the same rows may share the arrays of steps and times.
+    """
+    state = run.state
+    numbers = store.numbers.known(connection, paths)
+    journals = {
+        journal.number: journal
+        for journal in state.journals.values()
+        if journal.point_end >= 0 and _cut(state, journal, attempt) > 0
+    }
+    tails: dict[str, list[_Piece]] = {path: [] for path in paths}
+    for journal in journals.values():
+        cut = _cut(state, journal, attempt)
+        for sheet in _tail_sheets(store, run, journal, sources, frozenset(paths)):
+            for path, piece in _pieces(journal, sheet, cut):
+                tails[path].append(piece)
+    groups = _Groups(store, connection, run, list(numbers.values()), limit)
+    found: dict[str, Points] = {}
+    for path in paths:
+        after = state.emptied(path)
+        pieces = [kept for one in tails[path] if len((kept := _newer(one, after)).step)]
+        number = numbers.get(path)
+        if number is not None:
+            for group in groups.of(number, pieces):
+                journal = journals.get(group.journal)
+                if journal is None:
+                    continue
+                piece = _unpacked(journal, group, _cut(state, journal, attempt))
+                kept = _newer(piece, after)
+                if len(kept.step):
+                    pieces.append(kept)
+        found[path] = _assembled(pieces, limit)
+    return found
+
+
+class _Groups:
+    """The groups of some series: all of them, or of each the last that are needed for a limit."""
+
+    def __init__(
+        self,
+        store: Store,
+        connection: sa.Connection,
+        run: StoredRun,
+        numbers: list[int],
+        limit: int | None,
+    ) -> None:
+        assert run.number is not None  # noqa: S101 - it was loaded
+        self._database = store.database
+        self._connection = connection
+        self._run = run.number
+        self._limit = limit
+        self._all: dict[tuple[int, int], list[StoredGroup]] = {}
+        self._there = any(journal.chunked for journal in run.state.journals.values())
+        if self._there and limit is None:
+            self._all = load_groups(store.database, connection, [run.number], numbers)
+
+    def of(self, number: int, pieces: list[_Piece]) -> Iterator[StoredGroup]:
+        """Yield the groups of a series.
+
+        With a limit, those with the greatest steps come first, and it ends when no other can hold
+        one of the last points.
+
+        Args:
+            number: Of the path.
+            pieces: What is known of the series; grows as the groups are read.
+        """
+        if not self._there:
+            return
+        if self._limit is None:
+            yield from self._all.get((self._run, number), [])
+            return
+        for journal, place, high in group_ends(self._database, self._connection, self._run, number):
+            least = _least_of_last(pieces, self._limit)
+            if least is not None and high < least:
+                return
+            yield load_group(self._database, self._connection, self._run, number, journal, place)
+
+
+def _least_of_last(pieces: list[_Piece], limit: int) -> float | None:
+    """Return the smallest of the last so many steps; None while there are not so many."""
+    if sum(len(piece.step) for piece in pieces) < limit:
+        return None
+    steps = np.concatenate([piece.step for piece in pieces])
+    return float(np.partition(steps, len(steps) - limit)[len(steps) - limit])
+
+
+def _cut(run: RunState, journal: JournalState, attempt: int | str) -> float:
+    if attempt == "all":
+        return float("inf")
+    return run.cut(journal, attempt if isinstance(attempt, int) else None)
+
+
+def _pieces(journal: JournalState, sheet: Sheet, cut: float) -> Iterator[tuple[str, _Piece]]:
+    kept = None
+    if len(sheet.offset) and sheet.offset[-1] >= cut:
+        kept = int(np.searchsorted(sheet.offset, cut))
+    for path, (rows, values) in sheet.series.items():
+        if rows is None:
+            part: Any = slice(0, kept)
+            own = values[part]
+        else:
+            size = len(rows) if kept is None else int(np.searchsorted(rows, kept))
+            part, own = rows[:size], values[:size]
+        yield path, _Piece(journal, sheet.step[part], own, sheet.t[part], sheet.time[part])
+
+
+def _unpacked(journal: JournalState, group: StoredGroup, cut: float) -> _Piece:
+    piece = _Piece(journal, group.steps(), group.values(), group.t(), group.times())
+    if cut >= journal.chunked:
+        return piece
+    kept = int(np.searchsorted(group.offsets(), cut))
+    return _Piece(journal, *(column[:kept] for column in piece[1:]))
+
+
+def _newer(piece: _Piece, after: Key) -> _Piece:
+    """Return the points that a delete or clear with this key does not hide."""
+    if after[0] == _NO_TIME or not len(piece.t) or piece.t.min() > after[0]:
+        return piece
+    kept = piece.t >= after[0] if piece.journal.uid > after[1] else piece.t > after[0]
+    return _Piece(piece.journal, *(column[kept] for column in piece[1:]))
+
+
+def _assembled(pieces: list[_Piece], limit: int | None) -> Points:
+    if not pieces:
+        return Points(np.empty(0), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+    uids = sorted({piece.journal.uid for piece in pieces})
+    if len(uids) == 1:
+        pieces.sort(key=lambda piece: int(piece.t[0]))
+    step, value, t, time = (
+        _joined([column(piece) for piece in pieces]) for column in map(itemgetter, (1, 2, 3, 4))
+    )
+    sizes = [len(piece.step) for piece in pieces]
+    attempts = [-1 if one.journal.attempt is None else one.journal.attempt for one in pieces]
+    attempt = np.repeat(np.array(attempts, np.int64), sizes)
+    # Rows with a time of their own stand apart from the others: pieces need not come in order of t.
+    falling = (step[1:] < step[:-1]) | ((step[1:] == step[:-1]) & (t[1:] < t[:-1]))
+    last = slice(None) if limit is None else slice(-limit, None)
+    if len(uids) > 1 or falling.any():
+        ranks = np.repeat([uids.index(piece.journal.uid) for piece in pieces], sizes)
+        order = np.lexsort((ranks, t, step))[last]
+        return Points(step[order], value[order], time[order], attempt[order])
+    return Points(step[last], value[last], time[last], attempt[last])
+
+
+def _joined(parts: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+# ---------------------------------------------------------------------- straight from journals
+
+
+def _tail_sheets(
+    store: Store, run: StoredRun, journal: JournalState, sources: Sources, paths: frozenset[str]
+) -> Iterator[Sheet]:
+    """Yield what is folded of a journal and not in groups."""
+    if journal.point_end < journal.chunked:
+        return
+    names = Names()
+    if journal.chunked:
+        assert run.number is not None  # noqa: S101 - it was loaded
+        names = names_before(store, run.number, journal.number, journal.chunked)
+    with _reader(journal, sources) as reader:
+        if reader is not None:
+            for block in reader.blocks(journal.chunked):
+                yield from decode(block, names, paths, stop=journal.offset).sheets
+                if block.end >= journal.offset:
+                    return
+
+
+@contextlib.contextmanager
+def _reader(journal: JournalState, sources: Sources) -> Iterator[JournalReader | None]:
+    """Open a journal; None, and one warning, where that fails."""
+    try:
+        rest = journal.offset - journal.chunked
+        size = min(BLOCK_BYTES, max(4096, rest))
+        with JournalReader(sources(journal.file), walk=walk, block_bytes=size) as reader:
+            yield reader
+    except OSError as error:
+        log.warning("seamark: points of %s cannot be read: %s", journal.file, error)
+        yield None
+
+
+# ---------------------------------------------------------------------- texts, files, histograms
+
+
+def read_records(
+    store: Store,
+    connection: sa.Connection,
+    run: StoredRun,
+    sources: Sources,
+    path: str,
+    attempt: int | str,
+) -> list[tuple[float, Any, int, int]]:
+    """Return (step, value, time in ns, attempt) of a string, file or histogram series, in order."""
+    state = run.state
+    after = state.emptied(path)
+    found: list[tuple[float, Key, Any, int, int]] = []
+    for journal in state.journals.values():
+        cut = _cut(state, journal, attempt)
+        if journal.point_end < 0 or cut <= 0:
+            continue
+        own = -1 if journal.attempt is None else journal.attempt
+        for offset, kind, t, payload in _record_frames(store, connection, run, journal, sources):
+            if offset >= cut:
+                break
+            for at, step, value, time in record_points(kind, payload, path):
+                key = (t, journal.uid, at)
+                if key > after:
+                    found.append((step, key, value, t if time is None else time, own))
+    found.sort(key=itemgetter(0, 1))
+    return [(step, value, time, own) for step, _, value, time, own in found]
+
+
+def read_record_at(
+    store: Store,
+    connection: sa.Connection,
+    run: StoredRun,
+    sources: Sources,
+    path: str,
+    key: Key,
+) -> tuple[float, Any, int, int] | None:
+    """Return (step, value, time in ns, attempt) of the one point with this key, or None."""
+    journal = next((one for one in run.state.journals.values() if one.uid == key[1]), None)
+    if journal is None:
+        return None
+    own = -1 if journal.attempt is None else journal.attempt
+    for _, kind, t, payload in _record_frames(store, connection, run, journal, sources, at=key[0]):
+        if t == key[0]:
+            for index, step, value, time in record_points(kind, payload, path):
+                if index == key[2]:
+                    return step, value, t if time is None else time, own
+    return None
+
+
+def _record_frames(
+    store: Store,
+    connection: sa.Connection,
+    run: StoredRun,
+    journal: JournalState,
+    sources: Sources,
+    at: int | None = None,
+) -> Iterator[tuple[int, int, int, bytes]]:
+    """Yield offset, kind, t and payload of the frames that may hold points other than numbers.
+
+    Args:
+        store: Holds the groups.
+        connection: Of the transaction.
+        run: As loaded.
+        journal: Of the run.
+        sources: Opens its journals.
+        at: Only the frame of this time, where it is known without reading everything.
+    """
+    assert run.number is not None  # noqa: S101 - it was loaded
+    with _reader(journal, sources) as reader:
+        if reader is None:
+            return
+        if journal.chunked:
+            offsets = record_offsets(store.database, connection, run.number, journal.number)
+            if at is not None:
+                offsets = _nearest(reader, offsets, at)
+            yield from _frames_at(reader, offsets)
+        for frame in reader.frames(journal.chunked):
+            if frame.offset >= journal.offset:
+                return
+            if frame.kind in (Kind.TEXT, Kind.HISTOGRAM, Kind.OP):
+                yield frame.offset, frame.kind, frame.t, frame.payload
+
+
+def _nearest(reader: JournalReader, offsets: list[int], t: int) -> list[int]:
+    """Return the one of the frames at these offsets that was written at a time, if any.
+
+    Times rise within a journal, so that a few looks find it.
+    """
+    low, high = 0, len(offsets)
+    while low < high:
+        middle = (low + high) // 2
+        if reader.time_at(offsets[middle]) < t:
+            low = middle + 1
+        else:
+            high = middle
+    return offsets[low : low + 1]
+
+
+def _frames_at(
+    reader: JournalReader, offsets: Iterable[int]
+) -> Iterator[tuple[int, int, int, bytes]]:
+    for offset in offsets:
+        data = reader.bytes_at(4096, offset)
+        size = FRAME_HEADER_BYTES + ((int.from_bytes(data[4:8], "little") + 7) & ~7)
+        if size > len(data) and size <= FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES:
+            data = reader.bytes_at(size, offset)
+        frames: list[Any] = []
+        scan(data[:size], reader.salt, frames)
+        if frames:
+            with contextlib.suppress(ValueError):
+                yield offset, frames[0][1], frames[0][4], payload_of(data, frames[0])

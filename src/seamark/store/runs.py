@@ -1,0 +1,631 @@
+"""Between the state of a run and the tables: how it is written and how it comes back.
+
+Only what a fold touches is loaded and saved. Two processes may fold the same run at once: the one
+that saves second learns from the version of the run's row that it has to look again.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import struct
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from seamark.store import schema
+from seamark.store.cells import (
+    FAMILY_NUMBERS,
+    NUMBER_FAMILIES,
+    atom_columns,
+    atom_value,
+    family_columns,
+    run_columns,
+    series_columns,
+)
+from seamark.store.database import insertion
+from seamark.store.fold.decode import Names
+from seamark.store.fold.registers import (
+    NEVER,
+    AtomState,
+    FamilyState,
+    Key,
+    SeriesState,
+    SetState,
+    state_class,
+    to_json,
+)
+from seamark.store.fold.run_state import Attributes, JournalState, RunState
+
+if TYPE_CHECKING:
+    from seamark.store.database import Database
+    from seamark.store.path_numbers import PathNumbers
+
+__all__ = [
+    "Conflict",
+    "Store",
+    "StoredRun",
+    "delete_rows",
+    "forget_run",
+    "load_attributes",
+    "load_journals",
+    "load_many",
+    "load_run",
+    "names_before",
+    "new_run",
+    "save_run",
+]
+
+_FACTS: Final = (
+    "last_offset",
+    "last_crc",
+    "close_reason",
+    "said",
+    "rows",
+    "first_row_t",
+    "last_row_t",
+    "gaps",
+    "tail",
+    "dropped",
+    "unknown",
+    "errors",
+    "notes",
+    "stopped",
+    "diverged",
+)
+_NO_KEY: Final = (None, None, None)
+_PLACE: Final = operator.itemgetter(0, 1)
+_FEW: Final = 8
+_MANY: Final = 256
+
+
+class Conflict(Exception):  # noqa: N818 - not an error: somebody else folded the same run first
+    """The rows of a run changed since they were loaded."""
+
+
+# ---------------------------------------------------------------------- statements
+
+
+def _upsert(table: sa.Table) -> Any:
+    """Return a statement that writes whole rows over those with the same key.
+
+    SQLite reads PostgreSQL's words for this.
+    """
+    names = [column.name for column in table.columns]
+    insert = postgresql.insert(table).values({name: sa.bindparam(name) for name in names})
+    keys = [column.name for column in table.primary_key]
+    rest = {name: insert.excluded[name] for name in names if name not in keys}
+    return insert.on_conflict_do_update(index_elements=keys, set_=rest)
+
+
+def _of_run(table: sa.Table) -> Any:
+    return table.c.run == sa.bindparam("run")
+
+
+def _one_of(column: sa.Column[Any], count: int) -> Any:
+    return column.in_([sa.bindparam(f"at{place}") for place in range(count)])
+
+
+_run: Final = schema.run.c
+_UPSERT_ATTRIBUTE: Final = _upsert(schema.attribute)
+_UPSERT_SERIES: Final = _upsert(schema.series)
+_UPSERT_JOURNAL: Final = _upsert(schema.journal)
+_UPSERT_PATH: Final = _upsert(schema.journal_path)
+_UPSERT_SCHEMA: Final = _upsert(schema.journal_schema)
+_INSERT_ELEMENT: Final = insertion(schema.element)
+_DELETE_ELEMENT: Final = sa.delete(schema.element).where(
+    _of_run(schema.element), schema.element.c.path == sa.bindparam("path")
+)
+_DELETES: Final = tuple(sa.delete(table).where(_of_run(table)) for table in schema.TABLES_OF_RUN)
+_FIND_RUN: Final = sa.select(_run.id, _run.version, _run.registers).where(
+    _run.project == sa.bindparam("project"), _run.name == sa.bindparam("name")
+)
+_COLUMNS: Final = tuple(
+    column.name for column in schema.run.columns if column.name not in ("id", "project", "name")
+)
+_INSERT_RUN: Final = (
+    postgresql.insert(schema.run)
+    .values({name: sa.bindparam(name) for name in ("project", "name", *_COLUMNS)})
+    .on_conflict_do_nothing(index_elements=["project", "name"])
+    .returning(_run.id)
+)
+_UPDATE_RUN: Final = (
+    sa.update(schema.run)
+    .values({name: sa.bindparam(f"new_{name}") for name in _COLUMNS})
+    .where(_run.id == sa.bindparam("run"), _run.version == sa.bindparam("before"))
+)
+_DELETE_RUN: Final = sa.delete(schema.run).where(_run.id == sa.bindparam("run"))
+_JOURNALS: Final = sa.select(*schema.journal.c).where(_of_run(schema.journal))
+_cells: Final = schema.attribute.c
+_ATTRIBUTES: Final = sa.select(
+    _cells.path,
+    _cells.family,
+    _cells.type,
+    _cells["class"],
+    _cells.number,
+    _cells.whole,
+    _cells.text,
+    _cells.t,
+    _cells.writer,
+    _cells.place,
+    _cells.registers,
+).where(_of_run(schema.attribute))
+_AT_FEW: Final = _ATTRIBUTES.where(_one_of(_cells.path, _FEW))
+_AT_MANY: Final = _ATTRIBUTES.where(_one_of(_cells.path, _MANY))
+_BELOW: Final = _ATTRIBUTES.join(schema.path, schema.path.c.id == _cells.path).where(
+    sa.or_(
+        schema.path.c.path == sa.bindparam("at"),
+        sa.and_(schema.path.c.path > sa.bindparam("from"), schema.path.c.path < sa.bindparam("to")),
+    )
+)
+
+
+def _newest(table: sa.Table, value: sa.Column[Any]) -> Any:
+    """Return a statement for what the numbers of a journal stood for before some place."""
+    return (
+        sa.select(table.c.number, value)
+        .where(
+            _of_run(table),
+            table.c.journal == sa.bindparam("journal"),
+            table.c.place < sa.bindparam("before"),
+            _one_of(table.c.number, _FEW),
+        )
+        .order_by(table.c.number, table.c.place)
+    )
+
+
+_NEWEST_PATH: Final = _newest(schema.journal_path, schema.journal_path.c.path)
+_NEWEST_SCHEMA: Final = _newest(schema.journal_schema, schema.journal_schema.c.paths)
+
+
+# ---------------------------------------------------------------------- a store
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A database with the tables of a store, and the numbers of its paths."""
+
+    database: Database
+    numbers: PathNumbers
+
+
+@dataclass(slots=True)
+class StoredRun:
+    """A run between the tables and its journals.
+
+    Attributes:
+        project: Project path.
+        name: Run id.
+        number: Of its row; None if it has none yet.
+        version: Of the row as it was loaded.
+        state: What was loaded and folded since.
+    """
+
+    project: str
+    name: str
+    number: int | None
+    version: int
+    state: RunState
+
+
+class _Keys:
+    """Keys as JSON: the journal's number in place of its uid."""
+
+    def __init__(self, journals: Iterable[JournalState]) -> None:
+        journals = list(journals)
+        self._numbers = {journal.uid: journal.number for journal in journals}
+        self._uids = {journal.number: journal.uid for journal in journals}
+
+    def pack(self, key: Key) -> list[int]:
+        """Return [time, number, index]."""
+        return (
+            [0, -1, -1] if key is NEVER or key == NEVER else [key[0], self._numbers[key[1]], key[2]]
+        )
+
+    def unpack(self, packed: Sequence[int]) -> Key:
+        """Return the key."""
+        return NEVER if packed[1] < 0 else (packed[0], self._uids[packed[1]], packed[2])
+
+
+# ---------------------------------------------------------------------- loading
+
+
+def new_run(project: str, name: str) -> StoredRun:
+    """Return a run that the store does not have."""
+    return StoredRun(project, name, None, 0, RunState())
+
+
+def load_run(
+    store: Store, connection: sa.Connection, project: str, name: str, *, for_fold: bool = False
+) -> StoredRun | None:
+    """Return a run as it was saved, its attributes left out; None if it is not there.
+
+    Args:
+        store: Where it is.
+        connection: Of a transaction of the store.
+        project: Project path.
+        name: Run id.
+        for_fold: Whether attributes are loaded as a fold asks for them.
+    """
+    found = store.database.rows(connection, _FIND_RUN, project=project, name=name)
+    if not found:
+        return None
+    number, version, text = found[0]
+    state = RunState()
+    if for_fold:
+        state.load = _loader(store, number, state)
+    for journal in load_journals(store, connection, number):
+        state.add_journal(journal)
+        if for_fold:
+            journal.names = Names(_names_loader(store, number, journal))
+    _recall(state, text)
+    return StoredRun(project, name, number, version, state)
+
+
+def _recall(state: RunState, registers: str) -> None:
+    """Take back the registers of a run, whose journals are there already."""
+    unpack = _Keys(state.journals.values()).unpack
+    known = json.loads(registers)
+    state.deletes = {path: unpack(key) for path, key in known["deletes"].items()}
+    state.clears = {path: unpack(key) for path, key in known["clears"].items()}
+    state.state = (unpack(known["state"][0]), known["state"][1])
+
+
+def load_many(
+    store: Store, connection: sa.Connection, refs: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], StoredRun]:
+    """Return several runs as they were saved, their attributes left out."""
+    database, wanted = store.database, set(refs)
+    run, journal = schema.run.c, schema.journal
+    rows = database.query(
+        connection,
+        sa.select(run.project, run.name, run.id, run.version, run.registers).where(
+            run.name.in_({name for _, name in wanted})
+        ),
+    )
+    found: dict[int, StoredRun] = {}
+    registers: dict[int, str] = {}
+    for project, name, number, version, text in rows:
+        if (project, name) in wanted:
+            found[number] = StoredRun(project, name, number, version, RunState())
+            registers[number] = text
+    names = [column.name for column in journal.columns]
+    of_runs = sa.select(*journal.c).where(journal.c.run.in_(list(found)))
+    for row in sorted(database.query(connection, of_runs), key=operator.itemgetter(0, 1)):
+        found[row[0]].state.add_journal(_journal_of(dict(zip(names, row, strict=True))))
+    for number, one in found.items():
+        _recall(one.state, registers[number])
+    return {(one.project, one.name): one for one in found.values()}
+
+
+def load_journals(store: Store, connection: sa.Connection, run: int) -> list[JournalState]:
+    """Return what is known of the journals of a run, in the order of their numbers."""
+    rows = store.database.rows(connection, _JOURNALS, run=run)
+    names = [column.name for column in schema.journal.columns]
+    return [_journal_of(dict(zip(names, row, strict=True))) for row in sorted(rows)]
+
+
+def _journal_of(row: Mapping[str, Any]) -> JournalState:
+    journal = JournalState(row["writer"], bytes(row["uid"]), file=row["file"], number=row["number"])
+    journal.recall_header(row["header"], row["attempt"], row["positions"], owner=bool(row["owner"]))
+    for name in ("offset", "prefix_crc", "chunked", "point_end", "first_t", "last_t"):
+        setattr(journal, name, row[name])
+    journal.closed = bool(row["closed"])
+    journal.touched = False
+    for name, value in zip(_FACTS, json.loads(row["facts"]), strict=True):
+        setattr(journal, name, value)
+    return journal
+
+
+def load_attributes(
+    store: Store,
+    connection: sa.Connection,
+    run: int,
+    journals: Iterable[JournalState],
+    paths: Collection[str] | None = None,
+    namespaces: Collection[str] = (),
+) -> Attributes:
+    """Return the families of paths, and of what lies at and below namespaces.
+
+    Args:
+        store: Where they are.
+        connection: Of a transaction of the store.
+        run: Number of the run.
+        journals: Of the run.
+        paths: Which paths; None for all.
+        namespaces: Which namespaces.
+    """
+    database, unpack = store.database, _Keys(journals).unpack
+    if paths is None:
+        rows = database.rows(connection, _ATTRIBUTES, run=run)
+    else:
+        rows = list(_rows_at(store, connection, run, paths))
+        for namespace in namespaces:
+            bounds = {"at": namespace, "from": f"{namespace}/", "to": f"{namespace}0"}
+            rows += database.rows(connection, _BELOW, run=run, **bounds)
+    names = store.numbers.paths(connection, [row[0] for row in rows])
+    found: Attributes = {}
+    for row in rows:
+        state = _family_of(row, unpack)
+        found.setdefault(names[row[0]], {})[state.family] = state
+    return found
+
+
+def _rows_at(
+    store: Store, connection: sa.Connection, run: int, paths: Collection[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield rows of ``attribute``; short lists of paths are filled up, so that one text serves."""
+    numbers = list(store.numbers.known(connection, paths).values())
+    for statement, values in _batches(numbers, _AT_FEW, _AT_MANY):
+        yield from store.database.rows(connection, statement, run=run, **values)
+
+
+def _batches(numbers: Sequence[int], few: Any, many: Any) -> Iterator[tuple[Any, dict[str, int]]]:
+    """Yield a statement and its values for every few or many numbers."""
+    start = 0
+    while start < len(numbers):
+        size = _MANY if len(numbers) - start > 4 * _FEW else _FEW
+        part = numbers[start : start + size]
+        full = [*part, *[part[-1]] * (size - len(part))]
+        yield (many if size == _MANY else few), {f"at{at}": one for at, one in enumerate(full)}
+        start += size
+
+
+def _family_of(row: tuple[Any, ...], unpack: Any) -> FamilyState:
+    _, family, kind, klass, number, whole, text, t, writer, place, registers = row
+    name = NUMBER_FAMILIES[family]
+    state = state_class(name)(name)
+    if t is not None:
+        state.key = unpack((t, writer, place))
+    if isinstance(state, AtomState):
+        state.type, state.value = kind, atom_value(kind, klass, number, whole, text, registers)
+    elif registers is not None:
+        state.load(registers, unpack)
+    return state
+
+
+def _loader(store: Store, run: int, state: RunState) -> Any:
+    def load(paths: Collection[str], namespaces: Collection[str]) -> Attributes:
+        journals = list(state.journals.values())
+        try:
+            with store.database.reading() as connection:
+                return load_attributes(store, connection, run, journals, paths, namespaces)
+        except KeyError as error:  # a key of a journal that somebody else took up meanwhile
+            raise Conflict from error
+
+    return load
+
+
+def names_before(store: Store, run: int, journal: int, before: int) -> Names:
+    """Return what the numbers of a journal stood for before some place, bytes."""
+    return Names(_names_at(store, run, journal, before))
+
+
+def _names_loader(store: Store, run: int, journal: JournalState) -> Any:
+    return _names_at(store, run, journal.number, journal.offset)
+
+
+def _names_at(store: Store, run: int, journal: int, before: int) -> Any:
+    where = {"run": run, "journal": journal, "before": before}
+
+    def load(
+        paths: set[int], schemas: set[int]
+    ) -> tuple[dict[int, str], dict[int, tuple[int, ...]]]:
+        with store.database.reading() as connection:
+            found_paths = _newest_of(store, connection, _NEWEST_PATH, sorted(paths), where)
+            texts = store.numbers.paths(connection, list(found_paths.values()))
+            found_schemas = _newest_of(store, connection, _NEWEST_SCHEMA, sorted(schemas), where)
+        return (
+            {number: texts[path] for number, path in found_paths.items() if path in texts},
+            {
+                number: struct.unpack(f"<{len(packed) // 4}I", packed)
+                for number, packed in found_schemas.items()
+            },
+        )
+
+    return load
+
+
+def _newest_of(
+    store: Store, connection: sa.Connection, statement: Any, numbers: list[int], where: Any
+) -> dict[int, Any]:
+    """Return values by number; of several of one number the last, which was defined last."""
+    found: dict[int, Any] = {}
+    for start in range(0, len(numbers), _FEW):
+        part = numbers[start : start + _FEW]
+        part += [part[-1]] * (_FEW - len(part))
+        values = {f"at{at}": one for at, one in enumerate(part)}
+        found.update(store.database.rows(connection, statement, **where, **values))  # type: ignore[arg-type]  # pairs
+    return found
+
+
+# ---------------------------------------------------------------------- saving
+
+
+def save_run(
+    store: Store,
+    run: StoredRun,
+    *,
+    anew: bool = False,
+    owner: str = "",
+    paths: Iterable[str] = (),
+    more: Callable[[sa.Connection, int], None] | None = None,
+) -> None:
+    """Write what changed in a run, in one transaction; the state is in step with the tables then.
+
+    Args:
+        store: Where to.
+        run: Gets its number if it had none.
+        anew: Whether everything that is there of the run is replaced.
+        owner: Whose run it is if its writer did not say.
+        paths: Further paths that ``more`` needs the numbers of.
+        more: Writes further rows of the run, given its number.
+
+    Raises:
+        Conflict: If another process folded this run in the meantime.
+    """
+    state = run.state
+    journals = [journal for journal in state.journals.values() if anew or journal.touched]
+    wanted = state.dirty.union(paths)
+    for journal in journals:
+        wanted.update(path for _, _, path in journal.names.new_paths)
+    numbers = store.numbers.ensure(wanted)
+    keys = _Keys(state.journals.values())
+    rows = _Rows(state, keys)
+    for path in state.dirty:
+        rows.add(path, numbers[path])
+    with store.database.writing() as connection:
+        number = _save_row(store.database, connection, run, keys, owner)
+        if anew and run.number is not None:
+            delete_rows(store, connection, number)
+        for journal in journals:
+            _save_journal(store.database, connection, number, journal, numbers)
+        rows.write(store.database, connection, number)
+        if more is not None:
+            more(connection, number)
+    run.number, run.version = number, run.version + 1
+    state.dirty.clear()
+    for journal in journals:
+        journal.saved()
+
+
+def delete_rows(store: Store, connection: sa.Connection, run: int) -> None:
+    """Remove everything that belongs to a run, but not its own row."""
+    for statement in _DELETES:
+        store.database.run(connection, statement, run=run)
+
+
+def forget_run(store: Store, connection: sa.Connection, run: int) -> None:
+    """Remove a run, within a transaction."""
+    delete_rows(store, connection, run)
+    store.database.run(connection, _DELETE_RUN, run=run)
+
+
+def _save_row(
+    database: Database,
+    connection: sa.Connection,
+    run: StoredRun,
+    keys: _Keys,
+    owner: str,
+) -> int:
+    state, pack = run.state, keys.pack
+    registers = {
+        "deletes": {path: pack(key) for path, key in state.deletes.items()},
+        "clears": {path: pack(key) for path, key in state.clears.items()},
+        "state": [pack(state.state[0]), state.state[1]],
+    }
+    columns = run_columns(state)
+    columns |= {"registers": to_json(registers), "version": run.version + 1}
+    columns["owner"] = columns["owner"] or owner
+    if run.number is None:
+        found = database.rows(
+            connection, _INSERT_RUN, project=run.project, name=run.name, **columns
+        )
+        if not found:
+            raise Conflict
+        return int(found[0][0])
+    values = {f"new_{name}": value for name, value in columns.items()}
+    if not database.run(connection, _UPDATE_RUN, run=run.number, before=run.version, **values):
+        raise Conflict
+    return run.number
+
+
+def _save_journal(
+    database: Database,
+    connection: sa.Connection,
+    run: int,
+    journal: JournalState,
+    numbers: Mapping[str, int],
+) -> None:
+    values = (
+        run,
+        journal.number,
+        journal.file,
+        journal.writer,
+        journal.uid,
+        journal.offset,
+        journal.prefix_crc,
+        journal.chunked,
+        journal.point_end,
+        journal.attempt,
+        int(journal.owner),
+        int(journal.closed),
+        journal.first_t,
+        journal.last_t,
+        journal.positions_text,
+        journal.header_text,
+        to_json([getattr(journal, name) for name in _FACTS]),
+    )
+    database.run_many(connection, _UPSERT_JOURNAL, [values])
+    names = journal.names
+    database.run_many(
+        connection,
+        _UPSERT_PATH,
+        [(run, journal.number, one, place, numbers[path]) for one, place, path in names.new_paths],
+    )
+    database.run_many(
+        connection,
+        _UPSERT_SCHEMA,
+        [
+            (run, journal.number, one, place, struct.pack(f"<{len(paths)}I", *paths))
+            for one, place, paths in names.new_schemas
+        ],
+    )
+
+
+class _Rows:
+    """The rows of what changed in one run, gathered and then written table by table.
+
+    The number of the run, which every row begins with, is known only when they are written.
+    """
+
+    def __init__(self, run: RunState, keys: _Keys) -> None:
+        self.run = run
+        self.pack = keys.pack
+        self.attributes: list[tuple[Any, ...]] = []
+        self.series: list[tuple[Any, ...]] = []
+        self.sets: list[tuple[Any, ...]] = []
+        self.elements: list[tuple[Any, ...]] = []
+
+    def add(self, path: str, number: int) -> None:
+        """Gather the rows of one path."""
+        pack = self.pack
+        shown = self.run.surviving(path)
+        first = shown[0] if shown else None
+        for family, state in self.run.attributes[path].items():
+            at = (number, FAMILY_NUMBERS[family])
+            key = pack(state.key) if state.key is not NEVER else _NO_KEY
+            if isinstance(state, AtomState):  # most of what there is
+                columns = atom_columns(state.type, state.value)
+                kept = None if state.type != "text" else state.dump(pack)
+                self.attributes.append((*at, int(state is first), state.type, *columns, *key, kept))
+                continue
+            columns = family_columns(self.run, path, state)
+            self.attributes.append(
+                (*at, int(state is first), family, *columns, *key, state.dump(pack))
+            )
+            if isinstance(state, SeriesState):
+                self.series.append((*at, *series_columns(state)))
+            elif isinstance(state, SetState):
+                self._add_set(path, number, state, seen=state is first)
+
+    def _add_set(self, path: str, number: int, state: SetState, *, seen: bool) -> None:
+        self.sets.append((number,))
+        if seen:
+            elements = sorted(state.visible(self.run.emptied(path)))
+            self.elements += [(number, place, element) for place, element in enumerate(elements)]
+
+    def write(self, database: Database, connection: sa.Connection, run: int) -> None:
+        """Write them, in the order of the tables' keys, which is quicker."""
+        self.attributes.sort(key=_PLACE)
+        self.series.sort(key=_PLACE)
+        for statement, rows in (
+            (_UPSERT_ATTRIBUTE, self.attributes),
+            (_UPSERT_SERIES, self.series),
+            (_DELETE_ELEMENT, self.sets),
+            (_INSERT_ELEMENT, self.elements),
+        ):
+            database.run_many(connection, statement, [(run, *row) for row in rows])

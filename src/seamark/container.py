@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
-    from seamark.local.index import Attribute, Index, RunView
+    from seamark.local.index import Index, RunView
+    from seamark.reading.attributes import Attribute
 
 __all__ = ["Container", "Writes"]
 
@@ -389,7 +390,7 @@ class Container(ABC):
         return found
 
     def _untold_attribute(self, path: str) -> Attribute | None:
-        from seamark.store.read.run import Attribute
+        from seamark.reading.attributes import Attribute
 
         if (atom := self._untold().get(path)) is None:
             return None

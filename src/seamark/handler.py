@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
     from seamark.container import Container
     from seamark.journal.writer import JournalWriter
-    from seamark.local.index import Attribute, Points
-    from seamark.store.read.run import Attempt
+    from seamark.reading.attributes import Attribute
+    from seamark.reading.points import Points
+    from seamark.reading.points import Attempt
 
 __all__ = ["Handler"]
 

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from seamark.local.index import Index
-    from seamark.store.read.series_table import SeriesTable
-    from seamark.store.read.table import RunsTable
-    from seamark.store.read.run import Attempt
+    from seamark.reading.points import Attempt
+    from seamark.reading.tables import RunsTable, SeriesTable
 
 __all__ = ["Project", "init_project"]
 
@@ -136,7 +135,7 @@ class Project(Container):
             QueryError: If the query or a column breaks the grammar; the message points at the
                 place.
         """
-        from seamark.store.read.table import Selection, query_runs
+        from seamark.store.query.selection import Selection
 
         selection = Selection(
             project=self.folder.project,
@@ -152,7 +151,7 @@ class Project(Container):
         )
         selection.check()
         selection.expression()  # a mistake is told before anything is read
-        return query_runs(self._fresh_index(progress_bar), selection, columns)
+        return self._fresh_index(progress_bar).table(selection, columns)
 
     def fetch_series(
         self,
@@ -177,8 +176,7 @@ class Project(Container):
             QueryError: If a query breaks the grammar.
             RunNotFoundError: If a run id does not exist in this project.
         """
-        from seamark.store.read.series_table import read_series
-        from seamark.store.read.run import check_attempt
+        from seamark.reading.points import check_attempt
 
         patterns = [paths] if isinstance(paths, str) else list(paths)
         for pattern in patterns:
@@ -187,17 +185,18 @@ class Project(Container):
                 raise ArgumentError(msg)
         check_attempt(attempt)
         index = self._fresh_index(progress_bar)
-        return read_series(index, self._meant(index, runs), patterns, attempt)
+        return index.series(self._meant(index, runs), patterns, attempt)
 
     def _meant(self, index: Index, runs: Any) -> list[tuple[str, str]]:
         """Return (project, run id) of the runs that ``runs`` stands for."""
-        from seamark.store.read.table import RunsTable, Selection, select_runs
+        from seamark.reading.tables import RunsTable
+        from seamark.store.query.selection import Selection
 
         project = self.folder.project
         if isinstance(runs, RunsTable):
             return list(runs.refs)
         if runs is None or (isinstance(runs, str) and not _RUN_ID.fullmatch(runs)):
-            return select_runs(index, Selection(project=project, query=runs))
+            return index.select(Selection(project=project, query=runs))
         wanted = [runs] if isinstance(runs, str) or hasattr(runs, "folder") else runs
         if not isinstance(wanted, Iterable):
             msg = f"runs: expected run ids, a query, a RunsTable or None, got {runs!r:.80}"
@@ -232,12 +231,6 @@ class Project(Container):
             self._index = Index.open(self.folder.root)
         with _progress(progress_bar) as progress:
             self._index.refresh(self.folder.project, progress=progress)
-        stale_s = self._index.stale_s
-        if stale_s is not None and stale_s > 1:
-            log.info(
-                "seamark: another process is reading new runs; you see them as of %.0f s ago",
-                stale_s,
-            )
         return self._index
 
     # ---------------------------------------------------------------- the project's own log

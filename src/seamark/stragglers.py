@@ -17,11 +17,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from seamark.errors import MissingFieldError
-from seamark.store.read.run import time_of
+from seamark.reading.points import time_of
 
 if TYPE_CHECKING:
     from seamark.store.read.rank_status import RankStatus
-    from seamark.store.read.run import RunView
+    from seamark.store.read.run import RunReader as RunView
 
 __all__ = ["OWN_TIME", "STEP_TIME", "RankTiming", "rank_timings"]
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from seamark.cli._runs import RunRef
-    from seamark.local.index import Attribute, RunView
+    from seamark.local.index import RunView
+    from seamark.reading.attributes import Attribute
 
 __all__ = [
     "details",

@@ -10,7 +10,7 @@ from seamark.cli._text import human_age, human_duration, human_time, plural, sho
 
 if TYPE_CHECKING:
     from seamark.store.read.rank_status import RankStatus
-    from seamark.store.read.run import RunView
+    from seamark.local.index import RunView
 
 __all__ = ["rank_facts", "rank_mappings", "rank_troubles", "seen_text"]
 
@@ -44,7 +44,7 @@ def rank_facts(view: RunView, state: str) -> Iterator[tuple[str, str]]:
 
 def rank_mappings(view: RunView) -> list[dict[str, Any]]:
     """Return how each rank is doing, for JSON."""
-    from seamark.store.read.run import time_of
+    from seamark.reading.points import time_of
 
     return [
         {

@@ -188,10 +188,10 @@ class Runs:
         Raises:
             QueryError: If the query breaks the grammar.
         """
-        from seamark.store.read.table import Selection, select_runs
+        from seamark.store.query.selection import Selection
 
         chosen = Selection(project=project, query=query, trashed=trashed, limit=limit)
-        return [RunRef(*pair) for pair in select_runs(self.index, chosen)]
+        return [RunRef(*pair) for pair in self.index.select(chosen)]
 
     def chosen(
         self,

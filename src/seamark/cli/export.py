@@ -28,8 +28,9 @@ from seamark.cli._text import plural, step_text
 from seamark.cli.show import as_mapping
 
 if TYPE_CHECKING:
-    from seamark.local.index import Attribute, RunView
-    from seamark.store.read.run import Attempt
+    from seamark.local.index import RunView
+    from seamark.reading.attributes import Attribute
+    from seamark.reading.points import Attempt
 
 __all__ = ["export"]
 

@@ -157,7 +157,7 @@ def ls(
       seamark ls --limit 0 --columns '*' --csv > runs.csv
     """
     runs = open_runs(context, project, missing_ok=True)
-    from seamark.store.read.table import Selection, query_runs
+    from seamark.store.query.selection import Selection
 
     chosen = Selection(
         project=project,
@@ -170,7 +170,7 @@ def ls(
         ascending=not descending,
     )
     wanted = [name.strip() for given in columns for name in given.split(",") if name.strip()]
-    table = query_runs(runs.index, chosen, _to_ask(wanted, differing=differing))
+    table = runs.index.table(chosen, _to_ask(wanted, differing=differing))
     pairs = zip(table.refs, table.rows, strict=True)
     rows = [{_PROJECT: ref_project, **row} for (ref_project, _), row in pairs]
     shown = _to_show(table.columns, wanted)

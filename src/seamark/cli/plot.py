@@ -27,7 +27,7 @@ from seamark.errors import RunNotFoundError
 
 if TYPE_CHECKING:
     from seamark.plots import Axes, Curve
-    from seamark.store.read.run import Attempt
+    from seamark.reading.points import Attempt
 
 __all__ = ["plot"]
 

@@ -15,7 +15,7 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -24,18 +24,26 @@ import sqlalchemy as sa
 from seamark.errors import RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs, purged_ids
 from seamark.local import looks, place
+from seamark.local.copies import open_journal
 from seamark.local.lock import exclusive
 from seamark.local.looks import Known, Looks, Ref
 from seamark.local.refresh import RunFolding
 from seamark.local.view import RunView
 from seamark.paths import is_inside
+from seamark.reading.points import Attempt, check_attempt
+from seamark.reading.tables import RunsTable, SeriesTable
 from seamark.store import schema
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
+from seamark.store.query.selection import Selection, choose
+from seamark.store.read.many import read_many
+from seamark.store.read.tables import query_runs
 from seamark.store.runs import Conflict, Store, forget_run
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from seamark.store.read.series import Sources
 
 __all__ = ["Index", "RunView"]
 
@@ -440,18 +448,88 @@ class Index:
 
     def runs(self, project: str | None = None) -> list[Ref]:
         """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
-        with self.lock:
-            rows = self.healing(self._all_refs)
-        return sorted(ref for ref in rows if ref[1] != PROJECT_LOG and _concerns(ref[0], project))
+        rows = self._ask(lambda connection: self.store.database.rows(connection, _RUNS))
+        return sorted(
+            (parent, name)
+            for parent, name in rows
+            if name != PROJECT_LOG and _concerns(parent, project)
+        )
 
-    def _all_refs(self) -> list[Ref]:
-        with self.store.database.reading() as connection:
-            return self.store.database.rows(connection, _RUNS)  # type: ignore[return-value]  # pairs
+    def select(self, selection: Selection) -> list[Ref]:
+        """Return (project, run id) of the runs that match, in order, as last folded.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query breaks the grammar.
+        """
+
+        def answer(connection: sa.Connection) -> list[Ref]:
+            return choose(self.store, connection, selection, self.now_ns()).refs
+
+        return self._ask(answer)
+
+    def table(self, selection: Selection, columns: Iterable[str] | None = None) -> RunsTable:
+        """Return the runs that match with the columns that are asked for, as last folded.
+
+        Args:
+            selection: Which runs.
+            columns: See `seamark.store.read.tables.query_runs`.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query or a column breaks the grammar.
+        """
+        wanted = columns if columns is None or isinstance(columns, str) else list(columns)
+
+        def answer(connection: sa.Connection) -> RunsTable:
+            return query_runs(self.store, connection, selection, wanted, self.now_ns())
+
+        return self._ask(answer)
+
+    def series(
+        self,
+        refs: Sequence[Ref],
+        patterns: Sequence[str],
+        attempt: Attempt = "latest",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> SeriesTable:
+        """Return the points of the float series that match, of these runs, as last folded.
+
+        Args:
+            refs: (project, run id) of the runs.
+            patterns: Paths, or patterns with ``*`` and ``?``.
+            attempt: See `seamark.store.read.run.RunReader.points`.
+            progress: Called with the number of runs read and of all.
+
+        Raises:
+            ArgumentError: If ``attempt`` cannot be one.
+        """
+        chosen = check_attempt(attempt)
+
+        def sources(project: str, run: str) -> Sources:
+            folder = RunFolder(self.root, project, run)
+            return lambda name: open_journal(folder, name)
+
+        def answer(connection: sa.Connection) -> SeriesTable:
+            return SeriesTable(
+                read_many(self.store, connection, refs, patterns, chosen, sources, progress)
+            )
+
+        return self._ask(answer)
+
+    def _ask(self, question: Callable[[sa.Connection], T]) -> T:
+        """Return the answer to a question about one snapshot of the store."""
+
+        def ask() -> T:
+            with self.store.database.reading() as connection:
+                return question(connection)
+
+        with self.lock:
+            return self.healing(ask)
 
     def near_paths(self, path: str) -> list[str]:
         """Return paths that end like one that no run has, as ``a/val/loss`` for ``val/loss``."""
-        with self.lock, self.store.database.reading() as connection:
-            known = self.store.numbers.everything(connection)
+        known = self._ask(lambda connection: self.store.numbers.everything(connection))
         if path in known or path.startswith("sys/"):
             return []
         return sorted(one for one in known if one.endswith(f"/{path}"))

@@ -24,10 +24,14 @@ __all__ = [
     "join_parts",
     "pack_floats",
     "pack_ints",
+    "pack_records",
     "packed_count",
+    "packed_stride",
     "split_parts",
     "unpack_floats",
+    "unpack_floats_at",
     "unpack_ints",
+    "unpack_records",
 ]
 
 _LEVEL: Final = 3
@@ -87,6 +91,12 @@ def packed_count(data: bytes) -> int:
     return int(_HEAD.unpack_from(data)[2])
 
 
+def packed_stride(data: bytes) -> tuple[int, int] | None:
+    """Return the first number and the difference if the numbers are known to be a progression."""
+    codec, _, _, first, difference = _HEAD.unpack_from(data)
+    return (first, difference) if codec == Codec.STRIDE else None
+
+
 def unpack_ints(data: bytes, out: Ints | None = None) -> Ints:
     """Return what `pack_ints` was given, in ``out`` (N,) if that is given."""
     codec, width, count, first, least = _HEAD.unpack_from(data)
@@ -138,6 +148,33 @@ def unpack_floats(data: bytes, out: Floats | None = None) -> Floats:
     else:
         _unshuffled(data[_HEAD.size :], count, width, values)
     return values
+
+
+def unpack_floats_at(data: bytes, places: Ints) -> Floats:
+    """Return the numbers at these places (N,), counted from 0; for few of many much faster."""
+    codec, width, count, _, _ = _HEAD.unpack_from(data)
+    if codec in (Codec.STRIDE, Codec.DELTA):
+        return unpack_floats(data)[places]
+    packed = memoryview(data)[_HEAD.size :]
+    raw = zstandard.ZstdDecompressor().decompress(packed, max_output_size=max(1, count * width))
+    planes = np.frombuffer(raw, np.uint8).reshape(width, count)
+    numbers = np.empty((len(places), width), np.uint8)
+    for plane in range(width):
+        numbers[:, plane] = planes[plane][places]
+    return numbers.view(f"<f{width}").reshape(-1).astype(np.float64, copy=False)
+
+
+def pack_records(records: np.ndarray[Any, Any]) -> bytes:
+    """Pack records (N,) of a structured type, bytes of equal place side by side."""
+    return _shuffled(records)
+
+
+def unpack_records(data: bytes, count: int, kind: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return what `pack_records` was given: so many records of this type."""
+    size = count * kind.itemsize
+    raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=max(1, size))
+    planes = np.frombuffer(raw, np.uint8).reshape(kind.itemsize, count)
+    return np.ascontiguousarray(planes.T).view(kind).reshape(count)
 
 
 def join_parts(parts: Sequence[bytes]) -> bytes:

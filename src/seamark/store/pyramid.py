@@ -1,0 +1,475 @@
+"""Curves of long series: drawn from what is known of every 64 points, not from the points.
+
+A pyramid is made with the chunk that it belongs to and stored beside it. A part of a curve is put
+together from the cells that lie inside it; only cells that a border between two parts cuts are
+looked at point by point. Nothing is estimated: the curve is the one that all points would give.
+
+There is one level. For a million points it is 15,625 cells, less than what is drawn costs anyway,
+and a second level of 4,096 points would be of use only where a part is longer than that.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from seamark.reading.curves import Curve, check_points
+from seamark.store.chunks import pack_records, unpack_records
+
+__all__ = ["Piece", "Pyramid", "pack_pyramid", "reduce_series", "unpack_pyramid"]
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+_CELL: Final = 64
+_FAR: Final = 2.0**62  # beyond every whole step, and still an int64
+_SMALL: Final = 2.0**-64  # so many values of any size can be added up when they are scaled by it
+_LEAST_WIDTH: Final = math.ulp(0.0)  # all floats are multiples of it: one part for each step
+_MOST_EXPONENT: Final = 1023  # of a finite power of two
+_HEAD: Final = struct.Struct("<IB3x")
+"""Points, bytes a value."""
+
+
+class Pyramid(NamedTuple):
+    """What is known of each 64 consecutive points of a stretch; the last cell may be short.
+
+    Attributes:
+        points: How many there are.
+        cells: Records (K,). ``min``, ``max`` and ``mean`` are of the finite values, NaN if there
+            are none; ``min_at`` and ``max_at`` say where in the cell the extremes are first,
+            counted from 0; ``nan_count`` and ``inf_count`` say how many values are not finite. A
+            mean is kept and not a sum, because the sum of finite values need not be finite.
+    """
+
+    points: int
+    cells: np.ndarray[Any, Any]
+
+
+def _cell_type(width: int) -> np.dtype[Any]:
+    """Return the type of cells whose extremes are floats of so many bytes."""
+    extreme = f"<f{width}"
+    return np.dtype(
+        [("min", extreme), ("max", extreme), ("mean", "<f8")]
+        + [(name, "u1") for name in ("min_at", "max_at", "nan_count", "inf_count")]
+    )
+
+
+_CELL_TYPES: Final = {width: _cell_type(width) for width in (4, 8)}
+
+
+class Piece(Protocol):
+    """A stretch of a series in the order of writing, unpacked only where it is looked at."""
+
+    @property
+    def count(self) -> int:
+        """Number of points."""
+
+    @property
+    def first(self) -> float:
+        """Step of the first point."""
+
+    @property
+    def last(self) -> float:
+        """Step of the last point."""
+
+    @property
+    def rising(self) -> bool:
+        """Whether the step never falls."""
+
+    @property
+    def stride(self) -> tuple[float, float] | None:
+        """First step and difference if steps are known to be a progression of whole numbers.
+
+        They are then below 2**53, so that every step is exact.
+        """
+
+    def steps(self) -> Floats:
+        """Return all steps."""
+
+    def values(self) -> Floats:
+        """Return all values."""
+
+    def values_at(self, places: Ints) -> Floats:
+        """Return the values at these places, which are sorted and counted from 0."""
+
+    def pyramid(self) -> Pyramid | None:
+        """Return what is known of the cells; None if the points are to be read instead."""
+
+
+# ---------------------------------------------------------------------- packed
+
+
+def pack_pyramid(values: Floats) -> bytes:
+    """Pack what is known of each 64 consecutive values of (N,)."""
+    points, cells = _pyramid(values)
+    return _HEAD.pack(points, cells["min"].itemsize) + pack_records(cells)
+
+
+def unpack_pyramid(data: bytes) -> Pyramid:
+    """Return what `pack_pyramid` found."""
+    points, width = _HEAD.unpack_from(data)
+    cells = unpack_records(data[_HEAD.size :], -(-points // _CELL), _CELL_TYPES[width])
+    return Pyramid(points, cells)
+
+
+def _pyramid(values: Floats) -> Pyramid:
+    starts = np.arange(0, len(values), _CELL)
+    found = _merged(_single(values), starts)
+    cells = np.empty(len(starts), _CELL_TYPES[4 if _fits(found.min, found.max) else 8])
+    for name in ("min", "max", "mean", "nan_count", "inf_count"):
+        cells[name] = getattr(found, name)
+    cells["min_at"], cells["max_at"] = found.min_at - starts, found.max_at - starts
+    return Pyramid(len(values), cells)
+
+
+def _fits(*columns: Floats) -> bool:
+    """Tell whether float32 holds these numbers exactly."""
+    with np.errstate(over="ignore"):
+        return all(
+            np.array_equal(column.astype(np.float32), column, equal_nan=True) for column in columns
+        )
+
+
+# ---------------------------------------------------------------------- stretches
+
+
+class _Stretches(NamedTuple):
+    """What is known of consecutive stretches of a series; all columns (K,).
+
+    Attributes:
+        start: Place of the first point, counted from 0.
+        finite: Number of finite values.
+        nan_count: Number of NaNs.
+        inf_count: Number of infinite values.
+        min: Of the finite values; NaN if there are none.
+        min_at: Place of the first point that has it; any place if there is none.
+        max: Likewise.
+        max_at: Likewise.
+        mean: Of the finite values, between ``min`` and ``max``; NaN if there are none.
+    """
+
+    start: Ints
+    finite: Ints
+    nan_count: Ints
+    inf_count: Ints
+    min: Floats
+    min_at: Ints
+    max: Floats
+    max_at: Ints
+    mean: Floats
+
+    @property
+    def points(self) -> Ints:
+        """How many there are."""
+        return self.finite + self.nan_count + self.inf_count
+
+
+def _single(values: Floats, places: Ints | None = None) -> _Stretches:
+    """Return every point as a stretch of its own; they begin at place 0 if nothing is said."""
+    start = np.arange(len(values)) if places is None else places
+    finite = np.isfinite(values)
+    nan_count, inf_count = np.zeros((2, len(values)), np.int64)
+    if not finite.all():
+        nan_count[:], inf_count[:] = np.isnan(values), np.isinf(values)
+        values = np.where(finite, values, np.nan)
+    counts = (finite.astype(np.int64), nan_count, inf_count)
+    return _Stretches(start, *counts, values, start, values, start, values)
+
+
+def _merged(cells: _Stretches, firsts: Ints) -> _Stretches:
+    """Return stretches as fewer: one from each of these up to the next of them."""
+    least = _places(np.minimum, _filled(cells.min, np.inf), firsts)
+    most = _places(np.maximum, _filled(cells.max, -np.inf), firsts)
+    finite = np.add.reduceat(cells.finite, firsts)
+    mean = _means(cells, firsts, finite)
+    return _Stretches(
+        start=cells.start[firsts],
+        finite=finite,
+        nan_count=np.add.reduceat(cells.nan_count, firsts),
+        inf_count=np.add.reduceat(cells.inf_count, firsts),
+        min=cells.min[least],
+        min_at=cells.min_at[least],
+        max=cells.max[most],
+        max_at=cells.max_at[most],
+        mean=np.clip(mean, cells.min[least], cells.max[most]),
+    )
+
+
+def _filled(values: Floats, fill: float) -> Floats:
+    """Return the values with something else for NaN."""
+    missing = np.isnan(values)
+    return np.where(missing, fill, values) if missing.any() else values
+
+
+def _places(extreme: np.ufunc, values: Floats, firsts: Ints) -> Ints:
+    """Return where in the values the extreme of each stretch is first."""
+    sizes = np.diff(firsts, append=len(values))
+    hits = np.flatnonzero(values == np.repeat(extreme.reduceat(values, firsts), sizes))
+    return hits[np.searchsorted(hits, firsts)]
+
+
+def _means(cells: _Stretches, firsts: Ints, finite: Ints) -> Floats:
+    """Return the means of merged stretches, given how many finite values each has."""
+    means = _filled(cells.mean, 0.0)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        found = np.add.reduceat(means * cells.finite, firsts) / finite
+        lost = (finite > 0) & ~np.isfinite(found)  # the sum is too large, the mean cannot be
+        if lost.any():
+            scaled = np.add.reduceat(means * _SMALL * cells.finite, firsts) / finite / _SMALL
+            found[lost] = scaled[lost]
+    return found
+
+
+# ---------------------------------------------------------------------- series
+
+
+def reduce_series(pieces: Sequence[Piece], points: int) -> Curve:
+    """Return a series as a curve with at most so many representative points.
+
+    Args:
+        pieces: Consecutive stretches of the series, in the order of writing. Where steps fall, all
+            points are read and sorted by step; points of one step keep their order.
+        points: At least 2; a series with no more points is returned point by point.
+
+    Raises:
+        ArgumentError: If ``points`` is no whole number, or less than 2.
+    """
+    limit = check_points(points) // 2
+    pieces = [piece for piece in pieces if piece.count]
+    count = sum(piece.count for piece in pieces)
+    rising = _rises(pieces)
+    if not rising or count <= points:
+        step, value = _all_points(pieces, in_order=rising)
+        steps: _Steps = _Listed(step)
+        width, starts = (0.0, np.arange(count)) if count <= points else _parts(steps, count, limit)
+        return _curve(width, steps, _merged(_single(value), starts))
+    if all(piece.stride is not None for piece in pieces):
+        steps = _Progressions(pieces)
+    else:
+        steps = _Listed(np.concatenate([piece.steps() for piece in pieces]))
+    width, starts = _parts(steps, count, limit)
+    cells = _stretches(pieces, starts)
+    return _curve(width, steps, _merged(cells, np.searchsorted(cells.start, starts)))
+
+
+def _rises(pieces: Sequence[Piece]) -> bool:
+    return all(piece.rising for piece in pieces) and all(
+        before.last <= after.first for before, after in pairwise(pieces)
+    )
+
+
+def _all_points(pieces: Sequence[Piece], *, in_order: bool) -> tuple[Floats, Floats]:
+    """Return steps and values of all points, sorted by step if they are not yet."""
+    step = np.concatenate([np.empty(0), *(piece.steps() for piece in pieces)])
+    value = np.concatenate([np.empty(0), *(piece.values() for piece in pieces)])
+    if in_order:
+        return step, value
+    order = np.argsort(step, kind="stable")
+    return step[order], value[order]
+
+
+def _curve(width: float, steps: _Steps, parts: _Stretches) -> Curve:
+    empty = np.isnan(parts.min)
+    return Curve(
+        width=width,
+        first_step=steps.at(parts.start),
+        last_step=steps.at(parts.start + parts.points - 1),
+        min=parts.min,
+        max=parts.max,
+        min_step=np.where(empty, np.nan, steps.at(parts.min_at)),
+        max_step=np.where(empty, np.nan, steps.at(parts.max_at)),
+        mean=parts.mean,
+        count=parts.points,
+        nan_count=parts.nan_count,
+        inf_count=parts.inf_count,
+    )
+
+
+def _stretches(pieces: Sequence[Piece], borders: Ints) -> _Stretches:
+    """Return stretches of a series, none of which reaches across a border.
+
+    Args:
+        pieces: Of the series, one after the other.
+        borders: Places in the series, sorted and distinct.
+    """
+    cells = _all_cells(pieces)
+    cut = np.searchsorted(cells.start, borders, side="right") - 1
+    inside = cells.start[cut] != borders
+    if not inside.any():
+        return cells
+    opened = np.zeros(len(cells.start), bool)
+    opened[cut[inside]] = True
+    places = _ranges(cells.start[opened], cells.points[opened])
+    starts = np.sort(np.concatenate([cells.start[opened], borders[inside]]))
+    fragments = _merged(
+        _single(_values_at(pieces, places), places), np.searchsorted(places, starts)
+    )
+    order = np.argsort(np.concatenate([cells.start[~opened], starts]), kind="stable")
+    return _Stretches(
+        *(
+            np.concatenate([whole[~opened], fragment])[order]
+            for whole, fragment in zip(cells, fragments, strict=True)
+        )
+    )
+
+
+def _all_cells(pieces: Sequence[Piece]) -> _Stretches:
+    known = [piece.pyramid() or _pyramid(piece.values()) for piece in pieces]
+    offsets = np.cumsum([0, *(points for points, _ in known)]).tolist()
+    start = np.concatenate([np.arange(low, high, _CELL) for low, high in pairwise(offsets)])
+    cells = np.concatenate([cells for _, cells in known])
+    nan_count, inf_count = (cells[name].astype(np.int64) for name in ("nan_count", "inf_count"))
+    return _Stretches(
+        start=start,
+        finite=np.diff(start, append=offsets[-1]) - nan_count - inf_count,
+        nan_count=nan_count,
+        inf_count=inf_count,
+        min=cells["min"].astype(np.float64),
+        min_at=start + cells["min_at"],
+        max=cells["max"].astype(np.float64),
+        max_at=start + cells["max_at"],
+        mean=cells["mean"].astype(np.float64),
+    )
+
+
+def _ranges(starts: Ints, counts: Ints) -> Ints:
+    """Return so many consecutive numbers from each start on, as one array."""
+    ends = np.cumsum(counts)
+    return np.repeat(starts - ends + counts, counts) + np.arange(ends[-1])
+
+
+def _values_at(pieces: Sequence[Piece], places: Ints) -> Floats:
+    """Return the values at these sorted places in the series."""
+    found, start = [], 0
+    for piece in pieces:
+        low, high = np.searchsorted(places, (start, start + piece.count)).tolist()
+        if low < high:
+            found.append(piece.values_at(places[low:high] - start))
+        start += piece.count
+    return np.concatenate(found)
+
+
+# ---------------------------------------------------------------------- steps and borders
+
+
+class _Steps(Protocol):
+    """Steps of a series that never fall."""
+
+    def at(self, places: Ints) -> Floats:
+        """Return the steps at these places."""
+
+    def rank(self, edges: Floats) -> Ints:
+        """Return for each edge how many steps are less; edges are sorted."""
+
+
+class _Listed:
+    """Steps that were read."""
+
+    def __init__(self, steps: Floats) -> None:
+        self._steps = steps
+
+    def at(self, places: Ints) -> Floats:
+        found: Floats = self._steps[places]
+        return found
+
+    def rank(self, edges: Floats) -> Ints:
+        return np.searchsorted(self._steps, edges)
+
+
+class _Progressions:
+    """Steps that are progressions of whole numbers, piece by piece: nothing is read."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        strides = [piece.stride or (0, 0) for piece in pieces]
+        self._first = np.array([first for first, _ in strides], np.int64)
+        self._difference = np.array([difference for _, difference in strides], np.int64)
+        self._last = np.array([piece.last for piece in pieces])
+        self._ends = np.cumsum([piece.count for piece in pieces])
+        self._starts = self._ends - [piece.count for piece in pieces]
+
+    def at(self, places: Ints) -> Floats:
+        piece = np.searchsorted(self._ends, places, side="right")
+        inside = places - self._starts[piece]
+        found: Ints = self._first[piece] + inside * self._difference[piece]
+        return found.astype(np.float64)
+
+    def rank(self, edges: Floats) -> Ints:
+        piece = np.searchsorted(self._last, edges).clip(max=len(self._last) - 1)
+        whole = np.ceil(edges).clip(-_FAR, _FAR).astype(np.int64)
+        less = -((self._first[piece] - whole) // np.maximum(self._difference[piece], 1))
+        ranks: Ints = self._starts[piece] + np.maximum(less, 0)
+        return np.where(edges > self._last[piece], self._ends[piece], ranks)
+
+
+def _parts(steps: _Steps, count: int, limit: int) -> tuple[float, Ints]:
+    """Return the width of parts, and the places where they begin; see `Curve`.
+
+    Args:
+        steps: Of the series.
+        count: Number of points, at least 1.
+        limit: So many parts there may be.
+    """
+    first, last = steps.at(np.array([0, count - 1])).tolist()
+    width = _likely_width(first, last, limit)
+    starts = _starts(steps, first, last, width)
+    while len(starts) > limit:
+        width *= 2
+        starts = _starts(steps, first, last, width)
+    while math.isfinite(width):
+        finer = _halved(steps, starts, width, count)
+        if len(finer) > limit:
+            break
+        if len(finer) == len(starts) and _are_single(steps, starts, count):
+            return _LEAST_WIDTH, starts
+        starts, width = finer, width / 2
+    return width, starts
+
+
+def _likely_width(first: float, last: float, limit: int) -> float:
+    """Return a power of two that gives about as many parts as there may be, if there are no gaps.
+
+    At such a width, no part has a number of 2**53 or more.
+    """
+    half_span = last / 2 - first / 2  # the span itself may be infinite
+    _, exponent = math.frexp(half_span / max(limit - 1, 1))
+    likely = math.ldexp(1.0, min(exponent + 1, _MOST_EXPONENT))
+    return max(likely, math.ulp(max(abs(first), abs(last))))
+
+
+def _starts(steps: _Steps, first: float, last: float, width: float) -> Ints:
+    low, high = _numbers(np.array([first, last]), width).tolist()
+    edges = np.arange(low + 1, high + 1).astype(np.float64) * width
+    return _distinct(np.append(0, steps.rank(edges)))
+
+
+def _halved(steps: _Steps, starts: Ints, width: float, count: int) -> Ints:
+    """Return where parts of half the width begin."""
+    with np.errstate(over="ignore"):
+        middle = (_numbers(steps.at(starts), width) + 0.5) * width
+    ranks = steps.rank(middle)
+    return _distinct(np.sort(np.concatenate([starts, ranks[ranks < count]])))
+
+
+def _numbers(steps: Floats, width: float) -> Floats:
+    """Return which part these steps belong to."""
+    numbers = np.floor(steps / width)
+    if math.isfinite(width):  # a small step is less than 0 even where the quotient vanishes
+        numbers[steps < 0] = np.minimum(numbers[steps < 0], -1)
+    return numbers
+
+
+def _distinct(places: Ints) -> Ints:
+    """Return sorted places without those that are there already."""
+    kept: Ints = places[np.append(True, places[1:] != places[:-1])]
+    return kept
+
+
+def _are_single(steps: _Steps, starts: Ints, count: int) -> bool:
+    """Tell whether the points of each part share one step."""
+    ends = np.append(starts[1:], count) - 1
+    return bool((steps.at(starts) == steps.at(ends)).all())

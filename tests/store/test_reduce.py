@@ -1,0 +1,368 @@
+"""Curves are what all points would give, whichever of them were read."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from seamark.errors import ArgumentError
+from seamark.reading import Curve
+from seamark.store.chunks import (
+    pack_floats,
+    packed_stride,
+    unpack_floats,
+    unpack_floats_at,
+)
+from seamark.store.pyramid import pack_pyramid, reduce_series, unpack_pyramid
+
+NAN, INF = math.nan, math.inf
+COLUMNS = [one.name for one in fields(Curve) if one.name not in ("width", "mean")]
+
+
+@dataclass
+class Packed:
+    """A piece as a chunk holds it, which notes what was read of its values."""
+
+    step: bytes
+    value: bytes
+    packed_pyramid: bytes | None
+    count: int
+    first: float
+    last: float
+    rising: bool
+    read: list[int] = field(default_factory=list)
+    read_whole: bool = False
+
+    @property
+    def stride(self):
+        return packed_stride(self.step)
+
+    def steps(self):
+        return unpack_floats(self.step)
+
+    def values(self):
+        self.read_whole = True
+        return unpack_floats(self.value)
+
+    def values_at(self, places):
+        self.read += places.tolist()
+        return unpack_floats_at(self.value, places)
+
+    def pyramid(self):
+        return None if self.packed_pyramid is None else unpack_pyramid(self.packed_pyramid)
+
+
+def packed(step, value, *, pyramid=True):
+    step, value = np.array(step, np.float64), np.array(value, np.float64)
+    return Packed(
+        pack_floats(step),
+        pack_floats(value),
+        pack_pyramid(value) if pyramid else None,
+        len(step),
+        *((float(step[0]), float(step[-1])) if len(step) else (NAN, NAN)),
+        rising=bool((step[1:] >= step[:-1]).all()),
+    )
+
+
+def pieces_of(step, value, sizes, pyramids=(True,)):
+    """Cut a series into pieces of these sizes, over and over again."""
+    found, start = [], 0
+    while start < len(step):
+        number = len(found)
+        end = start + sizes[number % len(sizes)]
+        has_pyramid = pyramids[number % len(pyramids)]
+        found.append(packed(step[start:end], value[start:end], pyramid=has_pyramid))
+        start = end
+    return found
+
+
+# ---------------------------------------------------------------------- the plain way
+
+
+def plain_parts(steps, points):
+    """Return the width, and the number of each point's part, in exact arithmetic."""
+    if len(steps) <= points:
+        return 0.0, list(range(len(steps)))
+    whole = [int(Fraction(step) * 2**1074) for step in steps]
+    low, high = -1, 2098  # exponents of the width in 2**-1074: too small, all in one part
+    while high - low > 1:
+        middle = (low + high) // 2
+        if len({at >> middle for at in whole}) <= points // 2:
+            high = middle
+        else:
+            low = middle
+    if high > 1074 + 1023:
+        return INF, [0] * len(steps)
+    return math.ldexp(1.0, high - 1074), [at >> high for at in whole]
+
+
+def plain_part(part):
+    finite = [(step, value) for step, value in part if math.isfinite(value)]
+    least = min(finite, key=lambda point: point[1], default=(NAN, NAN))
+    most = max(finite, key=lambda point: point[1], default=(NAN, NAN))
+    mean = float(sum(Fraction(v) for _, v in finite) / len(finite)) if finite else NAN
+    nans = sum(math.isnan(value) for _, value in part)
+    counts = {"count": len(part), "nan_count": nans, "inf_count": len(part) - len(finite) - nans}
+    ends = {"first_step": part[0][0], "last_step": part[-1][0]}
+    extremes = {"min": least[1], "min_step": least[0], "max": most[1], "max_step": most[0]}
+    size = float(sum(Fraction(abs(v)) for _, v in finite) / max(1, len(finite)))
+    return counts | ends | extremes | {"mean": mean, "size": size}
+
+
+def plain(step, value, points):
+    series = sorted(zip(step, value, strict=True), key=lambda point: point[0])
+    width, numbers = plain_parts([at for at, _ in series], points)
+    parts = {}
+    for number, point in zip(numbers, series, strict=True):
+        parts.setdefault(number, []).append(point)
+    return width, [plain_part(part) for part in parts.values()]
+
+
+def same_bits(found, expected):
+    found, expected = np.asarray(found, np.float64), np.asarray(expected, np.float64)
+    return np.array_equal(found, expected, equal_nan=True) and np.array_equal(
+        np.signbit(found[~np.isnan(found)]), np.signbit(expected[~np.isnan(expected)])
+    )
+
+
+def check(curve, step, value, points):
+    width, parts = plain(step, value, points)
+    assert curve.width == width
+    assert len(curve) == len(parts)
+    for name in COLUMNS:
+        assert same_bits(getattr(curve, name), [part[name] for part in parts]), name
+    for mean, part in zip(curve.mean.tolist(), parts, strict=True):
+        if math.isnan(part["mean"]):
+            assert math.isnan(mean)
+        else:
+            assert abs(mean - part["mean"]) <= 1e-12 * part["size"] + 1e-320
+            assert part["min"] <= mean <= part["max"]
+    assert len(curve.step) == len(curve.value) <= points
+
+
+# ---------------------------------------------------------------------- strategies
+
+SPECIAL = [NAN, INF, -INF, 0.0, -0.0, 1e308, -1e308, 1.7976931348623157e308, 5e-324, 1.0]
+EDGES = [0.0, -0.0, -1.0, 1.0, 2.0**53, 2.0**53 - 1, 1e18, 5e-324, -5e-324, 1.7e308, -1.7e308, 0.1]
+
+
+def rising_steps(kind, size, rng):
+    whole = np.arange(float(size))
+    return {
+        "count": lambda: whole,
+        "stride": lambda: whole * rng.integers(0, 60) + rng.integers(-5000, 5000),
+        "epochs": lambda: whole // rng.integers(1, 200) - rng.integers(0, 3),
+        "gaps": lambda: np.cumsum(rng.choice([0.0, 1.0, 3.0, 1e6], size)) - 500,
+        "fractions": lambda: np.cumsum(rng.random(size)) - 20,
+        "tiny": lambda: np.cumsum(rng.random(size)) * 1e-310,
+        "far": lambda: 2.0**53 - 200 + whole,
+        "any": lambda: np.sort(rng.standard_normal(size) * 10.0 ** rng.integers(-300, 300, size)),
+        "edges": lambda: np.sort(rng.choice(EDGES, size)),
+    }[kind]()
+
+
+@st.composite
+def series(draw):
+    """Draw steps and values: several cells long, most of them in rising order."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    size = draw(st.integers(0, 500))
+    kinds = ["count", "stride", "epochs", "gaps", "fractions", "tiny", "far", "any", "edges"]
+    step = rising_steps(draw(st.sampled_from(kinds)), size, rng)
+    falls = draw(st.integers(0, 5))
+    if falls == 0:
+        step = np.roll(step, draw(st.integers(0, 500)))
+    elif falls == 1:
+        step = rng.permutation(step)
+    value = {
+        "float32": lambda: rng.standard_normal(size).astype(np.float32).astype(np.float64),
+        "float64": lambda: rng.standard_normal(size),
+        "whole": lambda: rng.integers(-3, 3, size) * 1.0,
+        "huge": lambda: rng.choice([1.5e308, -1.5e308, 1.0], size),
+    }[draw(st.sampled_from(["float32", "float64", "whole", "huge"]))]()
+    special = rng.random(size) < draw(st.sampled_from([0.0, 0.01, 0.9, 1.0]))
+    return step.tolist(), np.where(special, rng.choice(SPECIAL, size), value).tolist()
+
+
+SIZES = st.lists(st.integers(1, 300), min_size=1, max_size=3)
+PYRAMIDS = st.sampled_from([(True,), (True,), (False,), (True, False)])
+FLOATS = st.floats(width=64)
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+# ---------------------------------------------------------------------- the same as all points
+
+
+@given(series(), SIZES, PYRAMIDS, st.integers(2, 80))
+def test_a_curve_is_what_all_points_give(drawn, sizes, pyramids, points):
+    """Whatever is read instead of them: bit for bit, means to 1e-12."""
+    step, value = drawn
+    check(reduce_series(pieces_of(step, value, sizes, pyramids), points), step, value, points)
+
+
+@given(st.lists(st.tuples(FINITE, FLOATS), max_size=12), SIZES, st.integers(2, 9))
+@example([(5.0, 1.0)] * 9, [3], 2)
+@example([(-1.0, 1.0), (1.0, 2.0), (2.0, 3.0)], [3], 2)
+@example([(-1.7e308, 1.0), (-8e307, 1.0), (0.0, 2.0), (1.0, 2.0), (1.7e308, 3.0)], [2], 4)
+@example([(1.0, -0.0), (2.0, 0.0), (3.0, -0.0)], [2], 2)
+def test_few_odd_points_give_the_same_curve_too(points_of, sizes, points):
+    """Steps and values of every size that there is."""
+    step, value = [at for at, _ in points_of], [value for _, value in points_of]
+    check(reduce_series(pieces_of(step, value, sizes), points), step, value, points)
+
+
+@given(series(), SIZES)
+def test_the_pieces_make_no_difference(drawn, sizes):
+    """Only means may differ, and those by rounding."""
+    step, value = drawn
+    one = reduce_series([packed(step, value, pyramid=False)], 20)
+    many = reduce_series(pieces_of(step, value, sizes), 20)
+    assert one.width == many.width
+    for name in COLUMNS:
+        assert same_bits(getattr(one, name), getattr(many, name))
+
+
+def test_a_series_without_points_is_a_curve_without_parts():
+    """With pieces that have none and without pieces."""
+    for pieces in ([], [packed([], [])]):
+        curve = reduce_series(pieces, 2)
+        assert (len(curve), curve.width) == (0, 0.0)
+        assert all(len(getattr(curve, name)) == 0 for name in (*COLUMNS, "mean", "step", "value"))
+
+
+@given(series(), SIZES, st.integers(0, 3))
+def test_a_short_series_comes_back_point_by_point(drawn, sizes, more):
+    """In its order, what is not finite as NaN."""
+    step, value = drawn
+    curve = reduce_series(pieces_of(step, value, sizes), max(2, len(step) + more))
+    order = np.argsort(step, kind="stable")
+    expected = np.array(value)[order]
+    expected[~np.isfinite(expected)] = NAN
+    assert curve.width == 0.0
+    assert same_bits(curve.step, np.array(step)[order])
+    assert same_bits(curve.value, expected)
+
+
+@pytest.mark.parametrize("points", [1, 0, -5, 2.0, True, "10", None])
+def test_a_number_of_points_that_cannot_be_is_refused(points):
+    """One point cannot show a minimum and a maximum."""
+    with pytest.raises(ArgumentError, match="points: expected a whole number of at least 2"):
+        reduce_series([], points)
+
+
+# ---------------------------------------------------------------------- what is drawn
+
+
+@given(st.integers(0, 4999), st.sampled_from([1e9, -1e9, 10.0]), st.integers(2, 300), SIZES)
+def test_a_spike_of_one_point_is_drawn(place, height, points, sizes):
+    """One in 5,000 points, at its step."""
+    step = np.arange(5000.0) * 3 - 7000
+    value = np.sin(np.arange(5000.0))
+    value[place] = height
+    curve = reduce_series(pieces_of(step, value, [50 * size for size in sizes]), points)
+    assert (step[place], height) in list(
+        zip(curve.step.tolist(), curve.value.tolist(), strict=True)
+    )
+
+
+def test_minimum_and_maximum_are_drawn_in_the_order_of_their_steps():
+    """Once if they are the same point; a part without a finite value is a gap."""
+    step = [0, 1, 8, 9, 16, 17, 24, 25, 26]
+    value = [1.0, 5.0, 4.0, 0.0, 7.0, 7.0, NAN, INF, NAN]
+    curve = reduce_series([packed(step, value)], 8)
+    assert curve.width == 4.0
+    assert curve.step.tolist() == [0.0, 1.0, 8.0, 9.0, 16.0, 24.0]
+    assert same_bits(curve.value, [1.0, 5.0, 4.0, 0.0, 7.0, NAN])
+
+
+@given(series(), SIZES, st.integers(4, 60), st.integers(1, 60))
+def test_appended_points_change_no_part_but_the_last(drawn, sizes, points, more):
+    """As long as the width stays the same and the steps rise."""
+    step, value = drawn
+    step = sorted(step)
+    before = reduce_series(pieces_of(step[:-more], value[:-more], sizes), points)
+    after = reduce_series(pieces_of(step, value, sizes), points)
+    if before.width == after.width and len(before):
+        for name in (*COLUMNS, "mean"):
+            kept = getattr(before, name)[:-1]
+            assert same_bits(kept, getattr(after, name)[: len(kept)])
+
+
+# ---------------------------------------------------------------------- means
+
+
+@pytest.mark.parametrize("huge", [1e300, -1.7976931348623157e308, INF])
+def test_one_huge_value_leaves_the_means_of_other_parts_alone(huge):
+    """Means are never differences of sums over the series."""
+    value = np.full(10_000, 0.1)
+    value[5000] = huge
+    curve = reduce_series(pieces_of(np.arange(10_000.0) * 3, value, [3000]), 50)
+    hit = (curve.max != 0.1) | (curve.min != 0.1) | (curve.inf_count > 0)
+    assert hit.sum() == 1
+    assert curve.mean[~hit].tolist() == [0.1] * (len(curve) - 1)
+
+
+def test_values_whose_sum_overflows_have_a_mean():
+    """The sum of finite values need not be finite, their mean is."""
+    most = sys.float_info.max
+    for value, mean in (([most] * 300, most), ([most, -most, 0.0] * 100, 0.0)):
+        curve = reduce_series([packed(range(300), value)], 2)
+        assert curve.mean.tolist() == [pytest.approx(mean, abs=most * 1e-12)]
+
+
+# ---------------------------------------------------------------------- what is read
+
+
+def test_parts_of_whole_cells_read_no_points():
+    """Steps that count up from 0, in parts of at least 64."""
+    step = np.arange(65_536.0)
+    pieces = pieces_of(step, np.sin(step), [16_384])
+    assert reduce_series(pieces, 1000).width == 256.0
+    assert not any(piece.read or piece.read_whole for piece in pieces)
+
+
+def test_only_cells_that_a_border_cuts_are_read():
+    """At most one of 64 points for each part, none as a whole piece."""
+    step = np.arange(65_536.0) * 50
+    pieces = pieces_of(step, np.sin(step), [16_384])
+    curve = reduce_series(pieces, 100)
+    assert not any(piece.read_whole for piece in pieces)
+    assert 0 < sum(len(piece.read) for piece in pieces) <= 64 * len(curve)
+
+
+def test_a_pyramid_takes_little_room():
+    """Less than a byte a point for noisy values, next to nothing where they do not change."""
+    rng = np.random.default_rng(0)
+    noisy = rng.standard_normal(65_536)
+    assert len(pack_pyramid(noisy.astype(np.float32).astype(np.float64))) < 0.25 * 65_536
+    assert len(pack_pyramid(noisy)) < 0.5 * 65_536
+    assert len(pack_pyramid(np.ones(65_536))) < 1000
+
+
+@given(series())
+def test_some_numbers_of_a_column_are_those_of_the_whole(drawn):
+    """Bit for bit, for each way of packing."""
+    for numbers in map(np.array, drawn):
+        places = np.arange(len(numbers))[::7]
+        data = pack_floats(numbers)
+        assert same_bits(unpack_floats_at(data, places), unpack_floats(data)[places])
+
+
+def test_a_progression_tells_its_first_number_and_difference():
+    """Other columns do not, even if they are one."""
+    assert packed_stride(pack_floats(np.arange(-3.0, 100.0, 7.0))) == (-3, 7)
+    assert packed_stride(pack_floats(np.array([0.5, 1.0, 1.5]))) is None
+    assert packed_stride(pack_floats(np.array([1.0, 2.0, 4.0]))) is None
+
+
+def test_importing_what_reads_return_imports_no_numpy():
+    """The types are known to programs that never read."""
+    code = "import sys, seamark.reading; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

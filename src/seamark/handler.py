@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from seamark.container import Container
     from seamark.journal.writer import JournalWriter
     from seamark.reading.attributes import Attribute
-    from seamark.reading.points import Points
-    from seamark.reading.points import Attempt
+    from seamark.reading.points import Attempt, Points
 
 __all__ = ["Handler"]
 

@@ -18,7 +18,8 @@ from seamark.journal._format import (
     salt_of,
 )
 from seamark.journal.folder import RunFolder, journal_name
-from seamark.journal.reader import Block, RawFrame, scan
+from seamark.journal.reader import Block
+from seamark.store.fold.walk import walk
 
 START = 1_790_000_000_000_000_000
 """Time of the first frame unless a test says otherwise, nanoseconds since the Unix epoch."""
@@ -189,9 +190,8 @@ class JournalBuilder:
         """Return the whole frames between two offsets as a reader gives them."""
         base = max(start, FILE_HEADER_BYTES)
         data = self.data[base:end]
-        frames: list[RawFrame] = []
-        scan(data, self.salt, frames)
-        return Block(base, data, frames) if frames else None
+        frames, stop, _ = walk(data, self.salt)
+        return Block(base, data, frames, base + stop) if len(frames) else None
 
     def save(self, folder: RunFolder, end: int | None = None) -> Path:
         """Write the journal, or its beginning, into a run folder."""

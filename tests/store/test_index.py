@@ -40,6 +40,12 @@ def open_index(folder):
         index.close()
 
 
+def rows(index, sql):
+    """Ask the tables themselves."""
+    with index.store.database.reading() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(sql)]
+
+
 def value(index, folder, path):
     found = index.view(folder.project, folder.run).attribute(path)
     return None if found is None else found.value
@@ -212,11 +218,8 @@ def test_a_run_folder_that_is_gone_drops_out(builder, folder, open_index):
     shutil.move(folder.path, folder.root / "elsewhere")
     index.refresh()
     assert index.runs("team") == []
-    left = [
-        index.connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar()
-        for table in ("run", "journal", "journal_text", "attribute", "series", "element")
-    ]
-    assert left == [0] * 6
+    tables = ("run", "journal", "journal_path", "attribute", "series", "element", "local_look")
+    assert [rows(index, f"SELECT count(*) FROM {table}") for table in tables] == [[(0,)]] * 7
     shutil.move(folder.root / "elsewhere", folder.path)
     index.refresh(folder.project, folder.run)
     assert index.runs() == [(folder.project, folder.run)]
@@ -274,20 +277,20 @@ def test_a_journal_that_failed_to_open_is_read_once_it_opens(
 ):
     """Too many open files, or a server that is away, is no property of a journal."""
     from seamark.errors import JournalError
-    from seamark.store import ingest
+    from seamark.local import refresh
 
     builder("one").assign(a=1).save(folder)
     path = builder("two").assign(b=2).save(folder)
-    real = ingest.JournalReader
+    real = refresh.open_journal
 
-    def failing(given, **options):
-        if str(given) == str(path):
+    def failing(where, name):
+        if name == path.name:
             raise JournalError(24, "Too many open files")
-        return real(given, **options)
+        return real(where, name)
 
     index = open_index()
     with monkeypatch.context() as patch:
-        patch.setattr(ingest, "JournalReader", failing)
+        patch.setattr(refresh, "open_journal", failing)
         index.refresh()
     assert (value(index, folder, "a"), value(index, folder, "b")) == (1, None)
     index.refresh()
@@ -383,8 +386,7 @@ def test_a_file_of_another_version_is_made_again(builder, folder, open_index):
     index = open_index()
     index.refresh()
     assert value(index, folder, "a") == 1
-    tables = index.connection.exec_driver_sql("SELECT name FROM sqlite_master").scalars().all()
-    assert "future" not in tables
+    assert ("future",) not in rows(index, "SELECT name FROM sqlite_master")
 
 
 def test_rebuild_folds_everything_again(builder, folder, open_index):
@@ -392,7 +394,8 @@ def test_rebuild_folds_everything_again(builder, folder, open_index):
     builder().assign(a=1).save(folder)
     index = open_index()
     index.refresh()
-    index.connection.exec_driver_sql("DELETE FROM attribute")
+    with index.store.database.writing() as connection:
+        connection.exec_driver_sql("DELETE FROM attribute")
     assert value(index, folder, "a") is None
     index.rebuild()
     assert value(index, folder, "a") == 1
@@ -401,41 +404,46 @@ def test_rebuild_folds_everything_again(builder, folder, open_index):
 # ---------------------------------------------------------------------- sharing
 
 
-def test_who_does_not_get_the_lock_reads_what_is_there_and_knows_its_age(
-    builder, folder, open_index
-):
-    """Nobody waits for another process to fold."""
-    journal = builder().assign(a=1)
-    journal.save(folder)
-    clock = [10**18]
-    index = open_index(now_ns=lambda: clock[0])
-    index.refresh()
-    journal.assign(a=2).save(folder)
-    with Path(f"{index.file}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        clock[0] += 5 * 10**9
-        index.refresh()
-        assert index.stale_s == 5.0
-        assert value(index, folder, "a") == 1
-    index.refresh()
-    assert index.stale_s is None
-    assert value(index, folder, "a") == 2
-
-
-def test_one_run_is_up_to_date_even_without_the_lock(builder, folder, open_index):
-    """Who reads back what was just written finds it, whoever is folding."""
+def test_what_was_written_is_seen_whoever_else_writes_to_the_index(builder, folder, open_index):
+    """Who reads back what was just written finds it, also where the file cannot be written now."""
     journal = builder().assign(a=1)
     journal.save(folder)
     index = open_index()
     index.refresh()
     journal.assign(a=2).row({"m": 1.0}, 0).save(folder)
-    with Path(f"{index.file}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    other = sqlite3.connect(index.file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
         index.refresh(folder.project, folder.run)
         assert value(index, folder, "a") == 2
         assert len(index.view(folder.project, folder.run).points("m")) == 1
-    stored = index.connection.exec_driver_sql("SELECT count(*) FROM attribute").scalar()
-    assert stored == 1
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+    assert rows(index, "SELECT count(*) FROM attribute") == [(1,)]
+    index.refresh(folder.project, folder.run)
+    assert rows(index, "SELECT count(*) FROM attribute") == [(2,)]
+
+
+def test_two_who_fold_at_once_share_the_work(builder, folder, open_index):
+    """What another process has folded meanwhile is not folded again."""
+    for number in range(40):
+        builder(f"j{number}").assign(a=number).save(RunFolder(folder.root, "p", f"r{number}"))
+    index, other = open_index(), open_index()
+    told = []
+
+    def meanwhile(done, total):
+        told.append(total)
+        if len(told) == 1:
+            other.refresh()
+
+    index.refresh(progress=meanwhile)
+    versions = rows(index, "SELECT version FROM run")
+    assert sorted(set(versions)) in ([(1,)], [(1,), (2,)])
+    assert versions.count((1,)) >= 39
+    assert [value(index, RunFolder(folder.root, "p", f"r{n}"), "a") for n in range(40)] == list(
+        range(40)
+    )
 
 
 def test_a_child_forked_during_a_fold_does_not_keep_the_lock(builder, folder, open_index):
@@ -454,7 +462,6 @@ def test_a_child_forked_during_a_fold_does_not_keep_the_lock(builder, folder, op
         index.refresh(progress=fork)
         builder("more").assign(b=1).save(folder)
         index.refresh()
-        assert index.stale_s is None
         assert value(index, folder, "b") == 1
     finally:
         os.kill(children[0], signal.SIGKILL)
@@ -463,22 +470,21 @@ def test_a_child_forked_during_a_fold_does_not_keep_the_lock(builder, folder, op
 
 def test_a_fold_that_was_overtaken_is_done_again(builder, folder, open_index, monkeypatch):
     """Offsets are set by comparing: where locks do not work, no frame is counted twice."""
-    from seamark.store import ingest, lock
+    from seamark.local import refresh
 
     journal = builder().row({"m": 1.0}, 0)
     journal.save(folder)
     index, other = open_index(), open_index()
     index.refresh()
     journal.row({"m": 2.0}, 1).save(folder)
-    monkeypatch.setattr(lock, "_flock", lambda *_: True)
-    save = ingest.RunFolding.save
+    save = refresh.RunFolding._save
 
     def overtaken(self):
-        if self.index is index:
+        if self.store is index.store:
             other.refresh()
         save(self)
 
-    monkeypatch.setattr(ingest.RunFolding, "save", overtaken)
+    monkeypatch.setattr(refresh.RunFolding, "_save", overtaken)
     index.refresh()
     found = value(index, folder, "m")
     assert (found.count, found.mean) == (2, 1.5)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError
 from seamark.journal.folder import RunFolder
-from seamark.store.read import series as points_module
+from seamark.local import refresh
+from seamark.store import groups
 from seamark.local.index import Index
 
 
@@ -68,8 +69,9 @@ def test_points_are_those_of_the_oracle(
     journals = property_test.build(builder, data.draw(property_test.histories), rng)
     folder = RunFolder(tmp_path_factory.mktemp("root"), "p", "r")
     with pytest.MonkeyPatch.context() as patch, Index.open(folder.root) as index:
-        patch.setattr(points_module, "SMALL_BYTES", small_bytes)
-        patch.setattr(points_module, "_GROUP_ROWS", 3)
+        for name in ("SMALL_BYTES", "CHUNK_BYTES"):
+            patch.setattr(refresh, name, small_bytes)
+        patch.setattr(groups, "GROUP_ROWS", 3)
         for ends in ([rng.choice(one.ends) for one in journals], [one.offset for one in journals]):
             for journal, end in zip(journals, ends, strict=True):
                 journal.save(folder, end)
@@ -85,7 +87,7 @@ def test_points_are_those_of_the_oracle(
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])
 def test_every_form_of_a_point_is_read(builder, folder, view, monkeypatch, small_bytes):
     """Rows with and without the caller's time, compressed, sparse, and whole columns."""
-    monkeypatch.setattr(points_module, "SMALL_BYTES", small_bytes)
+    monkeypatch.setattr(refresh, "SMALL_BYTES", small_bytes)
     journal = builder().row({"a": 1.0, "b": 10.0}, 0).row({"a": 2.0, "b": 20.0}, 1, time=5)
     journal.row({"a": 3.0}, 2, packed=True).row({"a": 4.0}, 3, packed=True, time=6)
     journal.sparse({"b": 30.0, "a": 5.0}, 4).sparse({"a": 6.0}, 5, time=7)
@@ -116,20 +118,26 @@ def test_a_large_run_is_put_into_chunks_once_and_grows_by_its_share(builder, fol
     assert len(view().points("a")) == 3000
 
     def groups():
-        rows = view()._index.connection.exec_driver_sql("SELECT count(*) FROM chunk WHERE path = 0")
-        return rows.scalar()
+        with view()._index.store.database.reading() as connection:
+            sql = "SELECT count FROM chunk WHERE path = 0 ORDER BY place"
+            return list(connection.exec_driver_sql(sql).scalars())
 
-    assert groups() == 1
+    assert groups() == [3000]
     for step in range(3000, 3010):
         journal.row({"a": float(step)}, step)
     journal.save(folder)
     assert view().points("a").value.tolist() == list(map(float, range(3010)))
-    assert groups() == 1
-    for step in range(3010, 9000):
+    assert groups() == [3000]
+    for step in range(3010, 40000):
         journal.row({"a": float(step)}, step)
     journal.save(folder)
-    assert view().points("a").value.tolist() == list(map(float, range(9000)))
-    assert groups() == 2
+    assert view().points("a").value.tolist() == list(map(float, range(40000)))
+    assert groups() == [40000]  # a group that was not full is made again
+    for step in range(40000, 50000):
+        journal.row({"a": float(step)}, step)
+    journal.save(folder)
+    assert view().points("a").value.tolist() == list(map(float, range(50000)))
+    assert groups() == [40000, 10000]
 
 
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])
@@ -137,7 +145,7 @@ def test_texts_files_and_histograms_keep_order_time_and_attempt(
     builder, folder, view, monkeypatch, small_bytes
 ):
     """And a delete hides what was before it."""
-    monkeypatch.setattr(points_module, "SMALL_BYTES", small_bytes)
+    monkeypatch.setattr(refresh, "SMALL_BYTES", small_bytes)
     journal = builder().texts("t", (0, "gone")).op("delete", paths=["t"])
     journal.texts("t", (1, "b", 7), (0, "a")).texts("other", (0, "x"))
     journal.texts("t", (2, {"sha256": "0" * 64, "size": 5 << 20}))

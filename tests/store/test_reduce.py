@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError
-from seamark.reading import Curve
+from seamark.reading.curves import Curve
 from seamark.store.chunks import (
     pack_floats,
     packed_stride,

@@ -10,7 +10,7 @@ import pytest
 from seamark.errors import ArgumentError, QueryError
 from seamark.journal.folder import RunFolder
 from seamark.local.index import Index
-from seamark.store.read.table import Selection, query_runs, select_runs
+from seamark.store.query.selection import Selection
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def index(tmp_path, builder):
 
 def chosen(index, query, **given):
     given = {"trashed": None, "ascending": True, **given}
-    found = select_runs(index, Selection(query=query, **given))
+    found = index.select(Selection(query=query, **given))
     return "".join(run.removeprefix("r") for _, run in found)
 
 
@@ -162,7 +162,7 @@ def test_runs_are_sorted_with_nan_and_nothing_last_up_and_down(index, sort_by, u
 
 def test_the_limit_cuts_and_the_total_counts_all(index):
     """So that a list can say "3 of 7"."""
-    table = query_runs(index, Selection(limit=3, trashed=None))
+    table = index.table(Selection(limit=3, trashed=None))
     assert (len(table), table.total) == (3, 7)
     assert [row["sys/id"] for row in table] == ["r6", "r5", "r4"]
 
@@ -209,13 +209,13 @@ def test_arguments_restrict_as_they_do_in_neptune(index, given, runs):
 def test_a_wrong_argument_is_an_exact_error(index, given, message):
     """It names the argument, what can stand there and what stood there."""
     with pytest.raises(ArgumentError, match=message):
-        select_runs(index, Selection(**given))
+        index.select(Selection(**given))
 
 
 def test_an_empty_path_to_sort_by_is_a_query_error(index):
     """The same message as for a column."""
     with pytest.raises(QueryError, match="sort_by: expected a path"):
-        select_runs(index, Selection(sort_by=""))
+        index.select(Selection(sort_by=""))
 
 
 class TestColumns:
@@ -223,7 +223,7 @@ class TestColumns:
 
     def test_everything_by_default(self, index):
         """The best known columns first; what a run does not have is not in its row."""
-        table = query_runs(index, Selection(id="r0"))
+        table = index.table(Selection(id="r0"))
         assert table.columns[:4] == ["sys/id", "sys/state", "sys/owner", "sys/creation_time"]
         row = table.rows[0]
         assert (row["lr"], row["loss"], row["name"]) == (0.1, 2.0, "resnet18")
@@ -233,8 +233,8 @@ class TestColumns:
 
     def test_aggregates_and_patterns(self, index):
         """`val/loss:min`, `sys/*`, `l*`."""
-        table = query_runs(
-            index, Selection(id=["r0", "r2"]), ["loss:min", "l*", "log:count", "name"]
+        table = index.table(
+            Selection(id=["r0", "r2"]), ["loss:min", "l*", "log:count", "name"]
         )
         assert table.columns == [
             "sys/id",
@@ -253,20 +253,20 @@ class TestColumns:
 
     def test_a_pattern_with_an_aggregate_means_the_series_among_its_paths(self, index):
         """Atoms have no minimum."""
-        table = query_runs(index, Selection(id="r0"), ["*:max"])
+        table = index.table(Selection(id="r0"), ["*:max"])
         assert table.columns == ["sys/id", "loss:max"]
 
     def test_only_the_differing_ones(self, index):
         """What all listed runs share is left out, what only some have is not."""
-        table = query_runs(index, Selection(id=["r0", "r5"]), ["lr:differing", "layers:differing"])
+        table = index.table(Selection(id=["r0", "r5"]), ["lr:differing", "layers:differing"])
         assert table.columns == ["sys/id", "layers"]
-        table = query_runs(index, Selection(id=["r0", "r1"]), ["*:differing"])
+        table = index.table(Selection(id=["r0", "r1"]), ["*:differing"])
         assert "lr" in table.columns
         assert "sys/trashed" not in table.columns
 
     def test_nan_infinities_big_ints_and_files_are_shown_as_they_are(self, index):
         """Nothing is rounded for a table."""
-        table = query_runs(index, Selection(ascending=True), ["loss", "layers", "model", "weird"])
+        table = index.table(Selection(ascending=True), ["loss", "layers", "model", "weird"])
         losses = [row.get("loss") for row in table]
         assert math.isnan(losses[1])
         assert losses[2] == math.inf
@@ -275,7 +275,7 @@ class TestColumns:
 
     def test_columns_as_numpy_arrays(self, index):
         """Numbers as float64 with NaN for nothing, the rest as objects."""
-        found = query_runs(index, Selection(ascending=True), ["loss", "name", "layers"]).to_numpy()
+        found = index.table(Selection(ascending=True), ["loss", "name", "layers"]).to_numpy()
         np.testing.assert_array_equal(found["loss"], [2, np.nan, np.inf, 0.5, -5, np.nan])
         assert found["name"].tolist() == ["resnet18", "resnet50", "vgg", "VGG", None, None]
         assert found["layers"].dtype == object  # beyond 2**53: not as floats
@@ -283,7 +283,7 @@ class TestColumns:
     def test_a_data_frame(self, index):
         """Tags as Neptune has them, times as times."""
         pandas = pytest.importorskip("pandas")
-        frame = query_runs(index, Selection(ascending=True, limit=2), None).to_pandas()
+        frame = index.table(Selection(ascending=True, limit=2), None).to_pandas()
         assert frame["sys/tags"].tolist() == ["good,old", "good"]
         assert pandas.api.types.is_datetime64_any_dtype(frame["sys/creation_time"])
         assert frame["lr"].tolist() == [0.1, 1]

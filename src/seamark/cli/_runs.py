@@ -13,7 +13,7 @@ import click
 from seamark.cli._app import Misuse, misuse, root_of
 from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
-from seamark.cli._text import human_duration, plural
+from seamark.cli._text import plural
 from seamark.errors import RunNotFoundError
 from seamark.paths import check_project, is_inside
 
@@ -99,13 +99,6 @@ class Runs:
         with progress_bar("Reading runs") as progress:
             self.index.refresh(project, run, progress=progress)
         self._refs = None
-        stale_s = self.index.stale_s
-        if stale_s is not None and stale_s > _SURELY_STALE_S:
-            note(
-                "another process is reading these runs; "
-                f"you see them as they were {human_duration(stale_s)} ago",
-                style="warning",
-            )
 
     def refs(self, project: str | None = None) -> list[RunRef]:
         """Return every run, or those of a project and its sub-projects."""

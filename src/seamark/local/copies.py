@@ -11,13 +11,16 @@ import contextlib
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from seamark.errors import JournalError
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.journal.reader import JournalReader
 from seamark.journal.source import FileSource, Source
-from seamark.local.looks import Look, Stat
 from seamark.store.fold.walk import BLOCK_BYTES, walk
+
+if TYPE_CHECKING:
+    from seamark.local.looks import Look, Stat
 
 __all__ = ["Copies", "choose", "open_journal"]
 

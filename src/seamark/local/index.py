@@ -529,7 +529,7 @@ class Index:
 
     def near_paths(self, path: str) -> list[str]:
         """Return paths that end like one that no run has, as ``a/val/loss`` for ``val/loss``."""
-        known = self._ask(lambda connection: self.store.numbers.everything(connection))
+        known = self._ask(self.store.numbers.everything)
         if path in known or path.startswith("sys/"):
             return []
         return sorted(one for one in known if one.endswith(f"/{path}"))

@@ -11,13 +11,14 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import Final
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError
 from seamark.store.database import BUSY_S, file_connection, sqlite_engine
 from seamark.store.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 __all__ = [
     "BUSY_S",

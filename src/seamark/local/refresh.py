@@ -6,8 +6,7 @@ import contextlib
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.journal.reader import SETTLE_NS, JournalReader
@@ -21,8 +20,8 @@ from seamark.local.looks import (
     save_looks,
     stat_of,
 )
-from seamark.store.fold.fold import fold
 from seamark.store.fold.decode import Names, decode
+from seamark.store.fold.fold import fold
 from seamark.store.fold.run_state import JournalState, RunState
 from seamark.store.fold.walk import BLOCK_BYTES, walk
 from seamark.store.groups import (
@@ -35,7 +34,7 @@ from seamark.store.groups import (
     last_place,
     store_groups,
 )
-from seamark.store.runs import StoredRun, load_run, names_before, new_run, save_run
+from seamark.store.runs import load_run, names_before, new_run, save_run
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -383,8 +382,8 @@ def _same_frame(journal: JournalState, source: Source) -> bool:
 
 def _mended(journal: JournalState, source: Source) -> bool:
     """Tell whether there is a frame now where there was none when it was folded."""
-    from seamark.journal.reader import scan
     from seamark.journal._format import salt_of
+    from seamark.journal.reader import scan
 
     for offset, length in journal.gaps:
         frames: list[Any] = []

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable
 from datetime import datetime, timezone
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.store.fold.registers import (
     FamilyState,
@@ -16,7 +16,9 @@ from seamark.store.fold.registers import (
     RecordState,
     SeriesState,
 )
-from seamark.store.fold.run_state import JournalState, RunState
+
+if TYPE_CHECKING:
+    from seamark.store.fold.run_state import JournalState, RunState
 
 __all__ = [
     "FAMILY_NUMBERS",

@@ -6,6 +6,7 @@ that saves second learns from the version of the run's row that it has to look a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import operator
 import struct
@@ -399,22 +400,35 @@ def _loader(store: Store, run: int, state: RunState) -> Any:
     return load
 
 
-def names_before(store: Store, run: int, journal: int, before: int) -> Names:
-    """Return what the numbers of a journal stood for before some place, bytes."""
-    return Names(_names_at(store, run, journal, before))
+def names_before(
+    store: Store, run: int, journal: int, before: int, connection: sa.Connection | None = None
+) -> Names:
+    """Return what the numbers of a journal stood for before some place, bytes.
+
+    Args:
+        store: Which has them.
+        run: Number of the run.
+        journal: Number of the journal.
+        before: Bytes.
+        connection: Of the transaction in which they are looked up; a new one each time if left out.
+    """
+    return Names(_names_at(store, run, journal, before, connection))
 
 
 def _names_loader(store: Store, run: int, journal: JournalState) -> Any:
     return _names_at(store, run, journal.number, journal.offset)
 
 
-def _names_at(store: Store, run: int, journal: int, before: int) -> Any:
+def _names_at(
+    store: Store, run: int, journal: int, before: int, given: sa.Connection | None = None
+) -> Any:
     where = {"run": run, "journal": journal, "before": before}
 
     def load(
         paths: set[int], schemas: set[int]
     ) -> tuple[dict[int, str], dict[int, tuple[int, ...]]]:
-        with store.database.reading() as connection:
+        reading = store.database.reading() if given is None else contextlib.nullcontext(given)
+        with reading as connection:
             found_paths = _newest_of(store, connection, _NEWEST_PATH, sorted(paths), where)
             texts = store.numbers.paths(connection, list(found_paths.values()))
             found_schemas = _newest_of(store, connection, _NEWEST_SCHEMA, sorted(schemas), where)

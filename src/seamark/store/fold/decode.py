@@ -9,14 +9,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from seamark.journal._format import FRAME_HEADER_BYTES, USER_TIME, ZLIB, Kind
 from seamark.journal.reader import Block, RawFrame, payload_of
 from seamark.store.fold.payloads import unpack_sparse
-from seamark.store.fold.walk import Frames
+
+if TYPE_CHECKING:
+    from seamark.store.fold.walk import Frames
 
 __all__ = ["Decoded", "Floats", "Ints", "Names", "Sheet", "decode", "merge"]
 

@@ -25,9 +25,9 @@ from seamark.store.query.language import (
     parse,
     parse_field,
 )
-from seamark.store.runs import load_journals
 from seamark.store.query.sql import AGGREGATE_COLUMNS, CRASHED, Compiler, derived_column
 from seamark.store.read.run import is_crashed
+from seamark.store.runs import load_journals
 from seamark.values import escape
 
 if TYPE_CHECKING:
@@ -175,9 +175,7 @@ class Chosen:
         self.total = total
 
 
-def _state_column(
-    store: Store, connection: sa.Connection, now_ns: int
-) -> sa.ColumnElement[str]:
+def _state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.ColumnElement[str]:
     """Return the state of a run as SQL; ``"crashed"`` for those that say they run and do not."""
     run = schema.run.c
     fresh = store.database.rows(connection, _FRESH, since=now_ns - SETTLE_NS)
@@ -202,9 +200,7 @@ def _owners(store: Store, connection: sa.Connection, number: int) -> list[Journa
     return [journal for journal in load_journals(store, connection, number) if journal.owner]
 
 
-def choose(
-    store: Store, connection: sa.Connection, selection: Selection, now_ns: int
-) -> Chosen:
+def choose(store: Store, connection: sa.Connection, selection: Selection, now_ns: int) -> Chosen:
     """Return the runs that match, in order.
 
     Args:

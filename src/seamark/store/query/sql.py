@@ -11,8 +11,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from seamark.store import schema
-from seamark.store.query.language import And, Comparison, Expression, Field, Not, Or, Value
 from seamark.store.cells import FAMILY_NUMBERS, instant
+from seamark.store.query.language import And, Comparison, Expression, Field, Not, Or, Value
 
 __all__ = ["AGGREGATE_COLUMNS", "CRASHED", "Compiler", "derived_column"]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.reading.points import Points
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
 from seamark.store.read.series import Sources, read_floats
 from seamark.store.runs import load_many
 
 if TYPE_CHECKING:
+    from seamark.reading.points import Points
     from seamark.store.runs import Store
 
 __all__ = ["read_many"]
@@ -67,9 +67,7 @@ def read_many(
     return parts
 
 
-def _matching(
-    store: Store, connection: sa.Connection, patterns: Sequence[str]
-) -> dict[int, str]:
+def _matching(store: Store, connection: sa.Connection, patterns: Sequence[str]) -> dict[int, str]:
     """Return the paths that match, by number, in the order of the patterns."""
     found: dict[int, str] = {}
     everything: dict[str, int] | None = None

@@ -55,7 +55,7 @@ _SHOWN: Final = (
     .where(_cells.run == sa.bindparam("run"), _cells.visible == 1)
 )
 _OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
-_HIDDEN: Final = sa.select(_cells.path.distinct()).where(
+_HIDDEN: Final = sa.select(_cells.path).distinct().where(
     _cells.run == sa.bindparam("run"), _cells.visible == 0
 )
 _FLOATS: Final = "float_series"
@@ -235,9 +235,10 @@ class RunReader:
 
     @property
     def state_of_fold(self) -> RunState:
-        """What is known of its journals and its state, for readers that need more than is shown."""
+        """The registers of the run, for readers that need more than is shown."""
 
-        def answer(seen: Snapshot) -> Any:
+        def answer(seen: Snapshot) -> RunState:
+            self._load(seen, None)
             return seen.state
 
         return self._ask(answer)
@@ -421,13 +422,15 @@ def gaps_of(journal: JournalState) -> list[tuple[int, int]]:
     return [(offset, length) for offset, length in found]
 
 
-def troubles(run: RunState, conflicts: Mapping[str, list[str]]) -> dict[str, Any]:
+def troubles(run: RunState, conflicts: Mapping[str, list[str]] | None = None) -> dict[str, Any]:
     """Return what went wrong with a run, by name; only what is not empty.
 
     Args:
         run: As folded.
-        conflicts: The families that lost, by path.
+        conflicts: The families that lost, by path; as the run knows them if left out.
     """
+    if conflicts is None:
+        conflicts = run.conflicts()
     journals = sorted(run.journals.values(), key=lambda journal: journal.writer)
     dropped: dict[str, int] = {}
     for journal in journals:

@@ -88,7 +88,7 @@ def read_floats(
     tails: dict[str, list[_Piece]] = {path: [] for path in paths}
     for journal in journals.values():
         cut = _cut(state, journal, attempt)
-        for sheet in _tail_sheets(store, run, journal, sources, frozenset(paths)):
+        for sheet in _tail_sheets(store, connection, run, journal, sources, frozenset(paths)):
             for path, piece in _pieces(journal, sheet, cut):
                 tails[path].append(piece)
     groups = _Groups(store, connection, run, list(numbers.values()), limit)
@@ -227,7 +227,12 @@ def _joined(parts: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
 
 
 def _tail_sheets(
-    store: Store, run: StoredRun, journal: JournalState, sources: Sources, paths: frozenset[str]
+    store: Store,
+    connection: sa.Connection,
+    run: StoredRun,
+    journal: JournalState,
+    sources: Sources,
+    paths: frozenset[str],
 ) -> Iterator[Sheet]:
     """Yield what is folded of a journal and not in groups."""
     if journal.point_end < journal.chunked:
@@ -235,7 +240,7 @@ def _tail_sheets(
     names = Names()
     if journal.chunked:
         assert run.number is not None  # noqa: S101 - it was loaded
-        names = names_before(store, run.number, journal.number, journal.chunked)
+        names = names_before(store, run.number, journal.number, journal.chunked, connection)
     with _reader(journal, sources) as reader:
         if reader is not None:
             for block in reader.blocks(journal.chunked):

@@ -363,27 +363,35 @@ class Container(ABC):
             from seamark.local.index import Index
 
             self._index = Index.open(self.folder.root)
-        self._index.refresh(self.folder.project, self.folder.run)
-        return self._index.view(self.folder.project, self.folder.run)
+        return self._index.fresh_view(self.folder.project, self.folder.run)
+
+    def _reader(self) -> RunView | None:
+        """Return the same; None while nothing is recorded."""
+        if self._nothing_recorded():
+            return None
+        try:
+            return self._view()
+        except RunNotFoundError:
+            return None
 
     def _untold(self) -> Mapping[str, Atom]:
         """Return what will stand in the first record, by path, while there is none."""
         return {}
 
-    def _attributes(self, namespace: str = "") -> list[Attribute]:
-        if self._nothing_recorded():
-            found = [self._untold_attribute(path) for path in self._untold()]
-            return [one for one in found if one is not None and is_inside(one.path, namespace)]
-        try:
-            return [
-                one for one in self._view().attributes(namespace) if is_inside(one.path, namespace)
-            ]
-        except RunNotFoundError:
-            return []
+    def _attributes(self, namespace: str = "", reader: RunView | None = None) -> list[Attribute]:
+        reader = reader or self._reader()
+        if reader is not None:
+            return reader.attributes(namespace)
+        found = [self._untold_attribute(path) for path in self._untold()]
+        return [one for one in found if one is not None and is_inside(one.path, namespace)]
+
+    def _find(self, reader: RunView | None, path: str) -> Attribute | None:
+        """Return what a path shows, as a reader has it or as the first record will."""
+        found = None if reader is None else reader.attribute(path)
+        return found or self._untold_attribute(path)
 
     def _attribute(self, path: str) -> Attribute:
-        found = None if self._nothing_recorded() else self._view().attribute(path)
-        found = found or self._untold_attribute(path)
+        found = self._find(self._reader(), path)
         if found is None:
             msg = f"path {path!r}: nothing is recorded there in {self._what}"
             raise MissingFieldError(msg)
@@ -405,14 +413,17 @@ class Container(ABC):
         Raises:
             PathError: If the path breaks the grammar.
         """
-        return bool(self._attributes(check_path(path)))
+        reader = self._reader()
+        if reader is None:
+            return bool(self._attributes(check_path(path)))
+        return reader.has(check_path(path))
 
     def fetch(self) -> dict[str, Any]:
         """Return the values of all atoms as a nested dict."""
         return self._nested("")
 
-    def _nested(self, namespace: str) -> dict[str, Any]:
-        found = self._attributes(namespace)
+    def _nested(self, namespace: str, reader: RunView | None = None) -> dict[str, Any]:
+        found = self._attributes(namespace, reader)
         return nest(
             {one.path: self._whole(one.value) for one in found if one.family == "atom"}, namespace
         )

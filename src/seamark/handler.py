@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from seamark.artifact import artifact_op
 from seamark.content import finish_staged, members_of, write_file
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
     from seamark.container import Container
     from seamark.journal.writer import JournalWriter
+    from seamark.local.index import RunView
     from seamark.reading.attributes import Attribute
+    from seamark.reading.curves import Curve
     from seamark.reading.points import Attempt, Points
 
 __all__ = ["Handler"]
@@ -485,12 +487,12 @@ class Handler:
         """
         if self._object._silent:  # noqa: SLF001
             return None
-        try:
-            found = self._object._attribute(self._path)  # noqa: SLF001
-        except MissingFieldError:
-            nested = self._object._nested(self._path)  # noqa: SLF001
+        reader = self._object._reader()  # noqa: SLF001
+        found = self._object._find(reader, self._path)  # noqa: SLF001
+        if found is None:
+            nested = self._object._nested(self._path, reader)  # noqa: SLF001
             if not nested:
-                raise
+                raise self._missing()
             return nested
         if found.family in ("file", "file_set"):
             msg = (
@@ -500,7 +502,7 @@ class Handler:
         if found.family == "atom":
             return self._object._whole(found.value)  # noqa: SLF001
         if found.family.endswith("_series"):
-            return self.fetch_last()
+            return self._last(reader, found)
         return found.value
 
     def fetch_last(self) -> Any:
@@ -511,14 +513,32 @@ class Handler:
         """
         if self._object._silent:  # noqa: SLF001
             return None
-        family = self._object._attribute(self._path).family  # noqa: SLF001
-        points = self._points_of(family, "latest")
-        if not points:
-            msg = f"{self._path!r}: expected a series with points, got the family {family!r}"
-            raise MissingFieldError(msg)
-        return points[-1][1]
+        reader = self._object._reader()  # noqa: SLF001
+        found = self._object._find(reader, self._path)  # noqa: SLF001
+        if found is None:
+            raise self._missing()
+        return self._last(reader, found)
 
-    def fetch_points(self, *, attempt: Attempt = "latest") -> Points:
+    def _last(self, reader: RunView | None, found: Attribute) -> Any:
+        """Return the last point of a series, which is known without reading the others."""
+        if reader is None or not found.family.endswith("_series") or not found.value.count:
+            msg = f"{self._path!r}: expected a series with points, got the family {found.family!r}"
+            raise MissingFieldError(msg)
+        if found.family == "histogram_series":
+            return reader.last(self._path)
+        return self._object._whole(found.value.last)  # noqa: SLF001
+
+    def _missing(self) -> MissingFieldError:
+        what = self._object._what  # noqa: SLF001
+        return MissingFieldError(f"path {self._path!r}: nothing is recorded there in {what}")
+
+    @overload
+    def fetch_points(self, *, attempt: Attempt = "latest", points: None = None) -> Points: ...
+    @overload
+    def fetch_points(self, *, attempt: Attempt = "latest", points: int) -> Curve: ...
+    def fetch_points(
+        self, *, attempt: Attempt = "latest", points: int | None = None
+    ) -> Points | Curve:
         """Return the float series at this path as NumPy arrays.
 
         They are ``step``, ``value``, ``time_ns`` (since the Unix epoch) and ``attempt``.
@@ -527,16 +547,28 @@ class Handler:
             attempt: ``"latest"`` hides what an older attempt recorded after the checkpoint that was
                 resumed from; ``"all"`` shows everything; a number shows the run as that attempt
                 left it.
+            points: At most so many representative points, for drawing: a
+                `seamark.reading.curves.Curve`, whose parts keep their minimum and maximum, so that
+                a spike of one point in ten million is in it. None for every point.
 
         Raises:
+            ArgumentError: If ``points`` is no number of at least 2.
             MissingFieldError: If nothing is recorded here.
             FamilyError: If the path holds another family.
         """
-        found = self._object._attribute(self._path)  # noqa: SLF001
-        if found.family != "float_series":
-            msg = f"{self._path!r}: expected a float series, got the family {found.family!r}"
-            raise FamilyError(msg)
-        return self._object._view().points(self._path, attempt)  # noqa: SLF001
+        reader = self._object._reader()  # noqa: SLF001
+        found: Points | Curve | None = None
+        if reader is not None:
+            found = (
+                reader.points(self._path, attempt)
+                if points is None
+                else reader.curve(self._path, points, attempt)
+            )
+            if len(found):
+                return found
+        self._expect_of(reader, "float_series", "a float series")
+        assert found is not None  # noqa: S101 - there is a series, if only an empty one
+        return found
 
     def fetch_values(
         self,
@@ -567,20 +599,24 @@ class Handler:
                 "fetch_points, which needs only NumPy)"
             )
             raise MissingExtraError(msg) from error
-        if limit is not None and limit < 1:
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
             msg = f"limit: expected a positive number of points or None, got {limit!r}"
             raise ArgumentError(msg)
-        found = self._object._attribute(self._path)  # noqa: SLF001
+        reader = self._object._reader()  # noqa: SLF001
+        found = self._object._find(reader, self._path)  # noqa: SLF001
+        if found is None or reader is None:
+            raise self._missing()
         if found.family == "float_series":
-            points = self._object._view().points(self._path, attempt)  # noqa: SLF001
+            points = reader.points(self._path, attempt, limit=limit)
             frame = pd.DataFrame({"step": points.step, "value": points.value})
             times: Any = points.time_ns
         elif found.family == "string_series":
-            rows = self._points_of(found.family, attempt)
+            whole = self._object._whole  # noqa: SLF001
+            texts = reader.texts(self._path, attempt)[-(limit or 0) :]
             frame = pd.DataFrame(
-                {"step": [row[0] for row in rows], "value": [row[1] for row in rows]}
+                {"step": [one.step for one in texts], "value": [whole(one.text) for one in texts]}
             )
-            times = [row[2] for row in rows]
+            times = [one.time_ns for one in texts]
         else:
             msg = (
                 f"{self._path!r}: expected a series of numbers or texts, "
@@ -589,23 +625,7 @@ class Handler:
             raise FamilyError(msg)
         if include_timestamp:
             frame["timestamp"] = pd.to_datetime(times, unit="ns", utc=True)
-        return frame if limit is None else frame.tail(limit).reset_index(drop=True)
-
-    def _points_of(self, family: str, attempt: Attempt) -> Sequence[tuple[Any, ...]]:
-        view = self._object._view()  # noqa: SLF001
-        if family == "float_series":
-            points = view.points(self._path, attempt)
-            return [(points.step[-1], float(points.value[-1]))] if len(points.step) else []
-        if family == "string_series":
-            whole = self._object._whole  # noqa: SLF001
-            return [
-                (one.step, whole(one.text), one.time_ns) for one in view.texts(self._path, attempt)
-            ]
-        if family == "file_series":
-            return [(one.step, one.file, one.time_ns) for one in view.files(self._path, attempt)]
-        if family == "histogram_series":
-            return [(one.step, one, one.time_ns) for one in view.histograms(self._path, attempt)]
-        return []
+        return frame
 
     def fetch_hash(self) -> str:
         """Return the digest of the artifact at this path.
@@ -647,9 +667,17 @@ class Handler:
         return [{**members[name], "name": name} for name in chosen]
 
     def _expect(self, family: str) -> Attribute:
-        found = self._object._attribute(self._path)  # noqa: SLF001
+        return self._expect_of(self._object._reader(), family, f"the family {family!r}")  # noqa: SLF001
+
+    def _expect_of(self, reader: RunView | None, family: str, wanted: str) -> Attribute:
+        found = self._object._find(reader, self._path)  # noqa: SLF001
+        if found is None:
+            raise self._missing()
         if found.family != family:
-            msg = f"{self._path!r}: expected the family {family!r}, got {found.family!r}"
+            got = (
+                f"{found.family!r}" if wanted.startswith("the") else f"the family {found.family!r}"
+            )
+            msg = f"{self._path!r}: expected {wanted}, got {got}"
             raise FamilyError(msg)
         return found
 
@@ -791,16 +819,6 @@ def _as_long(
         msg = f"{what}: expected {length}, one for each value, got {len(converted)}"
         raise ArgumentError(msg)
     return converted
-
-
-def _text(value: str) -> str:
-    from seamark.values import escape
-
-    return escape(value)
-
-
-def _texts(path: str, points: list[list[Any]]) -> dict[str, Any]:
-    return {"path": path, "points": points}
 
 
 def _point_name(point: Any) -> str:

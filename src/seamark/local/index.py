@@ -549,6 +549,15 @@ class Index:
                 raise RunNotFoundError(msg)
             return RunView(self, RunFolder(self.root, project, run))
 
+    def fresh_view(self, project: str, run: str) -> RunView:
+        """Return one run as it is now; see `refresh`.
+
+        Raises:
+            RunNotFoundError: If there is no such run.
+        """
+        self.refresh(project, run)
+        return self.view(project, run)
+
     def store_of(self, ref: Ref) -> Store:
         """Return where a run is found: in the file, or beside it if that could not be written."""
         return self._aside.get(ref) or self.store

@@ -6,7 +6,7 @@ the tables (how many points, between which steps) tells whether it has to be unp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -19,12 +19,15 @@ from seamark.store.chunks import (
     join_parts,
     pack_floats,
     pack_ints,
+    packed_stride,
     split_parts,
     unpack_floats,
+    unpack_floats_at,
     unpack_ints,
 )
 from seamark.store.database import insertion
 from seamark.store.fold.decode import Decoded, Floats, Ints, Sheet, may_hold_points, merge
+from seamark.store.pyramid import Pyramid, pack_pyramid, unpack_pyramid
 
 if TYPE_CHECKING:
     from seamark.journal.reader import Block
@@ -37,6 +40,7 @@ __all__ = [
     "Gathering",
     "Group",
     "StoredGroup",
+    "drawn_groups",
     "drop_groups",
     "group_ends",
     "last_place",
@@ -53,6 +57,11 @@ CHUNK_BYTES: Final = 256 * 1024
 GROUP_ROWS: Final = 1 << 16
 """So many rows make a full group."""
 _GROUP_VALUES: Final = 1 << 21
+_PYRAMID_POINTS: Final = 1024
+"""Fewer points of a group are read when it is drawn."""
+_STEPS: Final = 0
+_TIMES: Final = -1
+"""What the series of a group share stands in rows of its own, under numbers that no path has."""
 
 _INSERT: Final = insertion(schema.chunk)
 _INSERT_PYRAMID: Final = insertion(schema.pyramid)
@@ -72,7 +81,7 @@ _LAST: Final = (
     sa.select(_chunk.place, _chunk.count)
     .where(
         _chunk.run == sa.bindparam("run"),
-        _chunk.path == 0,
+        _chunk.path == _STEPS,
         _chunk.journal == sa.bindparam("journal"),
     )
     .order_by(_chunk.place.desc())
@@ -82,7 +91,7 @@ _SHARED: Final = (
     sa.select(_chunk.data)
     .where(
         _chunk.run == sa.bindparam("run"),
-        _chunk.path == 0,
+        _chunk.path == _STEPS,
         _chunk.journal == sa.bindparam("journal"),
     )
     .order_by(_chunk.place)
@@ -101,9 +110,27 @@ _STORED: Final = (
 )
 _ONE: Final = sa.select(*_STORED).where(
     _chunk.run == sa.bindparam("run"),
-    _chunk.path.in_([0, sa.bindparam("number")]),
+    _chunk.path.in_([_STEPS, _TIMES, sa.bindparam("number")]),
     _chunk.journal == sa.bindparam("journal"),
     _chunk.place == sa.bindparam("place"),
+)
+_of_series: Final = (_chunk.run == sa.bindparam("run"), _chunk.path == sa.bindparam("number"))
+_DRAWN: Final = sa.select(
+    _chunk.journal,
+    _chunk.place,
+    _chunk.count,
+    _chunk.rising,
+    _chunk.low_step,
+    _chunk.high_step,
+    _chunk.low_t,
+).where(*_of_series)
+_ALL_STEPS: Final = sa.select(_chunk.journal, _chunk.place, _chunk.count, _chunk.data).where(
+    _chunk.run == sa.bindparam("run"), _chunk.path == _STEPS
+)
+_PYRAMIDS: Final = sa.select(
+    schema.pyramid.c.journal, schema.pyramid.c.place, schema.pyramid.c.data
+).where(
+    schema.pyramid.c.run == sa.bindparam("run"), schema.pyramid.c.path == sa.bindparam("number")
 )
 _ENDS: Final = (
     sa.select(_chunk.journal, _chunk.place, _chunk.high_step)
@@ -181,20 +208,25 @@ def store_groups(
     for group in groups:
         sheet = group.sheet
         same = sheet.time is sheet.t or bool((sheet.time == sheet.t).all())
-        shared = [
-            pack_floats(sheet.step),
+        steps = [pack_floats(sheet.step), pack_ints(np.array(group.records, np.int64))]
+        times = [
             pack_ints(sheet.t),
             b"" if same else pack_ints(sheet.time),
             pack_ints(sheet.offset),
-            pack_ints(np.array(group.records, np.int64)),
         ]
         at = (group.journal, group.place)
-        rows = [(run, 0, *at, *_bounds(sheet.step, sheet.t), join_parts(shared))]
+        bounds = _bounds(sheet.step, sheet.t)
+        rows = [(run, _STEPS, *at, *bounds, join_parts(steps))]
+        rows.append((run, _TIMES, *at, *bounds, join_parts(times)))
+        pyramids = []
         for path, (own, values) in sheet.series.items():
             _, t, step, _ = sheet.points(path)
             data = join_parts([b"" if own is None else pack_ints(own), pack_floats(values)])
             rows.append((run, numbers[path], *at, *_bounds(step, t), data))
+            if len(values) >= _PYRAMID_POINTS:
+                pyramids.append((run, numbers[path], *at, pack_pyramid(values)))
         database.run_many(connection, _INSERT, rows)
+        database.run_many(connection, _INSERT_PYRAMID, pyramids)
 
 
 def _bounds(step: Floats, t: Ints) -> tuple[int, int, float, float, int]:
@@ -238,7 +270,7 @@ class StoredGroup:
         low_step: Smallest step.
         high_step: Greatest step.
         low_t: Smallest time of a frame, nanoseconds since the Unix epoch.
-        shared: The columns of the group, packed.
+        shared: Steps, times of the frames, the caller's times and offsets of the group, packed.
         own: Which rows have a value, and the values, packed.
     """
 
@@ -291,7 +323,9 @@ def load_groups(
     """
     if not numbers or not runs:
         return {}
-    wanted = sa.select(*_STORED).where(_chunk.run.in_(runs), _chunk.path.in_([0, *numbers]))
+    wanted = sa.select(*_STORED).where(
+        _chunk.run.in_(runs), _chunk.path.in_([_STEPS, _TIMES, *numbers])
+    )
     found: dict[tuple[int, int], list[StoredGroup]] = {}
     for path, run, group in _stored(database.query(connection, wanted)):
         found.setdefault((run, path), []).append(group)
@@ -316,15 +350,93 @@ def group_ends(
 
 def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:
     """Yield (number of the path, run, group) of rows, which are put in order."""
-    shared: tuple[Any, int, list[bytes]] = (None, 0, [])
+    here: tuple[int, ...] = ()
+    size, times, shared = 0, [b"", b"", b""], [b""]
     rows.sort(key=itemgetter(0, 1, 2, 3))  # the columns that the series share come first
     for run, journal, place, path, count, *facts, data in rows:
-        here = (run, journal, place)
-        if path == 0:
-            shared = (here, count, split_parts(data))
-        elif shared[0] == here:
-            own = split_parts(data)
-            yield path, run, StoredGroup(journal, place, shared[1], count, *facts, shared[2], own)
+        parts = split_parts(data)
+        if path == _TIMES:
+            here, times = (run, journal, place), parts
+        elif path == _STEPS:
+            size, shared = count, [parts[0], *times]
+        elif here == (run, journal, place):
+            yield path, run, StoredGroup(journal, place, size, count, *facts, shared, parts)
+
+
+class Drawn:
+    """A group of a series that is drawn: what is not needed for that is not read.
+
+    It is a `seamark.store.pyramid.Piece`.
+
+    Args:
+        load: Reads the group as a whole.
+        facts: Journal, place, count, whether the steps rise, smallest and greatest step, smallest
+            time, as in the tables.
+        steps: The column of steps, packed.
+        pyramid: Packed; None if there is none.
+        all_rows: Whether the series has a value in every row of the group.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[int, int], StoredGroup],
+        facts: Sequence[Any],
+        steps: bytes,
+        pyramid: bytes | None,
+        *,
+        all_rows: bool,
+    ) -> None:
+        self.journal, self.place, self.count, rising, self.first, self.last, self.low_t = facts
+        self.rising = bool(rising)
+        self.stride = packed_stride(steps) if all_rows else None
+        self._load = load
+        self._pyramid = pyramid
+        self._whole: StoredGroup | None = None
+
+    def whole(self) -> StoredGroup:
+        """Return everything that is stored of it."""
+        if self._whole is None:
+            self._whole = self._load(self.journal, self.place)
+        return self._whole
+
+    def steps(self) -> Floats:
+        """Return the steps, float64 (count,)."""
+        return self.whole().steps()
+
+    def values(self) -> Floats:
+        """Return the values, float64 (count,)."""
+        return self.whole().values()
+
+    def values_at(self, places: Ints) -> Floats:
+        """Return some of the values."""
+        return unpack_floats_at(self.whole().own[1], places)
+
+    def pyramid(self) -> Pyramid | None:
+        """Return minima, maxima and counts of its points."""
+        return None if self._pyramid is None else unpack_pyramid(self._pyramid)
+
+
+def drawn_groups(
+    database: Database, connection: sa.Connection, run: int, number: int
+) -> list[Drawn]:
+    """Return the groups of a series as they are drawn, in the order of the journals."""
+    at = {"run": run, "number": number}
+    pyramids = {row[:2]: row[2] for row in database.rows(connection, _PYRAMIDS, **at)}
+    steps = {row[:2]: row[2:] for row in database.rows(connection, _ALL_STEPS, run=run)}
+
+    def load(journal: int, place: int) -> StoredGroup:
+        return load_group(database, connection, run, number, journal, place)
+
+    return [
+        Drawn(
+            load,
+            facts,
+            split_parts(steps[facts[:2]][1])[0],
+            pyramids.get(facts[:2]),
+            all_rows=facts[2] == steps[facts[:2]][0],
+        )
+        for facts in sorted(database.rows(connection, _DRAWN, **at))
+    ]
 
 
 def record_offsets(
@@ -333,5 +445,5 @@ def record_offsets(
     """Return where the frames lie, bytes, that may hold points other than numbers, in order."""
     found: list[int] = []
     for (data,) in database.rows(connection, _SHARED, run=run, journal=journal):
-        found += unpack_ints(split_parts(data)[4]).tolist()
+        found += unpack_ints(split_parts(data)[1]).tolist()
     return found

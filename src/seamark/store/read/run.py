@@ -37,12 +37,14 @@ from seamark.store.fold.registers import (
     SeriesState,
     SetState,
 )
+from seamark.store.read.curve import read_curve
 from seamark.store.read.rank_status import RankStatus, rank_statuses
 from seamark.store.read.series import Sources, read_floats, read_record_at, read_records
 from seamark.store.runs import Store, StoredRun, load_attributes, load_run
 from seamark.values import decode_atom
 
 if TYPE_CHECKING:
+    from seamark.reading.curves import Curve
     from seamark.store.fold.run_state import JournalState, RunState
 
 __all__ = ["RunReader", "Snapshot", "gaps_of", "is_crashed", "troubles"]
@@ -55,8 +57,8 @@ _SHOWN: Final = (
     .where(_cells.run == sa.bindparam("run"), _cells.visible == 1)
 )
 _OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
-_HIDDEN: Final = sa.select(_cells.path).distinct().where(
-    _cells.run == sa.bindparam("run"), _cells.visible == 0
+_HIDDEN: Final = (
+    sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
 )
 _FLOATS: Final = "float_series"
 _NO_ANSWER: Final = ("sys/", "monitoring/seamark/")
@@ -340,6 +342,26 @@ class RunReader:
         def answer(seen: Snapshot) -> Any:
             return read_floats(
                 seen.store, seen.connection, seen.run, self._sources, wanted, chosen, limit
+            )
+
+        return self._ask(answer)
+
+    def curve(self, path: str, points: int, attempt: Attempt = "latest") -> Curve:
+        """Return a float series in parts, which keep their minimum and maximum; for drawing.
+
+        Args:
+            path: Of the series.
+            points: At most so many representative points.
+            attempt: See `points`.
+
+        Raises:
+            ArgumentError: If ``attempt`` or ``points`` cannot be one.
+        """
+        chosen = check_attempt(attempt)
+
+        def answer(seen: Snapshot) -> Curve:
+            return read_curve(
+                seen.store, seen.connection, seen.run, self._sources, path, points, chosen
             )
 
         return self._ask(answer)

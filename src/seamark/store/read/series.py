@@ -31,7 +31,17 @@ if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
     from seamark.store.runs import Store, StoredRun
 
-__all__ = ["Sources", "read_floats", "read_record_at", "read_records"]
+__all__ = [
+    "Piece",
+    "Sources",
+    "cut_of",
+    "newer",
+    "read_floats",
+    "read_record_at",
+    "read_records",
+    "tail_pieces",
+    "unpacked",
+]
 
 Sources = Callable[[str], "Source"]
 """Opens a journal by its file name.
@@ -45,7 +55,7 @@ _NO_TIME: Final = -(1 << 64)
 log = logging.getLogger("seamark")
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
     """Points of one series from one stretch of one journal, in the order of writing."""
 
     journal: JournalState
@@ -83,30 +93,46 @@ def read_floats(
     journals = {
         journal.number: journal
         for journal in state.journals.values()
-        if journal.point_end >= 0 and _cut(state, journal, attempt) > 0
+        if journal.point_end >= 0 and cut_of(state, journal, attempt) > 0
     }
-    tails: dict[str, list[_Piece]] = {path: [] for path in paths}
-    for journal in journals.values():
-        cut = _cut(state, journal, attempt)
-        for sheet in _tail_sheets(store, connection, run, journal, sources, frozenset(paths)):
-            for path, piece in _pieces(journal, sheet, cut):
-                tails[path].append(piece)
+    tails = tail_pieces(store, connection, run, sources, paths, attempt)
     groups = _Groups(store, connection, run, list(numbers.values()), limit)
     found: dict[str, Points] = {}
     for path in paths:
         after = state.emptied(path)
-        pieces = [kept for one in tails[path] if len((kept := _newer(one, after)).step)]
+        pieces = [kept for one in tails[path] if len((kept := newer(one, after)).step)]
         number = numbers.get(path)
         if number is not None:
             for group in groups.of(number, pieces):
                 journal = journals.get(group.journal)
                 if journal is None:
                     continue
-                piece = _unpacked(journal, group, _cut(state, journal, attempt))
-                kept = _newer(piece, after)
+                piece = unpacked(journal, group, cut_of(state, journal, attempt))
+                kept = newer(piece, after)
                 if len(kept.step):
                     pieces.append(kept)
         found[path] = _assembled(pieces, limit)
+    return found
+
+
+def tail_pieces(
+    store: Store,
+    connection: sa.Connection,
+    run: StoredRun,
+    sources: Sources,
+    paths: Sequence[str],
+    attempt: int | str,
+) -> dict[str, list[Piece]]:
+    """Return what stands in journals only, by path; see `read_floats`."""
+    state = run.state
+    found: dict[str, list[Piece]] = {path: [] for path in paths}
+    for journal in state.journals.values():
+        cut = cut_of(state, journal, attempt)
+        if journal.point_end < 0 or cut <= 0:
+            continue
+        for sheet in _tail_sheets(store, connection, run, journal, sources, frozenset(paths)):
+            for path, piece in _pieces(journal, sheet, cut):
+                found[path].append(piece)
     return found
 
 
@@ -131,7 +157,7 @@ class _Groups:
         if self._there and limit is None:
             self._all = load_groups(store.database, connection, [run.number], numbers)
 
-    def of(self, number: int, pieces: list[_Piece]) -> Iterator[StoredGroup]:
+    def of(self, number: int, pieces: list[Piece]) -> Iterator[StoredGroup]:
         """Yield the groups of a series.
 
         With a limit, those with the greatest steps come first, and it ends when no other can hold
@@ -153,7 +179,7 @@ class _Groups:
             yield load_group(self._database, self._connection, self._run, number, journal, place)
 
 
-def _least_of_last(pieces: list[_Piece], limit: int) -> float | None:
+def _least_of_last(pieces: list[Piece], limit: int) -> float | None:
     """Return the smallest of the last so many steps; None while there are not so many."""
     if sum(len(piece.step) for piece in pieces) < limit:
         return None
@@ -161,13 +187,14 @@ def _least_of_last(pieces: list[_Piece], limit: int) -> float | None:
     return float(np.partition(steps, len(steps) - limit)[len(steps) - limit])
 
 
-def _cut(run: RunState, journal: JournalState, attempt: int | str) -> float:
+def cut_of(run: RunState, journal: JournalState, attempt: int | str) -> float:
+    """Return the offset from which on the points of a journal are hidden."""
     if attempt == "all":
         return float("inf")
     return run.cut(journal, attempt if isinstance(attempt, int) else None)
 
 
-def _pieces(journal: JournalState, sheet: Sheet, cut: float) -> Iterator[tuple[str, _Piece]]:
+def _pieces(journal: JournalState, sheet: Sheet, cut: float) -> Iterator[tuple[str, Piece]]:
     kept = None
     if len(sheet.offset) and sheet.offset[-1] >= cut:
         kept = int(np.searchsorted(sheet.offset, cut))
@@ -178,26 +205,27 @@ def _pieces(journal: JournalState, sheet: Sheet, cut: float) -> Iterator[tuple[s
         else:
             size = len(rows) if kept is None else int(np.searchsorted(rows, kept))
             part, own = rows[:size], values[:size]
-        yield path, _Piece(journal, sheet.step[part], own, sheet.t[part], sheet.time[part])
+        yield path, Piece(journal, sheet.step[part], own, sheet.t[part], sheet.time[part])
 
 
-def _unpacked(journal: JournalState, group: StoredGroup, cut: float) -> _Piece:
-    piece = _Piece(journal, group.steps(), group.values(), group.t(), group.times())
+def unpacked(journal: JournalState, group: StoredGroup, cut: float) -> Piece:
+    """Return the points of a group that stand before an offset."""
+    piece = Piece(journal, group.steps(), group.values(), group.t(), group.times())
     if cut >= journal.chunked:
         return piece
     kept = int(np.searchsorted(group.offsets(), cut))
-    return _Piece(journal, *(column[:kept] for column in piece[1:]))
+    return Piece(journal, *(column[:kept] for column in piece[1:]))
 
 
-def _newer(piece: _Piece, after: Key) -> _Piece:
+def newer(piece: Piece, after: Key) -> Piece:
     """Return the points that a delete or clear with this key does not hide."""
     if after[0] == _NO_TIME or not len(piece.t) or piece.t.min() > after[0]:
         return piece
     kept = piece.t >= after[0] if piece.journal.uid > after[1] else piece.t > after[0]
-    return _Piece(piece.journal, *(column[kept] for column in piece[1:]))
+    return Piece(piece.journal, *(column[kept] for column in piece[1:]))
 
 
-def _assembled(pieces: list[_Piece], limit: int | None) -> Points:
+def _assembled(pieces: list[Piece], limit: int | None) -> Points:
     if not pieces:
         return Points(np.empty(0), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
     uids = sorted({piece.journal.uid for piece in pieces})
@@ -278,7 +306,7 @@ def read_records(
     after = state.emptied(path)
     found: list[tuple[float, Key, Any, int, int]] = []
     for journal in state.journals.values():
-        cut = _cut(state, journal, attempt)
+        cut = cut_of(state, journal, attempt)
         if journal.point_end < 0 or cut <= 0:
             continue
         own = -1 if journal.attempt is None else journal.attempt

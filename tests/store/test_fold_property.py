@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from seamark.store.fold.fold import fold
-from seamark.store.fold.run_state import JournalState, RunState
 from seamark.store.fold.registers import FloatSeriesState, SeriesState
+from seamark.store.fold.run_state import JournalState, RunState
 
 PATHS = ("a", "a/b", "a/b/c", "d", "d/e")
 VALUES = (0.0, -0.0, 1.0, 1.5, -2.25, 1e300, -1e300, 1e-320, 0.1, math.nan, math.inf, -math.inf)

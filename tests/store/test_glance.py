@@ -13,8 +13,8 @@ import pytest
 
 import seamark
 from seamark.journal import segment
-from seamark.store import glance
 from seamark.local.index import Index
+from seamark.store import glance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

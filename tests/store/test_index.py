@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import shutil
@@ -477,14 +476,14 @@ def test_a_fold_that_was_overtaken_is_done_again(builder, folder, open_index, mo
     index, other = open_index(), open_index()
     index.refresh()
     journal.row({"m": 2.0}, 1).save(folder)
-    save = refresh.RunFolding._save
+    save = refresh.Folding.save
 
-    def overtaken(self):
+    def overtaken(self, **options):
         if self.store is index.store:
             other.refresh()
-        save(self)
+        save(self, **options)
 
-    monkeypatch.setattr(refresh.RunFolding, "_save", overtaken)
+    monkeypatch.setattr(refresh.Folding, "save", overtaken)
     index.refresh()
     found = value(index, folder, "m")
     assert (found.count, found.mean) == (2, 1.5)

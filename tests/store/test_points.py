@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError
 from seamark.journal.folder import RunFolder
-from seamark.local import refresh
-from seamark.store import groups
 from seamark.local.index import Index
+from seamark.store import groups, ingest
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def test_points_are_those_of_the_oracle(
     folder = RunFolder(tmp_path_factory.mktemp("root"), "p", "r")
     with pytest.MonkeyPatch.context() as patch, Index.open(folder.root) as index:
         for name in ("SMALL_BYTES", "CHUNK_BYTES"):
-            patch.setattr(refresh, name, small_bytes)
+            patch.setattr(ingest, name, small_bytes)
         patch.setattr(groups, "GROUP_ROWS", 3)
         for ends in ([rng.choice(one.ends) for one in journals], [one.offset for one in journals]):
             for journal, end in zip(journals, ends, strict=True):
@@ -87,7 +86,7 @@ def test_points_are_those_of_the_oracle(
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])
 def test_every_form_of_a_point_is_read(builder, folder, view, monkeypatch, small_bytes):
     """Rows with and without the caller's time, compressed, sparse, and whole columns."""
-    monkeypatch.setattr(refresh, "SMALL_BYTES", small_bytes)
+    monkeypatch.setattr(ingest, "SMALL_BYTES", small_bytes)
     journal = builder().row({"a": 1.0, "b": 10.0}, 0).row({"a": 2.0, "b": 20.0}, 1, time=5)
     journal.row({"a": 3.0}, 2, packed=True).row({"a": 4.0}, 3, packed=True, time=6)
     journal.sparse({"b": 30.0, "a": 5.0}, 4).sparse({"a": 6.0}, 5, time=7)
@@ -145,7 +144,7 @@ def test_texts_files_and_histograms_keep_order_time_and_attempt(
     builder, folder, view, monkeypatch, small_bytes
 ):
     """And a delete hides what was before it."""
-    monkeypatch.setattr(refresh, "SMALL_BYTES", small_bytes)
+    monkeypatch.setattr(ingest, "SMALL_BYTES", small_bytes)
     journal = builder().texts("t", (0, "gone")).op("delete", paths=["t"])
     journal.texts("t", (1, "b", 7), (0, "a")).texts("other", (0, "x"))
     journal.texts("t", (2, {"sha256": "0" * 64, "size": 5 << 20}))

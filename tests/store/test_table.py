@@ -233,9 +233,7 @@ class TestColumns:
 
     def test_aggregates_and_patterns(self, index):
         """`val/loss:min`, `sys/*`, `l*`."""
-        table = index.table(
-            Selection(id=["r0", "r2"]), ["loss:min", "l*", "log:count", "name"]
-        )
+        table = index.table(Selection(id=["r0", "r2"]), ["loss:min", "l*", "log:count", "name"])
         assert table.columns == [
             "sys/id",
             "loss:min",

@@ -263,7 +263,7 @@ class JournalReader:
         self.name = self._source.name
         self._now_ns = now_ns
         self._walk = walk
-        self._block_bytes = block_bytes
+        self.block_bytes = block_bytes
         self.offset = FILE_HEADER_BYTES
         self.gaps: list[Gap] = []
         self.tail: Gap | None = None
@@ -377,7 +377,7 @@ class JournalReader:
         if self.newer:
             self.stopped = "newer"
             return
-        want = self._block_bytes
+        want = self.block_bytes
         while True:
             data = self._source.pread(want, self.offset)
             frames, pos, bad = self._walk(data, self.salt)
@@ -392,7 +392,7 @@ class JournalReader:
                 if newer:
                     self.stopped = "newer"
                     return
-                want = self._block_bytes
+                want = self.block_bytes
                 continue
             if not bad and len(data) == want and want < _FRAME_LIMIT:
                 want = min(2 * want, _FRAME_LIMIT)  # one long frame
@@ -402,7 +402,7 @@ class JournalReader:
                 return
             if not self._pass_over(bad=bad):
                 return
-            want = self._block_bytes
+            want = self.block_bytes
 
     def _look_at_stub(self) -> None:
         """Tell of a file that ends within its own header."""

@@ -27,7 +27,7 @@ from seamark.local import looks, place
 from seamark.local.copies import open_journal
 from seamark.local.lock import exclusive
 from seamark.local.looks import Known, Looks, Ref
-from seamark.local.refresh import RunFolding
+from seamark.local.refresh import refresh_run
 from seamark.local.view import RunView
 from seamark.paths import is_inside
 from seamark.reading.points import Attempt, check_attempt
@@ -324,7 +324,7 @@ class Index:
         database = Database(memory_engine())
         database.create_tables(schema.metadata, looks.metadata)
         store = Store(database, PathNumbers(database))
-        RunFolding(store, RunFolder(self.root, *ref), None, self.now_ns).run()
+        refresh_run(store, RunFolder(self.root, *ref), None, self.now_ns)
         self._aside[ref] = store
 
     def _refresh_many(
@@ -423,7 +423,7 @@ class Index:
         folder = RunFolder(self.root, *ref)
         for _ in range(_TRIES):  # a conflict means that somebody else was faster: look again
             try:
-                now = RunFolding(self.store, folder, known, self.now_ns).run()
+                self._looks.runs[ref] = refresh_run(self.store, folder, known, self.now_ns)
             except Conflict:
                 known = self._known(ref)
                 continue
@@ -433,8 +433,6 @@ class Index:
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
                 log.exception("seamark: run %s/%s cannot be folded", *ref)
                 return
-            if now is not None:
-                self._looks.runs[ref] = now
             return
 
     def _forget(self, gone: list[tuple[Ref, int]]) -> None:

@@ -1,0 +1,328 @@
+"""Folding a run from its journals into a store, wherever the journals are.
+
+What is new is read once: the same pass counts it into the registers and packs its points into row
+groups. A run is saved in one transaction, a very long journal in several.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from seamark.journal.folder import split_journal_name
+from seamark.journal.reader import JournalReader
+from seamark.store.fold.decode import Names, decode
+from seamark.store.fold.fold import fold
+from seamark.store.fold.run_state import JournalState, RunState
+from seamark.store.fold.walk import BLOCK_BYTES, walk
+from seamark.store.groups import (
+    CHUNK_BYTES,
+    GROUP_ROWS,
+    SMALL_BYTES,
+    Gathering,
+    Group,
+    drop_groups,
+    last_place,
+    store_groups,
+)
+from seamark.store.runs import Conflict, load_run, names_before, new_run, save_run
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from seamark.journal.reader import Block
+    from seamark.journal.source import Source
+    from seamark.store.runs import Store
+
+__all__ = ["UNREADABLE", "Folding", "fold_run", "prefix_crc"]
+
+UNREADABLE: Final = "unreadable"
+_STEP_BYTES: Final = 64 << 20
+"""After so many bytes what was folded is saved, so that memory does not grow with a journal."""
+_TRIES: Final = 5
+
+
+def fold_run(
+    store: Store,
+    project: str,
+    run: str,
+    sources: Mapping[str, Callable[[], Source]],
+    now_ns: Callable[[], int],
+) -> None:
+    """Fold what is new of a run, of all of its journals, and save it.
+
+    Args:
+        store: Where it goes.
+        project: Project path.
+        run: Run id.
+        sources: By file name: what opens the journal. Those that were folded before must still
+            begin with the same bytes.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+
+    Raises:
+        Conflict: If others folded the same run all the time.
+    """
+    journals = {uid: name for name in sources if (uid := split_journal_name(name)[1])}
+    for last in range(_TRIES, 0, -1):
+        folding = Folding(store, project, run, lambda name: sources[name](), now_ns)
+        try:
+            folding.take_up(journals)
+            folding.fold()
+            folding.save()
+        except Conflict:  # somebody else was faster: look again
+            if last == 1:
+                raise
+        else:
+            return
+
+
+class Folding:
+    """One run on its way into a store.
+
+    Args:
+        store: Where it goes.
+        project: Project path.
+        run: Run id.
+        sources: Opens a journal by its file name.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+
+    Attributes:
+        run: As it was loaded, and folded since.
+        is_new: Whether the store had nothing of it.
+        waiting: Files at whose end more may become readable without a change of their size.
+        failed: Files that could not be opened now, though they may be another time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        project: str,
+        run: str,
+        sources: Callable[[str], Source],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.store = store
+        self.waiting: set[str] = set()
+        self.failed: set[str] = set()
+        self._sources = sources
+        self._now_ns = now_ns
+        self._groups: list[Group] = []
+        self._dropped: list[tuple[int, int]] = []
+        self._bytes = 0
+        self._anew = False
+        with store.database.reading() as connection:
+            stored = load_run(store, connection, project, run, for_fold=True)
+        self.is_new = stored is None
+        self.run = stored or new_run(project, run)
+
+    @property
+    def state(self) -> RunState:
+        """What is known of the run."""
+        return self.run.state
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to save."""
+        touched = any(journal.touched for journal in self.state.journals.values())
+        rows = bool(self._groups or self._dropped or self.state.dirty)
+        return self.is_new or self._anew or touched or rows
+
+    def begin_anew(self) -> None:
+        """Forget what was folded: a journal does not begin with the same bytes any more."""
+        self._anew = not self.is_new
+        self.run.state = RunState()
+
+    def take_up(self, journals: Mapping[bytes, str]) -> None:
+        """Take up the journals that are new.
+
+        Their headers are read first, so that what they hide of others is never counted.
+
+        Args:
+            journals: Names of all files, by uid.
+        """
+        known = {journal.uid for journal in self.state.journals.values()}
+        number = max((journal.number for journal in self.state.journals.values()), default=-1)
+        for uid, name in journals.items():
+            if uid in known:
+                continue
+            number += 1
+            writer = self._writer(split_journal_name(name)[0])
+            header = None
+            if len(journals) > 1:  # alone, it is folded before anything that it may hide
+                with contextlib.suppress(OSError), self._reader(name) as reader:
+                    header = reader.header()
+            self.state.add_journal(JournalState(writer, uid, file=name, number=number), header)
+
+    def _writer(self, writer: str) -> str:
+        """Return a name that no other journal of the run has."""
+        name, copies = writer, 1
+        while name in self.state.journals:
+            copies += 1
+            name = f"{writer}~{copies}"
+        return name
+
+    def _reader(self, name: str, size: int = BLOCK_BYTES) -> JournalReader:
+        return JournalReader(self._sources(name), now_ns=self._now_ns, walk=walk, block_bytes=size)
+
+    # ------------------------------------------------------------------ folding
+
+    def fold(self, wanted: Callable[[JournalState], bool] = lambda _: True) -> None:
+        """Fold journals, one open at a time: a run may have one for every rank.
+
+        Args:
+            wanted: Tells whether there may be something new in a journal.
+        """
+        for journal in self.state.journals.values():
+            if wanted(journal):
+                self._fold_journal(journal)
+        while self.state.needs_refold:
+            self._groups, self._dropped, self._anew = [], [], self.run.number is not None
+            self.run.state = self.state.anew()
+            for journal in self.state.journals.values():
+                self._fold_journal(journal)
+
+    def _fold_journal(self, journal: JournalState) -> None:
+        before = _facts(journal)
+        self.waiting.discard(journal.file)
+        try:
+            with self._reader(journal.file) as reader:
+                if journal.stopped == UNREADABLE and not journal.offset:
+                    journal.restart()
+                self._fold_blocks(journal, reader)
+        except OSError as error:
+            if journal.stopped != UNREADABLE:
+                journal.note(journal.offset, str(error))
+            journal.stopped = UNREADABLE
+            if error.errno is not None:  # what is no journal stays none
+                self.failed.add(journal.file)
+        journal.touched = journal.touched or before != _facts(journal)
+        if journal.stopped in ("incomplete", "bad") and journal.tail is None:
+            self.waiting.add(journal.file)
+
+    def _fold_blocks(self, journal: JournalState, reader: JournalReader) -> None:
+        gaps, start = journal.gaps, journal.offset
+        size = reader.size
+        reader.block_bytes = min(BLOCK_BYTES, max(4096, size - start))
+        gathering = self._begin_gathering(journal, reader, size)
+        for block in reader.blocks(start):
+            journal.gaps = gaps + [list(gap) for gap in reader.gaps]
+            crc = _crc_with(journal, block, reader)
+            decoded = fold(self.state, journal.writer, block)
+            journal.prefix_crc = crc
+            if gathering is not None:
+                gathering.add(decoded, block, block.end)
+            self._bytes += len(block.data)
+            if self._bytes > _STEP_BYTES and not self.state.needs_refold:
+                self._save_step(journal, gathering)
+        journal.gaps = gaps + [list(gap) for gap in reader.gaps]
+        journal.tail = list(reader.tail) if reader.tail else None
+        journal.stopped = reader.stopped
+        ended = journal.closed and journal.chunked < journal.offset > SMALL_BYTES
+        if gathering is None and ended:
+            gathering = self._gather_again(journal, reader)
+        if gathering is not None:
+            self._end_gathering(journal, gathering)
+
+    # ------------------------------------------------------------------ row groups
+
+    def _begin_gathering(
+        self, journal: JournalState, reader: JournalReader, size: int
+    ) -> Gathering | None:
+        """Return where decoded rows go if they are enough for a group, else None."""
+        if size - journal.chunked <= (CHUNK_BYTES if journal.chunked else SMALL_BYTES):
+            return None
+        return self._gather_again(journal, reader)
+
+    def _gather_again(self, journal: JournalState, reader: JournalReader) -> Gathering:
+        """Return the rows that were folded before and belong into the next group.
+
+        A last group that is not full is made again, together with what was added.
+        """
+        place, number, stop = journal.chunked, self.run.number, journal.offset
+        names = Names()
+        if place and number is not None:
+            with self.store.database.reading() as connection:
+                last = last_place(self.store.database, connection, number, journal.number)
+            if last is not None and last[1] < GROUP_ROWS // 2:
+                place = last[0]
+                self._dropped.append((journal.number, place))
+            if place:
+                names = names_before(self.store, number, journal.number, place)
+        gathering = Gathering(journal.number, place)
+        if place < stop:
+            for block in reader.blocks(place):
+                gathering.add(decode(block, names, stop=stop), block, min(block.end, stop))
+                if block.end >= stop:
+                    break
+        return gathering
+
+    def _end_gathering(self, journal: JournalState, gathering: Gathering) -> None:
+        gathering.end(journal.offset)
+        self._groups += gathering.done
+        gathering.done = []
+        journal.chunked, journal.touched = gathering.place, True
+
+    # ------------------------------------------------------------------ saving
+
+    def _save_step(self, journal: JournalState, gathering: Gathering | None) -> None:
+        """Save what was folded of a long journal so far."""
+        if gathering is not None:
+            self._end_gathering(journal, gathering)
+        self.save()
+
+    def save(
+        self, *, owner: str = "", more: Callable[[sa.Connection, int], None] | None = None
+    ) -> None:
+        """Save what was folded.
+
+        Args:
+            owner: Whose run it is if its writer did not say.
+            more: Writes further rows in the same transaction, given the number of the run.
+
+        Raises:
+            Conflict: If another process folded this run in the meantime.
+        """
+        groups, dropped, database = self._groups, self._dropped, self.store.database
+        paths = {path for group in groups for path in group.sheet.series}
+
+        def write(connection: sa.Connection, number: int) -> None:
+            for journal, place in dropped:
+                drop_groups(database, connection, number, journal, place)
+            if groups:
+                store_groups(database, connection, number, groups, self.store.numbers.ensure(paths))
+            if more is not None:
+                more(connection, number)
+
+        save_run(self.store, self.run, anew=self._anew, owner=owner, paths=paths, more=write)
+        self._anew = self.is_new = False
+        self._groups, self._dropped, self._bytes = [], [], 0
+
+
+def _facts(journal: JournalState) -> tuple[object, ...]:
+    return journal.offset, journal.stopped, journal.tail, list(journal.gaps), journal.errors
+
+
+def _crc_with(journal: JournalState, block: Block, reader: JournalReader) -> int:
+    """Return the CRC of everything up to a block's end, given that of what was folded before."""
+    crc, offset = journal.prefix_crc, journal.offset
+    if block.base > offset:
+        crc = zlib.crc32(reader.bytes_at(block.base - offset, offset), crc)
+    start = max(0, offset - block.base)
+    return zlib.crc32(memoryview(block.data)[start : block.end - block.base], crc)
+
+
+def prefix_crc(source: Source, size: int) -> int:
+    """Return the CRC32 of the first bytes of a journal."""
+    crc = 0
+    for part in _parts(source, size):
+        crc = zlib.crc32(part, crc)
+    return crc
+
+
+def _parts(source: Source, size: int) -> Iterator[bytes]:
+    offset = 0
+    while offset < size and (part := source.pread(min(1 << 22, size - offset), offset)):
+        offset += len(part)
+        yield part

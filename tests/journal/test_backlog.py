@@ -11,6 +11,7 @@ import pytest
 
 from seamark.journal import backlog
 from seamark.journal._format import Kind
+from seamark.journal.rank_writer import RankWriter
 from seamark.journal.reader import Frame, decode_json
 
 if TYPE_CHECKING:
@@ -301,3 +302,22 @@ def test_a_purged_run_keeps_nothing(open_writer: Make, folder: RunFolder) -> Non
     writer = open_writer()
     say(writer, "a")
     assert writer.dropped == {"disk": 1}
+
+
+def test_a_rank_that_starts_on_a_full_disk_keeps_what_is_its_own(
+    folder: RunFolder, disk: Disk, clock: Any, journals: Read
+) -> None:
+    """Its series, and the facts of its process under the id that its journal will have."""
+    writer = RankWriter(folder, dict, rank=1, clock=clock, sync_s=3600.0, heartbeat_s=3600.0)
+    disk.fill()
+    writer.append_op({"op": "state", "state": "running"})
+    own = f"monitoring/{writer.writer}/pid"
+    writer.append_op({"op": "assign", "atoms": {own: ["int", 7], "lr": ["float", 0.1]}})
+    writer.append_row({"a": 1.0}, 3)
+    disk.free()
+    writer.close()
+    (frames,) = journals()
+    ops = [decode_json(frame.payload) for frame in frames if frame.kind == Kind.OP]
+    assert ops[1] == {"op": "assign", "atoms": {own: ["int", 7]}}
+    assert b"ranks/1/a" in next(f.payload for f in frames if f.kind == Kind.PATH)
+    assert steps(frames) == [3]

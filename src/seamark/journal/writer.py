@@ -737,6 +737,9 @@ class JournalWriter:
     def _catch_up(self) -> str:
         """Write what waits, oldest first, each record at the time at which it was made.
 
+        A signal handler that raises right after the write has the record written twice: its call
+        has returned long ago, so that it must not be lost.
+
         Returns:
             Why nothing can be written behind it now, or an empty string.
         """

@@ -31,6 +31,7 @@ run.stop()
 WRITES = "write|pwrite64|writev|pwritev|pwritev2|sendto|sendmsg"
 SYNCS = "fsync|fdatasync|sync|syncfs|sync_file_range|msync"
 TRACED = f"trace=/^({WRITES}|{SYNCS}|open|openat|creat)$"
+DATABASE = re.compile(r"\.db(?![0-9a-f])|sqlite")
 LINE = re.compile(r"^(?P<thread>\d+) +(?P<call>\w+)\((?P<arguments>.*)")
 
 
@@ -76,7 +77,14 @@ def test_recording_opens_no_database(tmp_path: Path) -> None:
     """A run that records opens no index, from the first call to its stop."""
     opened = [arguments for _, call, arguments in traced(tmp_path) if call.startswith("open")]
     assert any("/journal/" in name for name in opened)
-    assert not [name for name in opened if re.search(r"\.db|sqlite", name)]
+    assert not [name for name in opened if DATABASE.search(name)]
+
+
+def test_no_journal_is_taken_for_a_database() -> None:
+    """A journal's name ends in random digits, which may begin like an extension."""
+    assert not DATABASE.search('"/r/p/run/journal/vm-7-db1f00aa.db1f00aa0123456789abcdef01234567"')
+    for name in ("1f00aa.db", "1f00aa.db-wal", "1f00aa.db.lock"):
+        assert DATABASE.search(f'"/cache/seamark/{name}"')
 
 
 def test_a_call_is_one_write_by_the_count_of_the_kernel() -> None:

@@ -19,7 +19,7 @@ from seamark.errors import (
     ValueKindError,
 )
 from seamark.handler import Handler
-from seamark.journal._format import dump_json
+from seamark.journal._format import Kind, dump_json
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.paths import check_path, check_writable, is_inside
 from seamark.printing import show
@@ -282,38 +282,27 @@ class Container(ABC):
         """Return an atom as it is, or that of a blob if it is a very long string."""
         if atom.type != "string" or not is_long(atom.value):
             return atom
-        return Atom("text", self._blob_of(atom.value))
+        return Atom("text", self.content.put_text(atom.value))
 
     def _text(self, value: str) -> Any:
         """Return a text as a point holds it: escaped, or as a blob if it is very long."""
         text = escape(value)
-        return self._blob_of(text) if is_long(text) else text
+        return self.content.put_text(text) if is_long(text) else text
 
-    def _blob_of(self, text: str) -> dict[str, Any]:
-        record = self.content.put(File.from_content(text, extension="txt"))
-        return {"sha256": record["sha256"], "size": record["size"]}
-
-    @staticmethod
-    def _append_atoms(writer: JournalWriter, atoms: Mapping[str, Atom]) -> None:
+    def _append_atoms(self, writer: JournalWriter, atoms: Mapping[str, Atom]) -> None:
         """Append atoms, in as few frames as their size allows."""
-
-        def append(part: dict[str, Atom]) -> None:
+        if (lane := self._content) is not None and lane.refuses:
+            lane.replace(atoms)
+            atoms = {
+                path: atom
+                for path, atom in atoms.items()
+                if not lane.postpones({"op": "assign", "atoms": {path: atom}}, path)
+            }
+        for part in _parts(atoms):
             op: dict[str, Any] = {"op": "assign", "atoms": part}
             if escaped := [path for path, atom in part.items() if isinstance(atom.value, Escaped)]:
                 op["escaped"] = escaped
             writer.append_op(op)
-
-        part: dict[str, Atom] = {}
-        size = 0
-        for path, atom in atoms.items():
-            weight = len(path) + _characters(atom.value)
-            if part and size + weight > _FRAME_CHARACTERS:
-                append(part)
-                part, size = {}, 0
-            part[path] = atom
-            size += weight
-        if part:
-            append(part)
 
     def _delete(self, path: str) -> None:
         check_writable(path)
@@ -337,19 +326,24 @@ class Container(ABC):
             )
         return self._content
 
-    def _record_content(self, op: Mapping[str, Any]) -> None:
-        """Append an op of the lane, which goes on while the run is being stopped."""
+    def _record_content(self, op: Mapping[str, Any], kind: int = Kind.OP) -> None:
+        """Append a record of the lane, which goes on while the run is being stopped."""
         if (writer := self._writer) is not None:
-            writer.append_op(op)
+            writer.append_op(op, kind)
+
+    def _append_points(
+        self, writer: JournalWriter, records: Iterable[Mapping[str, Any]], kind: int = Kind.OP
+    ) -> None:
+        """Append points in one write, without those whose contents the disk refused so far."""
+        if (lane := self._content) is not None and lane.refuses:
+            records = [each for each in records if not lane.postpones(each, each["path"], kind)]
+        writer.append_ops(records, kind)
 
     def _content_trouble(self, kind: str, error: BaseException | None) -> None:
-        self.drop(
-            "file",
-            1,
-            f"a file could not be kept ({kind}): {error}"
-            if error
-            else f"a file could not be kept: {kind}",
-        )
+        why = f" ({kind}): {error}" if error else f": {kind}"
+        if (writer := self._writer) is not None:
+            later = kind == "not stored yet"
+            writer.drop("file", not later, f"a file could not be kept{why}", once=("file", later))
 
     # ---------------------------------------------------------------- reading
 
@@ -492,6 +486,21 @@ class Container(ABC):
     @abstractmethod
     def stop(self, *, seconds: float | None = None) -> None:
         """Stop recording."""
+
+
+def _parts(atoms: Mapping[str, Atom]) -> Iterator[dict[str, Atom]]:
+    """Divide atoms among records of a reasonable size."""
+    part: dict[str, Atom] = {}
+    size = 0
+    for path, atom in atoms.items():
+        weight = len(path) + _characters(atom.value)
+        if part and size + weight > _FRAME_CHARACTERS:
+            yield part
+            part, size = {}, 0
+        part[path] = atom
+        size += weight
+    if part:
+        yield part
 
 
 def is_long(text: str) -> bool:

@@ -167,7 +167,7 @@ class Handler:
             writer.append_point(at, to_float(value), number, time_ns)
         elif found in _RECORDED:
             record = self._recorded(writer, found, at, (value, number, time_ns))
-            writer.append_op(record, _RECORDED[found])
+            container._append_points(writer, [record], _RECORDED[found])  # noqa: SLF001
         else:
             self._append_file(value, number, time_ns, described)
 
@@ -211,7 +211,7 @@ class Handler:
                 self._recorded(writer, family, path, (point, step, time_ns))
                 for path, point in points.items()
             ]
-            writer.append_ops(records, _RECORDED[family])
+            self._object._append_points(writer, records, _RECORDED[family])  # noqa: SLF001
 
     def _append_file(
         self, value: File, step: float | None, time_ns: int | None, described: Mapping[str, Any]
@@ -233,7 +233,7 @@ class Handler:
                 if described.get(key) is not None
             },
         }
-        writer.append_op(op)
+        container._append_points(writer, [op])  # noqa: SLF001
 
     def extend(
         self,
@@ -285,7 +285,7 @@ class Handler:
             self._object._numbered(writer, None if steps is None else 0)  # noqa: SLF001
             while part := list(islice(points, _POINTS_AT_ONCE)):
                 records = [self._recorded(writer, series.family, series.path, one) for one in part]
-                writer.append_ops(records, _RECORDED[series.family])
+                self._object._append_points(writer, records, _RECORDED[series.family])  # noqa: SLF001
             return
         handler = Handler(self._object, series.path)
         for point, step, time_ns in points:
@@ -375,6 +375,8 @@ class Handler:
             self._object._numbered(writer, None)  # noqa: SLF001 - steps must not be learned after this
             writer.append_op({"op": "clear", "path": at})
             writer.forget_steps([at])
+            if self._object._content is not None:  # noqa: SLF001
+                self._object._content.forget(at)  # noqa: SLF001
 
     def pop(self, path: str | None = None, *, wait: bool = False) -> None:
         """Delete this path, or one below it, with everything under it.

@@ -353,7 +353,7 @@ class Run(Ranked):
                 self["source_code/files"].upload_files(settings.source_files)
             except (OSError, ValueError, TypeError) as error:
                 self.drop("source_files", 1, f"source_files could not be kept: {error}")
-        if self.writer is not None:  # else a warning has said why nothing can be recorded yet
+        if self.positions():  # else a warning has said why nothing can be written yet
             begun = self._descent.begun
             what = f"recording attempt {begun.number} to" if begun else "recording to"
             self._tell(what, f"see it with: seamark show {self.id}")
@@ -608,8 +608,8 @@ class Run(Ranked):
             self._content.close(seconds)
         if self._state == "running":
             self.note_state("completed")
-        lost = sum(writer.dropped.values())
         writer.close(reason, CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S))
+        lost = sum(writer.dropped.values())
         _running.pop(id(self), None)
         if self._settings.owner and not writer.rank:
             tail = f", {lost} values or records were lost" if lost else ""

@@ -169,7 +169,7 @@ def test_each_part_of_a_failure_has_a_switch(scripts, switches, state, traced):
 
 # --------------------------------------------------------------------- SIGTERM
 
-KILL = "import os, signal, time; os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.05)"
+KILL = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
 
 
 @pytest.mark.parametrize("started", [WITH_RUN, WITH_TWO], ids=["one run", "two runs"])

@@ -506,7 +506,7 @@ def test_a_full_disk_is_told_once_and_tried_again(run, tmp_path, request):
     assert not run.lane.flush(60)
     assert not run.lane.flush(60)
     assert [kind for kind, _ in run.troubles].count("not stored yet") == 2
-    assert run.file("notes")["sha256"] not in run.blobs()
+    assert "sha256" not in run.file("notes")
     source.unlink()
     make_room()
     assert run.lane.flush(60)
@@ -531,7 +531,7 @@ def test_what_waits_is_stored_after_the_next_success(run, tmp_path, request):
 
 
 def test_a_run_folder_that_cannot_be_written_raises_nothing(tmp_path):
-    """Training goes on; the loss is counted."""
+    """Training goes on; what was not stored is said to be lost, and counted."""
     (tmp_path / "root").write_text("not a folder")
     (tmp_path / "small").write_bytes(b"s")
     (tmp_path / "large").write_bytes(large("a"))
@@ -543,8 +543,9 @@ def test_a_run_folder_that_cannot_be_written_raises_nothing(tmp_path):
     assert lane.put(File(tmp_path / "large"))["lost"] == "not stored"
     assert not lane.flush(60)
     lane.close(1)
-    assert [op["op"] for op in ops] == ["file", "own"]
-    assert len(troubles) == 3
+    assert [(op["op"], op["path"]) for op in ops] == [("own", "a"), ("own", "b"), ("digest", "a")]
+    assert ops[-1]["file"]["lost"] == "not stored"
+    assert sorted(kind for kind, _ in troubles) == ["not stored"] * 3 + ["not stored yet"] * 2
 
 
 def test_a_lane_that_was_stopped_records_nothing_more(run, tmp_path):

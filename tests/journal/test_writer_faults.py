@@ -114,6 +114,12 @@ def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing wait in memory: what the disk refuses is lost, as it is beyond the limit."""
+    monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 0)
+
+
+@pytest.fixture
 def warm(open_writer: Make) -> JournalWriter:
     """A writer whose next row of ``a`` goes the quick way."""
     writer = open_writer()
@@ -125,6 +131,7 @@ def warm(open_writer: Make) -> JournalWriter:
 # -------------------------------------------------------------------- the disk
 
 
+@pytest.mark.usefixtures("forgetful")
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE])
 def test_a_failed_write_is_counted_and_the_journal_goes_on(
     warm: JournalWriter, disk: Disk, journals: Read, warnings_said: Any, code: int
@@ -162,6 +169,7 @@ def test_a_short_write_is_finished(
     assert warm.dropped == {}
 
 
+@pytest.mark.usefixtures("forgetful")
 @pytest.mark.parametrize("taken", [0, 1, 24, 39])
 def test_a_torn_record_is_taken_back(
     warm: JournalWriter, disk: Disk, journals: Read, folder: RunFolder, taken: int
@@ -204,6 +212,7 @@ def test_what_cannot_be_taken_back_ends_the_journal(
                 assert decode_json(frames[0].payload)["continues"] == torn
 
 
+@pytest.mark.usefixtures("forgetful")
 def test_a_read_only_remount_and_back(
     warm: JournalWriter, disk: Disk, journals: Read, fast: None
 ) -> None:
@@ -222,6 +231,7 @@ def test_a_read_only_remount_and_back(
     assert told(first) == []
 
 
+@pytest.mark.usefixtures("forgetful")
 def test_an_unreachable_folder_is_not_tried_at_every_row(
     open_writer: Make, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,7 +240,7 @@ def test_an_unreachable_folder_is_not_tried_at_every_row(
     (folder.root / "team").touch()  # a file where a folder should be
     tries = []
     real = writer_module.Segment
-    monkeypatch.setattr(writer_module, "Segment", lambda at: tries.append(at) or real(at))
+    monkeypatch.setattr(writer_module, "Segment", lambda *at: tries.append(at) or real(*at))
     monkeypatch.setattr(writer_module, "_REOPEN_S", 3600.0)
     writer = open_writer()
     for step in range(50):
@@ -239,6 +249,7 @@ def test_an_unreachable_folder_is_not_tried_at_every_row(
     assert writer.dropped == {"disk": 50}
 
 
+@pytest.mark.usefixtures("forgetful")
 def test_a_journal_that_cannot_start_leaves_no_file(
     open_writer: Make, disk: Disk, folder: RunFolder, journals: Read, fast: None
 ) -> None:
@@ -300,6 +311,7 @@ def test_losses_are_not_told_twice_after_a_new_journal(
     assert told(second)[-1] == {"value": 1, "sync": 1}
 
 
+@pytest.mark.usefixtures("forgetful")
 def test_numbers_of_paths_are_given_once(warm: JournalWriter, disk: Disk, journals: Read) -> None:
     """Paths and schemas that were on their way when the disk failed are named anew afterwards."""
     for failing in (True, False, True, False):
@@ -649,6 +661,7 @@ def test_threads_share_a_writer(open_writer: Make, journals: Read) -> None:
     assert times == sorted(set(times))
 
 
+@pytest.mark.usefixtures("forgetful")
 def test_a_logging_handler_that_records_does_not_deadlock(
     warm: JournalWriter, disk: Disk, journals: Read
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import itertools
 import math
 
 import pytest
@@ -271,8 +272,12 @@ def test_the_end_is_the_earliest_that_is_set(tiny, trainer, logger):
     assert max(values(logger.experiment, "profiling/eta_s")[3:]) <= 1
 
 
-def test_a_training_resumed_in_an_epoch_is_timed_from_there(host, tiny, trainer, logger, tmp_path):
+def test_a_training_resumed_in_an_epoch_is_timed_from_there(
+    host, tiny, trainer, logger, tmp_path, monkeypatch
+):
     """No hook tells of the epoch's start then; the clock of the machine is no step time."""
+    since_boot = itertools.count(10**6)
+    monkeypatch.setattr("seamark.lightning._callbacks.perf_counter", lambda: next(since_boot))
     saving = importlib.import_module(f"{host.__name__}.callbacks").ModelCheckpoint(
         str(tmp_path), every_n_train_steps=3, save_top_k=-1
     )
@@ -282,8 +287,8 @@ def test_a_training_resumed_in_an_epoch_is_timed_from_there(host, tiny, trainer,
     trainer(**given).fit(tiny, ckpt_path=str(path))
     run = logger.experiment
     assert steps(run, "profiling/step_time_s") == steps(run, "training/train/loss")
-    assert max(values(run, "profiling/step_time_s")) < 60
-    assert max(values(run, "profiling/epoch_time_s")) < 60
+    assert max(values(run, "profiling/step_time_s")) < 1000
+    assert max(values(run, "profiling/epoch_time_s")) < 1000
 
 
 def test_steps_that_were_not_recorded_do_not_leak_into_the_next_training(tiny, trainer, logger):

@@ -84,6 +84,12 @@ class Target:
     name: str | None
     file: dict[str, Any]
 
+    def taken(self) -> dict[str, Any]:
+        """Return the op that says that its bytes are taken."""
+        if self.name is None:
+            return {"op": "own", "path": self.path, "token": self.token, "file": self.file}
+        return self.op(self.file)
+
     def op(self, file: dict[str, Any]) -> dict[str, Any]:
         """Return the op that completes this target."""
         if self.name is None:
@@ -238,24 +244,32 @@ class DigestJob:
 
 @dataclass(eq=False)
 class BytesJob:
-    """Store content that the disk refused when it was given."""
+    """Store content that the disk refused when it was given, and record what waits for it.
+
+    Attributes:
+        lane: Where it is recorded.
+        content: The bytes.
+        sha256: Their digest.
+    """
 
     lane: ContentLane
     content: bytes
+    sha256: str
 
     def run(self) -> None:
         """Try again."""
-        sha256 = put_bytes(self.lane.folder, self.content)
-        self.lane.kept_in_memory(-len(self.content))
-        sync_blob(self.lane.folder, sha256)
+        put_bytes(self.lane.folder, self.content)
+        self.lane.stored(self.sha256)
+        sync_blob(self.lane.folder, self.sha256)
         sync_folder(self.lane.folder.blobs_dir)
 
     def give_up(self) -> None:
-        """It was counted when it failed."""
+        """Say that the bytes are lost."""
+        self.lane.lost(self.sha256)
 
     def abandon(self) -> None:
-        """The parent keeps trying."""
-        self.lane.kept_in_memory(-len(self.content))
+        """The parent keeps trying, and records it."""
+        self.lane.forget_refused()
 
 
 @dataclass(eq=False)

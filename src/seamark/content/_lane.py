@@ -17,7 +17,7 @@ from seamark.content._hold import (
     take,
 )
 from seamark.content._jobs import BytesJob, DigestJob, StoreJob, SyncJob, Target, tree_bytes
-from seamark.content._memory import Contents, Sources
+from seamark.content._memory import Contents, Sources, digests_of
 from seamark.content._names import (
     extension_of,
     file_record,
@@ -26,8 +26,10 @@ from seamark.content._names import (
     walk_files,
 )
 from seamark.content._prune import Mentions, PruneJob
+from seamark.content._refused import Late, Refused, contents_of
 from seamark.content._worker import Worker
 from seamark.errors import FileMissingError
+from seamark.journal._format import Kind
 from seamark.journal.blobs import Stamp, copy_blob, has_blob, open_source, put_bytes, remove_blob
 from seamark.paths import is_inside
 
@@ -39,9 +41,6 @@ if TYPE_CHECKING:
     from seamark.types import File
 
 __all__ = ["ContentLane"]
-
-_MAX_IN_MEMORY: Final = 64 << 20
-"""Content that the disk refused is held in memory up to this many bytes."""
 
 _MAX_OPEN: Final = 64
 """Files on other file systems that may be held open; further ones are copied at once."""
@@ -59,7 +58,7 @@ class ContentLane:
 
     Args:
         folder: The run.
-        record: Appends one OP record to the journal.
+        record: Appends one record to the journal: an OP, unless its kind is given too.
         trouble: Told of every file that could not be stored (what happened, and the error); warns
             once and counts.
         takes: Tells whether files at an attribute path are this process's to record; all are if
@@ -69,7 +68,7 @@ class ContentLane:
     def __init__(
         self,
         folder: RunFolder,
-        record: Callable[[dict[str, Any]], None],
+        record: Callable[..., None],
         trouble: Callable[[str, BaseException | None], None],
         takes: Callable[[str], bool] = lambda _: True,
     ) -> None:
@@ -81,7 +80,7 @@ class ContentLane:
         self._jobs: list[StoreJob] = []
         self._sources = Sources()
         self._unsynced = SyncJob(folder)
-        self._in_memory = 0
+        self._refused = Refused()
         self.contents = Contents()
         self.mentions = Mentions(folder)
 
@@ -100,6 +99,13 @@ class ContentLane:
         record = self._put(file)
         self.contents.hand_out(record)
         return record
+
+    def put_text(self, text: str) -> dict[str, Any]:
+        """Store a text like `put`, and return what names it in a record: digest and size."""
+        content = text.encode("utf-8", "backslashreplace")
+        sha256 = self._put_bytes(content)
+        self.contents.hand_out({"sha256": sha256})
+        return {"sha256": sha256, "size": len(content)}
 
     def _put(self, file: File) -> dict[str, Any]:
         if file.content is not None:
@@ -172,6 +178,10 @@ class ContentLane:
                 self._own(path, source, {"": source}, own, ext, member=name, strict=False)
                 continue
             self.contents.hand_out(record)
+            with self._worker.lock:
+                if self._refused.missing(digests_of(record)):
+                    self._record_late(path, name, record)
+                    continue
             complete[name] = record
             if len(complete) == _MEMBERS_AN_OP:
                 self._record({"op": "files", "path": path, "members": complete})
@@ -239,6 +249,7 @@ class ContentLane:
                     for each in job.targets
                     if not (is_inside(each.path, path) and (gone is None or each.name in gone))
                 ]
+            self._refused.forget(path, gone)
 
     def prune(self, path: str) -> None:
         """Remove the bytes that this lane took as the file at a path, if nothing else has them.
@@ -271,6 +282,45 @@ class ContentLane:
         if self._worker.stop(timeout_s):
             with contextlib.suppress(OSError):  # not empty: another process has something there
                 self.folder.staging_dir.rmdir()
+
+    # ---------------------------------------------------------------- records with contents
+
+    @property
+    def refuses(self) -> bool:
+        """Whether some content that was given is not stored; records may have to wait for it."""
+        return bool(self._refused)
+
+    def postpones(self, record: Mapping[str, Any], path: str, kind: int = Kind.OP) -> bool:
+        """Take over a record that names a content which the disk refused.
+
+        It is appended once the content is stored; without it if that never happens, and not at all
+        if it would say nothing then.
+
+        Args:
+            record: A point of a file series, a text of a series, or an op that assigns one text.
+            path: Its attribute path.
+            kind: Kind of frame.
+
+        Returns:
+            False if it names nothing of the kind, and has to be appended as it is.
+        """
+
+        def tell(stored: bool) -> None:  # noqa: FBT001
+            if stored:
+                self._record(record, kind)
+            elif "file" in record:
+                self._record({**record, "file": _lost(record["file"])}, kind)
+
+        needs = contents_of(record)
+        with self._worker.lock:
+            if missing := self._refused.missing(needs):
+                self._refused.add(Late(path, None, missing, tell))
+            return bool(missing) or self._refused.is_lost(needs)
+
+    def replace(self, paths: Iterable[str]) -> None:
+        """Let no text follow at paths to which something else was assigned meanwhile."""
+        with self._worker.lock:
+            self._refused.replace(paths)
 
     # ---------------------------------------------------------------- for the jobs
 
@@ -316,13 +366,27 @@ class ContentLane:
         self._sources.note_rewritten(hold.source)
         self._trouble("rewritten before it was copied", ChangedError(hold.source))
 
-    def kept_in_memory(self, more: int) -> bool:
-        """Count bytes of content held in memory; False if they are too many."""
+    def stored(self, sha256: str) -> None:
+        """Record what waited for a content that the disk takes now."""
         with self._worker.lock:
-            if self._in_memory + more > _MAX_IN_MEMORY:
-                return False
-            self._in_memory += more
-            return True
+            if self._worker.stopped:
+                return
+            unwanted = self._refused.was_unwanted(sha256)
+            for late in self._refused.settle(sha256, stored=True):
+                late.tell(True)  # noqa: FBT003
+                unwanted = False
+            if unwanted:
+                self._worker.submit(PruneJob(self, frozenset([sha256])))
+
+    def lost(self, sha256: str) -> None:
+        """Record without it what waited for a content that will not be stored."""
+        with self._worker.lock:
+            for late in self._refused.settle(sha256, stored=False):
+                late.tell(False)  # noqa: FBT003
+
+    def forget_refused(self) -> None:
+        """Leave to the parent, in a forked child, what waits for contents."""
+        self._refused.clear()
 
     def drop(self, sha256: str) -> None:
         """Remove a blob, if this lane recorded it nowhere else.
@@ -362,7 +426,7 @@ class ContentLane:
         content, stamp, settled = small
         file = self._put_content(content, name, ext)
         if settled:
-            self._sources.remember(source, stamp, file["sha256"])
+            self._sources.remember(source, stamp, file.get("sha256"))
         return file
 
     def _own(
@@ -443,19 +507,32 @@ class ContentLane:
             else None,
         )
         target = Target(path, token, member, file)
-        if member is None:
-            self._record({"op": "own", "path": path, "token": token, "file": file})
-        else:
-            members = {member: file | {"token": token}}
-            self._record({"op": "files", "path": path, "members": members})
+        self._record(target.taken())
         job.targets.append(target)
 
     def _record_file(self, path: str, file: dict[str, Any], token: str | None = None) -> None:
         op = {"op": "file", "path": path, "file": file}
         with self._worker.lock:
+            if self._refused.missing(digests_of(file)):
+                self._record_late(path, None, file)
+                return
             self._record(op if token is None else op | {"token": token})
             if "ref" not in file:
                 self.contents.put(path, file)
+
+    def _record_late(self, path: str, name: str | None, file: dict[str, Any]) -> None:
+        """Record that a file is taken, and its digest once the disk takes the bytes."""
+        taken = {key: value for key, value in file.items() if key != "sha256"}
+        target = Target(path, secrets.token_hex(8), name, taken)
+
+        def tell(stored: bool) -> None:  # noqa: FBT001
+            if stored and name is None:
+                self.contents.put(path, file)
+            self._record(target.op(file if stored else _lost(file)))
+
+        self._record(target.taken())
+        missing = self._refused.missing(digests_of(file))
+        self._refused.add(Late(path, name, missing, tell, taken=True))
 
     def _end(self, job: StoreJob) -> None:
         job.done = True
@@ -463,22 +540,33 @@ class ContentLane:
             self._jobs.remove(job)
 
     def _put_content(self, content: bytes, name: str, ext: str) -> dict[str, Any]:
-        return file_record(name, ext, len(content), sha256=self._put_bytes(content))
+        file = file_record(name, ext, len(content), sha256=self._put_bytes(content))
+        with self._worker.lock:
+            return _lost(file) if self._refused.is_lost(digests_of(file)) else file
 
     def _put_bytes(self, content: bytes) -> str:
         """Store bytes now, or later if the disk refuses."""
         try:
             sha256 = put_bytes(self.folder, content)
         except OSError as error:
-            self._trouble("not stored yet", error)
-            if self.kept_in_memory(len(content)):
-                self._worker.postpone(BytesJob(self, content))
-            return hashlib.sha256(content).hexdigest()
+            sha256 = hashlib.sha256(content).hexdigest()
+            self._hold_in_memory(sha256, content, error)
+            return sha256
         with self._worker.lock:
             self._unsynced.digests.append(sha256)
             if len(self._unsynced.digests) == 1:
                 self._worker.submit(self._unsynced)
+            if self._refused:
+                self._refused.was_unwanted(sha256)  # it is wanted again
+                self.stored(sha256)
         return sha256
+
+    def _hold_in_memory(self, sha256: str, content: bytes, error: OSError) -> None:
+        with self._worker.lock:
+            if self._refused.hold(sha256, len(content)):
+                self._worker.postpone(BytesJob(self, content, sha256))
+            lost = self._refused.is_lost([sha256])
+        self._trouble("not stored" if lost else "not stored yet", error)
 
     def _store_now(self, source: str, name: str, ext: str) -> dict[str, Any]:
         """Store a file on disk before returning, whatever its size."""
@@ -505,3 +593,8 @@ class ContentLane:
         """Make the folder of a staged file; without one, files are held by descriptors."""
         with contextlib.suppress(OSError):
             staged.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _lost(file: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a FILE record without its bytes."""
+    return {key: each for key, each in file.items() if key != "sha256"} | {"lost": "not stored"}

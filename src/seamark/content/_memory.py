@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from seamark.journal.blobs import Stamp
 
-__all__ = ["Contents", "Sources"]
+__all__ = ["Contents", "Sources", "digests_of"]
 
 _MAX_SOURCES: Final = 4096
 """How many sources are remembered as taken."""
@@ -63,7 +63,7 @@ class Contents:
 
     def put(self, path: str, file: Mapping[str, Any]) -> None:
         """Remember what was recorded as the file at a path."""
-        self._at[path] = frozenset(_digests_of(file))
+        self._at[path] = frozenset(digests_of(file))
         self._paths.add(path)
 
     def pop(self, path: str) -> frozenset[str]:
@@ -72,7 +72,7 @@ class Contents:
 
     def hand_out(self, file: Mapping[str, Any]) -> None:
         """Remember contents that are recorded elsewhere: as points of a series, as members."""
-        self._handed_out.extend(_digests_of(file))
+        self._handed_out.extend(digests_of(file))
 
     def has(self, sha256: str) -> bool:
         """Tell whether a path has a content, or whether it was handed out."""
@@ -83,7 +83,7 @@ class Contents:
         return path in self._paths
 
 
-def _digests_of(file: Mapping[str, Any]) -> Iterable[str]:
+def digests_of(file: Mapping[str, Any]) -> Iterable[str]:
     """Return the digests in a FILE record: its own, and those of the files in a folder."""
     inside = [sha256 for _, sha256 in file.get("members", {}).values()]
     return filter(None, [*inside, file.get("sha256")])

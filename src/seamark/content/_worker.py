@@ -8,12 +8,20 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Job", "Worker"]
+__all__ = ["RETRY_S", "Job", "Worker"]
+
+RETRY_S: Final = 5.0
+"""What failed is tried again after this time, in seconds, or as soon as something else succeeds.
+
+If it fails again, after twice that, and so on up to `_MAX_RETRY_S`: half a checkpoint, written to
+see whether it fits, is room that others on the disk do not have meanwhile.
+"""
+_MAX_RETRY_S: Final = 320.0
 
 log = logging.getLogger("seamark")
 
@@ -34,12 +42,12 @@ class Job(Protocol):
 class Worker:
     """Runs jobs in order on a daemon thread that exists only while there are some.
 
-    A job that fails with an OSError (a full disk) waits until another succeeds, or until somebody
-    waits for the queue, and is then run again. All methods may be called from any thread, and after
-    a fork, in whose child the queue is empty.
+    A job that fails with an OSError (a full disk) waits until another succeeds, until somebody
+    waits for the queue, or for `RETRY_S`, and is then run again. All methods may be called from any
+    thread, and after a fork, in whose child the queue is empty.
 
     Args:
-        trouble: Told of the first failure of each job.
+        trouble: Told of the first failure of each job, and of those that were given up after it.
     """
 
     def __init__(self, trouble: Callable[[str, BaseException | None], None]) -> None:
@@ -55,6 +63,7 @@ class Worker:
         self._running: list[Job] = []
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._pause_s = RETRY_S
 
     def after_fork(self) -> None:
         """Forget the jobs of the parent in a forked child."""
@@ -86,9 +95,12 @@ class Worker:
             self._stopped = False
             self._failed.add(job)
             self._later.append(job)
+            self._start()
 
     def _start(self) -> None:
-        if self._thread is not None or not self._queue:
+        if self._queue:
+            self._changed.notify_all()
+        if self._thread is not None or not (self._queue or self._later):
             return
         self._thread = threading.Thread(target=self._work, name="seamark-content", daemon=True)
         try:
@@ -98,16 +110,28 @@ class Worker:
 
     def _work(self) -> None:
         try:
-            while self._step():
-                pass
+            while self._rest():
+                self._step()
         finally:
             self._leave()
+
+    def _rest(self) -> bool:
+        """Wait while there is only what failed, then try it again; False if there is nothing."""
+        with self._changed:
+            only_failed = self._later and not (self._queue or self._stopped)
+            if only_failed and not self._changed.wait(self._pause_s):
+                self._pause_s = min(2 * self._pause_s, _MAX_RETRY_S)
+                self._queue.extend(self._later)
+                self._later.clear()
+            if self._stopped or not (self._queue or self._later):
+                self._leave()  # under the lock: a job added next has to start a thread
+                return False
+            return True
 
     def _step(self) -> bool:
         """Run the next job; False if there is none."""
         with self._changed:
             if self._stopped or not self._queue:
-                self._leave()  # under the lock: a job added next has to start a thread
                 return False
             job = self._queue.popleft()
             self._running.append(job)
@@ -119,6 +143,7 @@ class Worker:
                 if job in self._running:  # not if a fork came between
                     self._running.remove(job)
                 if done:
+                    self._pause_s = RETRY_S
                     self._queue.extend(self._later)
                     self._later.clear()
                 self._changed.notify_all()
@@ -148,7 +173,7 @@ class Worker:
             return False
         return True
 
-    def _tell(self, kind: str, error: BaseException) -> None:
+    def _tell(self, kind: str, error: BaseException | None) -> None:
         try:
             self._trouble(kind, error)
         except Exception:
@@ -193,8 +218,11 @@ class Worker:
             left = [*self._queue, *self._later]
             self._queue.clear()
             self._later.clear()
+            self._changed.notify_all()
         for job in left:
             job.give_up()
+            if job in self._failed:
+                self._tell("not stored", None)
         return done
 
 

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from seamark.journal._format import FRAME_HEAD, MARK, USER_TIME, Kind
 
-__all__ = ["MAX_SCHEMAS", "Column", "Row", "RowTable", "Schema", "Series"]
+__all__ = ["MAX_SCHEMAS", "Column", "FrameMaker", "Row", "RowTable", "Schema", "Series"]
 
 MAX_SCHEMAS: Final = 256
 _SEEN_LIMIT: Final = 4096
@@ -185,7 +185,10 @@ class RowTable:
 
 
 class Row:
-    """One row on its way: `frames` as often as a journal is tried, `written` once one took it."""
+    """One row on its way: `frames` as often as a journal is tried, `written` once one took it.
+
+    If none does, it is `kept`, and has `caught_up` when one took it later.
+    """
 
     def __init__(
         self, table: RowTable, values: Mapping[str, float], step: float | None, time_ns: int | None
@@ -201,6 +204,16 @@ class Row:
         self._comes_again = table.was_seen(self._paths)
         self._numbers: list[int] = []
         self._schema: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many values it holds."""
+        return len(self._paths)
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds, roughly: values, paths, and a reference or two for each."""
+        return len(self._head) + 3 * len(self._values) + sum(map(len, self._paths))
 
     def frames(self) -> bytes:
         """Return the row's frame, behind those that name its paths and schema."""
@@ -226,14 +239,26 @@ class Row:
         ``t`` is the frame's time in ns.
         """
         table, paths = self._table, self._paths
-        table.numbers.update(zip(paths, self._numbers, strict=True))
+        self.caught_up()
         if self._schema is not None and paths not in table.schemas:
-            table.schema_numbers[paths] = self._schema
             schema = table.schemas[paths] = Schema(self._schema, paths, self._series, table.salt)
             for one in self._series:
                 one.schemas.append(schema)
+        self.kept(t)
+
+    def kept(self, t: int) -> None:
+        """Remember the step, which the next row is numbered after; ``t`` is a time in ns."""
         for one in self._series:
             one.last_t, one.last_step = t, self._step
+
+    def caught_up(self) -> None:
+        """Remember the numbers that are on disk now.
+
+        Not the step: later rows may have been made meanwhile, or the series been deleted.
+        """
+        self._table.numbers.update(zip(self._paths, self._numbers, strict=True))
+        if self._schema is not None:
+            self._table.schema_numbers[self._paths] = self._schema
 
 
 class Column:
@@ -259,6 +284,12 @@ class Column:
         if times_ns is not None:
             self._data += _packed("q", times_ns)
         self._number = -1
+        self.count = len(values)
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+        return len(self._data)
 
     def frames(self) -> bytes:
         """Return the column's frame, behind the one that names its path for the first time."""
@@ -272,8 +303,16 @@ class Column:
 
         ``t`` is the frame's time in ns.
         """
-        self._table.numbers[self._path] = self._number
+        self.caught_up()
+        self.kept(t)
+
+    def kept(self, t: int) -> None:
+        """Remember the last step, which the next point is numbered after; ``t`` is in ns."""
         self._series.last_t, self._series.last_step = t, self._last
+
+    def caught_up(self) -> None:
+        """Remember the number that is on disk now."""
+        self._table.numbers[self._path] = self._number
 
 
 def _packed(code: str, numbers: Sequence[float]) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -48,6 +47,7 @@ class Segment:
 
     Args:
         folder: The run.
+        uid: 16 random bytes of its own.
 
     Attributes:
         fd: Descriptor, opened for appending.
@@ -59,10 +59,10 @@ class Segment:
         OSError: If the file cannot be created.
     """
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, uid: bytes) -> None:
         self.folder = folder
         folder.journal_dir.mkdir(parents=True, exist_ok=True)
-        self.uid = secrets.token_bytes(16)
+        self.uid = uid
         self.writer = writer_id(self.uid)
         self.salt = salt_of(self.uid)
         self.path = str(folder.journal_dir / journal_name(self.writer, self.uid))

@@ -2,9 +2,10 @@
 
 `JournalWriter` is what a run holds. It opens its first file at the first record and goes on in a
 new file, which ``continues`` the old one, after a fork, at `ROTATE_BYTES`, and when a write or an
-``fdatasync`` failed in a way that cannot be undone. A record that could not be written is counted,
-the count is written as soon as the disk takes something again, and nothing of that reaches the
-caller: training comes first.
+``fdatasync`` failed in a way that cannot be undone. A record that could not be written waits in
+memory, up to a limit, until the disk takes something again. What is over the limit is counted, the
+count is written as soon as that is possible, and nothing of all this reaches the caller: training
+comes first.
 
 The rules are in ``docs/explanation/journal.md``, "Writing".
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import secrets
 import threading
 import time
 import weakref
@@ -31,6 +33,8 @@ from seamark.journal._format import (
     dump_json,
     frame_bytes,
 )
+from seamark.journal.backlog import LARGE_BYTES, MAX_RECORDS, Backlog, Payloads, Record
+from seamark.journal.folder import writer_id
 from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.journal.keeper import Keeper
 from seamark.journal.reader import JournalReader
@@ -67,6 +71,8 @@ _COLUMN_POINTS: Final = 500_000
 _ROW_VALUES: Final = 1_000_000
 _COMPRESS_BYTES: Final = 1 << 16
 _PLAIN: Final = frozenset({float, int, bool})
+_PURGED: Final = "the run was purged"
+_STOPPED: Final = "the run is stopped"
 
 log = logging.getLogger("seamark")
 
@@ -130,6 +136,10 @@ class JournalWriter:
         self._deferred: deque[Callable[[], object]] = deque()
         self._unsaid: deque[str] = deque()
         self._segment: Segment | None = None
+        self._uid: bytes | None = None
+        self._told: Mapping[str, Any] | None = None
+        self._backlog = Backlog(self._clock)
+        self._as_of: int | None = None
         self._fd = -1
         self._salt = 0
         self._last_t = 0
@@ -151,8 +161,10 @@ class JournalWriter:
 
     @property
     def writer(self) -> str | None:
-        """Writer id of the open journal, or None while there is none."""
-        return self._segment.writer if self._segment else None
+        """Writer id of the open journal, or of that in which what waits will lie; else None."""
+        if self._segment is not None:
+            return self._segment.writer
+        return None if self._uid is None else writer_id(self._uid)
 
     def shares(self, path: str) -> bool:
         """Tell whether values and files at a path are this process's to say."""
@@ -274,7 +286,7 @@ class JournalWriter:
     def _write_row(
         self, values: Mapping[str, float], step: float | None, time_ns: int | None
     ) -> None:
-        self._write_points(Row(self._table, values, step, time_ns), len(values))
+        self._append(Row(self._table, values, step, time_ns))
 
     def _checked(self, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Return what can be recorded; leave out, count and warn about the rest."""
@@ -341,11 +353,7 @@ class JournalWriter:
         steps: Sequence[float] | None,
         times_ns: Sequence[int] | None,
     ) -> None:
-        self._guarded(
-            lambda: self._write_points(
-                Column(self._table, path, values, steps, times_ns), len(values)
-            )
-        )
+        self._guarded(lambda: self._append(Column(self._table, path, values, steps, times_ns)))
 
     # ---------------------------------------------------------------- other records
 
@@ -362,14 +370,7 @@ class JournalWriter:
         """
         packed = [_packed(op) for op in ops]
         if packed:
-            self._guarded(
-                lambda: self._append(
-                    lambda: b"".join(
-                        [self._frame(kind, payload, flags=flags) for payload, flags in packed]
-                    ),
-                    len(packed),
-                )
-            )
+            self._guarded(partial(self._append, Payloads(self._frame, kind, packed)))
 
     def take_step(self, path: str, step: float | None) -> float:
         """Return the step of a point of a text, file or histogram series, and remember it."""
@@ -435,26 +436,30 @@ class JournalWriter:
 
         Args:
             reason: Short name under which it is counted, such as ``"disk"``.
-            count: How many values or records.
+            count: How many values or records; 0 for what may not be lost in the end.
             message: What a person should read, once.
             once: What "once" is decided by; the reason if left out.
         """
         try:
             key = reason if once is None else once
             with self._lock:
-                self.dropped[reason] = self.dropped.get(reason, 0) + count
-                if key not in self._warned and len(self._warned) < _SEEN_LIMIT:
-                    self._warned.add(key)
-                    self._warn(
-                        f"{message}. Training goes on; "
-                        "further losses of this kind are only counted."
-                    )
+                if count:
+                    self.dropped[reason] = self.dropped.get(reason, 0) + count
+                self._warn_once(
+                    key,
+                    f"{message}. Training goes on; further losses of this kind are only counted.",
+                )
                 if self._busy:
                     return  # said when the lock is free
             self._speak()
         except Exception as error:
             if raised_by_signal_handler(error):
                 raise
+
+    def _warn_once(self, key: object, message: str) -> None:
+        if key not in self._warned and len(self._warned) < _SEEN_LIMIT:
+            self._warned.add(key)
+            self._warn(message)
 
     def _warn(self, message: str) -> None:
         """Have a warning said as soon as the lock is free.
@@ -482,6 +487,8 @@ class JournalWriter:
     def _keep(self, *, heartbeat: bool) -> None:
         try:
             self._run_deferred()
+            if self._backlog:
+                self._guarded(self._catch_up)
             if heartbeat and self._segment is not None:
                 self._guarded(self._beat)
                 self.at_heartbeat()
@@ -576,31 +583,43 @@ class JournalWriter:
         """
         if self._closed:
             return []
-        if self._segment is not None or self._owes_report:
+        if self._segment is not None or self._owes_report or self._backlog:
             self.retry_now()
-            self._write_close(reason)
-        self._closed = True
+            why = self._write_close(reason)
+            if self._backlog:
+                self._lose(len(self._backlog), why)
+        self._closed, self._backlog = True, Backlog(self._clock)
         self._table.retire_all()
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.end()
         return [keeper]
 
-    def _write_close(self, reason: str) -> None:
+    def _write_close(self, reason: str) -> str:
+        """Write CLOSE behind all that waits. Returns why that is impossible, or an empty string."""
+        return self._catch_up() or self._put_close(reason)
+
+    def _put_close(self, reason: str) -> str:
         def build() -> bytes:
             told = {"reason": reason, "dropped": self.dropped}
             return self._frame(Kind.CLOSE, dump_json(told))
 
-        if self._append(build, 0):
+        if not (why := self._put(build)):
             self._note_told()
+        return why
 
     def rotate(self) -> None:
         """Go on in a new journal with the next record; its header says what is so then."""
         self._guarded(self._rotate)
 
     def _rotate(self) -> None:
+        self._catch_up()
+        if self._backlog:
+            self._backlog.begin_journal(self._header_now())
+            return
+        self._told = None
         if self._segment is not None:
-            self._write_close("rotate")
+            self._put_close("rotate")
             self._leave()
 
     def _rotate_if_long(self) -> None:
@@ -608,11 +627,12 @@ class JournalWriter:
             self._rotate()
 
     def _beat(self) -> None:
-        if self._append(lambda: self._frame(Kind.HEARTBEAT, self._told()), 0):
+        if not (self._catch_up() or self._put(self._beat_frame)):
             self._note_told()
 
-    def _told(self) -> bytes:
-        return dump_json({"dropped": self.dropped}) if self.dropped else b""
+    def _beat_frame(self) -> bytes:
+        told = dump_json({"dropped": self.dropped}) if self.dropped else b""
+        return self._frame(Kind.HEARTBEAT, told)
 
     def _note_told(self) -> None:
         """Remember that the open journal holds the counts as they are now."""
@@ -629,6 +649,8 @@ class JournalWriter:
         self._unsaid = deque()
         self._keeper = None
         self.dropped, self._owes_report = {}, False
+        self._backlog, self._uid = Backlog(self._clock), None  # what waits is the parent's to write
+        self._told = self._as_of = None
         self._leave()
 
     # ---------------------------------------------------------------- under the lock
@@ -668,51 +690,125 @@ class JournalWriter:
                     self._busy = False
 
     def _frame(self, kind: int, payload: bytes, *, flags: int = 0, aux: int = 0) -> bytes:
-        t = self._clock()
+        t = self._clock() if self._as_of is None else self._as_of
         if t <= self._last_t:
             t = self._last_t + 1
         self._last_t = t
         return frame_bytes(self._salt, kind, t, payload, flags=flags, aux=aux)
 
-    def _append(self, build: Callable[[], bytes], records: int) -> bool:
+    def _append(self, record: Record) -> None:
+        """Write a record behind all that waits, or have it wait."""
+        why = self._catch_up() or self._put(record.frames)
+        if not why:
+            record.written(self._last_t)
+        elif not self._may_wait(record, why) or not self._keep_back(record, why):
+            self._lose(record.count, why)
+
+    def _put(self, build: Callable[[], bytes]) -> str:
         """Write what ``build`` returns; once more, in the next journal, if this one had to be left.
 
         Returns:
-            True if the bytes are in the kernel; False if the records are lost, and counted.
+            Why that is impossible, or an empty string: the bytes are in the kernel.
         """
-        why = "the run is stopped" if self._closed else ""
-        for _ in range(0 if why else 2):
+        why = ""
+        for _ in range(2):
             if self._segment is None and (why := self._open()):
                 break
-            segment = self._segment
+            segment, before = self._segment, self._last_t
             assert segment is not None  # noqa: S101 - _open returned no reason
             try:
                 segment.put(build())
             except OSError as error:
                 if raised_by_signal_handler(error):
                     raise
-                why = error.strerror or str(error)
-                self._table.retire_all()  # the next row goes the slow way, which tells the count
+                why, self._last_t = error.strerror or str(error), before
+                self._table.retire_all()  # the next row goes the slow way, which catches up
                 if not segment.lost:
                     break
                 self._leave()
                 continue
             if self._owes_report:
                 self._report(segment)
-            return True
-        if records:
-            self._owes_report = True
-            self.drop(
-                "disk",
-                records,
-                f"{self.folder.path} cannot be written: {why}; values are being lost",
-            )
-        return False
+            return ""
+        return why
+
+    # ---------------------------------------------------------------- what waits
+
+    def _catch_up(self) -> str:
+        """Write what waits, oldest first, each record at the time at which it was made.
+
+        A signal handler that raises right after the write has the record written twice: its call
+        has returned long ago, so that it must not be lost.
+
+        Returns:
+            Why nothing can be written behind it now, or an empty string.
+        """
+        if self._closed:
+            return _STOPPED
+        while self._backlog:
+            t, record, header = self._backlog.first
+            self._as_of = t
+            try:
+                why = self._turn(header) if record is None else self._put(record.frames)
+            finally:
+                self._as_of = None
+            if record is not None and not why:
+                record.caught_up()
+            elif record is not None and not self._may_wait(record, why):
+                self._lose(record.count, why)
+            elif why:
+                return why
+            self._backlog.done()
+        return ""
+
+    def _turn(self, header: Mapping[str, Any] | None) -> str:
+        """Have what follows written to a journal of its own; returns why that cannot be."""
+        if self._segment is not None:
+            if why := self._put_close("rotate"):
+                return why
+            self._leave()
+        self._told = header
+        return ""
+
+    def _may_wait(self, record: Record, why: str) -> bool:
+        """Tell whether a record may be written some time, without keeping others from that."""
+        lasting = why in (_PURGED, _STOPPED)
+        return not lasting and (self._segment is None or record.size <= LARGE_BYTES)
+
+    def _keep_back(self, record: Record, why: str) -> bool:
+        """Keep a record in memory; False if there is no room for it."""
+        if not self._backlog.has_room_for(record):
+            return False
+        if self._segment is None and not self._backlog:
+            self._uid = self._uid or secrets.token_bytes(16)  # facts are filed under its id
+            self._backlog.begin_journal(self._header_now())
+        self._backlog.add(record)
+        self._start_keeper()
+        self._warn_once(
+            "waiting",
+            f"{self.folder.path} cannot be written: {why}; up to {MAX_RECORDS:,} records wait in "
+            "memory until it can be. Training goes on",
+        )
+        return True
+
+    def _header_now(self) -> Mapping[str, Any] | None:
+        """Return what a HEADER would say now, None if that cannot be told before it is written."""
+        try:
+            return self._header()
+        except OSError:
+            return None
+
+    def _lose(self, count: int, why: str) -> None:
+        """Count what was neither written nor kept."""
+        self._owes_report = True
+        self.drop(
+            "disk", count, f"{self.folder.path} cannot be written: {why}; values are being lost"
+        )
 
     def _report(self, segment: Segment) -> None:
         """Tell how much was lost, now that the disk takes something again."""
         try:
-            segment.put(self._frame(Kind.HEARTBEAT, self._told()))
+            segment.put(self._beat_frame())
         except OSError as error:
             if raised_by_signal_handler(error):
                 raise
@@ -730,6 +826,9 @@ class JournalWriter:
         except OSError:
             self._ends.setdefault(segment.writer, 0)
         self._continues = segment.writer
+        self._table.leave_journal()
+        if self._closed:  # there is no next one
+            return
         # What this journal was told of stays there; the next one counts only the rest.
         self.dropped = {
             reason: count - self._reported.get(reason, 0)
@@ -737,7 +836,6 @@ class JournalWriter:
             if count > self._reported.get(reason, 0)
         }
         self._reported = {}
-        self._table.leave_journal()
 
     def _open(self) -> str:
         """Open the next journal. Returns why that is impossible now, or an empty string."""
@@ -745,11 +843,14 @@ class JournalWriter:
         if now < self._retry_at:
             return "it could not be opened just now"
         if self.folder.purged_mark.exists():
-            return "the run was purged"
+            return _PURGED
+        before = self._last_t
         try:
             self._look_back()
-            told = self._header()  # may take a while, in which others would see an empty journal
-            segment = Segment(self.folder)
+            before = self._last_t
+            # May take a while, in which others would see an empty journal.
+            told = self._header() if self._told is None else self._told
+            segment = Segment(self.folder, self._uid or secrets.token_bytes(16))
             self._salt = self._table.salt = segment.salt
             header = {
                 "format": 1,
@@ -762,13 +863,19 @@ class JournalWriter:
             }
             segment.start(self._frame(Kind.HEADER, dump_json(header)))
         except OSError as error:
-            self._retry_at = now + _REOPEN_S
+            self._retry_at, self._last_t = now + _REOPEN_S, before
+            if isinstance(error, FileExistsError):  # what an attempt left that failed as well
+                self._uid = None
             return error.strerror or str(error)
         self._segment, self._fd = segment, segment.fd
+        self._uid = self._told = None
+        self._start_keeper()
+        return ""
+
+    def _start_keeper(self) -> None:
         if self._keeper is None:
             self._keeper = Keeper(self, self._sync_s, self._heartbeat_s)
             self._keeper.start_if_possible()
-        return ""
 
     def _look_back(self) -> None:
         """Start above the largest time in the run, unless a clock far ahead wrote it."""
@@ -789,12 +896,6 @@ class JournalWriter:
                 )
             elif last is not None:
                 self._last_t = max(self._last_t, last.t)
-
-    # ---------------------------------------------------------------- rows
-
-    def _write_points(self, points: Row | Column, count: int) -> None:
-        if self._append(points.frames, count):
-            points.written(self._last_t)
 
     def _take_back(self, written: int, error: OSError | None) -> None:
         """Cut off a row of the quick way that the disk did not take whole; the slow way is next."""

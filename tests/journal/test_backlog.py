@@ -1,0 +1,323 @@
+"""What a writer does with records that the disk refuses: they wait, bounded, and are written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from seamark.journal import backlog
+from seamark.journal._format import Kind
+from seamark.journal.rank_writer import RankWriter
+from seamark.journal.reader import Frame, decode_json
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.journal.writer import JournalWriter
+
+Make = Callable[..., "JournalWriter"]
+Read = Callable[[], list[list[Frame]]]
+SECOND = 10**9
+
+
+class Disk:
+    """Refuses to write while it is full, or what is longer than it has room for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room: float = float("inf")
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self.write)
+        monkeypatch.setattr("seamark.journal.writer._REOPEN_S", 0.0)
+
+    def write(self, fd: int, data: bytes) -> int:
+        if len(data) > self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self._write(fd, data)
+
+    def fill(self) -> None:
+        self.room = -1
+
+    def free(self) -> None:
+        self.room = float("inf")
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+def texts(frames: list[Frame]) -> list[str]:
+    return [decode_json(frame.payload)["text"] for frame in frames if frame.kind == Kind.OP]
+
+
+def steps(frames: list[Frame]) -> list[float]:
+    import struct
+
+    return [
+        struct.unpack_from("<d", frame.payload)[0]
+        for frame in frames
+        if frame.kind in (Kind.ROW, Kind.SPARSE)
+    ]
+
+
+def say(writer: JournalWriter, text: str) -> None:
+    writer.append_op({"op": "log", "text": text})
+
+
+def test_what_waits_is_written_in_order_at_the_time_at_which_it_was_made(
+    open_writer: Make, disk: Disk, clock: Any, journals: Read
+) -> None:
+    """A record that follows takes the waiting ones along; times rise, as in every journal."""
+    writer, start = open_writer(), clock.now
+    say(writer, "before")
+    disk.fill()
+    for second in (1, 2, 3):
+        clock.now = start + second * SECOND
+        say(writer, str(second))
+        writer.append_row({"a": 1.0}, second)
+    disk.free()
+    clock.now = start + 60 * SECOND
+    say(writer, "after")
+    (frames,) = journals()
+    assert texts(frames) == ["before", "1", "2", "3", "after"]
+    assert steps(frames) == [1, 2, 3]
+    times = [frame.t for frame in frames]
+    assert times == sorted(set(times))
+    made = [frame.t for frame in frames if frame.kind == Kind.OP]
+    assert [(t - start) // SECOND for t in made] == [0, 1, 2, 3, 60]
+    assert writer.dropped == {}
+
+
+def test_a_run_that_starts_on_a_full_disk_begins_with_its_header(
+    open_writer: Make, disk: Disk, clock: Any, journals: Read, folder: RunFolder
+) -> None:
+    """Nothing is lost; the journal has the id under which facts of the process were filed."""
+    disk.fill()
+    writer, start = open_writer(), clock.now
+    say(writer, "first")
+    name = writer.writer
+    assert name is not None
+    assert folder.journals() == []
+    clock.now = start + 90 * SECOND
+    disk.free()
+    writer.keep()
+    (frames,) = journals()
+    assert frames[0].kind == Kind.HEADER
+    assert (frames[0].t, decode_json(frames[0].payload)["writer"]) == (start, name)
+    assert writer.writer == name
+    assert texts(frames) == ["first"]
+
+
+def test_the_sync_thread_catches_up(open_writer: Make, disk: Disk, journals: Read) -> None:
+    """A run that has nothing more to say is complete as soon as there is room."""
+    writer = open_writer()
+    say(writer, "a")
+    disk.fill()
+    say(writer, "b")
+    writer.keep()
+    disk.free()
+    writer.keep()
+    assert texts(journals()[0]) == ["a", "b"]
+
+
+def test_steps_left_out_go_on_while_rows_wait(
+    open_writer: Make, disk: Disk, journals: Read
+) -> None:
+    """Numbering knows of what waits, also while only a part of it could be written."""
+    writer = open_writer()
+    writer.append_row({"a": 1.0})
+    disk.fill()
+    for _ in range(3):
+        writer.append_row({"a": 1.0})
+    writer.append_op({"op": "log", "text": "x" * 5000})
+    writer.append_row({"a": 1.0})
+    disk.room = 1000  # the rows, but not the text in their midst
+    writer.append_row({"a": 1.0})
+    assert steps(journals()[0]) == [0, 1, 2, 3]
+    disk.free()
+    writer.append_row({"a": 1.0})
+    (frames,) = journals()
+    assert steps(frames) == [0, 1, 2, 3, 4, 5, 6]
+    assert texts(frames) == ["x" * 5000]
+
+
+def test_a_series_that_was_deleted_while_it_waited_starts_anew(
+    open_writer: Make, disk: Disk, journals: Read
+) -> None:
+    """Numbers of the life before the delete have no part in the one after it."""
+    writer = open_writer()
+    disk.fill()
+    for _ in range(3):
+        writer.append_row({"a": 1.0})
+    writer.append_op({"op": "delete", "paths": ["a"], "text": ""})
+    writer.forget("a")
+    writer.append_row({"a": 1.0})
+    disk.free()
+    for _ in range(3):
+        writer.append_row({"a": 1.0})
+    assert steps(journals()[0]) == [0, 1, 2, 0, 1, 2, 3]
+
+
+def test_what_has_no_room_in_memory_is_counted(
+    open_writer: Make, disk: Disk, journals: Read, warnings_said: Any, monkeypatch: Any
+) -> None:
+    """The oldest records stay, with one warning for what waits and one for what is lost."""
+    monkeypatch.setattr(backlog, "MAX_RECORDS", 10)
+    disk.fill()
+    writer = open_writer()
+    for number in range(30):
+        say(writer, str(number))
+    assert writer.dropped == {"disk": 20}
+    disk.free()
+    say(writer, "after")
+    (frames,) = journals()
+    assert texts(frames) == [*map(str, range(10)), "after"]
+    assert [decode_json(f.payload) for f in frames if f.kind == Kind.HEARTBEAT] == [
+        {"dropped": {"disk": 20}}
+    ]
+    waits, lost = warnings_said()
+    assert "wait in memory" in waits
+    assert "values are being lost" in lost
+
+
+def test_bytes_in_memory_are_bounded_too(
+    open_writer: Make, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few long records count as much as many short ones."""
+    monkeypatch.setattr(backlog, "MAX_BYTES", 1000)
+    writer = open_writer()
+    disk.fill()
+    for _ in range(5):
+        say(writer, "x" * 300)
+    assert writer.dropped == {"disk": 2}
+
+
+def test_a_large_record_does_not_hold_up_small_ones(
+    open_writer: Make, disk: Disk, journals: Read
+) -> None:
+    """On a disk that has a little room, what fits is written, and what does not is lost."""
+    writer = open_writer()
+    say(writer, "before")
+    disk.room = 1000
+    writer.append_column("a", [1.0] * 10_000)
+    say(writer, "small")
+    assert texts(journals()[0]) == ["before", "small"]
+    assert writer.dropped == {"disk": 10_000}
+
+
+def test_a_large_record_waits_where_there_is_no_journal(
+    open_writer: Make, disk: Disk, journals: Read
+) -> None:
+    """A run that starts on a full disk keeps a long record of its beginning."""
+    disk.fill()
+    writer = open_writer()
+    writer.append_column("a", [1.0] * 10_000)
+    say(writer, "b")
+    disk.free()
+    writer.keep()
+    (frames,) = journals()
+    assert [frame.kind for frame in frames][1:] == [Kind.PATH, Kind.COLUMN, Kind.OP]
+    assert writer.dropped == {}
+
+
+def test_an_attempt_that_begins_meanwhile_has_its_own_journal(
+    open_writer: Make, disk: Disk, journals: Read
+) -> None:
+    """What was recorded before it is written under the header of that time."""
+    facts = {"attempt": 0}
+    disk.fill()
+    writer = open_writer()
+    writer._header = lambda: dict(facts)
+    say(writer, "old")
+    facts["attempt"] = 1
+    writer.rotate()
+    say(writer, "new")
+    disk.free()
+    writer.keep()
+    first, second = journals()
+    assert [decode_json(f[0].payload)["attempt"] for f in (first, second)] == [0, 1]
+    assert (texts(first), texts(second)) == (["old"], ["new"])
+    assert first[-1].kind == Kind.CLOSE
+    assert decode_json(second[0].payload)["continues"] == decode_json(first[0].payload)["writer"]
+
+
+def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(
+    open_writer: Make, disk: Disk, journals: Read
+) -> None:
+    """The same for a journal that was open when the disk became full."""
+    writer = open_writer()
+    say(writer, "before")
+    disk.fill()
+    say(writer, "old")
+    writer.rotate()
+    say(writer, "new")
+    disk.free()
+    say(writer, "after")
+    first, second = journals()
+    assert (texts(first), texts(second)) == (["before", "old"], ["new", "after"])
+
+
+def test_what_waits_at_the_end_is_written_or_counted(
+    open_writer: Make, disk: Disk, journals: Read, warnings_said: Any
+) -> None:
+    """With room at the last moment nothing is lost; without, it is said how much."""
+    lucky, unlucky = open_writer(), open_writer()
+    for writer in (lucky, unlucky):
+        say(writer, "before")
+        disk.fill()
+        writer.append_row({"a": 1.0, "b": 2.0}, 0)
+        say(writer, "waits")
+        if writer is lucky:
+            disk.free()
+        writer.close()
+        disk.free()
+    assert lucky.dropped == {}
+    assert unlucky.dropped == {"disk": 3}
+    assert any("values are being lost" in text for text in warnings_said())
+    whole, cut = sorted(journals(), key=len, reverse=True)
+    assert texts(whole) == ["before", "waits"]
+    assert (texts(cut), cut[-1].kind) == (["before"], Kind.OP)
+
+
+def test_a_forked_child_leaves_to_its_parent_what_waits(
+    open_writer: Make, disk: Disk, journals: Read
+) -> None:
+    """Each record is written once, by the process that made it."""
+    writer = open_writer()
+    disk.fill()
+    say(writer, "parent")
+    writer.after_fork()
+    disk.free()
+    say(writer, "child")
+    assert [texts(frames) for frames in journals()] == [["child"]]
+
+
+def test_a_purged_run_keeps_nothing(open_writer: Make, folder: RunFolder) -> None:
+    """What can never be written does not wait."""
+    folder.purged_mark.parent.mkdir(parents=True)
+    folder.purged_mark.touch()
+    writer = open_writer()
+    say(writer, "a")
+    assert writer.dropped == {"disk": 1}
+
+
+def test_a_rank_that_starts_on_a_full_disk_keeps_what_is_its_own(
+    folder: RunFolder, disk: Disk, clock: Any, journals: Read
+) -> None:
+    """Its series, and the facts of its process under the id that its journal will have."""
+    writer = RankWriter(folder, dict, rank=1, clock=clock, sync_s=3600.0, heartbeat_s=3600.0)
+    disk.fill()
+    writer.append_op({"op": "state", "state": "running"})
+    own = f"monitoring/{writer.writer}/pid"
+    writer.append_op({"op": "assign", "atoms": {own: ["int", 7], "lr": ["float", 0.1]}})
+    writer.append_row({"a": 1.0}, 3)
+    disk.free()
+    writer.close()
+    (frames,) = journals()
+    ops = [decode_json(frame.payload) for frame in frames if frame.kind == Kind.OP]
+    assert ops[1] == {"op": "assign", "atoms": {own: ["int", 7]}}
+    assert b"ranks/1/a" in next(f.payload for f in frames if f.kind == Kind.PATH)
+    assert steps(frames) == [3]

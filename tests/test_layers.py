@@ -36,7 +36,8 @@ LAYERS: tuple[frozenset[str], ...] = (
             "stragglers",
         }
     ),
-    frozenset({"store", "capture"}),
+    frozenset({"local", "capture"}),
+    frozenset({"store"}),
     frozenset({"artifact", "content", "journal", "plots"}),
     frozenset(
         {
@@ -46,6 +47,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "paths",
             "printing",
             "ranks",
+            "reading",
             "timing",
             "types",
             "utils",
@@ -54,7 +56,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     ),
 )
 # Parts of one layer that stand side by side and never import each other.
-SIDEWAYS = frozenset({"ignite", "lightning", "cli", "store", "capture"})
+SIDEWAYS = frozenset({"ignite", "lightning", "cli", "local", "capture"})
 ADAPTERS = frozenset({"ignite", "lightning"})
 HOSTS = frozenset(
     {"ignite", "lightning", "lightning_fabric", "neptune", "pytorch_lightning", "torch"}

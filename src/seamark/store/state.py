@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from seamark.store.sums import SCALE, scaled_sum
+
 __all__ = [
     "NEVER",
     "AtomState",
@@ -42,9 +44,6 @@ Pack = Callable[[Key], list[int]]
 """Returns time, number of the journal and index of a key, which is what can be kept."""
 Unpack = Callable[[Sequence[int]], Key]
 """The way back."""
-
-_SCALE: Final = 1074
-"""Every finite float64 is a whole multiple of 2 ** -1074."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,33 +93,6 @@ class SeriesTail:
 
 to_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 """ASCII, so that a lone surrogate stays an escape; NaN and infinities as Python writes them."""
-
-
-def _scaled(value: float) -> int:
-    mantissa, exponent = math.frexp(value)
-    shift = exponent - 53 + _SCALE
-    whole = int(mantissa * (1 << 53))
-    return (
-        whole << shift if shift >= 0 else whole >> -shift
-    )  # a subnormal number: the bits shifted out are zero
-
-
-def scaled_sum(values: Sequence[float]) -> int:
-    """Return the exact sum of finite floats, in units of 2 ** -1074.
-
-    ``fsum`` gives the sum rounded once; what it left out is summed again until nothing is left.
-    """
-    if len(values) == 1:
-        return _scaled(values[0])
-    rest = list(values)
-    total = 0
-    try:
-        while part := math.fsum(rest):
-            total += _scaled(part)
-            rest.append(-part)
-    except OverflowError:
-        return sum(map(_scaled, values))
-    return total
 
 
 class FamilyState:
@@ -459,7 +431,7 @@ class FloatSeriesState(SeriesState):
     def mean(self) -> float:
         """Mean of the finite values; NaN if there are none."""
         finite = self.count - self.nans - self.infinite
-        return self.total / (finite << _SCALE) if finite else math.nan
+        return self.total / (finite << SCALE) if finite else math.nan
 
     def summary(self) -> SeriesSummary:
         """Return what a runs table shows."""

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
-    from seamark.local.index import Index, RunView
+    from seamark.local.index import Index
+    from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
 
 __all__ = ["Container", "Writes"]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from seamark.container import Container
     from seamark.journal.writer import JournalWriter
-    from seamark.local.index import RunView
+    from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
     from seamark.reading.curves import Curve
     from seamark.reading.points import Attempt, Points

@@ -18,7 +18,7 @@ from seamark.journal.process import process_alive
 from seamark.journal.reader import JournalReader
 
 if TYPE_CHECKING:
-    from seamark.local.index import RunView
+    from seamark.local.view import RunView
 
 __all__ = [
     "PURGING",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from seamark.cli._runs import RunRef
-    from seamark.local.index import RunView
+    from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.cli._text import human_age, human_duration, human_time, plural, shorten
 
 if TYPE_CHECKING:
-    from seamark.local.index import RunView
+    from seamark.local.view import RunView
     from seamark.store.read.rank_status import RankStatus
 
 __all__ = ["rank_facts", "rank_mappings", "rank_troubles", "seen_text"]

@@ -18,7 +18,8 @@ from seamark.errors import RunNotFoundError
 from seamark.paths import check_project, is_inside
 
 if TYPE_CHECKING:
-    from seamark.local.index import Index, RunView
+    from seamark.local.index import Index
+    from seamark.local.view import RunView
 
 __all__ = [
     "LATEST",

@@ -28,7 +28,7 @@ from seamark.cli._text import plural, step_text
 from seamark.cli.show import as_mapping
 
 if TYPE_CHECKING:
-    from seamark.local.index import RunView
+    from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
     from seamark.reading.points import Attempt
 

@@ -17,7 +17,7 @@ from seamark.cli._text import clean, human_count, human_number, plural, step_tex
 from seamark.paths import is_inside
 
 if TYPE_CHECKING:
-    from seamark.local.index import RunView
+    from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
 
 __all__ = ["show"]

@@ -24,11 +24,8 @@ import sqlalchemy as sa
 from seamark.errors import RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs, purged_ids
 from seamark.local import looks, place
-from seamark.local.copies import open_journal
 from seamark.local.lock import exclusive
 from seamark.local.looks import Known, Looks, Ref
-from seamark.local.refresh import refresh_run
-from seamark.local.view import RunView
 from seamark.paths import is_inside
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import RunsTable, SeriesTable
@@ -36,16 +33,16 @@ from seamark.store import schema
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.query.selection import Selection, choose
-from seamark.store.read.many import read_many
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import Conflict, Store, forget_run
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from seamark.local.view import RunView
     from seamark.store.read.series import Sources
 
-__all__ = ["Index", "RunView"]
+__all__ = ["Index"]
 
 _LOCK_S: Final = 10.0
 """How long to wait for the right to make the file anew, seconds."""
@@ -321,6 +318,8 @@ class Index:
 
     def _fold_aside(self, ref: Ref) -> None:
         """Fold one run in memory: others write to the file all the time."""
+        from seamark.local.refresh import refresh_run
+
         database = Database(memory_engine())
         database.create_tables(schema.metadata, looks.metadata)
         store = Store(database, PathNumbers(database))
@@ -420,6 +419,8 @@ class Index:
         self._fold(ref, known)
 
     def _fold(self, ref: Ref, known: Known | None) -> None:
+        from seamark.local.refresh import refresh_run  # NumPy is for those who fold
+
         folder = RunFolder(self.root, *ref)
         for _ in range(_TRIES):  # a conflict means that somebody else was faster: look again
             try:
@@ -502,6 +503,9 @@ class Index:
         Raises:
             ArgumentError: If ``attempt`` cannot be one.
         """
+        from seamark.local.copies import open_journal
+        from seamark.store.read.many import read_many
+
         chosen = check_attempt(attempt)
 
         def sources(project: str, run: str) -> Sources:
@@ -538,6 +542,8 @@ class Index:
         Raises:
             RunNotFoundError: If the index has no such run.
         """
+        from seamark.local.view import RunView
+
         with self.lock:
             if (project, run) not in self._aside and self.healing(
                 lambda: self._known((project, run))

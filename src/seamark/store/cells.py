@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.errors import ValueKindError
+from seamark.journal.process import process_alive
+from seamark.journal.reader import SETTLE_NS
 from seamark.store.fold.registers import (
     FamilyState,
     FileSetState,
@@ -16,6 +19,7 @@ from seamark.store.fold.registers import (
     RecordState,
     SeriesState,
 )
+from seamark.values import decode_atom
 
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
@@ -25,8 +29,10 @@ __all__ = [
     "NUMBER_FAMILIES",
     "atom_columns",
     "atom_value",
+    "decoded",
     "family_columns",
     "instant",
+    "is_crashed",
     "run_columns",
     "series_columns",
 ]
@@ -169,3 +175,25 @@ def run_columns(run: RunState) -> dict[str, Any]:
         "beat": max(owners, default=0),
         "trashed": int(bool(trashed) and getattr(trashed[0], "value", False) is True),
     }
+
+
+def is_crashed(state: str, owners: Collection[JournalState], now_ns: int) -> bool:
+    """Tell whether a run that says it is running is not.
+
+    Args:
+        state: As its newest owner wrote it.
+        owners: Journals of the writers that speak for the run.
+        now_ns: Nanoseconds since the Unix epoch.
+    """
+    if state != "running":
+        return False
+    fresh = [journal for journal in owners if journal.last_t >= now_ns - SETTLE_NS]
+    return all(process_alive(journal.header) is False for journal in fresh)
+
+
+def decoded(kind: str, value: Any) -> Any:
+    """Return the Python value of an atom; what cannot be decoded as it stands in the journal."""
+    try:
+        return decode_atom(kind, value)
+    except ValueKindError:
+        return value

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.journal.folder import split_journal_name
 from seamark.journal.reader import JournalReader
-from seamark.store.fold.decode import Names, decode
+from seamark.store.fold.decode import decode
 from seamark.store.fold.fold import fold
+from seamark.store.fold.names import Names
 from seamark.store.fold.run_state import JournalState, RunState
 from seamark.store.fold.walk import BLOCK_BYTES, walk
 from seamark.store.groups import (

@@ -28,7 +28,7 @@ from seamark.store.cells import (
     series_columns,
 )
 from seamark.store.database import insertion
-from seamark.store.fold.decode import Names
+from seamark.store.fold.names import Names
 from seamark.store.fold.registers import (
     NEVER,
     AtomState,

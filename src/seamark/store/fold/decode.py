@@ -7,7 +7,7 @@ both. A plain loop in the tests says what has to come out.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,18 +18,16 @@ from seamark.journal.reader import Block, RawFrame, payload_of
 from seamark.store.fold.payloads import unpack_sparse
 
 if TYPE_CHECKING:
+    from seamark.store.fold.names import Names
     from seamark.store.fold.walk import Frames
 
-__all__ = ["Decoded", "Floats", "Ints", "Names", "Sheet", "decode", "merge"]
+__all__ = ["Decoded", "Floats", "Ints", "Sheet", "decode", "merge"]
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 _NUMBERS: Final = (int(Kind.SPARSE), int(Kind.COLUMN))
 _POINTS: Final = frozenset({int(Kind.TEXT), int(Kind.HISTOGRAM), int(Kind.OP)})
-
-Load = Callable[[set[int], set[int]], tuple[dict[int, str], dict[int, tuple[int, ...]]]]
-"""Returns the paths and the schemas with these numbers, of those that are known."""
 
 
 class Sheet(NamedTuple):
@@ -55,72 +53,6 @@ class Sheet(NamedTuple):
         if rows is None:
             return self.offset, self.t, self.step, values
         return self.offset[rows], self.t[rows], self.step[rows], values
-
-
-class Names:
-    """What the numbers of a journal stand for: its paths, and its schemas as numbers of paths.
-
-    Args:
-        load: Finds what was defined before the first frame that is decoded; left out where that is
-            the first of the journal.
-
-    Attributes:
-        paths: By number.
-        schemas: Numbers of paths, by number of the schema.
-        new_paths: (number, place of the frame in bytes, path) of what was defined since.
-        new_schemas: The same of schemas.
-    """
-
-    def __init__(self, load: Load | None = None) -> None:
-        self.paths: dict[int, str] = {}
-        self.schemas: dict[int, tuple[int, ...]] = {}
-        self.new_paths: list[tuple[int, int, str]] = []
-        self.new_schemas: list[tuple[int, int, tuple[int, ...]]] = []
-        self._columns: dict[int, tuple[str | None, ...]] = {}
-        self._load = load
-        self._asked: tuple[set[int], set[int]] = (set(), set())
-
-    def need(self, paths: Iterable[int], schemas: Iterable[int]) -> None:
-        """Make sure that these are here, if they were defined before."""
-        if self._load is None:
-            return
-        missing = set(schemas).difference(self.schemas, self._asked[1])
-        if missing:
-            self._asked[1].update(missing)
-            for number, numbers in self._load(set(), missing)[1].items():
-                self.schemas.setdefault(number, numbers)
-        wanted = {one for number in missing for one in self.schemas.get(number, ())}
-        wanted = wanted.union(paths).difference(self.paths, self._asked[0])
-        if wanted:
-            self._asked[0].update(wanted)
-            for number, path in self._load(wanted, set())[0].items():
-                self.paths.setdefault(number, path)
-
-    def columns(self, schema: int) -> tuple[str | None, ...] | None:
-        """Return the paths of a schema, None for a path that was lost; None if it was lost."""
-        known = self._columns.get(schema)
-        if known is None:
-            numbers = self.schemas.get(schema)
-            if numbers is None:
-                return None
-            known = self._columns[schema] = tuple(self.paths.get(number) for number in numbers)
-        return known
-
-    def define_path(self, number: int, place: int, path: str) -> None:
-        """Take a PATH frame."""
-        self.need([number], ())
-        if self.paths.get(number) != path:
-            self.paths[number] = path
-            self.new_paths.append((number, place, path))
-            self._columns.clear()
-
-    def define_schema(self, number: int, place: int, paths: tuple[int, ...]) -> None:
-        """Take a SCHEMA frame."""
-        self.need(paths, [number])
-        if self.schemas.get(number) != paths:
-            self.schemas[number] = paths
-            self.new_schemas.append((number, place, paths))
-            self._columns.pop(number, None)
 
 
 @dataclass(slots=True)

@@ -11,15 +11,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.reading.attributes import SeriesSummary, SeriesTail
 from seamark.store.fold.sums import SCALE, exact_sum, scaled_sum
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Ints = np.ndarray[Any, np.dtype[np.int64]]
+if TYPE_CHECKING:
+    import numpy as np
+
+    Floats = np.ndarray[Any, np.dtype[np.float64]]
+    Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 __all__ = [
     "NEVER",
@@ -34,7 +35,6 @@ __all__ = [
     "SeriesSummary",
     "SeriesTail",
     "SetState",
-    "scaled_sum",
     "state_class",
     "to_json",
 ]
@@ -353,6 +353,8 @@ class FloatSeriesState(SeriesState):
             step: Finite, float64 (N,).
             value: Any floats, float64 (N,).
         """
+        import numpy as np
+
         size = len(step)
         if size <= _FEW:
             self._extend_few(uid, t.tolist(), step.tolist(), value.tolist())

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from seamark.store.fold.decode import Names
+from seamark.store.fold.names import Names
 from seamark.store.fold.registers import NEVER, FamilyState, Key, SeriesState, state_class, to_json
 
 __all__ = ["JournalState", "RunState"]

@@ -14,6 +14,7 @@ from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
 from seamark.store import schema
+from seamark.store.cells import is_crashed
 from seamark.store.query.language import (
     And,
     Comparison,
@@ -26,7 +27,6 @@ from seamark.store.query.language import (
     parse_field,
 )
 from seamark.store.query.sql import AGGREGATE_COLUMNS, CRASHED, Compiler, derived_column
-from seamark.store.read.run import is_crashed
 from seamark.store.runs import load_journals
 from seamark.values import escape
 

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import sqlalchemy as sa
 
-from seamark.errors import RunNotFoundError, ValueKindError
-from seamark.journal.process import process_alive
-from seamark.journal.reader import SETTLE_NS
+from seamark.errors import RunNotFoundError
 from seamark.paths import is_inside
 from seamark.reading.attributes import Attribute, JournalInfo
 from seamark.reading.points import (
@@ -27,7 +25,7 @@ from seamark.reading.points import (
     time_of,
 )
 from seamark.store import schema
-from seamark.store.cells import NUMBER_FAMILIES, run_columns
+from seamark.store.cells import NUMBER_FAMILIES, decoded, is_crashed, run_columns
 from seamark.store.fold.registers import (
     AtomState,
     FamilyState,
@@ -41,13 +39,12 @@ from seamark.store.read.curve import read_curve
 from seamark.store.read.rank_status import RankStatus, rank_statuses
 from seamark.store.read.series import Sources, read_floats, read_record_at, read_records
 from seamark.store.runs import Store, StoredRun, load_attributes, load_run
-from seamark.values import decode_atom
 
 if TYPE_CHECKING:
     from seamark.reading.curves import Curve
     from seamark.store.fold.run_state import JournalState, RunState
 
-__all__ = ["RunReader", "Snapshot", "gaps_of", "is_crashed", "troubles"]
+__all__ = ["RunReader", "Snapshot", "gaps_of", "troubles"]
 
 T = TypeVar("T")
 _cells: Final = schema.attribute.c
@@ -62,20 +59,6 @@ _HIDDEN: Final = (
 )
 _FLOATS: Final = "float_series"
 _NO_ANSWER: Final = ("sys/", "monitoring/seamark/")
-
-
-def is_crashed(state: str, owners: Collection[JournalState], now_ns: int) -> bool:
-    """Tell whether a run that says it is running is not.
-
-    Args:
-        state: As its newest owner wrote it.
-        owners: Journals of the writers that speak for the run.
-        now_ns: Nanoseconds since the Unix epoch.
-    """
-    if state != "running":
-        return False
-    fresh = [journal for journal in owners if journal.last_t >= now_ns - SETTLE_NS]
-    return all(process_alive(journal.header) is False for journal in fresh)
 
 
 @dataclass(slots=True)
@@ -471,11 +454,3 @@ def troubles(run: RunState, conflicts: Mapping[str, list[str]] | None = None) ->
         "newer": [journal.writer for journal in journals if journal.stopped == "newer"],
     }
     return {name: value for name, value in found.items() if value}
-
-
-def decoded(kind: str, value: Any) -> Any:
-    """Return the Python value of an atom; what cannot be decoded as it stands in the journal."""
-    try:
-        return decode_atom(kind, value)
-    except ValueKindError:
-        return value

@@ -17,7 +17,8 @@ import numpy as np
 from seamark.journal._format import FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, Kind
 from seamark.journal.reader import JournalReader, payload_of, scan
 from seamark.reading.points import Points
-from seamark.store.fold.decode import Floats, Ints, Names, Sheet, decode
+from seamark.store.fold.decode import Floats, Ints, Sheet, decode
+from seamark.store.fold.names import Names
 from seamark.store.fold.payloads import record_points
 from seamark.store.fold.walk import BLOCK_BYTES, walk
 from seamark.store.groups import StoredGroup, group_ends, load_group, load_groups, record_offsets

@@ -12,11 +12,10 @@ import sqlalchemy as sa
 from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
-from seamark.store.cells import atom_value
+from seamark.store.cells import atom_value, decoded
 from seamark.store.query.language import parse_field
 from seamark.store.query.selection import Chosen, Selection, choose
 from seamark.store.query.sql import AGGREGATE_COLUMNS
-from seamark.store.read.run import decoded
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store

@@ -1,0 +1,129 @@
+"""Sums of float64 that no order and no rounding can change."""
+
+from __future__ import annotations
+
+import math
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamark.store.fold import registers as state
+from seamark.store.fold import sums
+from seamark.store.fold.sums import SCALE, exact_sum, scaled_sum
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+ODD = st.sampled_from(
+    [
+        0.0,
+        -0.0,
+        5e-324,
+        -5e-324,
+        sys.float_info.min,
+        math.nextafter(sys.float_info.min, 0.0),
+        sys.float_info.max,
+        -sys.float_info.max,
+        math.nextafter(sums._HUGE, 0.0),
+        sums._HUGE,
+        -sums._HUGE,
+        1.0,
+        math.nextafter(1.0, 0.0),
+        math.nextafter(1.0, 2.0),
+    ]
+)
+
+
+def by_fractions(values):
+    """Return the sum in units of 2 ** -1074, by the slowest way there is."""
+    total = sum(map(Fraction, values), Fraction(0)) * 2**SCALE
+    assert total.denominator == 1
+    return total.numerator
+
+
+@pytest.fixture(params=[False, True], ids=["as it is", "all by bins"])
+def bins(request, monkeypatch):
+    """Bins for the fewest values, many blocks and many parts; else what is small goes another way.
+
+    It has to be 1 at least: parts that are brought down must come to an end.
+    """
+    if request.param:
+        monkeypatch.setattr(sums, "_SMALL", 1)
+        monkeypatch.setattr(sums, "_BLOCK", 3)
+        monkeypatch.setattr(sums, "_SAFE", 7)
+
+
+def test_the_sum_of_nothing_is_0(bins):
+    """An empty array has a sum, as an empty list has."""
+    assert exact_sum(np.array([])) == scaled_sum([]) == 0
+
+
+def test_the_unit_is_the_smallest_float():
+    """5e-324 counts as 1, and nothing is too small or too large to be counted."""
+    assert scaled_sum([5e-324]) == 1
+    assert scaled_sum([1.0]) == 1 << SCALE
+    assert state.scaled_sum is scaled_sum
+
+
+@pytest.mark.usefixtures("bins")
+class TestExactSum:
+    """The sum of an array is the sum of its list, bit for bit."""
+
+    @given(st.lists(FINITE | ODD, max_size=40))
+    def test_of_any_numbers(self, values):
+        """Whatever their magnitudes and signs, also where float64 itself would overflow."""
+        array = np.array(values, np.float64)
+        assert exact_sum(array) == scaled_sum(values) == by_fractions(values)
+
+    @given(st.lists(FINITE | ODD, min_size=1, max_size=20), st.randoms(use_true_random=False))
+    def test_what_cancels_leaves_what_does_not(self, values, random):
+        """The rest is exact, however small it is beside what went to and fro."""
+        both = [*values, *(-value for value in values), 5e-324]
+        random.shuffle(both)
+        assert exact_sum(np.array(both)) == 1
+
+    @given(FINITE, st.integers(1, 300))
+    def test_of_equal_numbers(self, value, count):
+        """A number many times is its multiple: no bin rounds when it fills up."""
+        assert exact_sum(np.full(count, value)) == count * scaled_sum([value])
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(sums._SMALL, 3000),
+    st.tuples(st.integers(-1074, 1023), st.integers(-1074, 1023)).map(sorted),
+)
+def test_many_numbers(seed, count, exponents):
+    """Enough of them for the bins without any help, over a narrow or a wide range."""
+    random = np.random.default_rng(seed)
+    low, high = exponents
+    scale = random.integers(low, high, count, endpoint=True)
+    values = np.ldexp(random.uniform(-1, 1, count), scale)
+    assert exact_sum(values) == by_fractions(values.tolist())
+
+
+def test_the_longest_mantissas_fill_no_bin_over():
+    """All bits set, in more values than a block has: what is nearest to rounding."""
+    value = math.nextafter(2.0, 0.0)
+    count = 3 * sums._BLOCK + 5
+    assert exact_sum(np.full(count, value)) == count * scaled_sum([value])
+
+
+def test_as_many_as_a_bin_takes_are_still_exact():
+    """27 bits and the number of values that are added at once fit into the 53 of a float64."""
+    upper = math.nextafter(2.0, 0.0) - math.ldexp(2**sums._LOW_BITS - 1, -52)
+    assert upper == 2 - 2.0**-sums._LOW_BITS
+    most = Fraction(upper) * sums._SAFE
+    assert Fraction(float(most)) == most
+    assert most / Fraction(math.ldexp(1.0, -sums._LOW_BITS)) < 2**53
+    assert not math.isinf(sums._SAFE * sums._HUGE)
+
+
+def test_every_second_value_of_an_array():
+    """A view with gaps is summed as it is, and left as it was."""
+    values = np.arange(5000, dtype=np.float64) / 3
+    before = values.copy()
+    assert exact_sum(values[::2]) == scaled_sum(values[::2].tolist())
+    assert (values == before).all()

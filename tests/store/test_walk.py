@@ -1,0 +1,260 @@
+"""Frames as columns: whatever the bytes are, what the plain loop finds in them."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from itertools import accumulate, cycle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seamark.journal._format import (
+    FRAME_BODY,
+    FRAME_HEADER_BYTES,
+    MARK,
+    MAX_PAYLOAD_BYTES,
+    Kind,
+    frame_bytes,
+)
+from seamark.journal.reader import scan
+from seamark.store.fold import walk as walk_module
+from seamark.store.fold.walk import Frames, walk
+
+SALT = 0xC0FFEE
+MARK_BYTES = MARK.to_bytes(2, "little")
+
+
+def columns(frames):
+    """Return the columns in order."""
+    return [getattr(frames, name) for name in Frames.__slots__]
+
+
+def agrees(data, salt=SALT, start=0):
+    """Ask that both find the same, and return what it is: frames, where it stopped, if it is bad.
+
+    One such call is the promise of nearly every test here.
+    """
+    frames = []
+    stop, bad = scan(data, salt, frames, start)
+    found, place, is_bad = walk(data, salt, start)
+    assert [column.dtype for column in columns(found)] == [np.int64] * 6
+    assert list(map(found.raw, range(len(found)))) == frames
+    assert (place, is_bad) == (stop, bad)
+    assert (type(place), type(is_bad)) == (int, bool)
+    return found, place, is_bad
+
+
+def raw_frame(kind, t, payload, *, length=None, flags=0, aux=0, salt=SALT):
+    """Return a frame with a good CRC that need not be legal."""
+    length = len(payload) if length is None else length
+    body = FRAME_BODY.pack(length, kind, flags, MARK, aux, t) + payload + bytes(-len(payload) % 8)
+    return zlib.crc32(body, salt).to_bytes(4, "little") + body
+
+
+def rows(count, metrics=(1,), *, seed=0, salt=SALT):
+    """Return rows with these numbers of metrics in turn, random values and growing steps."""
+    random = np.random.default_rng(seed)
+    times = (1_790_000_000_000_000_000 + random.integers(1, 10**7, count).cumsum()).tolist()
+    frames = []
+    for step, (t, many) in enumerate(zip(times, cycle(metrics), strict=False)):
+        payload = struct.pack(f"<{many + 1}d", step, *random.normal(size=many).tolist())
+        frames.append(frame_bytes(salt, Kind.ROW, t, payload, aux=many))
+    return frames
+
+
+@pytest.fixture(params=["as it is", "all by columns", "short stretches"])
+def effort(request, monkeypatch):
+    """How much is done by columns: what is small goes another way, so that it costs nothing."""
+    if request.param != "as it is":
+        monkeypatch.setattr(walk_module, "_LITTLE", FRAME_HEADER_BYTES)
+        monkeypatch.setattr(walk_module, "_FEW", 0)
+        monkeypatch.setattr(walk_module, "_MANY", 0)
+    if request.param == "short stretches":
+        monkeypatch.setattr(walk_module, "_STRETCH", 9)
+        monkeypatch.setattr(walk_module, "_LONG", 6)
+
+
+def false_mark(words):
+    """Return a payload with marks where those of frames that begin inside it would be."""
+    return b"".join(word[:2] + MARK_BYTES + word[4:] if marked else word for marked, word in words)
+
+
+PAYLOADS = st.one_of(
+    st.binary(min_size=1, max_size=70),
+    st.integers(1, 40).map(lambda count: bytes(8 * count)),
+    st.lists(st.tuples(st.booleans(), st.binary(min_size=8, max_size=8)), min_size=1).map(
+        false_mark
+    ),
+    st.binary(min_size=1, max_size=40).map(lambda inner: frame_bytes(SALT, Kind.ROW, 5, inner)),
+    st.integers(2000, 2100).map(lambda length: bytes(range(256)) * 9 + bytes(length - 2000)),
+)
+"""Short, alike, with marks, with whole frames inside, and longer than 2 KiB."""
+LEGAL = st.builds(
+    lambda payload, kind, flags, aux, t: frame_bytes(SALT, kind, t, payload, flags=flags, aux=aux),
+    PAYLOADS,
+    st.sampled_from(Kind) | st.integers(1, 255),
+    st.integers(0, 255),
+    st.integers(0, 2**32 - 1),
+    st.integers(-(2**63), 2**63 - 1),
+)
+HEARTBEATS = st.builds(
+    lambda t: frame_bytes(SALT, Kind.HEARTBEAT, t, b""), st.integers(0, 2**63 - 1)
+)
+ILLEGAL = st.one_of(
+    st.just(raw_frame(0, 1, b"kind 0 ")),
+    st.just(raw_frame(Kind.ROW, 1, b"")),
+    st.just(raw_frame(Kind.ROW, 1, bytes(16), salt=SALT + 1)),
+    st.just(raw_frame(Kind.ROW, 1, bytes(16), length=MAX_PAYLOAD_BYTES + 1)),
+    st.just(raw_frame(Kind.ROW, 1, bytes(16), length=2**32 - 1)),
+    st.just(raw_frame(Kind.ROW, 1, bytes(16), length=MAX_PAYLOAD_BYTES)),
+    st.just(bytes(64)),
+)
+JOURNALS = st.lists(LEGAL | HEARTBEATS, max_size=24)
+
+
+def test_frames_names_what_the_plain_loop_gives():
+    """One column for each item of a raw frame, in its order."""
+    found = walk(frame_bytes(SALT, 9, -7, b"abc", flags=6, aux=2**32 - 1), SALT)[0]
+    assert [column.tolist() for column in columns(found)] == [[0], [9], [6], [2**32 - 1], [-7], [3]]
+    assert tuple(Frames.__slots__) == ("place", "kind", "flags", "aux", "t", "length")
+
+
+@pytest.mark.usefixtures("effort")
+class TestAnyBytes:
+    """The same frames, the same end and the same verdict as the plain loop."""
+
+    @given(st.binary(max_size=400), st.integers(0, 60), st.integers(0, 2**32 - 1))
+    def test_bytes_that_are_no_journal(self, data, start, salt):
+        """Nothing in them is taken for a frame, and nothing raises."""
+        agrees(data, salt, min(start, len(data)))
+
+    @given(JOURNALS)
+    def test_whole_journals(self, frames):
+        """All frames are found, whatever they hold: marks and whole frames inside others too."""
+        data = b"".join(frames)
+        found, stop, bad = agrees(data)
+        assert len(found.place) == len(frames)
+        assert (stop, bad) == (len(data), False)
+
+    @given(JOURNALS, ILLEGAL, JOURNALS)
+    def test_a_frame_that_may_not_be(self, before, wrong, after):
+        """Kind 0, no payload, too much of it, another salt, zeros: the frames before it count."""
+        found, stop, _ = agrees(b"".join([*before, wrong, *after]))
+        assert len(found.place) == len(before)
+        assert stop == sum(map(len, before))
+
+    @given(JOURNALS, st.data())
+    def test_a_journal_that_is_cut_short(self, frames, data):
+        """At any byte: the whole frames before it, and there are too few bytes, not bad ones."""
+        journal = b"".join(frames)
+        cut = data.draw(st.integers(0, len(journal)))
+        _, stop, bad = agrees(journal[:cut])
+        assert not bad
+        assert stop == max(end for end in accumulate(map(len, frames), initial=0) if end <= cut)
+
+    @given(JOURNALS.filter(bool), st.data())
+    def test_a_journal_with_flipped_bits(self, frames, data):
+        """Whichever they are, in headers and payloads."""
+        journal = bytearray(b"".join(frames))
+        for _ in range(data.draw(st.integers(1, 3))):
+            bit = data.draw(st.integers(0, 8 * len(journal) - 1))
+            journal[bit // 8] ^= 1 << bit % 8
+        agrees(bytes(journal))
+
+    @given(JOURNALS.filter(bool), st.binary(max_size=11), st.data())
+    def test_from_a_place_within(self, frames, before, data):
+        """From any frame on, also where that is no multiple of 8; from anywhere else nothing."""
+        journal = before + b"".join(frames)
+        starts = [len(before) + end for end in accumulate(map(len, frames), initial=0)]
+        number = data.draw(st.integers(0, len(frames)))
+        found, stop, _ = agrees(journal, start=starts[number])
+        assert found.place.tolist() == starts[number:-1]
+        assert stop == len(journal)
+        agrees(journal, start=data.draw(st.integers(0, len(journal))))
+
+    def test_frames_of_one_padded_size(self):
+        """Payloads of 9 to 16 bytes fill as many words, and each keeps its own length."""
+        lengths = [*range(9, 17)] * 40
+        data = b"".join(
+            frame_bytes(SALT, Kind.TEXT, t, b"x" * length) for t, length in enumerate(lengths)
+        )
+        assert agrees(data)[0].length.tolist() == lengths
+
+    def test_a_journal_of_heartbeats(self):
+        """Frames without payload are frames like others, if they are heartbeats."""
+        beats = [frame_bytes(SALT, Kind.HEARTBEAT, t, b"") for t in range(300)]
+        assert len(agrees(b"".join(beats))[0].place) == 300
+        beats[200] = raw_frame(Kind.CLOSE, 200, b"")
+        assert agrees(b"".join(beats))[1:] == (200 * FRAME_HEADER_BYTES, True)
+
+    def test_a_journal_of_false_marks(self):
+        """Every word of every payload looks like a frame, and none is taken for one."""
+        word = b"\1\0" + MARK_BYTES + bytes(4)
+        frames = [frame_bytes(SALT, Kind.ROW, t, word * (1 + t % 5)) for t in range(400)]
+        assert len(agrees(b"".join(frames))[0].place) == 400
+
+    @pytest.mark.parametrize("tail", [b"", bytes(8), bytes(24), b"\1" * 23, MARK_BYTES * 16])
+    def test_what_follows_the_last_frame(self, tail):
+        """Less than a header is too little; as much or more is bad."""
+        data = b"".join(rows(300))
+        assert agrees(data + tail)[1:] == (len(data), len(tail) >= FRAME_HEADER_BYTES)
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(st.sampled_from([1, 2, 3, 10, 19, 20, 21, 30, 260]), min_size=1, max_size=4),
+    st.integers(1, 3000),
+    st.integers(0, 2**32 - 1),
+)
+def test_key_sets_in_turn(metrics, count, seed):
+    """Enough rows for the tables, or nearly so, of frames with which zlib is quicker or slower."""
+    frames = rows(count, metrics, seed=seed, salt=seed)
+    assert len(agrees(b"".join(frames), seed)[0].place) == count
+
+
+LONG_JOURNAL = b"".join(rows(40_000, (1, 3, 10)))
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 8 * len(LONG_JOURNAL) - 1), st.integers(0, 8 * len(LONG_JOURNAL) - 1))
+def test_no_flipped_bit_is_overlooked(one, other):
+    """In several stretches of many rows, the first of two wrong bits ends it."""
+    data = bytearray(LONG_JOURNAL)
+    for bit in {one, other}:
+        data[bit // 8] ^= 1 << bit % 8
+    stop = agrees(bytes(data))[1]
+    assert stop <= min(one, other) // 8 < stop + 112
+
+
+@settings(max_examples=20)
+@given(st.integers(0, len(LONG_JOURNAL)))
+def test_blocks_of_a_long_journal(cut):
+    """A block that ends anywhere, and one that begins where the first ended: all frames, once."""
+    first, stop, bad = agrees(LONG_JOURNAL[:cut])
+    assert not bad
+    second, end, _ = agrees(LONG_JOURNAL[stop:])
+    assert len(first.place) + len(second.place) == 40_000
+    assert stop + end == len(LONG_JOURNAL)
+
+
+def test_a_frame_across_the_end_of_a_stretch():
+    """One that begins in the last words of a stretch is whole, however long it is."""
+    stretch = 8 * walk_module._STRETCH
+    few = rows(300)
+    for length in (8, 16, 168, 176, 3000):
+        for before in range(40, 140, 8):
+            filler = frame_bytes(SALT, Kind.TEXT, 1, bytes(stretch - FRAME_HEADER_BYTES - before))
+            frames = [filler, frame_bytes(SALT, Kind.TEXT, 2, b"y" * length), *few]
+            assert len(agrees(b"".join(frames))[0].place) == len(frames)
+
+
+def test_wrong_crcs_that_cancel_each_other():
+    """Every frame answers for itself: the same wrong bits in two of them are two bad frames."""
+    frames = [bytearray(frame) for frame in rows(2000)]
+    for number in (0, 700, 701):
+        frames[number][0] ^= 1
+    assert agrees(b"".join(frames))[1] == 0
+    assert agrees(b"".join(frames[1:]))[1] == 40 * 699

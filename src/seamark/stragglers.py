@@ -21,7 +21,7 @@ from seamark.reading.points import time_of
 
 if TYPE_CHECKING:
     from seamark.store.read.rank_status import RankStatus
-    from seamark.store.read.run import RunReader as RunView
+    from seamark.local.view import RunView
 
 __all__ = ["OWN_TIME", "STEP_TIME", "RankTiming", "rank_timings"]
 

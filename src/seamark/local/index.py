@@ -164,7 +164,7 @@ class Index:
         try:
             self._use(target)
             with self.store.database.reading() as connection:
-                facts = dict(self.store.database.rows(connection, _FACTS))  # type: ignore[arg-type]  # pairs
+                facts = dict(self.store.database.rows(connection, _FACTS))
         except (sqlite3.Error, sa.exc.DBAPIError) as error:
             self._disconnect()
             if _damaged(error):
@@ -277,7 +277,7 @@ class Index:
     def _refresh_one(self, ref: Ref) -> None:
         self._aside.pop(ref, None)
         known = self._known(ref)
-        change = True
+        change: bool | None = True
         if known is not None:
             known.rests = False  # of one run, every file is looked at
             change = self._look(ref, known)
@@ -298,7 +298,7 @@ class Index:
 
     def _look(self, ref: Ref, known: Known) -> bool | None:
         folder = looks.journal_folder(self.root, ref)
-        return looks.look_at(known, folder, None, self.now_ns())
+        return looks.look_at(known, folder, self.now_ns())
 
     @contextlib.contextmanager
     def _patience(self, milliseconds: int) -> Iterator[None]:
@@ -331,6 +331,7 @@ class Index:
     ) -> None:
         known = self._sync()
         gone: list[tuple[Ref, int]] = []
+        settled: list[tuple[int, int]] = []
         work: list[Ref] = []
         purged: dict[str, set[str]] = {}
         begun_ns = self.now_ns()
@@ -340,12 +341,16 @@ class Index:
                     continue
                 if ref[0] not in purged:
                     purged[ref[0]] = purged_ids(self.root, ref[0])
-                change = looks.look_at(facts, self._relative(ref, root), root, begun_ns)
+                listed = facts.listed
+                change = looks.look_at(facts, self._relative(ref, root), begun_ns, root)
+                if facts.listed != listed:
+                    settled.append((facts.listed, facts.number))
                 if change is False or ref[1] in purged[ref[0]]:
                     gone.append((ref, facts.number))
                 elif change:
                     work.append(ref)
         self._forget(gone)
+        self._note_listed(settled)
         work += self._new_runs(project, known, purged)
         if len(work) > _SHARED:
             random.shuffle(work)  # another process may be at the same
@@ -355,6 +360,12 @@ class Index:
             self._fold_shared(ref)
         if progress is not None and work:
             progress(len(work), len(work))
+
+    def _note_listed(self, settled: list[tuple[int, int]]) -> None:
+        """Keep since when folders rest that changed just before they were listed."""
+        if settled:
+            with self.store.database.writing() as connection:
+                looks.save_listed(self.store.database, connection, settled)
 
     def _sync(self) -> dict[Ref, Known]:
         """Return what is known of all runs, which stays in memory while nobody else writes."""
@@ -394,7 +405,7 @@ class Index:
         names = {f"{parent}/{name}" for parent, name in known}
         walked: list[str] = []
         found: list[Ref] = []
-        begun_ns = time.time_ns()
+        begun_ns = self.now_ns()
         try:
             for folder in iter_runs(self.root, project, names, walked):
                 ref = (folder.project, folder.run)

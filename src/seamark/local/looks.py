@@ -7,6 +7,7 @@ journals are all closed costs one, because whoever goes on with it makes a new f
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,11 @@ look_table = sa.Table(
 )
 
 _INSERT_FOLDER: Final = insertion(folder_table)
+_UPDATE_FOLDER: Final = (
+    sa.update(folder_table)
+    .values(listed=sa.bindparam("at"))
+    .where(folder_table.c.run == sa.bindparam("number"))
+)
 _INSERT_LOOK: Final = insertion(look_table)
 _DELETES: Final = tuple(
     sa.delete(table).where(table.c.run == sa.bindparam("run"))
@@ -162,15 +168,28 @@ def save_looks(database: Database, connection: sa.Connection, run: int, known: K
     database.run_many(connection, _INSERT_LOOK, rows)
 
 
+def save_listed(
+    database: Database, connection: sa.Connection, listed: Iterable[tuple[int, int]]
+) -> None:
+    """Write when folders were changed, within a transaction.
+
+    Args:
+        database: Of the index.
+        connection: Of the transaction.
+        listed: Times in ns since the Unix epoch, each with the number of the run.
+    """
+    database.run_many(connection, _UPDATE_FOLDER, listed)
+
+
 def forget_looks(database: Database, connection: sa.Connection, run: int) -> None:
     """Remove what is known of the files of a run, within a transaction."""
     for statement in _DELETES:
         database.run(connection, statement, run=run)
 
 
-def stat_of(stat: os.stat_result) -> Stat:
+def stat_of(found: os.stat_result) -> Stat:
     """Return what is compared of a file."""
-    return Stat(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino & I63)
+    return Stat(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & I63)
 
 
 def listing(folder: str, now_ns: int) -> tuple[int, list[str]]:
@@ -186,37 +205,47 @@ def listing(folder: str, now_ns: int) -> tuple[int, list[str]]:
     return (listed if now_ns - listed > RACY_NS else 0), names
 
 
-def look_at(known: Known, folder: str, root: int | None, now_ns: int) -> bool | None:
+def look_at(known: Known, folder: str, now_ns: int, root: int | None = None) -> bool | None:
     """Tell whether a run has something to fold: True, None (nothing), or False (it is gone).
 
     Args:
-        known: What the index has.
-        folder: Of its journals, relative to the root.
-        root: Descriptor of the root; None where the system cannot look from one.
+        known: What the index has. Learns when its folder was changed, once that can be trusted.
+        folder: Of its journals.
         now_ns: Nanoseconds since the Unix epoch.
+        root: Descriptor of the folder that ``folder`` is relative to, if it is.
     """
-    stat = os.stat
+    look_up = os.stat
     try:
-        if stat(folder, dir_fd=root).st_ctime_ns != known.listed:
-            return True
-        if known.rests:
+        listed = look_up(folder, dir_fd=root).st_ctime_ns
+        if listed != known.listed:
+            if known.listed or _names(folder, root) != {look.file for look in known.looks}:
+                return True
+        elif known.rests:
             return None
         for look in known.looks:
-            if stat_of(stat(f"{folder}/{look.file}", dir_fd=root)) != look.stat:
+            if stat_of(look_up(f"{folder}/{look.file}", dir_fd=root)) != look.stat:
                 return True
             if look.retry and now_ns > look.retry:
                 return True
     except (FileNotFoundError, NotADirectoryError):
-        return True if _is_folder(folder, root) else False
+        return _is_folder(folder, root)
     except OSError:
         return None  # cannot be seen at the moment; what is known stays
+    if now_ns - listed > RACY_NS:
+        known.listed = listed
     return None
+
+
+def _names(folder: str, root: int | None) -> set[str]:
+    fd = os.open(folder, os.O_RDONLY, dir_fd=root)
+    try:
+        return {name for name in os.listdir(fd) if not name.startswith(".")}  # noqa: PTH208
+    finally:
+        os.close(fd)
 
 
 def _is_folder(folder: str, root: int | None) -> bool:
     try:
-        import stat
-
         return stat.S_ISDIR(os.stat(folder, dir_fd=root).st_mode)
     except OSError:
         return False

@@ -46,7 +46,8 @@ class Database:
         self.engine = engine
         self.dialect = engine.dialect.name
         style = "qmark" if self.dialect == "sqlite" else "format"
-        self._dialect = type(engine.dialect)(paramstyle=style)  # values by position
+        kind: Any = type(engine.dialect)
+        self._dialect = kind(paramstyle=style)  # values by position
         self._compiled: dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]] = {}
 
     def create_tables(self, *tables: sa.MetaData) -> None:
@@ -117,7 +118,7 @@ class Database:
         try:
             cursor.execute(str(compiled), [given[name] for name in compiled.positiontup or ()])
             while part := cursor.fetchmany(_AT_ONCE):
-                yield from part  # type: ignore[misc]  # as the driver has them
+                yield from part
         finally:
             cursor.close()
 

@@ -345,7 +345,7 @@ def group_ends(
     database: Database, connection: sa.Connection, run: int, number: int
 ) -> list[tuple[int, int, float]]:
     """Return journal, place and greatest step of the groups of a series, the greatest first."""
-    return database.rows(connection, _ENDS, run=run, number=number)  # type: ignore[return-value]  # as selected
+    return database.rows(connection, _ENDS, run=run, number=number)
 
 
 def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:
@@ -360,7 +360,20 @@ def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup
         elif path == _STEPS:
             size, shared = count, [parts[0], *times]
         elif here == (run, journal, place):
-            yield path, run, StoredGroup(journal, place, size, count, *facts, shared, parts)
+            yield (
+                path,
+                run,
+                StoredGroup(
+                    journal,
+                    place,
+                    size,
+                    count,
+                    bool(facts[0]),
+                    *facts[1:],
+                    shared=shared,
+                    own=parts,
+                ),
+            )
 
 
 class Drawn:

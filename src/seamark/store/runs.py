@@ -452,7 +452,7 @@ def _newest_of(
         part = numbers[start : start + _FEW]
         part += [part[-1]] * (_FEW - len(part))
         values = {f"at{at}": one for at, one in enumerate(part)}
-        found.update(store.database.rows(connection, statement, **where, **values))  # type: ignore[arg-type]  # pairs
+        found.update(store.database.rows(connection, statement, **where, **values))
     return found
 
 

@@ -33,7 +33,7 @@ SCHEMA_VERSION: Final = "6"
 metadata = sa.MetaData()
 
 _Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-_Double = sa.Double()
+_Double: sa.Double[float] = sa.Double()
 
 meta = sa.Table(
     "meta",

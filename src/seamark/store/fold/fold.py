@@ -340,7 +340,7 @@ class _Folding:
             return
         journal.point_end = max(journal.point_end, int(offset[-1]))
         cut, after = run.cut(journal), run.emptied(path)
-        seen = slice(None)
+        seen: Any = slice(None)
         if cut <= offset[-1]:
             seen = offset < cut
         if after[0] >= t[0]:

@@ -117,8 +117,9 @@ class JournalState:
         self._header = header
         self.header_text = to_json(header)
         attempt, positions = header.get("attempt"), header.get("positions")
-        is_number = isinstance(attempt, int) and not isinstance(attempt, bool)
-        self.attempt = attempt if is_number and -_I63 <= attempt <= _I63 else None
+        self.attempt = None
+        if isinstance(attempt, int) and not isinstance(attempt, bool) and abs(attempt) <= _I63:
+            self.attempt = attempt
         self.owner = bool(header.get("owner", True))
         self.positions_text = to_json(positions) if isinstance(positions, dict) else None
 

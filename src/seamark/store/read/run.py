@@ -129,7 +129,7 @@ class RunReader:
     def attributes(self, namespace: str = "") -> list[Attribute]:
         """Return what is visible at and below a path, derived attributes too, sorted by path."""
 
-        def answer(seen: Snapshot) -> Any:
+        def answer(seen: Snapshot) -> list[Attribute]:
             if namespace:
                 self._load(seen, (), [namespace])
             else:
@@ -147,7 +147,7 @@ class RunReader:
     def attribute(self, path: str) -> Attribute | None:
         """Return what a path shows, or None."""
 
-        def answer(seen: Snapshot) -> Any:
+        def answer(seen: Snapshot) -> Attribute | None:
             if path.startswith(_NO_ANSWER):
                 for derived, kind, value in self._derived(seen):
                     if derived == path:
@@ -159,7 +159,7 @@ class RunReader:
     def has(self, path: str) -> bool:
         """Tell whether a path, or anything below it, shows something."""
 
-        def answer(seen: Snapshot) -> Any:
+        def answer(seen: Snapshot) -> bool:
             self._load(seen, (), [path])
             if next(seen.state.visible(), None) is not None:
                 return True
@@ -208,7 +208,7 @@ class RunReader:
     def state(self) -> str:
         """State of the run, ``"crashed"`` if it says it is running and is not."""
 
-        def answer(seen: Snapshot) -> Any:
+        def answer(seen: Snapshot) -> str:
             return self._state_of(seen)
 
         return self._ask(answer)
@@ -256,7 +256,7 @@ class RunReader:
     def has_failed(self) -> bool:
         """Tell whether a process that spoke for the run noted that it failed."""
 
-        def answer(seen: Snapshot) -> Any:
+        def answer(seen: Snapshot) -> bool:
             journals = seen.state.journals.values()
             return any(one.owner and one.said.get("state") == "failed" for one in journals)
 
@@ -265,7 +265,7 @@ class RunReader:
     def ranks(self) -> list[RankStatus]:
         """Return how each rank that takes part in the run is doing, by rank."""
 
-        def answer(seen: Snapshot) -> Any:
+        def answer(seen: Snapshot) -> list[RankStatus]:
             return rank_statuses(seen.state, self._now_ns())
 
         return self._ask(answer)
@@ -322,7 +322,7 @@ class RunReader:
         chosen = check_attempt(attempt)
         wanted = list(dict.fromkeys(paths))
 
-        def answer(seen: Snapshot) -> Any:
+        def answer(seen: Snapshot) -> dict[str, Points]:
             return read_floats(
                 seen.store, seen.connection, seen.run, self._sources, wanted, chosen, limit
             )

@@ -65,6 +65,10 @@ class Piece(NamedTuple):
     t: Ints
     time: Ints
 
+    def part(self, seen: Any) -> Piece:
+        """Return some of the points."""
+        return Piece(self.journal, self.step[seen], self.value[seen], self.t[seen], self.time[seen])
+
 
 def read_floats(
     store: Store,
@@ -215,7 +219,7 @@ def unpacked(journal: JournalState, group: StoredGroup, cut: float) -> Piece:
     if cut >= journal.chunked:
         return piece
     kept = int(np.searchsorted(group.offsets(), cut))
-    return Piece(journal, *(column[:kept] for column in piece[1:]))
+    return piece.part(slice(0, kept))
 
 
 def newer(piece: Piece, after: Key) -> Piece:
@@ -223,7 +227,7 @@ def newer(piece: Piece, after: Key) -> Piece:
     if after[0] == _NO_TIME or not len(piece.t) or piece.t.min() > after[0]:
         return piece
     kept = piece.t >= after[0] if piece.journal.uid > after[1] else piece.t > after[0]
-    return Piece(piece.journal, *(column[kept] for column in piece[1:]))
+    return piece.part(kept)
 
 
 def _assembled(pieces: list[Piece], limit: int | None) -> Points:

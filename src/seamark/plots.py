@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Axes", "Curve", "check_drawable", "save", "smooth", "thin"]
+__all__ = ["PICTURE_POINTS", "Axes", "Curve", "check_drawable", "save", "smooth", "thin"]
 
 XKind = Literal["step", "time", "date"]
 
-_PICTURE_POINTS: Final = 4000
+PICTURE_POINTS: Final = 4000
+"""More points of a curve than this are not told apart in a picture."""
 _IMAGES: Final = (".png", ".svg", ".pdf")
 _PAGES: Final = (".html", ".htm")
 
@@ -188,11 +189,11 @@ def _save_image(curves: Sequence[Curve], raw: Sequence[Curve], axes: Axes, path:
     plot = figure.add_subplot()
     place = _dates if axes.x_kind == "date" else np.asarray
     for at, curve in enumerate(raw):
-        kept = thin(curve, _PICTURE_POINTS)
+        kept = thin(curve, PICTURE_POINTS)
         plot.plot(place(kept.x), _gaps(kept.y), color=f"C{at}", alpha=0.25, linewidth=1)
     lines = []
     for at, curve in enumerate(curves):
-        kept = thin(curve, _PICTURE_POINTS)
+        kept = thin(curve, PICTURE_POINTS)
         alone = "o" if np.isfinite(kept.y).sum() == 1 else None
         lines += plot.plot(
             place(kept.x), _gaps(kept.y), color=f"C{at}", marker=alone, linewidth=1.5
@@ -244,7 +245,7 @@ def _save_page(curves: Sequence[Curve], raw: Sequence[Curve], axes: Axes, path: 
     from plotly import graph_objects
 
     def line(curve: Curve, at: int, *, faint: bool) -> Any:
-        kept = thin(curve, _PICTURE_POINTS)
+        kept = thin(curve, PICTURE_POINTS)
         name = escape(curve.label)  # plotly would read tags in names
         return graph_objects.Scatter(
             x=_dates(kept.x) if axes.x_kind == "date" else kept.x,
@@ -283,7 +284,7 @@ def _page_axis(axes: Axes) -> str:
 
 def _mark_page(figure: Any, graph_objects: Any, curve: Curve, axes: Axes, at: int) -> None:
     symbols = {"x": ("x", "NaN"), "v": ("triangle-down", "-inf"), "^": ("triangle-up", "+inf")}
-    kept = thin(curve, _PICTURE_POINTS)
+    kept = thin(curve, PICTURE_POINTS)
     for mark, places, height in _marks(kept.y):
         symbol, name = symbols[mark]
         where = kept.x[places]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from seamark.container import Container
 from seamark.errors import ArgumentError, RunNotFoundError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from seamark.local.index import Index
     from seamark.reading.points import Attempt
-    from seamark.reading.tables import RunsTable, SeriesTable
+    from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 
 __all__ = ["Project", "init_project"]
 
@@ -101,6 +101,7 @@ class Project(Container):
         columns: Iterable[str] | None = None,
         trashed: bool | None = False,
         limit: int | None = None,
+        offset: int = 0,
         sort_by: str = "sys/creation_time",
         ascending: bool = False,
         progress_bar: Progress = None,
@@ -123,7 +124,8 @@ class Project(Container):
                 ``sys/id`` is always there.
             trashed: False for runs that are not in the trash, True for those that are, None for
                 both.
-            limit: At most so many runs.
+            limit: At most so many runs; ``total`` of the table says how many match.
+            offset: Leave out so many of the first.
             sort_by: Path, perhaps with an aggregate. NaN and runs without a value stand last, up
                 and down.
             ascending: Smallest first.
@@ -146,6 +148,7 @@ class Project(Container):
             tag=tag,
             trashed=trashed,
             limit=limit,
+            offset=offset,
             sort_by=sort_by,
             ascending=ascending,
         )
@@ -153,14 +156,35 @@ class Project(Container):
         selection.expression()  # a mistake is told before anything is read
         return self._fresh_index(progress_bar).table(selection, columns)
 
+    @overload
     def fetch_series(
         self,
         paths: str | Iterable[str],
         runs: Any = None,
         *,
         attempt: Attempt = "latest",
+        points: None = None,
         progress_bar: Progress = None,
-    ) -> SeriesTable:
+    ) -> SeriesTable: ...
+    @overload
+    def fetch_series(
+        self,
+        paths: str | Iterable[str],
+        runs: Any = None,
+        *,
+        attempt: Attempt = "latest",
+        points: int,
+        progress_bar: Progress = None,
+    ) -> CurveTable: ...
+    def fetch_series(
+        self,
+        paths: str | Iterable[str],
+        runs: Any = None,
+        *,
+        attempt: Attempt = "latest",
+        points: int | None = None,
+        progress_bar: Progress = None,
+    ) -> SeriesTable | CurveTable:
         """Return the points of float series of many runs as one long table.
 
         Args:
@@ -169,6 +193,8 @@ class Project(Container):
                 not in the trash.
             attempt: ``"latest"``, ``"all"``, or the number of an attempt: the runs as that attempt
                 left them.
+            points: For drawing: each series in parts that keep their minimum and maximum, with at
+                most so many representative points; None for every point.
             progress_bar: See `fetch_runs_table`.
 
         Raises:
@@ -176,6 +202,7 @@ class Project(Container):
             QueryError: If a query breaks the grammar.
             RunNotFoundError: If a run id does not exist in this project.
         """
+        from seamark.reading.curves import check_points
         from seamark.reading.points import check_attempt
 
         patterns = [paths] if isinstance(paths, str) else list(paths)
@@ -184,8 +211,10 @@ class Project(Container):
                 msg = f"paths: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
                 raise ArgumentError(msg)
         check_attempt(attempt)
+        if points is not None:
+            check_points(points)
         index = self._fresh_index(progress_bar)
-        return index.series(self._meant(index, runs), patterns, attempt)
+        return index.series(self._meant(index, runs), patterns, attempt, points=points)
 
     def _meant(self, index: Index, runs: Any) -> list[tuple[str, str]]:
         """Return (project, run id) of the runs that ``runs`` stands for."""

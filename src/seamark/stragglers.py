@@ -20,8 +20,8 @@ from seamark.errors import MissingFieldError
 from seamark.reading.points import time_of
 
 if TYPE_CHECKING:
-    from seamark.store.read.rank_status import RankStatus
     from seamark.local.view import RunView
+    from seamark.store.read.rank_status import RankStatus
 
 __all__ = ["OWN_TIME", "STEP_TIME", "RankTiming", "rank_timings"]
 

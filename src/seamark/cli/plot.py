@@ -26,6 +26,7 @@ from seamark.cli._text import clean, plural
 from seamark.errors import RunNotFoundError
 
 if TYPE_CHECKING:
+    from seamark.local.view import RunView
     from seamark.plots import Axes, Curve
     from seamark.reading.points import Attempt
 
@@ -109,7 +110,8 @@ def plot(
     """
     runs = open_runs(context, project)
     wanted = _sort_words(runs, words, project, query)
-    raw = _curves(runs, wanted, x_kind, attempt)
+    thinned = x_kind == "step" and not smooth and not log_x
+    raw = _curves(runs, wanted, x_kind, attempt, log_y=log_y if thinned else None)
     from seamark import plots
 
     axes = plots.Axes(x_kind=x_kind, title=_title(wanted, raw), log_x=log_x, log_y=log_y)
@@ -167,7 +169,10 @@ def _some_series(runs: Runs, ref: RunRef) -> str:
     return ", ".join(paths[:5]) or "(this run has none)"
 
 
-def _curves(runs: Runs, wanted: _Wanted, x_kind: str, attempt: Attempt) -> list[Curve]:
+def _curves(
+    runs: Runs, wanted: _Wanted, x_kind: str, attempt: Attempt, *, log_y: bool | None
+) -> list[Curve]:
+    """Read what is drawn; all points unless ``log_y`` says which axis parts are drawn on."""
     views = [(ref, runs.view(ref)) for ref in wanted.refs]
     found = [
         (ref, view, path)
@@ -190,8 +195,32 @@ def _curves(runs: Runs, wanted: _Wanted, x_kind: str, attempt: Attempt) -> list[
     for ref, view, path in found:
         parts = [names[ref]] if several_runs else []
         parts += [path] if several_paths or not several_runs else []
-        out.append(_curve(view.points(path, attempt), " ".join(parts), x_kind))
+        label = " ".join(parts)
+        curve = None if log_y is None else _in_parts(view, path, attempt, label, log_y=log_y)
+        out.append(curve or _curve(view.points(path, attempt), label, x_kind))
     return out
+
+
+def _in_parts(
+    view: RunView, path: str, attempt: Attempt, label: str, *, log_y: bool
+) -> Curve | None:
+    """Return a curve of the extremes of every stretch; None where a picture needs more than that.
+
+    Which infinity a value was, and how many have no place on a logarithmic axis, only the points
+    tell.
+    """
+    import numpy as np
+
+    from seamark.plots import PICTURE_POINTS, Curve
+
+    found = view.curve(path, PICTURE_POINTS, attempt)
+    if found.inf_count.any() or (log_y and bool((found.min <= 0).any())):
+        return None
+    gaps = found.first_step[found.nan_count > 0]
+    x = np.concatenate([found.step, gaps])
+    y = np.concatenate([found.value, np.full(len(gaps), np.nan)])
+    order = np.argsort(x, kind="stable")
+    return Curve(label, x[order], y[order])
 
 
 def _curve(points: Any, label: str, x_kind: str) -> Curve:

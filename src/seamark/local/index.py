@@ -27,8 +27,9 @@ from seamark.local import looks, place
 from seamark.local.lock import exclusive
 from seamark.local.looks import Known, Looks, Ref
 from seamark.paths import is_inside
+from seamark.reading.curves import check_points
 from seamark.reading.points import Attempt, check_attempt
-from seamark.reading.tables import RunsTable, SeriesTable
+from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.store import schema
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
@@ -502,7 +503,8 @@ class Index:
         patterns: Sequence[str],
         attempt: Attempt = "latest",
         progress: Callable[[int, int], None] | None = None,
-    ) -> SeriesTable:
+        points: int | None = None,
+    ) -> SeriesTable | CurveTable:
         """Return the points of the float series that match, of these runs, as last folded.
 
         Args:
@@ -510,23 +512,27 @@ class Index:
             patterns: Paths, or patterns with ``*`` and ``?``.
             attempt: See `seamark.store.read.run.RunReader.points`.
             progress: Called with the number of runs read and of all.
+            points: Read curves of at most so many representative points; None for all points.
 
         Raises:
-            ArgumentError: If ``attempt`` cannot be one.
+            ArgumentError: If ``attempt`` or ``points`` cannot be one.
         """
         from seamark.local.copies import open_journal
         from seamark.store.read.many import read_many
 
         chosen = check_attempt(attempt)
+        if points is not None:
+            check_points(points)
 
         def sources(project: str, run: str) -> Sources:
             folder = RunFolder(self.root, project, run)
             return lambda name: open_journal(folder, name)
 
-        def answer(connection: sa.Connection) -> SeriesTable:
-            return SeriesTable(
-                read_many(self.store, connection, refs, patterns, chosen, sources, progress)
+        def answer(connection: sa.Connection) -> SeriesTable | CurveTable:
+            parts = read_many(
+                self.store, connection, refs, patterns, chosen, sources, progress, points
             )
+            return SeriesTable(parts) if points is None else CurveTable(parts)
 
         return self._ask(answer)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from seamark.errors import MissingExtraError
-from seamark.reading.points import Points, time_of
+from seamark.reading.points import time_of
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-__all__ = ["RunsTable", "SeriesTable", "StringList", "pandas"]
+__all__ = ["CurveTable", "RunsTable", "SeriesTable", "StringList", "pandas"]
 
 
 class RunsTable:
@@ -117,7 +117,85 @@ def pandas() -> Any:
     return pd
 
 
-class SeriesTable:
+class _LongTable:
+    """Rows of several series of several runs, one below the other.
+
+    Attributes:
+        parts: (run id, path, what was read) of every series that has points, in the order of the
+            runs.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ()
+    _kinds: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """By column: the attribute of a part that holds it, and its type."""
+
+    def __init__(self, parts: list[tuple[str, str, Any]]) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return sum(len(part) for _, _, part in self.parts)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Iterate over the rows as dicts."""
+        for run, path, part in self.parts:
+            columns = [getattr(part, name).tolist() for name, _ in self._kinds.values()]
+            for values in zip(*columns, strict=True):
+                row = {"run": run, "path": path, **dict(zip(self._kinds, values, strict=True))}
+                if "time" in row:
+                    row["time"] = time_of(row["time"])
+                yield row
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return the rows as dicts, times as aware datetimes in UTC."""
+        return list(self)
+
+    def to_numpy(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return one array a column; ``time`` is in nanoseconds since the Unix epoch."""
+        import numpy as np
+
+        sizes = [len(part) for _, _, part in self.parts]
+        found: dict[str, np.ndarray[Any, Any]] = {}
+        for name, place in (("run", 0), ("path", 1)):
+            words = np.empty(len(self.parts), object)
+            words[:] = [part[place] for part in self.parts]
+            found[name] = np.repeat(words, sizes)
+        return found | {name: self._column(name) for name in self._kinds}
+
+    def _column(self, name: str) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        attribute, kind = self._kinds[name]
+        columns = [getattr(part, attribute) for _, _, part in self.parts]
+        return np.concatenate(columns) if columns else np.empty(0, kind)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame; run and path are categories, times are UTC.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+        """
+        import numpy as np
+
+        frame = pandas()
+        sizes = [len(part) for _, _, part in self.parts]
+
+        def category(place: int) -> Any:
+            words = [str(part[place]) for part in self.parts]
+            known = list(dict.fromkeys(words))
+            place_of = {word: at for at, word in enumerate(known)}
+            codes = np.repeat(np.array([place_of[word] for word in words], np.int32), sizes)
+            return frame.Categorical.from_codes(codes, known)
+
+        data: dict[str, Any] = {"run": category(0), "path": category(1)}
+        data |= {name: self._column(name) for name in self._kinds}
+        if "time" in data:
+            data["time"] = frame.DatetimeIndex(data["time"].view("M8[ns]"), tz="UTC")
+        made: pd.DataFrame = frame.DataFrame(data, columns=list(self.columns), copy=False)
+        return made
+
+
+class SeriesTable(_LongTable):
     """Points of several series of several runs; see `seamark.project.Project.fetch_series`.
 
     Columns: ``run``, ``path``, ``step``, ``value``, ``time`` and ``attempt`` (-1: of a writer that
@@ -127,90 +205,44 @@ class SeriesTable:
         parts: (run id, path, points) of every series that has points, in the order of the runs.
     """
 
-    columns: Final = ("run", "path", "step", "value", "time", "attempt")
-
-    def __init__(self, parts: list[tuple[str, str, Points]]) -> None:
-        self.parts = parts
-
-    def __len__(self) -> int:
-        """Return the number of points."""
-        return sum(len(points) for _, _, points in self.parts)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Iterate over the points as dicts."""
-        for run, path, points in self.parts:
-            rows = zip(
-                points.step.tolist(),
-                points.value.tolist(),
-                points.time_ns.tolist(),
-                points.attempt.tolist(),
-                strict=True,
-            )
-            for step, value, time_ns, attempt in rows:
-                yield {
-                    "run": run,
-                    "path": path,
-                    "step": step,
-                    "value": value,
-                    "time": time_of(time_ns),
-                    "attempt": attempt,
-                }
+    columns = ("run", "path", "step", "value", "time", "attempt")
+    _kinds: ClassVar = {
+        "step": ("step", "f8"),
+        "value": ("value", "f8"),
+        "time": ("time_ns", "i8"),
+        "attempt": ("attempt", "i8"),
+    }
 
     def __repr__(self) -> str:
         """Return the size."""
         return f"<SeriesTable: {len(self)} points of {len(self.parts)} series>"
 
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return one dict a point, times as aware datetimes in UTC."""
-        return list(self)
 
-    def to_numpy(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return one array a column; ``time`` is in nanoseconds since the Unix epoch."""
-        import numpy as np
+class CurveTable(_LongTable):
+    """Several series of several runs in parts, for drawing.
 
-        sizes = [len(points) for _, _, points in self.parts]
-        found: dict[str, np.ndarray[Any, Any]] = {}
-        for name, place in (("run", 0), ("path", 1)):
-            words = np.empty(len(self.parts), object)
-            words[:] = [part[place] for part in self.parts]
-            found[name] = np.repeat(words, sizes)
-        kinds = {"step": np.float64, "value": np.float64, "time": np.int64, "attempt": np.int64}
-        for name, kind in kinds.items():
-            own = "time_ns" if name == "time" else name
-            columns = [getattr(points, own) for _, _, points in self.parts]
-            found[name] = np.concatenate(columns) if columns else np.empty(0, kind)
-        return found
+    Columns: ``run``, ``path``, ``first_step``, ``last_step``, ``min``, ``max``, ``min_step``,
+    ``max_step``, ``mean``, ``count``, ``nan_count`` and ``inf_count``; see
+    `seamark.reading.curves.Curve`.
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a data frame; run and path are categories, time is UTC.
+    Attributes:
+        parts: (run id, path, curve) of every series that has points, in the order of the runs.
+    """
 
-        Raises:
-            MissingExtraError: If pandas is not installed.
-        """
-        import numpy as np
+    _kinds: ClassVar = {
+        "first_step": ("first_step", "f8"),
+        "last_step": ("last_step", "f8"),
+        "min": ("min", "f8"),
+        "max": ("max", "f8"),
+        "min_step": ("min_step", "f8"),
+        "max_step": ("max_step", "f8"),
+        "mean": ("mean", "f8"),
+        "count": ("count", "i8"),
+        "nan_count": ("nan_count", "i8"),
+        "inf_count": ("inf_count", "i8"),
+    }
+    columns = ("run", "path", *_kinds)
 
-        frame = pandas()
-        sizes = [len(points) for _, _, points in self.parts]
-
-        def category(place: int) -> Any:
-            words = [str(part[place]) for part in self.parts]
-            known = list(dict.fromkeys(words))
-            place_of = {word: at for at, word in enumerate(known)}
-            codes = np.repeat(np.array([place_of[word] for word in words], np.int32), sizes)
-            return frame.Categorical.from_codes(codes, known)
-
-        def column(name: str, kind: Any) -> Any:
-            columns = [getattr(points, name) for _, _, points in self.parts]
-            return np.concatenate(columns) if columns else np.empty(0, kind)
-
-        time = frame.DatetimeIndex(column("time_ns", np.int64).view("M8[ns]"), tz="UTC")
-        data = {
-            "run": category(0),
-            "path": category(1),
-            "step": column("step", np.float64),
-            "value": column("value", np.float64),
-            "time": time,
-            "attempt": column("attempt", np.int64),
-        }
-        made: pd.DataFrame = frame.DataFrame(data, columns=list(self.columns), copy=False)
-        return made
+    def __repr__(self) -> str:
+        """Return the size."""
+        return f"<CurveTable: {len(self)} parts of {len(self.parts)} series>"

@@ -59,19 +59,18 @@ class Database:
     @contextlib.contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """Run a block as one transaction that may write, from its start."""
-        with self.engine.connect().execution_options(**{_WRITES: True}) as connection:
-            with connection.begin():
-                yield connection
+        options = {_WRITES: True}
+        with self.engine.connect().execution_options(**options) as connection, connection.begin():
+            yield connection
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """Run a block that sees one state of all tables, whoever writes meanwhile."""
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {_WRITES: False}
         if self.dialect in _ISOLATION:
-            options = {"isolation_level": _ISOLATION[self.dialect]}
-        with self.engine.connect().execution_options(**{_WRITES: False}, **options) as connection:
-            with connection.begin():
-                yield connection
+            options["isolation_level"] = _ISOLATION[self.dialect]
+        with self.engine.connect().execution_options(**options) as connection, connection.begin():
+            yield connection
 
     def rows(
         self, connection: sa.Connection, statement: Any, **values: Any

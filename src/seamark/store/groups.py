@@ -360,20 +360,11 @@ def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup
         elif path == _STEPS:
             size, shared = count, [parts[0], *times]
         elif here == (run, journal, place):
-            yield (
-                path,
-                run,
-                StoredGroup(
-                    journal,
-                    place,
-                    size,
-                    count,
-                    bool(facts[0]),
-                    *facts[1:],
-                    shared=shared,
-                    own=parts,
-                ),
+            rising, low, high, low_t = facts
+            group = StoredGroup(
+                journal, place, size, count, bool(rising), low, high, low_t, shared, parts
             )
+            yield path, run, group
 
 
 class Drawn:

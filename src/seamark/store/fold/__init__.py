@@ -1,0 +1,5 @@
+"""Folding: from frames to the state of a run, without files or SQL."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -2,11 +2,11 @@
 
 `fold` is the only way in. It takes the frames of one journal after the other, in any batches, and
 whatever the order in which journals are read, the visible state is the same in the end. What an
-operation says is kept in registers (`seamark.store.fold.registers`) that forget nothing a later operation
-may need; only the summaries of series are counted up, and where counting up cannot be exact any
-more (a delete arrives after points on both sides of it were counted, or an attempt turns out to
-hide points that were counted) the run is marked with ``needs_refold``: `reset_series` and another
-pass over the journals, which keeps all registers, gives the exact result.
+operation says is kept in registers (`seamark.store.fold.registers`) that forget nothing a later
+operation may need; only the summaries of series are counted up, and where counting up cannot be
+exact any more (a delete arrives after points on both sides of it were counted, or an attempt turns
+out to hide points that were counted) the run is marked with ``needs_refold``: another pass over the
+journals, by a run that knows what hides points beforehand (`RunState.anew`), gives the exact result.
 
 Nothing here raises because of what a frame holds: what cannot be applied is counted in ``errors``
 and passed over.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,10 +10,12 @@ import sqlalchemy as sa
 
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
+from seamark.store.read.curve import read_curve
 from seamark.store.read.series import Sources, read_floats
 from seamark.store.runs import load_many
 
 if TYPE_CHECKING:
+    from seamark.reading.curves import Curve
     from seamark.reading.points import Points
     from seamark.store.runs import Store
 
@@ -31,8 +33,9 @@ def read_many(
     attempt: int | str,
     sources: Callable[[str, str], Sources],
     progress: Callable[[int, int], None] | None = None,
-) -> list[tuple[str, str, Points]]:
-    """Return (run id, path, points) of the float series that match, in the order of the runs.
+    points: int | None = None,
+) -> list[tuple[str, str, Points | Curve]]:
+    """Return (run id, path, what was read) of the series that match, in the order of the runs.
 
     Args:
         store: Which has them.
@@ -42,9 +45,10 @@ def read_many(
         attempt: As checked by `seamark.reading.points.check_attempt`.
         sources: Returns what opens the journals of a run.
         progress: Called with the number of runs read and of all.
+        points: Read curves of at most so many representative points; None for all points.
     """
     known = _matching(store, connection, patterns)
-    parts: list[tuple[str, str, Points]] = []
+    parts: list[tuple[str, str, Points | Curve]] = []
     for start in range(0, len(refs), _PART):
         some = refs[start : start + _PART]
         runs = load_many(store, connection, some)
@@ -60,7 +64,14 @@ def read_many(
             paths = [path for path in known.values() if path in there]
             if not paths:
                 continue
-            found = read_floats(store, connection, run, sources(*ref), paths, attempt)
+            found: Mapping[str, Points | Curve]
+            if points is None:
+                found = read_floats(store, connection, run, sources(*ref), paths, attempt)
+            else:
+                found = {
+                    path: read_curve(store, connection, run, sources(*ref), path, points, attempt)
+                    for path in paths
+                }
             parts += [(ref[1], path, found[path]) for path in paths if len(found[path])]
     if progress is not None and refs:
         progress(len(refs), len(refs))

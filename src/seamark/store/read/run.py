@@ -71,10 +71,12 @@ class Snapshot:
 
     @property
     def state(self) -> RunState:
+        """What is known of it."""
         return self.run.state
 
     @property
     def number(self) -> int:
+        """Number of the run."""
         assert self.run.number is not None  # noqa: S101 - it was loaded
         return self.run.number
 

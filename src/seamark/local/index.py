@@ -40,6 +40,7 @@ from seamark.store.runs import Conflict, Store, forget_run
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from seamark.local.refresh import Refresh
     from seamark.local.view import RunView
     from seamark.store.read.series import Sources
 
@@ -52,6 +53,8 @@ _PATIENCE_MS: Final = 1000
 _TRIES: Final = 5
 _SHARED: Final = 16
 """From so many runs on, two processes that fold them at once had better not go in one order."""
+_BATCH: Final = 64
+"""So many runs are saved together: most of what a database does for one it does for all."""
 _FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
 _RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name)
 _DIR_FD: Final = os.stat in os.supports_dir_fd
@@ -319,48 +322,59 @@ class Index:
 
     def _fold_aside(self, ref: Ref) -> None:
         """Fold one run in memory: others write to the file all the time."""
-        from seamark.local.refresh import refresh_run
+        from seamark.local.refresh import Refresh
 
         database = Database(memory_engine())
         database.create_tables(schema.metadata, looks.metadata)
         store = Store(database, PathNumbers(database))
-        refresh_run(store, RunFolder(self.root, *ref), None, self.now_ns)
+        refresh = Refresh(store, RunFolder(self.root, *ref), None, self.now_ns)
+        with database.writing() as connection:
+            refresh.write(connection)
         self._aside[ref] = store
 
     def _refresh_many(
         self, project: str | None, progress: Callable[[int, int], None] | None
     ) -> None:
         known = self._sync()
+        purged = _Purged(self.root)
+        work = self._changed_runs(project, known, purged)
+        work += self._new_runs(project, known, purged)
+        if len(work) > _SHARED:
+            random.shuffle(work)  # another process may be at the same
+        batch: list[Ref] = []
+        for done, ref in enumerate(work):
+            if progress is not None:
+                progress(done, len(work))
+            batch.append(ref)
+            if len(batch) == _BATCH or done == len(work) - 1:
+                self._fold_batch(batch)
+                batch = []
+        if progress is not None and work:
+            progress(len(work), len(work))
+
+    def _changed_runs(
+        self, project: str | None, known: dict[Ref, Known], purged: _Purged
+    ) -> list[Ref]:
+        """Return the known runs that have something to fold; forget those that are gone."""
         gone: list[tuple[Ref, int]] = []
         settled: list[tuple[int, int]] = []
         work: list[Ref] = []
-        purged: dict[str, set[str]] = {}
-        begun_ns = self.now_ns()
+        now_ns = self.now_ns()
         with self._root_fd() as root:
             for ref, facts in known.items():
                 if ref[1] == PROJECT_LOG or not _concerns(ref[0], project):
                     continue
-                if ref[0] not in purged:
-                    purged[ref[0]] = purged_ids(self.root, ref[0])
                 listed = facts.listed
-                change = looks.look_at(facts, self._relative(ref, root), begun_ns, root)
+                change = looks.look_at(facts, self._relative(ref, root), now_ns, root)
                 if facts.listed != listed:
                     settled.append((facts.listed, facts.number))
-                if change is False or ref[1] in purged[ref[0]]:
+                if change is False or ref in purged:
                     gone.append((ref, facts.number))
                 elif change:
                     work.append(ref)
         self._forget(gone)
         self._note_listed(settled)
-        work += self._new_runs(project, known, purged)
-        if len(work) > _SHARED:
-            random.shuffle(work)  # another process may be at the same
-        for done, ref in enumerate(work):
-            if progress is not None:
-                progress(done, len(work))
-            self._fold_shared(ref)
-        if progress is not None and work:
-            progress(len(work), len(work))
+        return work
 
     def _note_listed(self, settled: list[tuple[int, int]]) -> None:
         """Keep since when folders rest that changed just before they were listed."""
@@ -397,9 +411,7 @@ class Index:
             return looks.journal_folder(self.root, ref)
         return f"{ref[0]}/{ref[1]}/journal"
 
-    def _new_runs(
-        self, project: str | None, known: dict[Ref, Known], purged: dict[str, set[str]]
-    ) -> list[Ref]:
+    def _new_runs(self, project: str | None, known: dict[Ref, Known], purged: _Purged) -> list[Ref]:
         folders = self._looks.folders
         if folders and all(_changed_ns(path) == at for path, at in folders.items()):
             return []
@@ -410,11 +422,7 @@ class Index:
         try:
             for folder in iter_runs(self.root, project, names, walked):
                 ref = (folder.project, folder.run)
-                if ref in known:
-                    continue
-                if folder.project not in purged:
-                    purged[folder.project] = purged_ids(self.root, folder.project)
-                if folder.run not in purged[folder.project]:
+                if ref not in known and ref not in purged:
                     found.append(ref)
         except OSError as error:
             log.warning("seamark: %s cannot be listed: %s", self.root, error)
@@ -422,31 +430,60 @@ class Index:
             self._looks.folders = {path: _settled_ns(path, begun_ns) for path in walked}
         return found
 
-    def _fold_shared(self, ref: Ref) -> None:
-        """Fold a run unless another process did so since the work began."""
-        known = self._known(ref)
-        if known is not None and self._look(ref, known) is None:
-            self._looks.runs[ref] = known
-            return
-        self._fold(ref, known)
+    def _fold_batch(self, refs: list[Ref]) -> None:
+        """Fold runs unless another process did so since the work began; save them at once."""
+        folded: list[tuple[Ref, Refresh]] = []
+        for ref in refs:
+            known = self._known(ref)
+            if known is not None and self._look(ref, known) is None:
+                self._looks.runs[ref] = known
+            elif (refresh := self._folded(ref, known)) is not None:
+                folded.append((ref, refresh))
+        again: list[Ref] = []
+        with self.store.database.writing() as connection:
+            for ref, refresh in folded:
+                try:
+                    refresh.write(connection)
+                except Conflict:
+                    again.append(ref)
+        for ref, refresh in folded:
+            if ref not in again:
+                self._looks.runs[ref] = refresh.now
+        for ref in again:
+            self._fold(ref, self._known(ref))
 
     def _fold(self, ref: Ref, known: Known | None) -> None:
-        from seamark.local.refresh import refresh_run  # NumPy is for those who fold
+        """Fold and save one run."""
+        for _ in range(_TRIES):
+            refresh = self._folded(ref, known)
+            if refresh is None:
+                return
+            try:
+                with self.store.database.writing() as connection:
+                    refresh.write(connection)
+            except Conflict:  # somebody else was faster: look again
+                known = self._known(ref)
+            else:
+                self._looks.runs[ref] = refresh.now
+                return
+
+    def _folded(self, ref: Ref, known: Known | None) -> Refresh | None:
+        """Return a run with what is new in its folder; None, and a word, if that is impossible."""
+        from seamark.local.refresh import Refresh  # NumPy is for those who fold
 
         folder = RunFolder(self.root, *ref)
-        for _ in range(_TRIES):  # a conflict means that somebody else was faster: look again
+        for _ in range(_TRIES):
             try:
-                self._looks.runs[ref] = refresh_run(self.store, folder, known, self.now_ns)
-            except Conflict:
+                return Refresh(self.store, folder, known, self.now_ns)
+            except Conflict:  # see above
                 known = self._known(ref)
-                continue
             except OSError as error:  # cannot be seen at the moment; what is known stays
                 log.warning("seamark: %s cannot be read: %s", folder.path, error)
-                return
+                return None
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
                 log.exception("seamark: run %s/%s cannot be folded", *ref)
-                return
-            return
+                return None
+        return None
 
     def _forget(self, gone: list[tuple[Ref, int]]) -> None:
         for ref, number in gone:
@@ -582,6 +619,20 @@ class Index:
     def store_of(self, ref: Ref) -> Store:
         """Return where a run is found: in the file, or beside it if that could not be written."""
         return self._aside.get(ref) or self.store
+
+
+class _Purged:
+    """The runs below a root that were purged, asked for once a project."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._by_project: dict[str, set[str]] = {}
+
+    def __contains__(self, ref: Ref) -> bool:
+        found = self._by_project.get(ref[0])
+        if found is None:
+            found = self._by_project[ref[0]] = purged_ids(self._root, ref[0])
+        return ref[1] in found
 
 
 def _concerns(path: str, project: str | None) -> bool:

@@ -18,17 +18,15 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.source import Source
     from seamark.store.fold.run_state import JournalState
-    from seamark.store.runs import Store
+    from seamark.store.runs import Saving, Store
 
-__all__ = ["refresh_run"]
+__all__ = ["Refresh"]
 
 _NOWHERE: Final = Stat(0, 0, 0, 0)
 
 
-def refresh_run(
-    store: Store, folder: RunFolder, known: Known | None, now_ns: Callable[[], int]
-) -> Known:
-    """Fold whatever is new in a run's folder, and return what is known of its files now.
+class Refresh:
+    """Whatever is new in a run's folder, folded and ready to be written.
 
     Args:
         store: Where it goes.
@@ -36,50 +34,53 @@ def refresh_run(
         known: What the index has of its files; None if it is new.
         now_ns: Clock, nanoseconds since the Unix epoch.
 
+    Attributes:
+        now: What its files are like now.
+
     Raises:
         Conflict: If somebody else folded the same run in the meantime.
         OSError: If the folder cannot be read.
     """
-    return _Refresh(store, folder, known, now_ns).run()
 
-
-class _Refresh:
     def __init__(
         self, store: Store, folder: RunFolder, known: Known | None, now_ns: Callable[[], int]
     ) -> None:
-        self.store = store
         self.folder = folder
         self.now_ns = now_ns
-        self.known = known
         self.before = {look.file: look for look in known.looks} if known else {}
         journals = str(folder.journal_dir)
-        self.listed, names = listing(journals, now_ns())
+        listed, names = listing(journals, now_ns())
         self.stats = {name: _stat(f"{journals}/{name}") for name in names}
         self.copies = choose(folder, self.stats, self.before)
-        self.folding = Folding(
+        self.folding = folding = Folding(
             store, folder.project, folder.run, lambda name: open_journal(folder, name), now_ns
         )
-
-    def run(self) -> Known:
-        folding = self.folding
         if not all(self._continues(journal) for journal in folding.state.journals.values()):
             folding.begin_anew()
         folding.take_up(self.copies.chosen)
         self._name_copies()
         folding.fold(self._may_have_more)
-        now = Known(0, self.listed, list(self._looks()))
-        now.settle()
-
-        def more(connection: sa.Connection, number: int) -> None:
-            save_looks(self.store.database, connection, number, now)
-
+        self.now = Known(folding.run.number or 0, listed, list(self._looks()))
+        self.now.settle()
+        self._seen = known is not None and (known.listed, known.looks) == (listed, self.now.looks)
+        self._saving: Saving | None = None
         if folding.changed:
-            folding.save(owner=self._owner(), more=more)
-        elif self.known is None or (self.known.listed, self.known.looks) != (now.listed, now.looks):
-            with self.store.database.writing() as connection:
-                more(connection, folding.run.number or 0)
-        now.number = folding.run.number or 0
-        return now
+            self._saving = folding.saving(owner=self._owner(), more=self._write_looks)
+
+    def write(self, connection: sa.Connection) -> None:
+        """Write it, within a transaction; nothing where nothing is new.
+
+        Raises:
+            Conflict: If another process folded this run in the meantime; nothing is written then.
+        """
+        if self._saving is not None:
+            self._saving.write(connection)
+        elif not self._seen:
+            self._write_looks(connection, self.now.number)
+
+    def _write_looks(self, connection: sa.Connection, number: int) -> None:
+        self.now.number = number
+        save_looks(self.folding.store.database, connection, number, self.now)
 
     # ------------------------------------------------------------------ its files
 

@@ -28,7 +28,7 @@ from seamark.store.groups import (
     last_place,
     store_groups,
 )
-from seamark.store.runs import Conflict, load_run, names_before, new_run, save_run
+from seamark.store.runs import Conflict, Saving, load_run, names_before, new_run
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -273,17 +273,14 @@ class Folding:
             self._end_gathering(journal, gathering)
         self.save()
 
-    def save(
+    def saving(
         self, *, owner: str = "", more: Callable[[sa.Connection, int], None] | None = None
-    ) -> None:
-        """Save what was folded.
+    ) -> Saving:
+        """Return what was folded, ready to be written.
 
         Args:
             owner: Whose run it is if its writer did not say.
             more: Writes further rows in the same transaction, given the number of the run.
-
-        Raises:
-            Conflict: If another process folded this run in the meantime.
         """
         groups, dropped, database = self._groups, self._dropped, self.store.database
         paths = {path for group in groups for path in group.sheet.series}
@@ -296,7 +293,18 @@ class Folding:
             if more is not None:
                 more(connection, number)
 
-        save_run(self.store, self.run, anew=self._anew, owner=owner, paths=paths, more=write)
+        return Saving(self.store, self.run, anew=self._anew, owner=owner, paths=paths, more=write)
+
+    def save(self) -> None:
+        """Save what was folded, in a transaction of its own.
+
+        Raises:
+            Conflict: If another process folded this run in the meantime.
+        """
+        saving = self.saving()
+        with self.store.database.writing() as connection:
+            saving.write(connection)
+        saving.settle()
         self._anew = self.is_new = False
         self._groups, self._dropped, self._bytes = [], [], 0
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Conflict",
+    "Saving",
     "Store",
     "StoredRun",
     "delete_rows",
@@ -57,7 +58,6 @@ __all__ = [
     "load_run",
     "names_before",
     "new_run",
-    "save_run",
 ]
 
 _FACTS: Final = (
@@ -459,51 +459,65 @@ def _newest_of(
 # ---------------------------------------------------------------------- saving
 
 
-def save_run(
-    store: Store,
-    run: StoredRun,
-    *,
-    anew: bool = False,
-    owner: str = "",
-    paths: Iterable[str] = (),
-    more: Callable[[sa.Connection, int], None] | None = None,
-) -> None:
-    """Write what changed in a run, in one transaction; the state is in step with the tables then.
+class Saving:
+    """What changed in a run, ready to be written; made outside of the transaction that writes it.
 
     Args:
         store: Where to.
         run: Gets its number if it had none.
         anew: Whether everything that is there of the run is replaced.
         owner: Whose run it is if its writer did not say.
-        paths: Further paths that ``more`` needs the numbers of.
+        paths: Further paths whose numbers ``more`` needs.
         more: Writes further rows of the run, given its number.
-
-    Raises:
-        Conflict: If another process folded this run in the meantime.
     """
-    state = run.state
-    journals = [journal for journal in state.journals.values() if anew or journal.touched]
-    wanted = state.dirty.union(paths)
-    for journal in journals:
-        wanted.update(path for _, _, path in journal.names.new_paths)
-    numbers = store.numbers.ensure(wanted)
-    keys = _Keys(state.journals.values())
-    rows = _Rows(state, keys)
-    for path in state.dirty:
-        rows.add(path, numbers[path])
-    with store.database.writing() as connection:
-        number = _save_row(store.database, connection, run, keys, owner)
-        if anew and run.number is not None:
+
+    def __init__(
+        self,
+        store: Store,
+        run: StoredRun,
+        *,
+        anew: bool = False,
+        owner: str = "",
+        paths: Iterable[str] = (),
+        more: Callable[[sa.Connection, int], None] | None = None,
+    ) -> None:
+        state = run.state
+        self._store, self._run, self._anew, self._owner, self._more = store, run, anew, owner, more
+        self._number = run.number or 0
+        self._journals = [one for one in state.journals.values() if anew or one.touched]
+        wanted = state.dirty.union(paths)
+        for journal in self._journals:
+            wanted.update(path for _, _, path in journal.names.new_paths)
+        self._numbers = store.numbers.ensure(wanted)
+        self._keys = _Keys(state.journals.values())
+        self._rows = _Rows(state, self._keys)
+        for path in state.dirty:
+            self._rows.add(path, self._numbers[path])
+
+    def write(self, connection: sa.Connection) -> None:
+        """Write it, within a transaction.
+
+        Raises:
+            Conflict: If another process folded this run in the meantime; nothing is written then.
+        """
+        store, database = self._store, self._store.database
+        number = _save_row(database, connection, self._run, self._keys, self._owner)
+        if self._anew and self._run.number is not None:
             delete_rows(store, connection, number)
-        for journal in journals:
-            _save_journal(store.database, connection, number, journal, numbers)
-        rows.write(store.database, connection, number)
-        if more is not None:
-            more(connection, number)
-    run.number, run.version = number, run.version + 1
-    state.dirty.clear()
-    for journal in journals:
-        journal.saved()
+        for journal in self._journals:
+            _save_journal(database, connection, number, journal, self._numbers)
+        self._rows.write(database, connection, number)
+        if self._more is not None:
+            self._more(connection, number)
+        self._number = number
+
+    def settle(self) -> None:
+        """Take note that the transaction is over: the state is in step with the tables."""
+        run = self._run
+        run.number, run.version = self._number, run.version + 1
+        run.state.dirty.clear()
+        for journal in self._journals:
+            journal.saved()
 
 
 def delete_rows(store: Store, connection: sa.Connection, run: int) -> None:

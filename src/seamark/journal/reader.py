@@ -43,6 +43,8 @@ from seamark.journal._format import (
 )
 from seamark.journal.folder import split_journal_name
 from seamark.journal.process import process_alive
+from seamark.journal.records import sound_header
+from seamark.journal.safe import open_file
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -176,7 +178,7 @@ def decode_json(payload: bytes) -> Any:
     """Return the JSON value of a payload.
 
     Raises:
-        ValueError: If it is no JSON, or nested more than `MAX_JSON_DEPTH` deep.
+        ValueError: If it is no strict JSON in UTF-8, or nested more than `MAX_JSON_DEPTH` deep.
     """
     if payload.count(b"[") + payload.count(b"{") > MAX_JSON_DEPTH:  # else it cannot be too deep
         texts_apart = payload.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
@@ -187,7 +189,16 @@ def decode_json(payload: bytes) -> Any:
         if deepest > MAX_JSON_DEPTH:
             msg = f"JSON: nested {deepest} deep, at most {MAX_JSON_DEPTH} are read"
             raise ValueError(msg)
-    return json.loads(payload)
+    return _JSON.decode(payload.decode())
+
+
+def _refuse(token: str) -> None:
+    msg = f"JSON: {token} is no number in it"
+    raise ValueError(msg)
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_refuse)
+"""Strict, and of UTF-8 only: `json.loads` guesses at others, and lets lone surrogates through."""
 
 
 class JournalReader:
@@ -212,11 +223,9 @@ class JournalReader:
         self.path = Path(path)
         self._now_ns = now_ns
         try:
-            self._fd = os.open(
-                path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-            )
+            self._fd = open_file(path)
         except OSError as error:
-            msg = f"journal {os.fspath(path)!r} cannot be opened: {error.strerror}"
+            msg = f"journal {os.fspath(path)!r} cannot be opened: {error.strerror or error}"
             raise JournalError(error.errno, msg) from error
         self.offset = FILE_HEADER_BYTES
         self.gaps: list[Gap] = []
@@ -292,8 +301,13 @@ class JournalReader:
         """Size of the file now, bytes."""
         return os.fstat(self._fd).st_size
 
+    @property
+    def owner(self) -> int:
+        """Number of the user that the file belongs to."""
+        return os.fstat(self._fd).st_uid
+
     def header(self) -> dict[str, Any]:
-        """Return the HEADER record, or an empty dict if it is not there or damaged."""
+        """Return the HEADER record made sound, or an empty dict if it is not there or damaged."""
         data = os.pread(self._fd, _HEADER_BYTES, FILE_HEADER_BYTES)
         frame = self._frame_at(data, 0)
         if frame is None:
@@ -305,7 +319,7 @@ class JournalReader:
             record = decode_json(payload_of(data, frame))
         except ValueError:
             return {}
-        return record if isinstance(record, dict) else {}
+        return sound_header(record) if isinstance(record, dict) else {}
 
     def frames(self, offset: int = 0) -> Iterator[Frame]:
         """Yield whole valid frames from ``offset`` on (bytes; 0 is the first frame).

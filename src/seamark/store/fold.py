@@ -22,13 +22,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal._format import FRAME_HEADER_BYTES, USER_TIME, ZLIB, Kind
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
+from seamark.journal.records import sound_header
 from seamark.store.payloads import (
     ATOM_TYPES,
+    artifact_of,
     atom_of,
+    counts_of,
     file_of,
     histogram_of_point,
     legible,
     list_of,
+    state_of,
     step_of,
     text_of,
     text_of_point,
@@ -150,8 +154,8 @@ class _Folding:
         journal = self.journal
         pos, kind, _, _, t, length = frames[-1]
         if journal.first_t is None:
-            journal.first_t = frames[0][4]
-        journal.last_t = t
+            journal.first_t = max(0, frames[0][4])  # a sum of what is before the epoch may not fit
+        journal.last_t = max(0, t)
         journal.closed = kind == Kind.CLOSE
         journal.last_offset = self.base + pos
         journal.last_crc = int.from_bytes(self.data[pos : pos + 4], "little")
@@ -172,17 +176,14 @@ class _Folding:
             self.journal.unknown[name] = self.journal.unknown.get(name, 0) + 1
 
     def _counts(self, record: Any) -> None:
-        dropped = record.get("dropped") or {}
-        self.journal.dropped = {
-            str(reason): int(count) for reason, count in dropped.items() if count
-        }
+        self.journal.dropped = counts_of(record)
 
     def _header(self, frame: RawFrame, payload: bytes) -> None:
         record = decode_json(payload)
         if not isinstance(record, dict):
             msg = f"header: expected an object, got {type(record).__name__}"
             raise TypeError(msg)
-        self.run._take_header(self.journal, record)  # noqa: SLF001 - the fold and its state are one thing
+        self.run._take_header(self.journal, sound_header(record))  # noqa: SLF001 - the fold and its state are one thing
 
     def _close(self, frame: RawFrame, payload: bytes) -> None:
         record = decode_json(payload)
@@ -293,8 +294,7 @@ class _Folding:
     def _op_artifact(self, record: dict[str, Any], t: int, offset: int) -> None:
         state = self.run.family(record["path"], "artifact")
         assert isinstance(state, RecordState)  # noqa: S101
-        kept = {key: value for key, value in record.items() if key not in ("op", "path")}
-        state.assign((t, self.journal.uid, 0), kept)
+        state.assign((t, self.journal.uid, 0), artifact_of(record))
 
     def _op_file_point(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, step = file_of(record["file"]), step_of(record["step"])
@@ -306,7 +306,7 @@ class _Folding:
             msg = f"unknown state {record['state']!r:.60}"
             raise ValueError(msg)
         key = (t, self.journal.uid, 0)
-        said = {name: value for name, value in record.items() if name != "op"}
+        said = state_of(record)
         self.journal.said = {**said, "t": t}
         if self.journal.owner and key > self.run.state[0]:
             self.run.state = (key, said)

@@ -5,12 +5,13 @@ A tree of attributes that is written to a journal and read from a store.
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.content import ContentLane, open_blob
+from seamark.content import ContentLane, read_text
 from seamark.errors import (
     InactiveRunError,
     MissingFieldError,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from seamark.store.index import Attribute, Index, RunView
 
 __all__ = ["Container", "Writes"]
+
+log = logging.getLogger("seamark")
 
 LONG_TEXT: Final = 4 << 20
 """A string of more characters than this is kept as a blob; see `is_long`."""
@@ -417,11 +420,18 @@ class Container(ABC):
         )
 
     def _whole(self, value: Any) -> Any:
-        """Return a value as it was written: what stands for a very long text is not its value."""
+        """Return a value as it was written: what stands for a very long text is not its value.
+
+        Where that is gone, damaged or too large for memory, its record stays in its place, so that
+        one text does not take the others of a namespace with it.
+        """
         if not isinstance(value, dict) or value.keys() != {"sha256", "size"}:
             return value
-        with open_blob(self.folder, value["sha256"]) as blob:
-            return blob.read().decode()
+        try:
+            return read_text(self.folder, value)
+        except OSError as error:
+            log.warning("seamark: a text of %s cannot be read: %s", self._what, error)
+            return value
 
     def get_structure(self) -> dict[str, Any]:
         """Return everything recorded as a nested dict.

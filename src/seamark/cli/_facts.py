@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._json import dumps
 from seamark.cli._ranks import rank_facts, rank_troubles
-from seamark.cli._screen import STATE_STYLES, Screen
+from seamark.cli._screen import STATE_STYLES, Screen, note
 from seamark.cli._text import (
     clean,
     human_age,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from seamark.cli._runs import RunRef
+    from seamark.journal.folder import RunFolder
     from seamark.store.index import Attribute, RunView
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "short_text",
     "span_text",
     "sparkline",
+    "text_or_record",
     "time_text",
     "value_mapping",
     "value_text",
@@ -129,10 +132,18 @@ def whole_text(view: RunView, text: str | Mapping[str, Any]) -> str:
     """
     if isinstance(text, str):
         return text
-    from seamark.journal.blobs import open_blob
+    from seamark.content import read_text
 
-    with open_blob(view.folder, text["sha256"]) as file:
-        return file.read().decode("utf-8", "backslashreplace")
+    return read_text(view.folder, text)
+
+
+def text_or_record(view: RunView, text: str | Mapping[str, Any], path: str) -> Any:
+    """Return a text in full; where it is not there, what stands for it, and say so."""
+    try:
+        return whole_text(view, text)
+    except OSError as error:
+        note(f"{view.folder.run}: {path}: {error}; its record stands in its place", style="warning")
+        return dict(text) if isinstance(text, Mapping) else text
 
 
 def span_text(summary: Any) -> str:
@@ -184,7 +195,8 @@ def file_words(view: RunView, attribute: Attribute) -> tuple[str, str, str]:
     """Return size, whereabouts and name of a file, a file set or an artifact.
 
     The whereabouts are ``kept`` (in the run folder), ``reference`` (where it was recorded),
-    ``gone`` or ``changed`` (a reference to something that is no longer the same), ``pending``
+    ``gone`` or ``changed`` (a reference that you recorded on this host, to something that is no
+    longer the same; of others nothing is looked at), ``pending``
     (bytes taken, digest not written yet), or ``missing`` (should be kept and is not).
     """
     value = attribute.value
@@ -208,12 +220,20 @@ def _file_name(record: Mapping[str, Any]) -> str:
 def whereabouts(view: RunView, record: Mapping[str, Any]) -> str:
     """Return where the content of one FILE record is; see `file_words`."""
     if reference := record.get("ref"):
-        return _reference_state(str(reference), record)
+        return _reference_state(str(reference), record) if _ours(view.folder) else "reference"
     if record.get("pending"):
         return "pending"
     if digest := record.get("sha256"):
         return "kept" if has_blob(view.folder, str(digest)) else "missing"
     return "kept"
+
+
+@functools.lru_cache(maxsize=16)
+def _ours(folder: RunFolder) -> bool:
+    """Tell whether what a run refers to may be looked at; see `seamark.content.are_ours`."""
+    from seamark.content import are_ours
+
+    return are_ours(folder)
 
 
 def _reference_state(reference: str, record: Mapping[str, Any]) -> str:

@@ -28,7 +28,15 @@ from seamark.content._names import (
 from seamark.content._prune import Mentions, PruneJob
 from seamark.content._worker import Worker
 from seamark.errors import FileMissingError
-from seamark.journal.blobs import Stamp, copy_blob, has_blob, open_source, put_bytes, remove_blob
+from seamark.journal.blobs import (
+    Stamp,
+    copy_blob,
+    has_blob,
+    narrow_blob,
+    open_source,
+    put_bytes,
+    remove_blob,
+)
 from seamark.paths import is_inside
 
 if TYPE_CHECKING:
@@ -361,6 +369,7 @@ class ContentLane:
             return None
         content, stamp, settled = small
         file = self._put_content(content, name, ext)
+        narrow_blob(self.folder, file["sha256"], source)
         if settled:
             self._sources.remember(source, stamp, file["sha256"])
         return file

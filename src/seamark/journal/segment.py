@@ -61,6 +61,7 @@ class Segment:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
+        folder.refuse_links()
         folder.journal_dir.mkdir(parents=True, exist_ok=True)
         self.uid = secrets.token_bytes(16)
         self.writer = writer_id(self.uid)

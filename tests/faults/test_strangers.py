@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -13,7 +14,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -24,7 +25,9 @@ from seamark.content import finish_staged
 from seamark.errors import ArgumentError, FileMissingError, JournalError, RunNotFoundError
 from seamark.journal.folder import RunFolder
 from seamark.journal.process import process_facts
-from seamark.run import Run
+
+if TYPE_CHECKING:
+    from seamark.run import Run
 
 QUIET: Any = dict.fromkeys(
     [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
@@ -140,7 +143,7 @@ def test_a_run_behind_a_link_is_none(folder: RunFolder, victim: Path, name: str)
         command(folder, *words)
     command(folder, "fsck", "--finish")
     if name != "../.purged":
-        with pytest.raises(RunNotFoundError, match="link|no run"):
+        with pytest.raises(RunNotFoundError, match=r"link|no run"):
             read(folder)
         assert folder.run not in command(folder, "ls").output
     with pytest.raises((RunNotFoundError, JournalError)):
@@ -231,12 +234,10 @@ def test_no_name_leads_out_of_the_target(
     journal.close().save(folder)
     target, before = tmp_path / "home" / "out", contents(victim)
     target.mkdir()
-    try:
+    expected = pytest.raises(ArgumentError, match="f")
+    harmless = {"name": len(name) < 300 or "/" in name, "series": False}
+    with contextlib.nullcontext() if harmless.get(kind) else expected:
         read(folder)["f"].download(str(target))
-    except ArgumentError as error:
-        assert "f" in str(error)
-    else:
-        assert kind in ("name", "series")
     inside = contents(target)
     shutil.rmtree(target)
     assert contents(victim) == before
@@ -483,6 +484,14 @@ def test_a_name_that_is_no_text_is_told(folder: RunFolder) -> None:
     assert command(folder, "ls").exit_code == 0
     Path(os.fsdecode(bytes(folder.journal_dir) + b"/j\xff")).touch()
     assert "not a file" in command(folder, "fsck").output
+
+
+@pytest.mark.xfail(strict=True, reason="the index lists the folder of journals by itself")
+def test_a_name_that_is_no_text_hides_no_run(folder: RunFolder) -> None:
+    """The run that it lies in is read as ever."""
+    honest(folder)
+    Path(os.fsdecode(bytes(folder.journal_dir) + b"/j\xff")).touch()
+    assert read(folder)["lr"].fetch() == 0.1
 
 
 def test_folders_inside_each_other_without_end(folder: RunFolder) -> None:

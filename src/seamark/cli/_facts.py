@@ -301,7 +301,7 @@ def _file_details(view: RunView, record: Mapping[str, Any]) -> Iterator[tuple[st
 
 def print_facts(screen: Screen, ref: RunRef, view: RunView) -> None:
     """Print what a run is, and loudly what went wrong with it."""
-    facts = {attribute.path: attribute.value for attribute in view.attributes("sys")}
+    facts = {one.path: one.value for one in view.attributes("sys") if _is_fact(one)}
     now = datetime.now(timezone.utc)
     state = str(facts.get("sys/state", "unknown"))
     name = facts.get("sys/name")
@@ -317,6 +317,12 @@ def print_facts(screen: Screen, ref: RunRef, view: RunView) -> None:
         screen.styled([(f"{label:<{_LABEL}}", "dim"), (text, "")])
     for trouble in troubles(view, facts):
         screen.line(f"! {trouble}", style="bold red")
+
+
+def _is_fact(attribute: Attribute) -> bool:
+    """Tell whether what stands below ``sys`` is what belongs there; anybody may have written it."""
+    wanted = "string_set" if attribute.path in ("sys/tags", "sys/group_tags") else "atom"
+    return attribute.family == wanted
 
 
 def _fact_lines(
@@ -354,20 +360,25 @@ def troubles(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
     if state in {"failed", "interrupted"}:
         yield _ending(view, state)
     yield from rank_troubles(view, str(state))
-    if dropped := _value(view, "monitoring/seamark/dropped"):
+    from seamark.store.view import (
+        troubles as found_in,
+    )  # not the attributes: anybody may write them
+
+    found = found_in(view.state_of_fold)
+    if dropped := found.get("dropped"):
         listed = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
         yield f"lost while recording: {listed}"
-    if gaps := _value(view, "monitoring/seamark/gaps"):
+    if gaps := found.get("gaps"):
         size = sum(length for spans in gaps.values() for _, length in spans)
         where = plural(len(gaps), "journal")
         yield f"damaged: {human_bytes(size)} in {where} cannot be read (see: seamark fsck)"
-    if errors := _value(view, "monitoring/seamark/fold_errors"):
+    if errors := found.get("fold_errors"):
         count = plural(sum(errors.values()), "record")
         yield f"damaged: {count} cannot be applied (see: seamark fsck)"
-    if newer := _value(view, "monitoring/seamark/newer"):
+    if newer := found.get("newer"):
         count = plural(len(newer), "journal")
         yield f"incomplete: {count} written by a newer Seamark; install it to see the rest"
-    if conflicts := _value(view, "monitoring/seamark/conflicts"):
+    if conflicts := found.get("conflicts"):
         yield f"written as two kinds of value, the later one is shown: {_listed(conflicts)}"
 
 
@@ -416,8 +427,3 @@ def _listed(value: Any) -> str:
     return ", ".join(names[:_LISTED]) + (
         f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     )
-
-
-def _value(view: RunView, path: str) -> Any:
-    attribute = view.attribute(path)
-    return attribute.value if attribute else None

@@ -235,7 +235,7 @@ def _above(root: Path, project: str) -> Iterator[Path]:
 
 
 def is_linked(root: Path, project: str) -> bool:
-    """Tell whether a project, or one that it is in, is a link: what lies there is not below root."""
+    """Tell whether a project, or one that it is in, is a link: its runs are none of the root."""
     return any(folder.is_symlink() for folder in _above(root, project))
 
 

@@ -143,6 +143,8 @@ def sound_header(record: Mapping[str, Any]) -> dict[str, Any]:
     stay if they are plain values.
     """
     found = {key: value for key, value in record.items() if _is_sound(key, value)}
+    if found.get("user", "") is None:  # of several journals, the first one with a user tells it
+        del found["user"]
     if (positions := found.get("positions")) is not None:
         found["positions"] = {name: at for name, at in positions.items() if whole(at)}
     return found

@@ -302,6 +302,18 @@ def listed(place: Path) -> set[str]:
 @example([({}, [((Kind.OP, {"op": "file", "path": "a", "file": {"sha256": 7}}), 1, False)])])
 @example([({}, [((Kind.TEXT, {"path": "a", "points": [[0, "x", 10**23]]}), 1, False)])])
 @example([({}, [((Kind.HEARTBEAT, {"dropped": {"x": int("9" * 4300)}}), 1, False)] * 2)])
+@example(
+    [
+        (
+            {},
+            [
+                ((Kind.HISTOGRAM, {"path": "a", "points": [[0, [0, 1], [1]]]}), 1, False),
+                ((Kind.TEXT, {"path": "a", "points": [[0, "x"]]}), 1, False),
+                ((Kind.OP, {"op": "file_point", "path": "a", "step": 0, "file": {}}), 1, False),
+            ],
+        )
+    ]
+)
 @example([({}, [((Kind.HEARTBEAT, {}), tick, False) for tick in (-(2**63), 2**63, 2**63)])])
 def test_crafted_journals_harm_no_reader(journals: list[tuple[Any, list[Any]]]) -> None:
     """No traceback, no hang, and nothing written but below the target of a download."""

@@ -11,6 +11,7 @@ from seamark.errors import ArgumentError, ValueKindError
 from seamark.journal.process import process_alive
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
+from seamark.store.payloads import family_of_point
 from seamark.store.rank_status import RankStatus, rank_statuses
 from seamark.store.records import run_columns
 from seamark.store.state import (
@@ -402,7 +403,7 @@ class RunView:
 
         chosen = check_attempt(attempt)
         with self._index.lock:
-            return points.read_records(
+            found = points.read_records(
                 self._index,
                 self.folder,
                 self.state_of_fold,
@@ -411,6 +412,7 @@ class RunView:
                 family,
                 chosen,
             )
+        return [point for point in found if family_of_point(point[1]) == family]
 
 
 def gaps_of(journal: JournalState) -> list[tuple[int, int]]:

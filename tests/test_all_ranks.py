@@ -249,7 +249,8 @@ def test_what_a_rank_reads_before_its_first_record(tmp_path, monkeypatch, rank):
     def open_(path, *args, **options):
         fd = really_open(path, *args, **options)
         if threading.get_ident() == me:  # others may take their time
-            names[fd] = os.fspath(path)
+            above = names.get(options.get("dir_fd"))
+            names[fd] = os.fspath(path) if above is None else f"{above}/{path}"
             opened[names[fd]] += 1
         return fd
 

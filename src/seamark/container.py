@@ -5,12 +5,13 @@ A tree of attributes that is written to a journal and read from a store.
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.content import ContentLane, open_blob
+from seamark.content import ContentLane, read_text
 from seamark.errors import (
     InactiveRunError,
     MissingFieldError,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
 
 __all__ = ["Container", "Writes"]
+
+log = logging.getLogger("seamark")
 
 LONG_TEXT: Final = 4 << 20
 """A string of more characters than this is kept as a blob; see `is_long`."""
@@ -420,15 +423,30 @@ class Container(ABC):
     def _nested(self, namespace: str, reader: RunView | None = None) -> dict[str, Any]:
         found = self._attributes(namespace, reader)
         return nest(
-            {one.path: self._whole(one.value) for one in found if one.family == "atom"}, namespace
+            {one.path: self._whole_if_there(one.value) for one in found if one.family == "atom"},
+            namespace,
         )
 
     def _whole(self, value: Any) -> Any:
-        """Return a value as it was written: what stands for a very long text is not its value."""
+        """Return a value as it was written: what stands for a very long text is not its value.
+
+        Raises:
+            FileMissingError: If the text is gone, damaged or too large for memory.
+        """
         if not isinstance(value, dict) or value.keys() != {"sha256", "size"}:
             return value
-        with open_blob(self.folder, value["sha256"]) as blob:
-            return blob.read().decode()
+        return read_text(self.folder, value)
+
+    def _whole_if_there(self, value: Any) -> Any:
+        """Return the same; the record of a text that cannot be read stays in its place.
+
+        One text is not to take the others of a namespace with it.
+        """
+        try:
+            return self._whole(value)
+        except OSError as error:
+            log.warning("seamark: a text of %s cannot be read: %s", self._what, error)
+            return value
 
     def get_structure(self) -> dict[str, Any]:
         """Return everything recorded as a nested dict.

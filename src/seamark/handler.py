@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from seamark.artifact import artifact_op
-from seamark.content import finish_staged, members_of, write_file
+from seamark.content import finish_staged, is_pending, members_of, write_file
 from seamark.errors import (
     ArgumentError,
     FamilyError,
@@ -613,7 +613,7 @@ class Handler:
             frame = pd.DataFrame({"step": points.step, "value": points.value})
             times: Any = points.time_ns
         elif found.family == "string_series":
-            whole = self._object._whole  # noqa: SLF001
+            whole = self._object._whole_if_there  # noqa: SLF001
             texts = reader.texts(self._path, attempt)[-(limit or 0) :]
             frame = pd.DataFrame(
                 {"step": [one.step for one in texts], "value": [whole(one.text) for one in texts]}
@@ -684,54 +684,78 @@ class Handler:
         return found
 
     def download(
-        self, destination: str | os.PathLike[str] | None = None, *, progress_bar: Any = None
+        self,
+        destination: str | os.PathLike[str] | None = None,
+        *,
+        progress_bar: Any = None,
+        references: bool = False,
     ) -> None:
-        """Write the file, file set, artifact or file series at this path to disk.
+        """Write the file, file set or file series at this path to disk.
+
+        Whatever names were recorded, everything is written below the destination. A file that a
+        record only refers to is opened if it lies in the run's folder, or if you recorded the run
+        on this host and it has not changed since: a run from somebody else may name any of your
+        files.
 
         Args:
             destination: A file name or an existing folder; the working directory if left out.
             progress_bar: Accepted as Neptune has it.
+            references: Open whatever the records refer to, wherever it is.
 
         Raises:
-            MissingFieldError: If nothing is recorded here, or the bytes are gone.
+            MissingFieldError: If nothing is recorded here.
+            FileMissingError: If the bytes are gone, or a reference is not opened.
             FamilyError: If there is no file.
+            ArgumentError: If a recorded name leads out of the destination.
         """
         self._object.wait()
-        with contextlib.suppress(OSError):  # a root that is read-only stays as it is
-            finish_staged(self._object.folder)
-        found = self._object._attribute(self._path)  # noqa: SLF001
+        folder, files = self._object.folder, self._files()
+        if any(is_pending(file) for _, file in files) and _is_own(folder.path):
+            with contextlib.suppress(OSError):  # a root that is read-only stays as it is
+                finish_staged(folder)
+            files = self._files()
         target = Path(destination) if destination is not None else Path.cwd()
-        folder = self._object.folder
+        for name, file in files:
+            path = f"{self._path}/{name}" if name else self._path
+            write_file(folder, file, target, path, name=name, references=references)
+
+    def _files(self) -> list[tuple[str | None, dict[str, Any]]]:
+        """Return the files at this path, with their names where there may be several.
+
+        Raises:
+            FamilyError: If there are none.
+        """
+        found = self._object._attribute(self._path)  # noqa: SLF001
         if found.family == "file":
-            write_file(folder, found.value, target, self._path)
-        elif found.family == "file_set":
-            for name, file in found.value.items():
-                write_file(folder, file, target / name, f"{self._path}/{name}", as_file=True)
-        elif found.family == "file_series":
-            for point in self._object._view().files(self._path):  # noqa: SLF001
-                write_file(
-                    folder, point.file, target / _point_name(point), self._path, as_file=True
-                )
-        else:
-            msg = (
-                f"{self._path!r}: expected a file, a file set or a file series, "
-                f"got the family {found.family!r}"
-            )
-            raise FamilyError(msg)
+            return [(None, found.value)]
+        if found.family == "file_set":
+            return list(found.value.items())
+        if found.family == "file_series":
+            points = self._object._view().files(self._path)  # noqa: SLF001
+            return [(_point_name(point), point.file) for point in points]
+        msg = (
+            f"{self._path!r}: expected a file, a file set or a file series, "
+            f"got the family {found.family!r}"
+        )
+        raise FamilyError(msg)
 
     def download_last(self, destination: str | os.PathLike[str] | None = None) -> None:
         """Write the last file of the file series at this path to disk.
 
         Raises:
             FamilyError: If there is no file series.
+            MissingFieldError: If it has no points.
+            FileMissingError: If the bytes are gone.
         """
         self._object.wait()
         self._expect("file_series")
-        point = self._object._view().files(self._path)[-1]  # noqa: SLF001
+        files = self._files()
+        if not files:
+            msg = f"{self._path!r}: the file series has no points"
+            raise MissingFieldError(msg)
+        name, file = files[-1]
         target = Path(destination) if destination is not None else Path.cwd()
-        write_file(
-            self._object.folder, point.file, target / _point_name(point), self._path, as_file=True
-        )
+        write_file(self._object.folder, file, target, self._path, name=name)
 
 
 class _Points:
@@ -824,5 +848,16 @@ def _as_long(
 
 
 def _point_name(point: Any) -> str:
-    extension = point.file.get("ext")
-    return f"{point.step:g}" + (f".{extension}" if extension else "")
+    """Return the name of a file of a series: its step, with all the digits that it takes."""
+    extension, step = point.file.get("ext"), f"{point.step:g}"
+    if float(step) != point.step:
+        step = repr(point.step).removesuffix(".0")
+    return step + (f".{extension}" if extension else "")
+
+
+def _is_own(folder: Path) -> bool:
+    """Tell whether a folder is this user's; one of somebody else is left as it is."""
+    try:
+        return folder.stat().st_uid == os.geteuid()
+    except OSError:
+        return False

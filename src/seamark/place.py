@@ -64,12 +64,12 @@ def expect_run(folder: RunFolder) -> None:
     Raises:
         RunNotFoundError: If it does not.
     """
-    if not folder.journal_dir.is_dir():
-        msg = (
-            f"no run {folder.run!r} in project {folder.project!r} below "
-            f"{folder.root} (seamark ls shows what there is)"
-        )
-        raise RunNotFoundError(msg)
+    link = folder.link(inside=False)
+    if folder.is_there() and link is None:
+        return
+    why = "seamark ls shows what there is" if link is None else f"{link} is a link, not followed"
+    msg = f"no run {folder.run!r} in project {folder.project!r} below {folder.root} ({why})"
+    raise RunNotFoundError(msg)
 
 
 def refuse_purged(folder: RunFolder, custom_run_id: str | None) -> None:
@@ -97,6 +97,7 @@ def expect_writable(folder: RunFolder) -> None:
     """
     error: OSError | None = None
     try:
+        folder.refuse_links()
         folder.journal_dir.mkdir(parents=True, exist_ok=True)
     except OSError as found:
         error = found
@@ -104,5 +105,6 @@ def expect_writable(folder: RunFolder) -> None:
         if not os.access(folder.journal_dir, os.W_OK):
             error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     if error is not None and error.errno in _NO_PLACE:
-        msg = f"root: expected a folder that can be written, got {folder.root}: {error.strerror}"
+        where = error.filename if error.errno == errno.ELOOP else folder.root
+        msg = f"root: expected a folder that can be written, got {where}: {error.strerror}"
         raise JournalError(error.errno, msg) from error

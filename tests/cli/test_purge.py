@@ -149,17 +149,17 @@ def test_a_purge_that_was_cut_short_is_finished_by_the_next(
     """Nobody sees half a run meanwhile, and fsck tells."""
     run = record()
     cli("trash", run)
-    delete = shutil.rmtree
+    delete = purge_module.remove_entry
 
-    def fail(path: Path) -> None:
+    def fail(folder: int, name: str) -> None:
         msg = "disk on fire"
-        raise OSError(5, msg, str(path))
+        raise OSError(5, msg, name)
 
-    monkeypatch.setattr(purge_module.shutil, "rmtree", fail)
+    monkeypatch.setattr(purge_module, "remove_entry", fail)
     result = cli("purge", "--yes")
     assert result.exit_code == 1
     assert "disk on fire" in result.stderr
-    monkeypatch.setattr(purge_module.shutil, "rmtree", delete)
+    monkeypatch.setattr(purge_module, "remove_entry", delete)
     assert listed(cli) == listed(cli, "--trashed") == set()
     assert "half purged" in cli("fsck").stdout
     assert cli("purge", "--yes").exit_code == 0

@@ -185,15 +185,15 @@ def test_a_digest_completes_its_own_upload_and_never_an_older_one(builder, folde
     journal.op("own", path="f", file={"name": "new", "staged": "2"}, token="2")
     run = folded(journal)
     assert run.surviving("f")[0].visible() == {"name": "new", "staged": "2", "pending": True}
-    journal.op("digest", path="f", token="2", file={"name": "new", "sha256": "22"})
-    journal.op("digest", path="f", token="1", file={"name": "old", "sha256": "11"})
-    assert folded(journal).surviving("f")[0].visible() == {"name": "new", "sha256": "22"}
+    journal.op("digest", path="f", token="2", file={"name": "new", "sha256": "2" * 64})
+    journal.op("digest", path="f", token="1", file={"name": "old", "sha256": "1" * 64})
+    assert folded(journal).surviving("f")[0].visible() == {"name": "new", "sha256": "2" * 64}
 
 
 def test_a_digest_after_a_delete_does_not_bring_the_file_back(builder, folded):
     """It finishes an upload; it is none."""
     journal = builder().op("own", path="f", file={"name": "x", "staged": "1"}, token="1")
-    journal.op("delete", paths=["f"]).op("digest", path="f", token="1", file={"sha256": "11"})
+    journal.op("delete", paths=["f"]).op("digest", path="f", token="1", file={"sha256": "1" * 64})
     assert folded(journal).surviving("f") == []
 
 

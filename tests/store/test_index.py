@@ -134,10 +134,13 @@ def test_another_process_finds_what_was_folded(builder, folder, open_index):
     journal = builder().assign(s="text", i=2**80, b=True, n=None, neg=-0.0)
     journal.op("assign", atoms={"f": ["float", "nan"], "inf": ["float", "-inf"]})
     journal.op("assign", atoms={"d": ["datetime", "2026-01-02T03:04:05+00:00"]})
-    journal.op("assign", atoms={"j": ["json", "[1, NaN]"], "long": ["text", {"sha256": "0"}]})
+    journal.op(
+        "assign",
+        atoms={"j": ["json", "[1, NaN]"], "long": ["text", {"sha256": "0" * 64, "size": 1}]},
+    )
     journal.row({"m": 1.0}, 0).texts("t", (0, "x")).op("add", path="tags", values=["u", "v"])
     journal.op("own", path="f1", file={"name": "x", "staged": "s"}, token="1")
-    journal.op("files", path="fs", members={"x": {"sha256": "1"}}).op("clear", path="m")
+    journal.op("files", path="fs", members={"x": {"sha256": "1" * 64}}).op("clear", path="m")
     journal.op("artifact", path="art", kind="tracked", files=[], references=[], hash="h")
     journal.op("delete", paths=["gone"]).op("state", state="failed", error={"type": "E"})
     journal.save(folder)

@@ -40,7 +40,7 @@ def index(tmp_path, builder):
     run.op("assign", atoms={"when": ["datetime", "2026-01-02T11:00:00+00:00"]})
     run.op("state", state="running")
     run = start(4).assign(lr=-0.0, layers=2**70, weird=None).row({"loss": -5.0}, 0)
-    run.op("file", path="model", file={"name": "last.ckpt", "sha256": "0"})
+    run.op("file", path="model", file={"name": "last.ckpt", "sha256": "0" * 64})
     run = start(5, project="p/sub").assign(lr=0.1)
     run = start(6).assign(lr=0.1, sys__trashed=True).op("delete", paths=["nothing"])
     run.assign(gone=1).op("delete", paths=["gone"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.cli._text import human_bytes, plural
 from seamark.errors import ArgumentError, JournalError
 from seamark.journal._format import Kind
-from seamark.journal.blobs import blob_path
-from seamark.journal.folder import PROJECT_LOG, JournalFile, RunFolder
-from seamark.journal.process import process_alive
+from seamark.journal.blobs import digest_of, open_blob
+from seamark.journal.folder import DEEPEST, PROJECT_LOG, JournalFile, RunFolder, is_linked
+from seamark.journal.headers import may_grow
 from seamark.journal.reader import JournalReader
+from seamark.journal.safe import names_in
 
 if TYPE_CHECKING:
     from seamark.local.view import RunView
@@ -36,7 +36,6 @@ __all__ = [
 
 PURGING: Final = ".purging"
 """Ending of the hidden name that a run folder gets while it is deleted."""
-_READ_BYTES: Final = 1 << 20
 _LISTED: Final = 5
 
 
@@ -164,6 +163,7 @@ def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
     if folder.purged_mark.exists():
         detail = "purged, but its folder is here again (copied back?); seamark purge removes it"
         yield Finding(folder.project, folder.run, "purged", "", detail)
+    yield from _strange_entries(folder)
     if not live and (left := _names(folder.staging_dir)):
         listed = ", ".join(left[:_LISTED]) + (", …" if len(left) > _LISTED else "")
         detail = f"{plural(len(left), 'file')} taken, not stored: {listed} (fsck --finish does it)"
@@ -174,9 +174,24 @@ def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
 
 def _names(folder: Path) -> list[str]:
     try:
-        return sorted(entry.name for entry in folder.iterdir())
+        return [] if folder.is_symlink() else sorted(entry.name for entry in folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _strange_entries(folder: RunFolder) -> Iterator[Finding]:
+    """Yield what no reader opens: links, pipes, devices and names that are no text."""
+    places = (folder.files_dir, folder.staging_dir, folder.journal_dir, folder.blobs_dir)
+    for place in places:
+        strange = [place] if place.is_symlink() else []
+        if not strange and place in places[2:]:
+            known = set(names_in(place))
+            strange = [place / name for name in _names(place) if name not in known]
+        for path in strange:
+            if path is place or path.name[0] != ".":
+                detail = "a link, a folder, a pipe, or a name that is no text: it is not read"
+                where = path.relative_to(folder.path).as_posix()
+                yield Finding(folder.project, folder.run, "not a file", where, detail)
 
 
 def check_records(view: RunView) -> Iterator[Finding]:
@@ -227,12 +242,12 @@ def _blob_problem(
     folder: RunFolder, digest: str, size: int | None, *, digests: bool
 ) -> tuple[str, str] | None:
     try:
-        blob = blob_path(folder, digest)
-        found = blob.stat().st_size
-        if size is not None and found != size:
-            return "wrong blob", f"expected {size:,} bytes, found {found:,}"
-        if digests and _sha256(blob) != digest:
-            return "wrong blob", "its bytes do not have the digest that is its name"
+        with open_blob(folder, digest) as blob:
+            found = os.fstat(blob.fileno()).st_size
+            if size is not None and found != size:
+                return "wrong blob", f"expected {size:,} bytes, found {found:,}"
+            if digests and digest_of(blob.fileno())[0] != digest:
+                return "wrong blob", "its bytes do not have the digest that is its name"
     except ArgumentError as error:
         return "wrong blob", str(error)
     except FileNotFoundError:
@@ -240,14 +255,6 @@ def _blob_problem(
     except OSError as error:
         return "unreadable blob", error.strerror or str(error)
     return None
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_READ_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _kept(view: RunView) -> Iterator[tuple[str, str, int | None]]:
@@ -297,7 +304,7 @@ def project_logs(root: Path, project: str | None) -> list[RunFolder]:
     return [
         RunFolder(root, path.parent.relative_to(root).as_posix(), PROJECT_LOG)
         for path in _beside_runs(root, project)
-        if path.name == PROJECT_LOG and path.parent != root
+        if path.name == PROJECT_LOG and path.parent != root and not path.is_symlink()
     ]
 
 
@@ -317,8 +324,11 @@ def _beside_runs(
 ) -> Iterator[Path]:
     """Yield the hidden folders of projects, which stand beside their runs."""
     start = root / project if project else root
+    deepest = str(root).count(os.sep) + DEEPEST
+    if project and is_linked(root, project):
+        return
     for folder, names, _ in os.walk(start, onerror=on_error):
-        if "journal" in names:
+        if "journal" in names or folder.count(os.sep) > deepest:
             names.clear()  # a run; its inside holds no projects
             continue
         hidden = sorted(name for name in names if name.startswith("."))
@@ -334,10 +344,6 @@ def is_live(folder: RunFolder) -> bool:
 def _may_grow(path: Path) -> bool:
     try:
         with JournalReader(path) as reader:
-            last = reader.last_frame()
-            if last is not None and last.kind == Kind.CLOSE:
-                return False
-            # A process that was stopped by hand beats no more, but lives.
-            return process_alive(reader.header()) is True or not reader.settled()
+            return may_grow(reader)
     except OSError:
         return False

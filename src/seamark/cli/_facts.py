@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._json import dumps
 from seamark.cli._ranks import rank_facts, rank_troubles
-from seamark.cli._screen import STATE_STYLES, Screen
+from seamark.cli._screen import STATE_STYLES, Screen, note
 from seamark.cli._text import (
     clean,
     human_age,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from seamark.cli._runs import RunRef
+    from seamark.journal.folder import RunFolder
     from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
 
@@ -45,6 +47,7 @@ __all__ = [
     "short_text",
     "span_text",
     "sparkline",
+    "text_or_record",
     "time_text",
     "value_mapping",
     "value_text",
@@ -55,6 +58,8 @@ __all__ = [
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _LABEL: Final = 12
 _LISTED: Final = 8
+_COPY: Final = "journal/"
+"""What stands before the name of a file among the conflicts."""
 _LONGEST_REASON: Final = 300
 
 
@@ -130,10 +135,18 @@ def whole_text(view: RunView, text: str | Mapping[str, Any]) -> str:
     """
     if isinstance(text, str):
         return text
-    from seamark.journal.blobs import open_blob
+    from seamark.content import read_text
 
-    with open_blob(view.folder, text["sha256"]) as file:
-        return file.read().decode("utf-8", "backslashreplace")
+    return read_text(view.folder, text)
+
+
+def text_or_record(view: RunView, text: str | Mapping[str, Any], path: str) -> Any:
+    """Return a text in full; where it is not there, what stands for it, and say so."""
+    try:
+        return whole_text(view, text)
+    except OSError as error:
+        note(f"{view.folder.run}: {path}: {error}; its record stands in its place", style="warning")
+        return dict(text) if isinstance(text, Mapping) else text
 
 
 def span_text(summary: Any) -> str:
@@ -185,7 +198,8 @@ def file_words(view: RunView, attribute: Attribute) -> tuple[str, str, str]:
     """Return size, whereabouts and name of a file, a file set or an artifact.
 
     The whereabouts are ``kept`` (in the run folder), ``reference`` (where it was recorded),
-    ``gone`` or ``changed`` (a reference to something that is no longer the same), ``pending``
+    ``gone`` or ``changed`` (a reference that you recorded on this host, to something that is no
+    longer the same; of others nothing is looked at), ``pending``
     (bytes taken, digest not written yet), or ``missing`` (should be kept and is not).
     """
     value = attribute.value
@@ -209,12 +223,20 @@ def _file_name(record: Mapping[str, Any]) -> str:
 def whereabouts(view: RunView, record: Mapping[str, Any]) -> str:
     """Return where the content of one FILE record is; see `file_words`."""
     if reference := record.get("ref"):
-        return _reference_state(str(reference), record)
+        return _reference_state(str(reference), record) if _ours(view.folder) else "reference"
     if record.get("pending"):
         return "pending"
     if digest := record.get("sha256"):
         return "kept" if has_blob(view.folder, str(digest)) else "missing"
     return "kept"
+
+
+@functools.lru_cache(maxsize=16)
+def _ours(folder: RunFolder) -> bool:
+    """Tell whether what a run refers to may be looked at; see `seamark.content.are_ours`."""
+    from seamark.content import are_ours
+
+    return are_ours(folder)
 
 
 def _reference_state(reference: str, record: Mapping[str, Any]) -> str:
@@ -282,7 +304,7 @@ def _file_details(view: RunView, record: Mapping[str, Any]) -> Iterator[tuple[st
 
 def print_facts(screen: Screen, ref: RunRef, view: RunView) -> None:
     """Print what a run is, and loudly what went wrong with it."""
-    facts = {attribute.path: attribute.value for attribute in view.attributes("sys")}
+    facts = {one.path: one.value for one in view.attributes("sys") if _is_fact(one)}
     now = datetime.now(timezone.utc)
     state = str(facts.get("sys/state", "unknown"))
     name = facts.get("sys/name")
@@ -298,6 +320,12 @@ def print_facts(screen: Screen, ref: RunRef, view: RunView) -> None:
         screen.styled([(f"{label:<{_LABEL}}", "dim"), (text, "")])
     for trouble in troubles(view, facts):
         screen.line(f"! {trouble}", style="bold red")
+
+
+def _is_fact(attribute: Attribute) -> bool:
+    """Tell whether what stands below ``sys`` is what belongs there; anybody may have written it."""
+    wanted = "string_set" if attribute.path in ("sys/tags", "sys/group_tags") else "atom"
+    return attribute.family == wanted
 
 
 def _fact_lines(
@@ -335,21 +363,27 @@ def troubles(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
     if state in {"failed", "interrupted"}:
         yield _ending(view, state)
     yield from rank_troubles(view, str(state))
-    if dropped := _value(view, "monitoring/seamark/dropped"):
+    found = view.troubles()  # not the attributes: anybody may write them
+    if dropped := found.get("dropped"):
         listed = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
         yield f"lost while recording: {listed}"
-    if gaps := _value(view, "monitoring/seamark/gaps"):
+    if gaps := found.get("gaps"):
         size = sum(length for spans in gaps.values() for _, length in spans)
         where = plural(len(gaps), "journal")
         yield f"damaged: {human_bytes(size)} in {where} cannot be read (see: seamark fsck)"
-    if errors := _value(view, "monitoring/seamark/fold_errors"):
+    if errors := found.get("fold_errors"):
         count = plural(sum(errors.values()), "record")
         yield f"damaged: {count} cannot be applied (see: seamark fsck)"
-    if newer := _value(view, "monitoring/seamark/newer"):
+    if newer := found.get("newer"):
         count = plural(len(newer), "journal")
         yield f"incomplete: {count} written by a newer Seamark; install it to see the rest"
-    if conflicts := _value(view, "monitoring/seamark/conflicts"):
-        yield f"written as two kinds of value, the later one is shown: {_listed(conflicts)}"
+    conflicts = found.get("conflicts", {})
+    copies = [name for name in conflicts if name.startswith(_COPY)]
+    if kinds := {path: families for path, families in conflicts.items() if path not in copies}:
+        yield f"written as two kinds of value, the later one is shown: {_listed(kinds)}"
+    if copies:
+        listed = ", ".join(name.removeprefix(_COPY) for name in copies)
+        yield f"not read: {listed} (differs from the journal that it is a copy of)"
 
 
 def _ending(view: RunView, state: str) -> str:
@@ -397,8 +431,3 @@ def _listed(value: Any) -> str:
     return ", ".join(names[:_LISTED]) + (
         f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     )
-
-
-def _value(view: RunView, path: str) -> Any:
-    attribute = view.attribute(path)
-    return attribute.value if attribute else None

@@ -189,7 +189,7 @@ def _text_rows(
                 ref.run,
                 path,
                 step_text(point.step),
-                _facts.whole_text(view, point.text),
+                _facts.exact_text(_facts.text_or_record(view, point.text, path)),
                 _time(point.time_ns),
                 point.attempt,
             )
@@ -212,7 +212,7 @@ def _attribute_rows(
 def _cell(view: RunView, attribute: Attribute) -> str:
     value = attribute.value
     if attribute.type == "text":
-        return _facts.whole_text(view, value)
+        return _facts.exact_text(_facts.text_or_record(view, value, attribute.path))
     if attribute.family == "atom":
         return "null" if value is None else _facts.exact_text(value)
     return dumps(_facts.value_mapping(value), indent=None)
@@ -269,7 +269,7 @@ def _text_columns(view: RunView, path: str, attempt: Attempt) -> dict[str, Any]:
     points = view.texts(path, attempt)
     return {
         "step": [point.step for point in points],
-        "value": [_facts.whole_text(view, point.text) for point in points],
+        "value": [_facts.text_or_record(view, point.text, path) for point in points],
         "time": [_time(point.time_ns) for point in points],
         "attempt": [point.attempt for point in points],
     }

@@ -87,7 +87,13 @@ def _all_folders(root: Path, project: str | None) -> list[RunFolder]:
 def _finish(runs: Runs, folders: Sequence[RunFolder]) -> None:
     from seamark.content import finish_staged
 
-    if count := sum(finish_staged(folder) for folder in folders):
+    count = 0
+    for folder in folders:
+        try:
+            count += finish_staged(folder)
+        except OSError as error:
+            note(f"{folder.path}: nothing was finished: {error}", style="warning")
+    if count:
         note(f"stored {plural(count, 'file')} that a process had left unfinished")
         runs.refresh()
 
@@ -103,6 +109,9 @@ def _check(
             except OSError as error:
                 where, why = str(error.filename or ""), error.strerror or str(error)
                 yield Finding(folder.project, folder.run, "unreadable", where, why)
+            except Exception as error:  # noqa: BLE001 - one odd run does not hide the others
+                why = f"its records cannot be read: {type(error).__name__}: {error}"
+                yield Finding(folder.project, folder.run, "unreadable run", "", why)
         progress(len(folders), len(folders))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from seamark.cli._runs import RunRef, Runs, open_runs, project_option, query_opt
 from seamark.cli._screen import note
 from seamark.cli._text import human_bytes, plural
 from seamark.journal.folder import RunFolder, iter_runs
+from seamark.journal.safe import open_folder, remove_entry, touch
 
 __all__ = ["purge"]
 
@@ -123,23 +123,24 @@ def remove(folder: RunFolder) -> None:
     the whole run or none, and a purge that is cut short is finished by the next one.
 
     Raises:
-        OSError: If the folder cannot be changed.
+        OSError: If the folder cannot be changed, or one on the way to it is a link.
     """
-    mark = folder.purged_mark
-    mark.parent.mkdir(exist_ok=True)
-    mark.touch()
+    folder.refuse_links(inside=False)
+    touch(folder.purged_mark)
     hidden = folder.path.with_name(f".{folder.run}{PURGING}")
-    if hidden.exists():
+    if os.path.lexists(hidden):
         _delete(hidden)
     folder.path.rename(hidden)
     _delete(hidden)
 
 
 def _delete(hidden: Path) -> None:
-    if hidden.is_symlink():
-        hidden.unlink()  # somebody keeps the run elsewhere
-    else:
-        shutil.rmtree(hidden)
+    """Delete a folder that is hidden already; of a link only the link, not what it points at."""
+    fd = open_folder(hidden.parent, above=0)
+    try:
+        remove_entry(fd, hidden.name)
+    finally:
+        os.close(fd)
 
 
 def _finish_earlier(root: Path, project: str | None) -> None:

@@ -4,49 +4,75 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from seamark.content._names import local_path
-from seamark.errors import ArgumentError, FileMissingError
+from seamark.content._refs import open_reference
+from seamark.errors import FileMissingError
 from seamark.journal.blobs import open_blob
+from seamark.journal.safe import MAX_TEXT_BYTES, folder_below, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from seamark.journal.folder import RunFolder
 
-__all__ = ["open_file", "write_file"]
+__all__ = ["is_pending", "read_text", "write_file"]
+
+_BLOCK: Final = 1 << 20
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 
 
-def open_file(folder: RunFolder, file: Mapping[str, Any], path: str) -> BinaryIO:
-    """Open the bytes of a recorded file: its blob, or the file that it refers to.
+def is_pending(file: Mapping[str, Any]) -> bool:
+    """Tell whether the bytes of a recorded file were taken and are not stored yet."""
+    return not file.keys() & {"sha256", "ref", "lost"}
 
-    Args:
-        folder: The run.
-        file: FILE record.
-        path: Attribute path, for messages.
+
+def _open(
+    folder: RunFolder,
+    file: Mapping[str, Any],
+    path: str,
+    inner: Sequence[str] = (),
+    *,
+    references: bool,
+) -> BinaryIO:
+    """Open the bytes of a recorded file, or of a member of a recorded folder.
 
     Raises:
-        FileMissingError: If there are no bytes: still pending, lost, removed, or on another system.
+        FileMissingError: If there are no bytes: still pending, lost, removed, or not opened.
     """
     if "ref" in file:
-        here = local_path(file["ref"])
-        if here is not None and os.path.isfile(here):
-            return Path(here).open("rb")
-        msg = f"{path}: the file that it refers to is not here: {file['ref']}"
-        raise FileMissingError(msg)
-    sha256 = file.get("sha256")
+        return open_reference(folder, file, path, inner, wanted=references)
+    size, sha256 = file.get("size"), file.get("sha256")
+    if inner:
+        size, sha256 = file["members"]["/".join(inner)]
     if sha256 is None:
         why = {
             "changed": "was rewritten before it could be copied",
             "gone": "was removed before it could be copied",
             "not stored": "could not be stored",
         }.get(str(file.get("lost")), "is still on its way")
-        msg = f"{path}: the file {file.get('name', '')!r} {why}"
+        name = inner[-1] if inner else file.get("name", "")
+        msg = f"{path}: the file {name!r} {why}"
         raise FileMissingError(msg)
-    return open_blob(folder, sha256)
+    return open_blob(folder, sha256, size)
+
+
+def read_text(folder: RunFolder, record: Mapping[str, Any]) -> str:
+    """Return a very long text, which is kept as a blob.
+
+    Args:
+        folder: The run.
+        record: Its ``sha256`` and ``size``.
+
+    Raises:
+        FileMissingError: If it is not there, not what was recorded, or too large for memory.
+    """
+    if record["size"] > MAX_TEXT_BYTES:
+        msg = f"the text {record['sha256']} has {record['size']:,} bytes, too many to read at once"
+        raise FileMissingError(msg)
+    with open_blob(folder, record["sha256"], record["size"]) as blob:
+        return blob.read(record["size"]).decode("utf-8", "backslashreplace")
 
 
 def write_file(
@@ -55,50 +81,53 @@ def write_file(
     target: Path,
     path: str,
     *,
-    as_file: bool = False,
+    name: str | None = None,
+    references: bool = False,
 ) -> Path:
     """Write a recorded file, or folder, to disk and return where.
+
+    Whatever the record says, everything that is written lies below the target, and no link that
+    lies there is followed.
 
     Args:
         folder: The run.
         file: FILE record.
         target: An existing folder, in which the file gets its own name, or the name to give it.
         path: Attribute path, for messages.
-        as_file: ``target`` is the name, whatever is there.
+        name: Of the file below ``target``, which is then a folder in any case; may contain ``/``.
+        references: Open what the record refers to, wherever that is.
 
     Raises:
-        FileMissingError: If the bytes are not there.
-        ArgumentError: If a member of a recorded folder would lie outside of ``target``.
+        FileMissingError: If the bytes are not there, or something stands in the way.
+        ArgumentError: If a name in the record leads out of the target, or is too long for a file.
     """
-    if not as_file and target.is_dir():
+    if name is None and target.is_dir():
         name = os.path.basename(str(file.get("name") or path.rpartition("/")[2]))
-        target = target / (name if name not in {"", ".", ".."} else "file")
+        name = name if name not in {"", ".", ".."} else "file"
+    base, parts = (
+        (target.parent, (target.name,)) if name is None else (target, parts_of(name, path))
+    )
     if not file.get("dir"):
-        with open_file(folder, file, path) as source:
-            _write(source, target)
-        return target
-    for name, (size, sha256) in file.get("members", {}).items():
-        inner = PurePosixPath(name)
-        if inner.is_absolute() or ".." in inner.parts:
-            msg = f"{path}: expected members inside the folder, got {name!r}"
-            raise ArgumentError(msg)
-        member: dict[str, Any] = {"name": inner.name, "size": size, "sha256": sha256}
-        if "ref" in file:
-            member["ref"] = os.path.join(file["ref"], *inner.parts)
-        elif sha256 is None and "lost" in file:
-            member["lost"] = file["lost"]
-        with open_file(folder, member, f"{path}: {name}") as source:
-            _write(source, target.joinpath(*inner.parts))
-    return target
+        with _open(folder, file, path, references=references) as source:
+            _write(source, base, parts)
+    for member in file.get("members", {}) if file.get("dir") else ():
+        inner = parts_of(member, path)
+        with _open(folder, file, f"{path}: {member}", inner, references=references) as source:
+            _write(source, base, (*parts, *inner))
+    return base.joinpath(*parts)
 
 
-def _write(source: BinaryIO, target: Path) -> None:
+def _write(source: BinaryIO, base: Path, parts: Sequence[str]) -> None:
     """Copy to a temporary name first, so that nothing is half-written."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}")
-    try:
-        with part.open("xb") as out:
-            shutil.copyfileobj(source, out, 1 << 20)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    left = os.fstat(source.fileno()).st_size  # a file that grows meanwhile would have no end
+    part = f".seamark-{secrets.token_hex(8)}"
+    with folder_below(base, parts[:-1]) as fd:
+        try:
+            with os.fdopen(os.open(part, _NEW, 0o666, dir_fd=fd), "wb") as out:
+                while left > 0 and (block := source.read(min(left, _BLOCK))):
+                    out.write(block)
+                    left -= len(block)
+            os.replace(part, parts[-1], src_dir_fd=fd, dst_dir_fd=fd)
+        except BaseException:
+            os.unlink(part, dir_fd=fd)
+            raise

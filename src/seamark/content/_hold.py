@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Final
 
 from seamark.errors import FileMissingError
-from seamark.journal.blobs import Stamp, clone, copy_into, open_source, read_all
+from seamark.journal.blobs import Stamp, clone, copy_into, narrow, open_source, read_all
 
 __all__ = ["SMALL", "ChangedError", "Hold", "Patience", "look", "read_small", "take"]
 
@@ -232,6 +232,7 @@ def _copied(fd: int, staged: Path, *, copy: bool) -> bool:
     """Make a private copy, by sharing blocks or, if ``copy`` says so, by copying them."""
     try:
         with staged.open("xb") as target:
+            narrow(target.fileno(), os.fstat(fd))
             done = clone(fd, target.fileno())
             if not done and copy:
                 copy_into(fd, target.fileno())

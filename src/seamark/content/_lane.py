@@ -30,7 +30,15 @@ from seamark.content._refused import Late, Refused, contents_of
 from seamark.content._worker import Worker
 from seamark.errors import FileMissingError
 from seamark.journal._format import Kind
-from seamark.journal.blobs import Stamp, copy_blob, has_blob, open_source, put_bytes, remove_blob
+from seamark.journal.blobs import (
+    Stamp,
+    copy_blob,
+    has_blob,
+    narrow_blob,
+    open_source,
+    put_bytes,
+    remove_blob,
+)
 from seamark.paths import is_inside
 
 if TYPE_CHECKING:
@@ -425,6 +433,7 @@ class ContentLane:
             return None
         content, stamp, settled = small
         file = self._put_content(content, name, ext)
+        narrow_blob(self.folder, file["sha256"], source)
         if settled:
             self._sources.remember(source, stamp, file.get("sha256"))
         return file

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from seamark.content._ops import op_payloads
 from seamark.journal.folder import host_name
 from seamark.journal.reader import JournalReader
+from seamark.journal.safe import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,7 +65,7 @@ def _paths_with(journal: Path, sha256: str) -> Iterator[str | None]:
     nearly all of it outside Python. Long ops are compressed, and known to the lane that wrote them.
     """
     wanted, tail = f'"{sha256}"'.encode(), b""
-    with journal.open("rb") as file:
+    with os.fdopen(open_file(journal), "rb") as file:
         while block := file.read(_BLOCK):
             data = tail + block
             at = data.find(wanted)

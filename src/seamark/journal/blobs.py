@@ -4,6 +4,9 @@ A blob is written under a temporary name in the run's ``.staging/`` and then mov
 ``blobs/<sha256>``, so that a reader never sees half of one. Its bytes are always its own: they are
 cloned (reflink) or copied from the source, never linked to it, because a trainer may rewrite its
 files in place. The digest is taken of the copy, so it is right whatever happened to the source.
+
+Nobody can read a blob who could not read its source; see `narrow`. Links in the place of a blob, of
+``blobs/`` or of ``.staging/`` are not followed; see `seamark.journal.safe`.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import hashlib
 import os
 import re
 import secrets
-import shutil
+import stat
 import time
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from seamark.errors import ArgumentError, FileMissingError
+from seamark.journal.safe import is_folder, make_folder, open_file, open_folder, remove_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -35,6 +39,8 @@ __all__ = [
     "copy_into",
     "digest_of",
     "has_blob",
+    "narrow",
+    "narrow_blob",
     "open_blob",
     "open_source",
     "put_bytes",
@@ -94,25 +100,68 @@ def blob_path(folder: RunFolder, sha256: str) -> Path:
 
 def has_blob(folder: RunFolder, sha256: str, size: int | None = None) -> bool:
     """Tell whether a blob is there, and of that size (bytes) if one is given."""
+    found = _stat_blob(folder, sha256)
+    return found is not None and (size is None or found.st_size == size)
+
+
+def _stat_blob(folder: RunFolder, sha256: str) -> os.stat_result | None:
+    """Return what a blob is like, None if there is none; a link is none."""
+    path = blob_path(folder, sha256)
     try:
-        found = blob_path(folder, sha256).stat()
+        if path.parent.is_symlink():
+            return None
+        found = path.lstat()
     except OSError:
-        return False
-    return size is None or found.st_size == size
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
 
 
-def open_blob(folder: RunFolder, sha256: str) -> BinaryIO:
+def open_blob(folder: RunFolder, sha256: str, size: int | None = None) -> BinaryIO:
     """Open a blob for reading.
 
+    Args:
+        folder: The run.
+        sha256: Its digest.
+        size: In bytes, as it was recorded; None for whatever is there.
+
     Raises:
-        FileMissingError: If the run does not hold it.
+        FileMissingError: If the run does not hold it, or not with this size.
         ArgumentError: If it is no digest.
     """
+    path = blob_path(folder, sha256)
     try:
-        return blob_path(folder, sha256).open("rb")
+        file = os.fdopen(open_file(path), "rb")
     except FileNotFoundError as error:
-        msg = f"the contents {sha256} are not in {folder.path}"
+        why = f": {error}" if isinstance(error, FileMissingError) else ""
+        msg = f"the contents {sha256} are not in {folder.path}{why}"
         raise FileMissingError(msg) from error
+    found = os.fstat(file.fileno()).st_size
+    if size is not None and found != size:
+        file.close()
+        msg = f"the contents {sha256} in {folder.path} have {found:,} bytes, recorded were {size:,}"
+        raise FileMissingError(msg)
+    return file
+
+
+def narrow_blob(folder: RunFolder, sha256: str, source: str | os.PathLike[str]) -> None:
+    """Let nobody else read or write a blob than who may read or write its source."""
+    with contextlib.suppress(OSError):
+        fd = open_file(blob_path(folder, sha256))
+        try:
+            narrow(fd, os.stat(source))  # noqa: PTH116 - strings throughout
+        finally:
+            os.close(fd)
+
+
+def narrow(fd: int, source: os.stat_result) -> None:
+    """Take the rights of an open file from whom its source does not give them.
+
+    The user whose file it is keeps the right to read and write it.
+    """
+    now = stat.S_IMODE(os.fstat(fd).st_mode)
+    wanted = now & (stat.S_IMODE(source.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
+    if wanted != now:
+        os.fchmod(fd, wanted)
 
 
 def open_source(path: str | os.PathLike[str]) -> int:
@@ -153,6 +202,7 @@ def copy_blob(
         OSError: If the source cannot be read or the copy not be written.
     """
     with _new_file(folder) as (fd, path):
+        narrow(fd, os.fstat(source))
         sha256, size = digest_of(fd) if clone(source, fd) else copy_into(source, fd)
         if check is not None:
             check()
@@ -198,8 +248,13 @@ def remove_blob(folder: RunFolder, sha256: str) -> None:
     Raises:
         OSError: If it cannot be removed.
     """
+    path = blob_path(folder, sha256)
     with contextlib.suppress(FileNotFoundError):
-        blob_path(folder, sha256).unlink()
+        fd = open_folder(path.parent)
+        try:
+            os.unlink(path.name, dir_fd=fd)
+        finally:
+            os.close(fd)
 
 
 def sync_blob(folder: RunFolder, sha256: str) -> None:
@@ -209,7 +264,7 @@ def sync_blob(folder: RunFolder, sha256: str) -> None:
         OSError: If the disk refuses.
     """
     try:
-        fd = os.open(blob_path(folder, sha256), os.O_RDWR | getattr(os, "O_BINARY", 0))
+        fd = open_file(blob_path(folder, sha256))
     except FileNotFoundError:  # pruned meanwhile
         return
     try:
@@ -300,11 +355,11 @@ class _new_file(contextlib.AbstractContextManager[tuple[int, "Path"]]):  # noqa:
 
 def _make(folder: RunFolder, path: Path) -> None:
     """Make a folder of the run; a purged run does not come back because a file was late."""
-    if path.is_dir():
+    if is_folder(path):
         return
     if folder.purged_mark.exists():
         raise OSError(errno.ENOENT, "the run was purged", str(folder.path))
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
 
 
 def _move(folder: RunFolder, path: Path, sha256: str) -> None:
@@ -322,17 +377,23 @@ def remove_leftovers(folder: RunFolder, wanted: Container[str], now_s: float | N
         now_s: Seconds since the Unix epoch; now if left out.
     """
     limit = (time.time() if now_s is None else now_s) - _OLD_S
-    with contextlib.suppress(OSError), os.scandir(folder.staging_dir) as entries:
-        for entry in entries:
-            if entry.name not in wanted and entry.stat(follow_symlinks=False).st_ctime < limit:
-                remove_staged(folder, entry.name)
+    with contextlib.suppress(OSError):
+        fd = open_folder(folder.staging_dir)
+        try:
+            for name in os.listdir(fd):  # noqa: PTH208 - of a descriptor
+                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                if name not in wanted and found.st_ctime < limit:
+                    with contextlib.suppress(OSError):
+                        remove_entry(fd, name)
+        finally:
+            os.close(fd)
 
 
 def remove_staged(folder: RunFolder, name: str) -> None:
     """Remove a file or folder from ``.staging/`` if it is there."""
-    path = folder.staging_dir / name
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink()
+    with contextlib.suppress(OSError):
+        fd = open_folder(folder.staging_dir)
+        try:
+            remove_entry(fd, name)
+        finally:
+            os.close(fd)

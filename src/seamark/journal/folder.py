@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -23,13 +24,16 @@ from pathlib import Path
 from typing import Final
 
 from seamark.errors import ArgumentError
+from seamark.journal.safe import fits, is_folder, names_in
 
 __all__ = [
+    "DEEPEST",
     "PROJECT_LOG",
     "JournalFile",
     "RunFolder",
     "hashed_run_id",
     "host_name",
+    "is_linked",
     "iter_runs",
     "journal_name",
     "mint_run_id",
@@ -42,6 +46,8 @@ __all__ = [
 PROJECT_LOG: Final = ".project"
 """The folder of a project's own log, which stands where a run id stands otherwise."""
 
+DEEPEST: Final = 32
+"""Folders inside each other in which runs are looked for; projects are not nested like that."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
 _ID_LENGTH: Final = 16
 _TIME_BITS: Final = 42
@@ -179,15 +185,58 @@ class RunFolder:
     def journals(self) -> list[JournalFile]:
         """Return the journals, sorted by name.
 
-        Names that start with a dot are somebody's temporaries.
+        Names that start with a dot are somebody's temporaries. Links, pipes and names that are no
+        text are nobody's journals.
         """
-        try:
-            with os.scandir(self.journal_dir) as entries:
-                names = sorted(one.name for one in entries if one.name[0] != "." and one.is_file())
-        except (FileNotFoundError, NotADirectoryError):
-            return []
         folder = self.journal_dir
+        names = names_in(folder, above=1)
         return [JournalFile(split_journal_name(name)[0], folder / name) for name in names]
+
+    def link(self, *, inside: bool = True) -> Path | None:
+        """Return a link in the place of the run folder or of one above it, up to the root.
+
+        None if there is none. The root itself may be a link.
+
+        Args:
+            inside: Look at the folders in the run folder as well.
+        """
+        own = (self.journal_dir, self.blobs_dir, self.files_dir, self.staging_dir)
+        folders = (
+            *_above(self.root, self.project),
+            self.purged_mark.parent,
+            self.path,
+            *(own if inside else ()),
+        )
+        return next((folder for folder in folders if folder.is_symlink()), None)
+
+    def refuse_links(self, *, inside: bool = True) -> None:
+        """Make sure that what is written to the run, or deleted with it, stays below the root.
+
+        Args:
+            inside: As in `link`.
+
+        Raises:
+            OSError: If one of its folders is a link.
+        """
+        if (link := self.link(inside=inside)) is not None:
+            msg = "a link stands in the place of a folder, and is not followed"
+            raise OSError(errno.ELOOP, msg, str(link))
+
+    def is_there(self) -> bool:
+        """Tell whether this is a run: a folder with journals, and no link to one."""
+        return is_folder(self.journal_dir) and is_folder(self.path)
+
+
+def _above(root: Path, project: str) -> Iterator[Path]:
+    """Yield the folders of a project, the topmost below the root first."""
+    for part in project.split("/"):
+        root /= part
+        yield root
+
+
+def is_linked(root: Path, project: str) -> bool:
+    """Tell whether a project, or one that it is in, is a link: its runs are none of the root."""
+    return any(folder.is_symlink() for folder in _above(root, project))
 
 
 def iter_runs(
@@ -198,6 +247,9 @@ def iter_runs(
 ) -> Iterator[RunFolder]:
     """Yield every run below ``root``, or below one project and its sub-projects, sorted.
 
+    No link below the root is followed: a run is found once, below its own root, and a loop of links
+    ends.
+
     Args:
         root: The root folder; a missing one holds no runs.
         project: Project path, or None for all.
@@ -206,6 +258,8 @@ def iter_runs(
             a new run.
     """
     start = str(root / project) if project else str(root)
+    if project and is_linked(root, project):
+        return
     yield from _walk(root, start, project or "", known, [] if walked is None else walked)
 
 
@@ -216,22 +270,24 @@ def _walk(
     try:
         with os.scandir(folder) as entries:
             names = sorted(
-                entry.name for entry in entries if entry.name[0] != "." and entry.is_dir()
+                entry.name
+                for entry in entries
+                if entry.name[0] != "." and entry.is_dir(follow_symlinks=False) and fits(entry.name)
             )
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return
     for name in names:
         inner = f"{project}/{name}" if project else name
         path = f"{folder}/{name}"
-        if project and (inner in known or os.path.isdir(f"{path}/journal")):  # noqa: PTH112 - strings: 10,000 runs are walked
+        if project and (inner in known or is_folder(f"{path}/journal")):
             yield RunFolder(root, project, name)
-        elif name not in ("journal", "blobs", "files"):
+        elif name not in ("journal", "blobs", "files") and inner.count("/") < DEEPEST:
             yield from _walk(root, path, inner, known, walked)
 
 
 def purged_ids(root: Path, project: str) -> set[str]:
     """Return the ids of runs of ``project`` that were purged."""
     try:
-        return set(os.listdir(root / project / ".purged"))  # noqa: PTH208 - only names are wanted
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return set(names_in(root / project / ".purged"))
+    except PermissionError:
         return set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.errors import JournalError
 from seamark.journal._format import Kind
-from seamark.journal.process import process_alive
+from seamark.journal.process import process_alive, process_facts
 from seamark.journal.reader import SETTLE_NS, JournalReader
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
-__all__ = ["header_of", "headers", "writer_lives"]
+__all__ = ["header_of", "headers", "may_grow", "recorded_here", "writer_lives"]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -45,6 +46,42 @@ def headers(folder: RunFolder) -> Iterator[Mapping[str, Any]]:
     for journal in folder.journals():
         with contextlib.suppress(OSError):
             yield header_of(journal.path)
+
+
+def may_grow(reader: JournalReader) -> bool:
+    """Tell whether a process may still append to a journal, or finish what it says.
+
+    A process that was stopped by hand, or sleeps with its laptop, beats no more, but lives: it is
+    asked itself where that is possible, and only elsewhere its silence counts.
+    """
+    last = reader.last_frame()
+    if last is not None and last.kind == Kind.CLOSE:
+        return False
+    return process_alive(reader.header()) is True or not reader.settled()
+
+
+def recorded_here(path: Path, *, boot: bool = False) -> bool:
+    """Tell whether this user recorded a journal on this host, as far as a file can show that.
+
+    Its header names this host, and the file is this user's or root's. Whoever unpacks an archive
+    owns what comes out of it, and a name of a host can be guessed; so what is opened for this
+    reason has to be recognised by more than its name.
+
+    Args:
+        path: The journal.
+        boot: Ask for more: its header names this user and the boot that the host is in, and the
+            file is this user's. Nobody elsewhere can guess the boot.
+    """
+    try:
+        with JournalReader(path) as reader:
+            header, owner = reader.header(), reader.owner
+    except OSError:
+        return False
+    me, user = process_facts(), os.geteuid()
+    wanted = ("host", "boot", "user") if boot else ("host",)
+    if any(me[fact] is None or header.get(fact) != me[fact] for fact in wanted):
+        return False
+    return owner == user or (owner == 0 and not boot)
 
 
 def writer_lives(path: Path) -> bool:

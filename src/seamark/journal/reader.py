@@ -42,6 +42,7 @@ from seamark.journal._format import (
 )
 from seamark.journal.folder import split_journal_name
 from seamark.journal.process import process_alive
+from seamark.journal.records import sound_header
 from seamark.journal.source import FileSource, Source
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ def decode_json(payload: bytes) -> Any:
     """Return the JSON value of a payload.
 
     Raises:
-        ValueError: If it is no JSON, or nested more than `MAX_JSON_DEPTH` deep.
+        ValueError: If it is no strict JSON in UTF-8, or nested more than `MAX_JSON_DEPTH` deep.
     """
     if payload.count(b"[") + payload.count(b"{") > MAX_JSON_DEPTH:  # else it cannot be too deep
         texts_apart = payload.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
@@ -228,7 +229,16 @@ def decode_json(payload: bytes) -> Any:
         if deepest > MAX_JSON_DEPTH:
             msg = f"JSON: nested {deepest} deep, at most {MAX_JSON_DEPTH} are read"
             raise ValueError(msg)
-    return json.loads(payload)
+    return _JSON.decode(payload.decode())
+
+
+def _refuse(token: str) -> None:
+    msg = f"JSON: {token} is no number in it"
+    raise ValueError(msg)
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_refuse)
+"""Strict, and of UTF-8 only: `json.loads` guesses at others, and lets lone surrogates through."""
 
 
 class JournalReader:
@@ -333,8 +343,13 @@ class JournalReader:
         """Size of the file now, bytes."""
         return self._source.size()
 
+    @property
+    def owner(self) -> int | None:
+        """Number of the user that the file belongs to; None if it is no file."""
+        return self._source.owner()
+
     def header(self) -> dict[str, Any]:
-        """Return the HEADER record, or an empty dict if it is not there or damaged."""
+        """Return the HEADER record made sound, or an empty dict if it is not there or damaged."""
         data = self._source.pread(_HEADER_BYTES, FILE_HEADER_BYTES)
         frame = self._frame_at(data, 0)
         if frame is None:
@@ -346,7 +361,7 @@ class JournalReader:
             record = decode_json(payload_of(data, frame))
         except ValueError:
             return {}
-        return record if isinstance(record, dict) else {}
+        return sound_header(record) if isinstance(record, dict) else {}
 
     def frames(self, offset: int = 0) -> Iterator[Frame]:
         """Yield whole valid frames from ``offset`` on (bytes; 0 is the first frame).

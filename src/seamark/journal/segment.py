@@ -61,6 +61,7 @@ class Segment:
 
     def __init__(self, folder: RunFolder, uid: bytes) -> None:
         self.folder = folder
+        folder.refuse_links()
         folder.journal_dir.mkdir(parents=True, exist_ok=True)
         self.uid = uid
         self.writer = writer_id(self.uid)

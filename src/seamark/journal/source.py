@@ -11,6 +11,7 @@ import os
 from typing import Protocol
 
 from seamark.errors import JournalError
+from seamark.journal.safe import open_file
 
 __all__ = ["BytesSource", "FileSource", "Source"]
 
@@ -48,6 +49,10 @@ class Source(Protocol):
         """
         ...
 
+    def owner(self) -> int | None:
+        """Return the number of the user whose file it is; None if it is no file."""
+        ...
+
     def close(self) -> None:
         """Let go of it; harmless when called twice."""
         ...
@@ -67,11 +72,9 @@ class FileSource:
         self.path = os.fspath(path)
         self.name = os.path.basename(self.path)  # noqa: PTH119 - 10,000 of them are opened
         try:
-            self._fd = os.open(
-                self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-            )
+            self._fd = open_file(path)
         except OSError as error:
-            msg = f"journal {self.path!r} cannot be opened: {error.strerror}"
+            msg = f"journal {self.path!r} cannot be opened: {error.strerror or error}"
             raise JournalError(error.errno, msg) from error
 
     def size(self) -> int:
@@ -85,6 +88,10 @@ class FileSource:
     def quiet_since_ns(self) -> int | None:
         """See `Source.quiet_since_ns`."""
         return os.fstat(self._fd).st_mtime_ns
+
+    def owner(self) -> int | None:
+        """See `Source.owner`."""
+        return os.fstat(self._fd).st_uid
 
     def close(self) -> None:
         """See `Source.close`."""
@@ -115,6 +122,10 @@ class BytesSource:
 
     def quiet_since_ns(self) -> int | None:
         """See `Source.quiet_since_ns`."""
+        return None
+
+    def owner(self) -> int | None:
+        """See `Source.owner`."""
         return None
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from seamark.journal.safe import fits, names_in
 from seamark.store import schema
 from seamark.store.database import Database, insertion
 
@@ -193,15 +194,18 @@ def stat_of(found: os.stat_result) -> Stat:
 
 
 def listing(folder: str, now_ns: int) -> tuple[int, list[str]]:
-    """Return when a folder was last changed (ns; 0: do not trust), and the names in it, sorted.
+    """Return when a folder was last changed (ns; 0: do not trust), and the files in it, sorted.
 
     Names that start with a dot are somebody's temporaries.
+
+    Raises:
+        OSError: If it cannot be listed.
     """
     try:
-        listed = os.stat(folder).st_ctime_ns  # noqa: PTH116 - strings: 10,000 runs are looked at
-        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))  # noqa: PTH208
+        listed = os.stat(folder, follow_symlinks=False).st_ctime_ns  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
         return 0, []
+    names = names_in(folder)
     return (listed if now_ns - listed > RACY_NS else 0), names
 
 
@@ -239,7 +243,12 @@ def look_at(known: Known, folder: str, now_ns: int, root: int | None = None) -> 
 def _names(folder: str, root: int | None) -> set[str]:
     fd = os.open(folder, os.O_RDONLY, dir_fd=root)
     try:
-        return {name for name in os.listdir(fd) if not name.startswith(".")}  # noqa: PTH208
+        with os.scandir(fd) as entries:
+            return {
+                one.name
+                for one in entries
+                if one.name[0] != "." and fits(one.name) and one.is_file(follow_symlinks=False)
+            }
     finally:
         os.close(fd)
 

@@ -6,7 +6,8 @@ operation says is kept in registers (`seamark.store.fold.registers`) that forget
 operation may need; only the summaries of series are counted up, and where counting up cannot be
 exact any more (a delete arrives after points on both sides of it were counted, or an attempt turns
 out to hide points that were counted) the run is marked with ``needs_refold``: another pass over the
-journals, by a run that knows what hides points beforehand (`RunState.anew`), gives the exact result.
+journals, by a run that knows beforehand what hides points (`RunState.anew`), gives the exact
+result.
 
 Nothing here raises because of what a frame holds: what cannot be applied is counted in ``errors``
 and passed over.
@@ -19,14 +20,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.journal._format import FRAME_HEADER_BYTES, Kind
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
+from seamark.journal.records import sound_header
 from seamark.store.fold.decode import Decoded, Floats, Ints, decode
 from seamark.store.fold.payloads import (
     ATOM_TYPES,
+    artifact_of,
     atom_of,
+    counts_of,
     file_of,
     histogram_of_point,
     legible,
     list_of,
+    state_of,
     step_of,
     text_of,
     text_of_point,
@@ -50,7 +55,6 @@ __all__ = ["fold"]
 _STATES: Final = frozenset(
     {"created", "running", "completed", "failed", "interrupted", "suspended"}
 )
-_I63: Final = (1 << 63) - 1
 
 
 def fold(run: RunState, writer: str, block: Block) -> Decoded:
@@ -104,8 +108,8 @@ def _bridged(journal: JournalState, base: int) -> bool:
 def _advance(journal: JournalState, block: Block, frames: Frames) -> None:
     pos, kind, _, _, t, length = frames.raw(len(frames) - 1)
     if journal.first_t is None:
-        journal.first_t = frames.raw(0)[4]
-    journal.last_t = t
+        journal.first_t = max(0, frames.raw(0)[4])  # sums of what is before the epoch may not fit
+    journal.last_t = max(0, t)
     journal.closed = kind == Kind.CLOSE
     journal.last_offset = block.base + pos
     journal.last_crc = int.from_bytes(block.data[pos : pos + 4], "little")
@@ -177,16 +181,13 @@ class _Folding:
     # ------------------------------------------------------------------ records
 
     def _heartbeat(self, record: _Record) -> None:
-        dropped = record.said.get("dropped") or {}
-        self.journal.dropped = {
-            str(reason): min(int(count), _I63) for reason, count in dropped.items() if count
-        }
+        self.journal.dropped = counts_of(record.said)
 
     def _header(self, record: _Record) -> None:
         if not isinstance(record.said, dict):
             msg = f"header: expected an object, got {type(record.said).__name__}"
             raise TypeError(msg)
-        self.run.take_header(self.journal, record.said)
+        self.run.take_header(self.journal, sound_header(record.said))
 
     def _close(self, record: _Record) -> None:
         self.journal.close_reason = str(record.said.get("reason"))
@@ -284,8 +285,7 @@ class _Folding:
     def _op_artifact(self, record: dict[str, Any], t: int, offset: int) -> None:
         state = self.run.family(record["path"], "artifact")
         assert isinstance(state, RecordState)  # noqa: S101
-        kept = {key: value for key, value in record.items() if key not in ("op", "path")}
-        state.assign((t, self.journal.uid, 0), kept)
+        state.assign((t, self.journal.uid, 0), artifact_of(record))
 
     def _op_file_point(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, step = file_of(record["file"]), step_of(record["step"])
@@ -297,7 +297,7 @@ class _Folding:
             msg = f"unknown state {record['state']!r:.60}"
             raise ValueError(msg)
         key = (t, self.journal.uid, 0)
-        said = {name: value for name, value in record.items() if name != "op"}
+        said = state_of(record)
         self.journal.said = {**said, "t": t}
         if self.journal.owner and key > self.run.state[0]:
             self.run.state = (key, said)

@@ -10,22 +10,27 @@ from typing import Any, Final
 
 from seamark.journal._format import USER_TIME, Kind
 from seamark.journal.reader import decode_json
+from seamark.journal.records import WHOLE, digest_of_text, file_of, whole
 
 __all__ = [
     "ATOM_TYPES",
+    "artifact_of",
     "atom_of",
+    "counts_of",
+    "family_of_point",
     "file_of",
     "histogram_of_point",
     "legible",
     "list_of",
     "record_points",
+    "state_of",
     "step_of",
     "text_of",
     "text_of_point",
     "unpack_sparse",
 ]
 
-ATOM_TYPES: Final = {
+ATOM_TYPES: Final[dict[str, type | None]] = {
     "int": int,
     "float": float,
     "bool": bool,
@@ -33,8 +38,10 @@ ATOM_TYPES: Final = {
     "datetime": str,
     "null": type(None),
     "json": str,
-    "text": dict,
+    "text": None,
 }
+"""The class of the JSON value of each type of atoms; None where `atom_of` has to look closer."""
+_TRACKED: Final = ("size", "sha256", "mtime_ns")
 _UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -59,12 +66,12 @@ def record_points(
             return
         if kind == Kind.OP:
             if record.get("op") == "file_point":
-                extra = {name: record.get(name) for name in ("name", "description")}
+                extra = _texts_of(record, "name", "description")
                 yield (
                     0,
                     step_of(record["step"]),
                     {"file": file_of(record["file"]), **extra},
-                    record.get("time"),
+                    _time_of(record.get("time")),
                 )
             return
         points, place = list_of(record["points"]), 2 if kind == Kind.TEXT else 3
@@ -74,14 +81,40 @@ def record_points(
     for index, point in enumerate(points):
         try:
             time = point[place] if len(point) > place else None
-            yield index, step_of(point[0]), value(point), time if isinstance(time, int) else None
-        except (ValueError, TypeError, KeyError, IndexError):
+            yield index, step_of(point[0]), value(point), _time_of(time)
+        except (ValueError, TypeError, KeyError, IndexError, OverflowError):
             continue
 
 
+def family_of_point(value: Any) -> str:
+    """Return the family of the series that a value of `record_points` belongs to.
+
+    A path may hold several of them, and the records of each name only the path.
+    """
+    if isinstance(value, list):
+        return "histogram_series"
+    return "file_series" if isinstance(value, dict) and "file" in value else "string_series"
+
+
+def _time_of(value: Any) -> int | None:
+    """Return a time of the caller in ns; None for what is none, which is then that of the frame."""
+    return value if type(value) is int and -WHOLE <= value < WHOLE else None
+
+
+def _texts_of(record: dict[str, Any], *names: str) -> dict[str, str | None]:
+    """Return what a record says under these names, None where that is no string."""
+    found = {name: record.get(name) for name in names}
+    return {name: each if isinstance(each, str) else None for name, each in found.items()}
+
+
 def text_of_point(point: list[Any]) -> str | dict[str, Any]:
-    """Return a text, or the record of the blob that holds a very long one."""
-    return point[1] if isinstance(point[1], dict) else text_of(point[1])
+    """Return a text, or the record of the blob that holds a very long one.
+
+    Raises:
+        TypeError: If it is neither.
+        ValueError: If the record of the blob is none.
+    """
+    return digest_of_text(point[1]) if isinstance(point[1], dict) else text_of(point[1])
 
 
 def histogram_of_point(point: list[Any]) -> list[list[float]]:
@@ -134,6 +167,8 @@ def atom_of(kind: str, value: Any) -> Any:
         return float(value)
     if kind == "int" and isinstance(value, str):  # longer than JSON readers take
         return int(value, 16)
+    if kind == "text":
+        return digest_of_text(value)
     msg = f"expected a value of type {kind}, got {value!r:.60}"
     raise TypeError(msg)
 
@@ -162,16 +197,41 @@ def list_of(value: Any) -> list[Any]:
     return value
 
 
-def file_of(value: Any) -> dict[str, Any]:
-    """Return a FILE record.
+def artifact_of(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what an artifact op says.
 
     Raises:
-        TypeError: If it is no object.
+        TypeError: If a file, a reference or the hash is of another type.
+        ValueError: If a size is out of range.
     """
-    if not isinstance(value, dict):
-        msg = f"file: expected an object, got {value!r:.60}"
-        raise TypeError(msg)
-    return value
+    files = [_tracked(file) for file in list_of(record.get("files", []))]
+    references = [text_of(one) for one in list_of(record.get("references", []))]
+    found = {"kind": text_of(record.get("kind", "tracked")), "files": files}
+    return {**found, "references": references, "hash": text_of(record.get("hash", ""))}
+
+
+def _tracked(file: Any) -> dict[str, Any]:
+    """Return one file of an artifact: its path, and what told it from others."""
+    known = file_of({**file, "name": text_of(file["path"])})
+    return {"path": known["name"]} | {key: known[key] for key in _TRACKED if key in known}
+
+
+def state_of(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what a state op says, without what is no text: the state, and how it came to it."""
+    error = record.get("error")
+    found: dict[str, Any] = {"state": record["state"], **_texts_of(record, "signal")}
+    found["error"] = _texts_of(error, "type", "message") if isinstance(error, dict) else None
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def counts_of(record: Any) -> dict[str, int]:
+    """Return the counts of what a writer dropped, by reason.
+
+    Raises:
+        AttributeError: If it is no object, or its counts are none.
+    """
+    dropped = record.get("dropped") or {}
+    return {reason: count for reason, count in dropped.items() if whole(count) and count}
 
 
 def step_of(value: Any) -> float:
@@ -180,7 +240,11 @@ def step_of(value: Any) -> float:
     Raises:
         ValueError: If it is no finite number.
     """
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+    try:
+        step = float(value) if type(value) in (int, float) else math.nan
+    except OverflowError:
+        step = math.inf
+    if not math.isfinite(step):
         msg = f"step: expected a finite number, got {value!r:.60}"
         raise ValueError(msg)
-    return float(value)
+    return step

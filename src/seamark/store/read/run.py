@@ -26,6 +26,7 @@ from seamark.reading.points import (
 )
 from seamark.store import schema
 from seamark.store.cells import NUMBER_FAMILIES, decoded, is_crashed, run_columns
+from seamark.store.fold.payloads import family_of_point
 from seamark.store.fold.registers import (
     AtomState,
     FamilyState,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from seamark.reading.curves import Curve
     from seamark.store.fold.run_state import JournalState, RunState
 
-__all__ = ["RunReader", "Snapshot", "gaps_of", "troubles"]
+__all__ = ["COPY", "RunReader", "Snapshot", "gaps_of", "troubles"]
 
 T = TypeVar("T")
 _cells: Final = schema.attribute.c
@@ -58,6 +59,8 @@ _HIDDEN: Final = (
     sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
 )
 _FLOATS: Final = "float_series"
+COPY: Final = "journal/"
+"""What stands before the name of a file among the conflicts."""
 _NO_ANSWER: Final = ("sys/", "monitoring/seamark/")
 
 
@@ -255,6 +258,10 @@ class RunReader:
         self._load(seen, list(paths.values()))
         return seen.state.conflicts()
 
+    def troubles(self) -> dict[str, Any]:
+        """Return what went wrong with the run, by name; only what is not empty."""
+        return self._ask(lambda seen: troubles(seen.state, self._conflicts(seen)))
+
     def has_failed(self) -> bool:
         """Tell whether a process that spoke for the run noted that it failed."""
 
@@ -418,7 +425,8 @@ class RunReader:
             self._load(seen, [path])
             if family not in seen.state.attributes.get(path, {}):
                 return []
-            return read_records(seen.store, seen.connection, seen.run, self._sources, path, chosen)
+            found = read_records(seen.store, seen.connection, seen.run, self._sources, path, chosen)
+            return [point for point in found if family_of_point(point[1]) == family]
 
         return self._ask(answer)
 
@@ -443,7 +451,7 @@ def troubles(run: RunState, conflicts: Mapping[str, list[str]] | None = None) ->
     for journal in journals:
         for reason, count in journal.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
-    copies = {f"journal/{name}": [one.file] for one in journals for name in one.diverged}
+    copies = {f"{COPY}{name}": [one.file] for one in journals for name in one.diverged}
     found = {
         "dropped": dropped,
         "conflicts": {**conflicts, **copies},

@@ -34,6 +34,10 @@ _FIRST: Final = (
     "sys/trashed",
 )
 _DERIVED: Final = ("sys/id", "sys/state", "sys/owner", *_FIRST[4:])
+_NUMBERS: Final = frozenset({"float", "float_series"})
+_LONG: Final = ("text", "string_series")
+_APART: Final = frozenset({"string_set", *_LONG})
+"""What these show does not stand in the columns that all have."""
 _PART: Final = 900
 """So many values stand in one statement; old SQLite takes 999."""
 
@@ -196,7 +200,7 @@ class _Cells:
         shown = (table.type, table["class"], table.number, table.whole, table.text)
         statement = sa.select(table.run, table.path, *shown).where(table.visible == 1)
         by_number: dict[int, dict[int, Any]] = {}
-        known, sets, long = self._order, False, False
+        known, apart = self._order, set[str]()
         for run, path, kind, klass, number, whole, text in self._rows(
             statement, table.run, table.path
         ):
@@ -205,23 +209,20 @@ class _Cells:
             column = by_number.get(path)
             if column is None:
                 column = by_number[path] = {}
-            if number is not None and kind in ("float", "float_series"):
+            if number is not None and kind in _NUMBERS:
                 column[run] = number
             elif kind == "string":
                 column[run] = text
-            elif kind == "int" and text is None:
-                column[run] = whole
-            elif kind == "string_set":
-                sets, column[run] = True, StringList()
-            elif kind in ("text", "string_series"):
-                long, column[run] = True, None
+            elif kind in _APART:
+                apart.add(kind)
+                column[run] = StringList() if kind == "string_set" else None
             else:
                 column[run] = _shown(kind, klass, number, whole, text)
         names = self._named(by_number)
         self.columns = {(names[number], None): column for number, column in by_number.items()}
-        if sets:
+        if "string_set" in apart:
             self._read_sets()
-        if long:
+        if apart.intersection(_LONG):
             self._read_long()
 
     def _read_sets(self) -> None:
@@ -237,7 +238,7 @@ class _Cells:
     def _read_long(self) -> None:
         table = schema.attribute.c
         statement = sa.select(table.run, table.path, table.type, table.registers).where(
-            table.visible == 1, table.type.in_(("text", "string_series"))
+            table.visible == 1, table.type.in_(_LONG)
         )
         rows = list(self._rows(statement, table.run, table.path))
         names = self._named({row[1] for row in rows})

@@ -1,0 +1,267 @@
+"""What a run folder may do to the disk of whoever reads it: be read, and nothing else.
+
+Run folders are copied from other people, so names, links and device files in them are somebody
+else's. Here is decided which of them touch the reader's disk; everything that opens, lists, writes
+or removes by a name that came from a run folder goes through this module.
+
+* **No link is followed.** Folders are opened one below the other, each relative to the one above
+  it, so that a link neither stands in the way nor can be put there meanwhile.
+* **Only regular files are opened.** A pipe would wait for ever, a device does things when opened.
+* **A name stays below its folder.** See `parts_of`.
+* **Nothing is removed by its path**, only by its name in a folder that is open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from seamark.errors import ArgumentError, FileMissingError
+
+__all__ = [
+    "MAX_TEXT_BYTES",
+    "fits",
+    "folder_below",
+    "is_folder",
+    "make_folder",
+    "names_in",
+    "open_file",
+    "open_folder",
+    "parts_of",
+    "remove_entry",
+    "touch",
+]
+
+MAX_TEXT_BYTES: Final = 1 << 30
+"""A text is read into memory whole up to this size; writers put no limit on it."""
+
+_MAX_PART_BYTES: Final = 255
+_MAX_NAME_BYTES: Final = 4096
+_MAX_DEPTH: Final = 200
+"""So many folders inside each other are removed; each of them takes a descriptor."""
+
+_ALWAYS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_ENTER: Final = _ALWAYS | os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
+_LIST: Final = _ALWAYS | os.O_DIRECTORY | os.O_RDONLY
+_READ: Final = _ALWAYS | os.O_RDONLY | os.O_NONBLOCK  # opening a pipe waits for a writer otherwise
+_LINK: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
+"""What systems say of a link where a file or folder was asked for."""
+
+
+def open_folder(path: str | os.PathLike[str], above: int = 1) -> int:
+    """Return a descriptor of a folder, in which names can be looked up and listed.
+
+    Args:
+        path: The folder.
+        above: So many folders above it must not be links either; how one gets to the topmost of
+            them is the reader's own business.
+
+    Raises:
+        FileMissingError: If a link or something else than a folder stands in its place.
+        OSError: If it is not there or cannot be opened.
+    """
+    return _open(path, above, _LIST)
+
+
+def open_file(path: str | os.PathLike[str], above: int = 2) -> int:
+    """Return a descriptor of a regular file, open for reading.
+
+    Args:
+        path: The file.
+        above: As in `open_folder`; 2 reach from a journal or a blob to its run folder.
+
+    Raises:
+        FileMissingError: If a link, a pipe, a device or a folder stands in its place.
+        OSError: If it is not there or cannot be opened.
+    """
+    fd = _open(path, above, _READ)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        msg = f"{os.fspath(path)}: expected a regular file, found a folder, a pipe or a device"
+        raise FileMissingError(msg)
+    return fd
+
+
+def _open(path: str | os.PathLike[str], above: int, flags: int) -> int:
+    head, names = os.path.abspath(path), []  # noqa: PTH100 - resolve() would follow links
+    for _ in range(above):
+        head, name = os.path.split(head)
+        names.append(name)
+    names.reverse()
+    try:
+        return _descend(os.open(head, _ENTER if names else flags), names, flags)
+    except OSError as error:
+        raise _told(error, os.fspath(path)) from error
+
+
+def _descend(fd: int, names: Sequence[str], flags: int) -> int:
+    """Return a descriptor of what lies below an open folder, which is closed."""
+    for number, name in enumerate(names, 1):
+        above = fd
+        try:
+            fd = os.open(name, flags if number == len(names) else _ENTER, dir_fd=above)
+        finally:
+            os.close(above)
+    return fd
+
+
+def _told(error: OSError, path: str) -> OSError:
+    """Return an error that says what is wrong if a link was in the way, else the same one."""
+    if error.errno not in _LINK:
+        return error
+    msg = f"{path}: a link or another file stands in its place, and no link is followed there"
+    return FileMissingError(msg)
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Tell whether something is a folder itself, and no link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def fits(name: str) -> bool:
+    """Tell whether a name on disk is text; others cannot be printed, nor kept in a database."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def names_in(path: str | os.PathLike[str], above: int = 1) -> list[str]:
+    """Return the names of the regular files in a folder, sorted; without hidden ones.
+
+    Names that are no text are left out: no reader could say them.
+
+    Args:
+        path: The folder; a missing one, or a link in its place, holds none.
+        above: As in `open_folder`.
+
+    Raises:
+        OSError: If it cannot be listed.
+    """
+    try:
+        fd = open_folder(path, above)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    try:
+        with os.scandir(fd) as entries:
+            return sorted(
+                one.name
+                for one in entries
+                if one.name[0] != "." and fits(one.name) and one.is_file(follow_symlinks=False)
+            )
+    finally:
+        os.close(fd)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder of a run if it is not there, with those above it.
+
+    Raises:
+        OSError: If it cannot be made, or a link stands in its place.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    if not is_folder(path):
+        raise OSError(errno.ELOOP, "a link stands where a folder of the run should be", str(path))
+
+
+def touch(path: Path) -> None:
+    """Make an empty file if it is not there, in a folder that is made as well.
+
+    Raises:
+        OSError: If it cannot be made, or a link stands in the place of it or of its folder.
+    """
+    make_folder(path.parent)
+    fd = open_folder(path.parent)
+    try:
+        flags = _ALWAYS | os.O_CREAT | os.O_WRONLY | os.O_NONBLOCK
+        os.close(os.open(path.name, flags, 0o666, dir_fd=fd))
+    finally:
+        os.close(fd)
+
+
+def parts_of(name: str, where: str) -> tuple[str, ...]:
+    """Return the folders and the file that a name stands for below a folder of the reader's.
+
+    Args:
+        name: From a record: relative, with ``/``.
+        where: What it is the name of, for messages.
+
+    Raises:
+        ArgumentError: If it leads out of the folder, or cannot be the name of a file.
+    """
+    parts = tuple(name.split("/"))
+    if not fits(name) or "\0" in name or not {"", ".", ".."}.isdisjoint(parts):
+        msg = f"{where}: expected a name that stays inside the folder, got {name!r:.80}"
+        raise ArgumentError(msg)
+    longest = max(len(part.encode()) for part in parts)
+    if longest > _MAX_PART_BYTES or len(name.encode()) > _MAX_NAME_BYTES:
+        msg = (
+            f"{where}: expected a name of at most {_MAX_PART_BYTES} bytes between two '/' and "
+            f"{_MAX_NAME_BYTES} in all, got {len(name):,} characters: {name!r:.80}"
+        )
+        raise ArgumentError(msg)
+    return parts
+
+
+@contextlib.contextmanager
+def folder_below(base: Path, parts: Sequence[str]) -> Iterator[int]:
+    """Open a folder below one of the reader's, made if it is not there; a descriptor.
+
+    Args:
+        base: Chosen by the reader, so that links on the way to it are followed.
+        parts: As `parts_of` gives them; none of them may be a link.
+
+    Raises:
+        FileMissingError: If a link or another file stands in the way.
+        OSError: If it cannot be made.
+    """
+    base.mkdir(parents=True, exist_ok=True)
+    fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        for part in parts:
+            above = fd
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, dir_fd=above)
+            try:
+                fd = os.open(part, _LIST, dir_fd=above)
+            except OSError as error:
+                fd = above
+                raise _told(error, str(base.joinpath(*parts))) from error
+            os.close(above)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def remove_entry(folder: int, name: str, depth: int = 0) -> None:
+    """Remove a file, a link, or a folder with all that is in it.
+
+    Args:
+        folder: Descriptor of the folder that it is in.
+        name: In that folder.
+        depth: Of ``folder`` below the one that the caller opened.
+
+    Raises:
+        OSError: If it cannot be removed.
+    """
+    try:
+        os.unlink(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, errno.EPERM) or depth > _MAX_DEPTH:
+            raise
+        inner = os.open(name, _LIST, dir_fd=folder)
+        try:
+            for each in os.listdir(inner):  # noqa: PTH208 - of a descriptor
+                remove_entry(inner, each, depth + 1)
+        finally:
+            os.close(inner)
+        os.rmdir(name, dir_fd=folder)

@@ -1,0 +1,572 @@
+"""Run folders from other people: whatever is in them, the reader's own files stay as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from seamark import init_project, init_run
+from seamark.cli import app
+from seamark.content import finish_staged
+from seamark.errors import ArgumentError, FileMissingError, JournalError, RunNotFoundError
+from seamark.journal.folder import RunFolder
+from seamark.journal.process import process_facts
+
+if TYPE_CHECKING:
+    from seamark.run import Run
+
+QUIET: Any = dict.fromkeys(
+    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
+    False,
+)
+LARGE = 5_000_000
+GONE = {"pid": 2**22 + 1, "start": 1}
+"""A process that is not there any more."""
+
+
+def _builder() -> Any:
+    path = Path(__file__).parents[1] / "store" / "journal_builder.py"
+    spec = importlib.util.spec_from_file_location("seamark_tests_crafted_builder", path)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.JournalBuilder
+
+
+Builder = _builder()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """The folder of a run that somebody made by hand."""
+    return RunFolder(tmp_path / "root", "p", "stranger")
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A folder of the reader's with old files, and what is in it stays."""
+    place = tmp_path / "home"
+    (place / "inner").mkdir(parents=True)
+    for name in ("letter.txt", "inner/photo.jpg", "0123456789abcdef"):
+        (place / name).write_text(name)
+        os.utime(place / name, (1, 1))
+    return place
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(place).as_posix(): path.read_bytes()
+        for path in sorted(place.rglob("*"))
+        if path.is_file()
+    }
+
+
+def read(folder: RunFolder, **given: Any) -> Run:
+    given = {"mode": "read-only", **given}
+    return init_run(folder.project, with_id=folder.run, root=folder.root, **given, **QUIET)
+
+
+def command(folder: RunFolder, *words: str) -> Result:
+    return CliRunner().invoke(app, [*words, "--root", str(folder.root)], prog_name="seamark")
+
+
+def honest(folder: RunFolder, **content: bytes) -> None:
+    """Record a whole run of this process's own in that place."""
+    writer = Builder("honest", **process_facts()).assign(lr=0.1)
+    folder.path.mkdir(parents=True)
+    for name in content:
+        writer.op("own", path=name, token=name, file={"name": name, "staged": name, "size": 1})
+    writer.close().save(folder)
+
+
+# -------------------------------------------------------------------- links
+
+
+@pytest.mark.parametrize("name", [".staging", "blobs", "files"])
+@pytest.mark.parametrize("way", ["open", "download", "finish", "trash", "purge"])
+def test_nothing_behind_a_link_is_deleted_or_written(
+    folder: RunFolder, victim: Path, name: str, way: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """A folder of the run that is a link is nobody's folder."""
+    monkeypatch.setattr("seamark.journal.blobs._OLD_S", -60.0)  # all of it is old enough to go
+    honest(folder, a=b"x")
+    (folder.path / name).symlink_to(victim)
+    if name != ".staging":
+        folder.staging_dir.mkdir()
+        (folder.staging_dir / "a").write_bytes(b"x")
+    before = contents(victim)
+    if way == "open":
+        with pytest.raises(JournalError, match="link"):
+            read(folder, mode="offline").stop()
+    elif way == "download":
+        with pytest.raises(FileMissingError):
+            read(folder)["a"].download(str(tmp_path / "out"))
+    elif way == "finish":
+        command(folder, "fsck", "--finish")
+        assert "not a file" in command(folder, "fsck").output
+    elif way == "trash":
+        command(folder, "trash", folder.run)
+    else:
+        assert command(folder, "purge", folder.run, "--force", "--yes").exit_code == 0
+        assert not folder.path.exists()
+    assert contents(victim) == before
+
+
+@pytest.mark.parametrize("name", ["journal", ".", "..", "../.purged"])
+def test_a_run_behind_a_link_is_none(folder: RunFolder, victim: Path, name: str) -> None:
+    """Neither a run nor its project may lie elsewhere than below the root."""
+    honest(folder)
+    command(folder, "ls")
+    place = Path(os.path.normpath(folder.path / name))
+    if name == "../.purged":
+        place.symlink_to(victim)
+    else:
+        place.rename(victim / "moved")
+        place.symlink_to(victim / "moved")
+    before = contents(victim)
+    for words in (["purge", folder.run, "--force", "--yes"], ["purge", "--yes"], ["reindex"]):
+        command(folder, *words)
+    command(folder, "fsck", "--finish")
+    if name != "../.purged":
+        with pytest.raises(RunNotFoundError, match=r"link|no run"):
+            read(folder)
+        assert folder.run not in command(folder, "ls").output
+    with pytest.raises((RunNotFoundError, JournalError)):
+        read(folder, mode="offline").stop()
+    assert contents(victim) == before
+
+
+def test_the_root_itself_may_be_a_link(folder: RunFolder, tmp_path: Path) -> None:
+    """How one gets to the root is the reader's business."""
+    honest(folder)
+    (tmp_path / "short").symlink_to(folder.root)
+    found = init_run("p", with_id=folder.run, root=tmp_path / "short", mode="read-only")
+    assert found["lr"].fetch() == 0.1
+
+
+def test_a_loop_of_links_lists_a_run_once(folder: RunFolder) -> None:
+    """Links below the root are not followed."""
+    honest(folder)
+    (folder.root / "p" / "loop").symlink_to(folder.root)
+    (folder.root / "again").symlink_to(folder.root / "p")
+    assert command(folder, "ls").output.count(folder.run) == 1
+    assert len(init_project("p", root=folder.root).fetch_runs_table().to_rows()) == 1
+
+
+def test_somebody_elses_folder_is_only_read(
+    folder: RunFolder, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """A download that needs nothing finished writes nothing, and of others it never does."""
+    honest(folder, a=b"x")
+    folder.staging_dir.mkdir()
+    (folder.staging_dir / "a").write_bytes(b"x")
+    (folder.journal_dir / "x").touch()
+    before = contents(folder.path)
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    with pytest.raises(FileMissingError, match="on its way"):
+        read(folder)["a"].download(str(tmp_path / "out"))
+    assert contents(folder.path) == before
+
+
+# -------------------------------------------------------------------- names
+
+
+def crafted(folder: RunFolder, **facts: Any) -> Any:
+    """Return the journal of somebody else, and put the blob of ``x`` beside it."""
+    folder.blobs_dir.mkdir(parents=True)
+    (folder.blobs_dir / BLOB["sha256"]).write_bytes(b"x")
+    return Builder("evil", **facts)
+
+
+BLOB: Any = {
+    "name": "x",
+    "ext": "",
+    "size": 1,
+    "sha256": "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881",
+}
+OUTSIDE = [
+    "/{home}/x",
+    "../x",
+    "a/../../x",
+    "..",
+    "a/..",
+    "/",
+    "",
+    ".",
+    "a//b",
+    "x" * 300,
+    "a/" * 3000,
+]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("kind", ["set", "member", "series", "name"])
+def test_no_name_leads_out_of_the_target(
+    folder: RunFolder, victim: Path, tmp_path: Path, name: str, kind: str
+) -> None:
+    """Names of members, extensions and files are somebody else's; a bad one is an exact error."""
+    name = name.format(home=victim)
+    journal = crafted(folder)
+    if kind == "set":
+        journal.op("files", path="f", members={name: BLOB})
+    elif kind == "member":
+        members = {name: [1, BLOB["sha256"]]}
+        journal.op("file", path="f", file=BLOB | {"dir": True, "members": members})
+    elif kind == "series":
+        journal.op("file_point", path="f", step=1, file=BLOB | {"ext": f"/{name}"})
+    else:
+        journal.op("file", path="f", file=BLOB | {"name": name})
+    journal.close().save(folder)
+    target, before = tmp_path / "home" / "out", contents(victim)
+    target.mkdir()
+    expected = pytest.raises(ArgumentError, match="f")
+    harmless = {"name": len(name) < 300 or "/" in name, "series": False}
+    with contextlib.nullcontext() if harmless.get(kind) else expected:
+        read(folder)["f"].download(str(target))
+    inside = contents(target)
+    shutil.rmtree(target)
+    assert contents(victim) == before
+    assert all(value == b"x" for value in inside.values())
+    assert not list(tmp_path.glob("x"))
+
+
+def test_a_link_in_the_target_leads_nowhere(
+    folder: RunFolder, victim: Path, tmp_path: Path
+) -> None:
+    """What an earlier download, or an archive, put there does not carry the next one elsewhere."""
+    members = {"link/letter.txt": BLOB, "own/letter.txt": BLOB}
+    crafted(folder).op("files", path="f", members=members).close().save(folder)
+    target, before = tmp_path / "out", contents(victim)
+    target.mkdir()
+    (target / "link").symlink_to(victim)
+    with pytest.raises(FileMissingError, match="link"):
+        read(folder)["f"].download(str(target))
+    (target / "link").unlink()
+    (target / "link").mkdir()
+    (target / "link" / "letter.txt").symlink_to(victim / "letter.txt")
+    read(folder)["f"].download(str(target))
+    assert contents(target) == {"link/letter.txt": b"x", "own/letter.txt": b"x"}
+    assert contents(victim) == before
+
+
+def test_a_series_keeps_the_names_of_its_steps_apart(folder: RunFolder, tmp_path: Path) -> None:
+    """Two steps never share a file."""
+    journal = crafted(folder)
+    for step in (1_000_000, 1_000_001, 0.5, 3):
+        journal.op("file_point", path="f", step=step, file=BLOB | {"ext": "txt"})
+    journal.close().save(folder)
+    read(folder)["f"].download(str(tmp_path / "out"))
+    assert set(contents(tmp_path / "out")) == {"1e+06.txt", "1000001.txt", "0.5.txt", "3.txt"}
+
+
+# -------------------------------------------------------------------- contents
+
+
+@pytest.mark.parametrize("facts", ["none", "host", "boot", "all"])
+def test_a_private_file_is_not_copied_into_a_run(
+    folder: RunFolder, tmp_path: Path, facts: str, monkeypatch: Any
+) -> None:
+    """A file that was held open elsewhere is finished only for whoever recorded it here."""
+    secret = tmp_path / "id_ed25519"
+    secret.write_bytes(b"secret")
+    secret.chmod(0o600)
+    found = secret.stat()
+    file = {"name": "s", "ext": "", "size": 6, "source": str(secret)}
+    file |= {"mtime_ns": found.st_mtime_ns, "inode": found.st_ino}
+    me = {**process_facts(), **GONE}
+    claimed = {"none": {}, "host": {"host": me["host"]}, "boot": me, "all": me}[facts]
+    Builder("evil", **claimed).op("own", path="a", token="t", file=file).save(folder)
+    folder.staging_dir.mkdir()
+    if facts == "boot":  # all of it is right, but the file is not ours
+        monkeypatch.setattr("os.geteuid", lambda: 12345)
+    monkeypatch.setattr("seamark.journal.reader.SETTLE_NS", -1)
+    count = finish_staged(folder)
+    blobs = list(folder.blobs_dir.glob("*"))
+    assert count == len(blobs) == (facts == "all")
+    for blob in blobs:
+        assert blob.stat().st_mode & 0o777 == 0o600
+
+
+def test_nobody_else_can_read_what_was_private(tmp_path: Path) -> None:
+    """Contents are never open to more people than their sources were."""
+    with init_run("p", root=tmp_path / "root", **QUIET) as run:
+        for name, size in (("small", 10), ("large", LARGE)):
+            source = tmp_path / name
+            source.write_bytes(name.encode() * size)
+            source.chmod(0o600)
+            run[name].upload(str(source))
+        run["open"].upload(str(Path(__file__)))
+    modes = sorted(path.stat().st_mode & 0o777 for path in run.folder.blobs_dir.iterdir())
+    assert modes[:2] == [0o600, 0o600]
+    assert modes[2] & 0o077 == Path(__file__).stat().st_mode & 0o077 & ~umask()
+
+
+def umask() -> int:
+    old = os.umask(0o22)
+    os.umask(old)
+    return old
+
+
+@pytest.mark.parametrize("what", ["staged", "inside"])
+def test_links_in_the_staging_folder_are_not_followed(
+    folder: RunFolder, tmp_path: Path, what: str
+) -> None:
+    """What is staged is a file of the run's own."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret")
+    file: Any = {"name": "s", "size": 6, "staged": "ab"}
+    folder.staging_dir.mkdir(parents=True)
+    if what == "inside":
+        file |= {"dir": True, "members": {"x/secret": [6, None]}}
+        (folder.staging_dir / "ab").mkdir()
+        (folder.staging_dir / "ab" / "x").symlink_to(tmp_path)
+    else:
+        (folder.staging_dir / "ab").symlink_to(secret)
+    Builder("evil").op("own", path="a", token="t", file=file).close().save(folder)
+    assert finish_staged(folder) == 0
+    assert secret.read_bytes() == b"secret"
+    assert not folder.blobs_dir.exists()
+    assert read(folder)._attribute("a").value["lost"] == "gone"
+
+
+def reference(folder: RunFolder, target: Path, **facts: Any) -> dict[str, Any]:
+    found = target.stat()
+    file = {"name": "s", "size": found.st_size, "ref": str(target)}
+    file |= {"mtime_ns": found.st_mtime_ns, "inode": found.st_ino}
+    Builder("evil", **facts).op("file", path="a", file=file).close().save(folder)
+    return file
+
+
+@pytest.mark.parametrize("case", ["stranger", "other user", "other host beside", "other file"])
+def test_a_reference_of_somebody_else_is_not_opened(
+    folder: RunFolder, tmp_path: Path, case: str, monkeypatch: Any
+) -> None:
+    """It may name any file of the reader's; who wants that says so."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret")
+    reference(folder, secret, **({} if case == "stranger" else process_facts()))
+    if case == "other host beside":
+        Builder("two").assign(x=1).close().save(folder)
+    elif case == "other file":
+        secret.rename(tmp_path / "before")
+        secret.write_bytes(b"secret")
+    elif case == "other user":
+        monkeypatch.setattr("os.geteuid", lambda: 12345)
+        monkeypatch.setattr("seamark.journal.reader.JournalReader.owner", 54321)
+    out = tmp_path / "out"
+    with pytest.raises(FileMissingError, match="references=True"):
+        read(folder)["a"].download(str(out))
+    assert not out.exists()
+    read(folder)["a"].download(str(out), references=True)
+    assert out.read_bytes() == b"secret"
+
+
+def test_references_of_ones_own_are_opened(folder: RunFolder, tmp_path: Path) -> None:
+    """A checkpoint that this user's training left where it is can be downloaded."""
+    source = tmp_path / "last.ckpt"
+    source.write_bytes(b"weights")
+    reference(folder, source, **process_facts())
+    read(folder)["a"].download(str(tmp_path / "out"))
+    assert (tmp_path / "out").read_bytes() == b"weights"
+
+
+@pytest.mark.parametrize("way", ["file", "link", "link above"])
+def test_references_into_the_run_folder_are_opened(
+    folder: RunFolder, tmp_path: Path, way: str
+) -> None:
+    """What lies in the folder that was copied is the run's own, unless a link leads out of it."""
+    place = folder.files_dir / "checkpoints" / "last.ckpt"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"weights")
+    reference(folder, place)
+    secret = tmp_path / "home" / "last.ckpt"
+    secret.parent.mkdir()
+    secret.write_bytes(b"secret!")
+    if way == "link":
+        place.unlink()
+        place.symlink_to(secret)
+    elif way == "link above":
+        shutil.rmtree(place.parent)
+        place.parent.symlink_to(secret.parent)
+    out = tmp_path / "out"
+    if way == "file":
+        read(folder)["a"].download(str(out))
+        assert out.read_bytes() == b"weights"
+    else:
+        with pytest.raises(FileMissingError, match="not opened"):
+            read(folder)["a"].download(str(out))
+        assert not out.exists()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "device", "folder", "size"])
+def test_only_regular_files_are_contents(folder: RunFolder, tmp_path: Path, kind: str) -> None:
+    """A pipe would hang the download, a device or a link would give other bytes."""
+    (crafted(folder).op("file", path="a", file=BLOB).texts("t", (0, text(BLOB)))).op(
+        "assign", atoms={"long": ["text", text(BLOB)], "lr": ["int", 1]}
+    ).close().save(folder)
+    blob = folder.blobs_dir / BLOB["sha256"]
+    blob.unlink()
+    if kind == "pipe":
+        os.mkfifo(blob)
+    elif kind == "link":
+        (tmp_path / "secret").write_bytes(b"s")
+        blob.symlink_to(tmp_path / "secret")
+    elif kind == "device":
+        blob.symlink_to("/dev/zero")
+    elif kind == "folder":
+        blob.mkdir()
+    else:
+        blob.write_bytes(b"xx")
+    with pytest.raises(FileMissingError):
+        read(folder)["a"].download(str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+    assert read(folder).fetch()["lr"] == 1
+    assert read(folder)["long"].fetch() == text(BLOB)
+    assert read(folder)["t"].fetch_last() == text(BLOB)
+    exported = command(folder, "export", folder.run, "--format", "json")
+    assert exported.exit_code == 0
+    assert json.loads(exported.stdout)["runs"][0]["texts"]["t"]["value"] == [text(BLOB)]
+    assert "stands in its place" in exported.stderr
+    assert command(folder, "export", folder.run, "--what", "attributes").exit_code == 0
+    assert command(folder, "export", folder.run, "--what", "texts").exit_code == 0
+    assert "blob" in command(folder, "fsck", "--blobs").output
+
+
+def text(file: dict[str, Any]) -> dict[str, Any]:
+    return {"sha256": file["sha256"], "size": file["size"]}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "device", "folder", "loop"])
+def test_whatever_lies_beside_the_journals_is_left_alone(
+    folder: RunFolder, tmp_path: Path, kind: str
+) -> None:
+    """One odd entry neither hangs a reader nor hides the run that it lies in."""
+    honest(folder)
+    odd = folder.journal_dir / f"odd-1-00000000.{'0' * 32}"
+    if kind == "pipe":
+        os.mkfifo(odd)
+    elif kind == "link":
+        Builder("other").assign(stolen=1).save(RunFolder(tmp_path / "r", "p", "x"))
+        odd.symlink_to(next((tmp_path / "r" / "p" / "x" / "journal").iterdir()))
+    elif kind == "device":
+        odd.symlink_to("/dev/zero")
+    elif kind == "loop":
+        odd.symlink_to(odd.name)
+    else:
+        odd.mkdir()
+    assert read(folder)["lr"].fetch() == 0.1
+    assert not read(folder).exists("stolen")
+    assert folder.run in command(folder, "ls").output
+    found = command(folder, "fsck")
+    assert odd.name in found.output
+    assert found.exit_code == 1
+
+
+def test_a_name_that_is_no_text_is_told(folder: RunFolder) -> None:
+    """fsck says what no reader can."""
+    honest(folder)
+    (folder.root / "p" / os.fsdecode(b"run\xff") / "journal").mkdir(parents=True)
+    assert command(folder, "ls").exit_code == 0
+    Path(os.fsdecode(bytes(folder.journal_dir) + b"/j\xff")).touch()
+    assert "not a file" in command(folder, "fsck").output
+
+
+@pytest.mark.xfail(strict=True, reason="the index lists the folder of journals by itself")
+def test_a_name_that_is_no_text_hides_no_run(folder: RunFolder) -> None:
+    """The run that it lies in is read as ever."""
+    honest(folder)
+    Path(os.fsdecode(bytes(folder.journal_dir) + b"/j\xff")).touch()
+    assert read(folder)["lr"].fetch() == 0.1
+
+
+def test_folders_inside_each_other_without_end(folder: RunFolder) -> None:
+    """A walk through the root ends."""
+    honest(folder)
+    deep = folder.root / "p"
+    for _ in range(1000):
+        deep /= "a"
+        deep.mkdir()
+    try:
+        assert folder.run in command(folder, "ls").output
+        assert command(folder, "fsck").exit_code == 0
+    finally:
+        subprocess.run(["rm", "-rf", folder.root / "p" / "a"], check=True)
+
+
+# -------------------------------------------------------------------- processes that rest
+
+TRAINING = """
+    import sys, time
+    from seamark import init_run
+
+    quiet = dict(capture_git=False, capture_packages=False)
+    run = init_run("p", root=sys.argv[1], custom_run_id="x", **quiet)
+    class Busy:
+        def run(self):
+            sys.stdin.readline()
+    run.content._worker.submit(Busy())
+    run["model"].upload(sys.argv[2])
+    print(run.id, flush=True)
+    run.stop()
+"""
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[Callable[[], tuple[Any, RunFolder]]]:
+    """Start a process that has taken a file and waits for a line before it stores it."""
+    started: list[Any] = []
+
+    def start() -> tuple[Any, RunFolder]:
+        source = tmp_path / "large"
+        source.write_bytes(b"a" * LARGE)
+        root = tmp_path / "root"
+        child = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(TRAINING), str(root), str(source)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        started.append(child)
+        assert child.stdout is not None
+        return child, RunFolder(root, "p", child.stdout.readline().strip())
+
+    yield start
+    for child in started:
+        child.kill()
+        child.communicate()
+
+
+def test_a_process_that_rests_keeps_what_it_took(training: Any, monkeypatch: Any) -> None:
+    """A stopped process, or one on a laptop that sleeps, lives: its silence says nothing."""
+    child, folder = training()
+    child.send_signal(signal.SIGSTOP)
+    try:
+        late = time.time() - 7200
+        for journal in folder.journals():
+            os.utime(journal.path, (late, late))
+        monkeypatch.setattr("seamark.journal.blobs._OLD_S", -60.0)
+        assert finish_staged(folder) == 0
+        assert len(folder.journals()) == 1
+        assert len(list(folder.staging_dir.iterdir())) == 1
+    finally:
+        child.send_signal(signal.SIGCONT)
+    child.communicate("go\n", timeout=60)
+    record = read(folder)._attribute("model").value
+    assert "lost" not in record
+    assert (folder.blobs_dir / record["sha256"]).stat().st_size == LARGE

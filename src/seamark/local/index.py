@@ -386,9 +386,12 @@ class Index:
         """Return what is known of all runs, which stays in memory while nobody else writes."""
         database = self.store.database
         with database.reading() as connection:
-            version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
-            self._looks.sync(database, connection, version)
+            self._looks.sync(database, connection, _version(connection))
         return self._looks.runs
+
+    def _version(self) -> int:
+        with self.store.database.reading() as connection:
+            return _version(connection)
 
     @contextlib.contextmanager
     def _root_fd(self) -> Iterator[int | None]:
@@ -433,9 +436,10 @@ class Index:
     def _fold_batch(self, refs: list[Ref]) -> None:
         """Fold runs unless another process did so since the work began; save them at once."""
         folded: list[tuple[Ref, Refresh]] = []
+        alone = self._version() == self._looks.version
         for ref in refs:
-            known = self._known(ref)
-            if known is not None and self._look(ref, known) is None:
+            known = self._looks.runs.get(ref) if alone else self._known(ref)
+            if not alone and known is not None and self._look(ref, known) is None:
                 self._looks.runs[ref] = known
             elif (refresh := self._folded(ref, known)) is not None:
                 folded.append((ref, refresh))
@@ -633,6 +637,11 @@ class _Purged:
         if found is None:
             found = self._by_project[ref[0]] = purged_ids(self._root, ref[0])
         return ref[1] in found
+
+
+def _version(connection: sa.Connection) -> int:
+    """Return a number that changes when another connection writes to the index."""
+    return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
 
 
 def _concerns(path: str, project: str | None) -> bool:

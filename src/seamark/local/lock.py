@@ -27,7 +27,7 @@ def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
         yield True
         return
     try:
-        fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
         yield True
         return

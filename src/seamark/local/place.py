@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 _SUFFIXES: Final = ("-wal", "-shm", "-journal", "")
+_PRIVATE: Final = (*_SUFFIXES, ".lock")
 _OLD_S: Final = 30 * 24 * 3600.0
 """An index of another version that nobody used for so long is removed, seconds."""
 
@@ -81,7 +82,7 @@ def keep_private(file: Path) -> None:
     """Take from others what an earlier version, or somebody's umask, let them read."""
     if os.name != "posix":
         return
-    for path, mode in ((file.parent, 0o700), *((Path(f"{file}{end}"), 0o600) for end in _SUFFIXES)):
+    for path, mode in ((file.parent, 0o700), *((Path(f"{file}{end}"), 0o600) for end in _PRIVATE)):
         with contextlib.suppress(OSError):
             found = path.stat()
             # A folder that somebody chose with SEAMARK_INDEX may hold other things.

@@ -45,6 +45,7 @@ class Refresh:
     def __init__(
         self, store: Store, folder: RunFolder, known: Known | None, now_ns: Callable[[], int]
     ) -> None:
+        self._database = store.database
         self.folder = folder
         self.now_ns = now_ns
         self.before = {look.file: look for look in known.looks} if known else {}
@@ -53,7 +54,12 @@ class Refresh:
         self.stats = {name: _stat(f"{journals}/{name}") for name in names}
         self.copies = choose(folder, self.stats, self.before)
         self.folding = folding = Folding(
-            store, folder.project, folder.run, lambda name: open_journal(folder, name), now_ns
+            store,
+            folder.project,
+            folder.run,
+            lambda name: open_journal(folder, name),
+            now_ns,
+            unknown=known is None,
         )
         if not all(self._continues(journal) for journal in folding.state.journals.values()):
             folding.begin_anew()
@@ -66,6 +72,7 @@ class Refresh:
         self._saving: Saving | None = None
         if folding.changed:
             self._saving = folding.saving(owner=self._owner(), more=self._write_looks)
+        del self.folding  # what is to be written is all that is needed now
 
     def write(self, connection: sa.Connection) -> None:
         """Write it, within a transaction; nothing where nothing is new.
@@ -80,7 +87,7 @@ class Refresh:
 
     def _write_looks(self, connection: sa.Connection, number: int) -> None:
         self.now.number = number
-        save_looks(self.folding.store.database, connection, number, self.now)
+        save_looks(self._database, connection, number, self.now)
 
     # ------------------------------------------------------------------ its files
 

@@ -88,6 +88,7 @@ class Folding:
         run: Run id.
         sources: Opens a journal by its file name.
         now_ns: Clock, nanoseconds since the Unix epoch.
+        unknown: Whether the store is known not to have it; if it has, saving is a `Conflict`.
 
     Attributes:
         run: As it was loaded, and folded since.
@@ -103,6 +104,8 @@ class Folding:
         run: str,
         sources: Callable[[str], Source],
         now_ns: Callable[[], int],
+        *,
+        unknown: bool = False,
     ) -> None:
         self.store = store
         self.waiting: set[str] = set()
@@ -113,8 +116,10 @@ class Folding:
         self._dropped: list[tuple[int, int]] = []
         self._bytes = 0
         self._anew = False
-        with store.database.reading() as connection:
-            stored = load_run(store, connection, project, run, for_fold=True)
+        stored = None
+        if not unknown:
+            with store.database.reading() as connection:
+                stored = load_run(store, connection, project, run, for_fold=True)
         self.is_new = stored is None
         self.run = stored or new_run(project, run)
 
@@ -178,7 +183,9 @@ class Folding:
         for journal in self.state.journals.values():
             if wanted(journal):
                 self._fold_journal(journal)
-        while self.state.needs_refold:
+        for _ in range(_TRIES):  # once is enough, unless somebody writes meanwhile
+            if not self.state.needs_refold:
+                return
             self._groups, self._dropped, self._anew = [], [], self.run.number is not None
             self.run.state = self.state.anew()
             for journal in self.state.journals.values():
@@ -304,7 +311,10 @@ class Folding:
         saving = self.saving()
         with self.store.database.writing() as connection:
             saving.write(connection)
-        saving.settle()
+        self.run.number, self.run.version = saving.number, self.run.version + 1
+        self.state.dirty.clear()
+        for journal in self.state.journals.values():
+            journal.saved()
         self._anew = self.is_new = False
         self._groups, self._dropped, self._bytes = [], [], 0
 

@@ -462,13 +462,19 @@ def _newest_of(
 class Saving:
     """What changed in a run, ready to be written; made outside of the transaction that writes it.
 
+    It holds rows and not the state that they were made of, so that many can wait for one
+    transaction.
+
     Args:
         store: Where to.
-        run: Gets its number if it had none.
+        run: The run.
         anew: Whether everything that is there of the run is replaced.
         owner: Whose run it is if its writer did not say.
         paths: Further paths whose numbers ``more`` needs.
         more: Writes further rows of the run, given its number.
+
+    Attributes:
+        number: Of the run, once it is written.
     """
 
     def __init__(
@@ -482,17 +488,22 @@ class Saving:
         more: Callable[[sa.Connection, int], None] | None = None,
     ) -> None:
         state = run.state
-        self._store, self._run, self._anew, self._owner, self._more = store, run, anew, owner, more
-        self._number = run.number or 0
-        self._journals = [one for one in state.journals.values() if anew or one.touched]
+        self.number = run.number
+        self._store, self._anew, self._more = store, anew, more
+        self._place, self._version = (run.project, run.name), run.version
+        journals = [one for one in state.journals.values() if anew or one.touched]
         wanted = state.dirty.union(paths)
-        for journal in self._journals:
+        for journal in journals:
             wanted.update(path for _, _, path in journal.names.new_paths)
-        self._numbers = store.numbers.ensure(wanted)
-        self._keys = _Keys(state.journals.values())
-        self._rows = _Rows(state, self._keys)
+        numbers = store.numbers.ensure(wanted)
+        keys = _Keys(state.journals.values())
+        self._columns = _run_row(run, keys, owner)
+        self._rows = _Rows(state, keys)
+        for journal in journals:
+            self._rows.add_journal(journal, numbers)
         for path in state.dirty:
-            self._rows.add(path, self._numbers[path])
+            self._rows.add(path, numbers[path])
+        self._rows.let_go()
 
     def write(self, connection: sa.Connection) -> None:
         """Write it, within a transaction.
@@ -501,23 +512,24 @@ class Saving:
             Conflict: If another process folded this run in the meantime; nothing is written then.
         """
         store, database = self._store, self._store.database
-        number = _save_row(database, connection, self._run, self._keys, self._owner)
-        if self._anew and self._run.number is not None:
-            delete_rows(store, connection, number)
-        for journal in self._journals:
-            _save_journal(database, connection, number, journal, self._numbers)
-        self._rows.write(database, connection, number)
+        if self.number is None:
+            project, name = self._place
+            found = database.rows(
+                connection, _INSERT_RUN, project=project, name=name, **self._columns
+            )
+            if not found:
+                raise Conflict
+            self.number = int(found[0][0])
+        else:
+            values = {f"new_{name}": value for name, value in self._columns.items()}
+            where = {"run": self.number, "before": self._version}
+            if not database.run(connection, _UPDATE_RUN, **where, **values):
+                raise Conflict
+            if self._anew:
+                delete_rows(store, connection, self.number)
+        self._rows.write(database, connection, self.number)
         if self._more is not None:
-            self._more(connection, number)
-        self._number = number
-
-    def settle(self) -> None:
-        """Take note that the transaction is over: the state is in step with the tables."""
-        run = self._run
-        run.number, run.version = self._number, run.version + 1
-        run.state.dirty.clear()
-        for journal in self._journals:
-            journal.saved()
+            self._more(connection, self.number)
 
 
 def delete_rows(store: Store, connection: sa.Connection, run: int) -> None:
@@ -532,13 +544,7 @@ def forget_run(store: Store, connection: sa.Connection, run: int) -> None:
     store.database.run(connection, _DELETE_RUN, run=run)
 
 
-def _save_row(
-    database: Database,
-    connection: sa.Connection,
-    run: StoredRun,
-    keys: _Keys,
-    owner: str,
-) -> int:
+def _run_row(run: StoredRun, keys: _Keys, owner: str) -> dict[str, Any]:
     state, pack = run.state, keys.pack
     registers = {
         "deletes": {path: pack(key) for path, key in state.deletes.items()},
@@ -548,60 +554,7 @@ def _save_row(
     columns = run_columns(state)
     columns |= {"registers": to_json(registers), "version": run.version + 1}
     columns["owner"] = columns["owner"] or owner
-    if run.number is None:
-        found = database.rows(
-            connection, _INSERT_RUN, project=run.project, name=run.name, **columns
-        )
-        if not found:
-            raise Conflict
-        return int(found[0][0])
-    values = {f"new_{name}": value for name, value in columns.items()}
-    if not database.run(connection, _UPDATE_RUN, run=run.number, before=run.version, **values):
-        raise Conflict
-    return run.number
-
-
-def _save_journal(
-    database: Database,
-    connection: sa.Connection,
-    run: int,
-    journal: JournalState,
-    numbers: Mapping[str, int],
-) -> None:
-    values = (
-        run,
-        journal.number,
-        journal.file,
-        journal.writer,
-        journal.uid,
-        journal.offset,
-        journal.prefix_crc,
-        journal.chunked,
-        journal.point_end,
-        journal.attempt,
-        int(journal.owner),
-        int(journal.closed),
-        journal.first_t,
-        journal.last_t,
-        journal.positions_text,
-        journal.header_text,
-        to_json([getattr(journal, name) for name in _FACTS]),
-    )
-    database.run_many(connection, _UPSERT_JOURNAL, [values])
-    names = journal.names
-    database.run_many(
-        connection,
-        _UPSERT_PATH,
-        [(run, journal.number, one, place, numbers[path]) for one, place, path in names.new_paths],
-    )
-    database.run_many(
-        connection,
-        _UPSERT_SCHEMA,
-        [
-            (run, journal.number, one, place, struct.pack(f"<{len(paths)}I", *paths))
-            for one, place, paths in names.new_schemas
-        ],
-    )
+    return columns
 
 
 class _Rows:
@@ -613,25 +566,64 @@ class _Rows:
     def __init__(self, run: RunState, keys: _Keys) -> None:
         self.run = run
         self.pack = keys.pack
+        self.journals: list[tuple[Any, ...]] = []
+        self.paths: list[tuple[Any, ...]] = []
+        self.schemas: list[tuple[Any, ...]] = []
         self.attributes: list[tuple[Any, ...]] = []
         self.series: list[tuple[Any, ...]] = []
         self.sets: list[tuple[Any, ...]] = []
         self.elements: list[tuple[Any, ...]] = []
 
+    def add_journal(self, journal: JournalState, numbers: Mapping[str, int]) -> None:
+        """Gather the rows of one journal."""
+        self.journals.append(
+            (
+                journal.number,
+                journal.file,
+                journal.writer,
+                journal.uid,
+                journal.offset,
+                journal.prefix_crc,
+                journal.chunked,
+                journal.point_end,
+                journal.attempt,
+                int(journal.owner),
+                int(journal.closed),
+                journal.first_t,
+                journal.last_t,
+                journal.positions_text,
+                journal.header_text,
+                to_json([getattr(journal, name) for name in _FACTS]),
+            )
+        )
+        at = journal.number
+        self.paths += [
+            (at, one, place, numbers[path]) for one, place, path in journal.names.new_paths
+        ]
+        self.schemas += [
+            (at, one, place, struct.pack(f"<{len(paths)}I", *paths))
+            for one, place, paths in journal.names.new_schemas
+        ]
+
     def add(self, path: str, number: int) -> None:
         """Gather the rows of one path."""
-        pack = self.pack
-        shown = self.run.surviving(path)
-        first = shown[0] if shown else None
-        for family, state in self.run.attributes[path].items():
+        run, pack = self.run, self.pack
+        families = run.attributes[path]
+        first: FamilyState | None
+        if len(families) == 1 and not run.deletes:  # most of what there is
+            (first,) = families.values()
+        else:
+            shown = run.surviving(path)
+            first = shown[0] if shown else None
+        for family, state in families.items():
             at = (number, FAMILY_NUMBERS[family])
             key = pack(state.key) if state.key is not NEVER else _NO_KEY
-            if isinstance(state, AtomState):  # most of what there is
+            if isinstance(state, AtomState):
                 columns = atom_columns(state.type, state.value)
                 kept = None if state.type != "text" else state.dump(pack)
                 self.attributes.append((*at, int(state is first), state.type, *columns, *key, kept))
                 continue
-            columns = family_columns(self.run, path, state)
+            columns = family_columns(run, path, state)
             self.attributes.append(
                 (*at, int(state is first), family, *columns, *key, state.dump(pack))
             )
@@ -639,6 +631,10 @@ class _Rows:
                 self.series.append((*at, *series_columns(state)))
             elif isinstance(state, SetState):
                 self._add_set(path, number, state, seen=state is first)
+
+    def let_go(self) -> None:
+        """Forget the run that the rows were made of."""
+        del self.run, self.pack
 
     def _add_set(self, path: str, number: int, state: SetState, *, seen: bool) -> None:
         self.sets.append((number,))
@@ -651,6 +647,9 @@ class _Rows:
         self.attributes.sort(key=_PLACE)
         self.series.sort(key=_PLACE)
         for statement, rows in (
+            (_UPSERT_JOURNAL, self.journals),
+            (_UPSERT_PATH, self.paths),
+            (_UPSERT_SCHEMA, self.schemas),
             (_UPSERT_ATTRIBUTE, self.attributes),
             (_UPSERT_SERIES, self.series),
             (_DELETE_ELEMENT, self.sets),

@@ -162,6 +162,10 @@ def _decoded(text: str) -> Mapping[str, Any]:
     return found
 
 
+def _is_long(path: str) -> bool:
+    return len(path) > _PATH_BYTES // 4 and len(path.encode()) > _PATH_BYTES
+
+
 class RunState:
     """What the journals of one run say, as far as they are folded.
 
@@ -225,7 +229,9 @@ class RunState:
             return
         journal.take_header(header)
         self._cuts = {}
-        if any(other.point_end >= self.cut(other) for other in self.journals.values()):
+        # Only a header that names positions hides points of others; its own may come before it.
+        hiding = self.journals.values() if journal.positions_text is not None else [journal]
+        if any(other.point_end >= self.cut(other) for other in hiding):
             self.needs_refold = True
 
     def cut(self, journal: JournalState, attempt: int | None = None) -> float:
@@ -332,7 +338,7 @@ class RunState:
         """
         families = self.attributes.get(path)
         if families is None:
-            if not isinstance(path, str) or not path or len(path.encode()) > _PATH_BYTES:
+            if not isinstance(path, str) or not path or _is_long(path):
                 msg = f"expected a path, got {path!r:.120}"
                 raise ValueError(msg)
             families = self.attributes[path] = {}

@@ -1,4 +1,4 @@
-"""Refreshing right after a look that found nothing: what is seen all the same."""
+"""Refreshing again and again: what changed is always seen, and what rests costs one question."""
 
 from __future__ import annotations
 
@@ -12,32 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import seamark
-from seamark.journal import segment
+from seamark.local import looks
 from seamark.local.index import Index
-from seamark.store import glance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-REST_NS = 3600 * 10**9
-
-
-class Clock:
-    """Stands in for the module `time`, standing still until it is set."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(glance, "time", clock)
-    return clock
+LATER_NS = 3600 * 10**9
 
 
 @pytest.fixture
@@ -47,7 +29,8 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def index(root: Path) -> Iterator[Index]:
-    with Index.open(root) as index:
+    """An index an hour later: what was written before has long been at rest."""
+    with Index.open(root, now_ns=lambda: time.time_ns() + LATER_NS) as index:
         yield index
 
 
@@ -73,23 +56,12 @@ def values(index: Index) -> list[int]:
     return sorted(one.value for one in found if one is not None)
 
 
-def rest(root: Path) -> None:
-    """Make everything look as if nothing had changed for an hour."""
-    then = time.time_ns() - REST_NS
-    for path in sorted(root.rglob("*"), reverse=True):
-        os.utime(path, ns=(then, then))
-    os.utime(root, ns=(then, then))
-
-
 @pytest.fixture
-def looked(
-    index: Index, root: Path, write: Callable[[str, int], None], clock: Clock
-) -> Callable[[], None]:
+def looked(index: Index, write: Callable[[str, int], None]) -> Callable[[], None]:
     """Return a function that leaves one run at rest, just looked at in vain."""
 
     def looked() -> None:
         write("old", 1)
-        rest(root)
         index.refresh()
         index.refresh()
         assert values(index) == [1]
@@ -122,28 +94,15 @@ def test_a_first_run_of_a_new_project_is_seen_at_once(
     assert ("other", "made") in index.runs()
 
 
-def test_a_run_that_changed_lately_is_seen_at_once(
+def test_a_run_that_rests_is_seen_at_once_when_somebody_goes_on(
     index: Index, write: Callable[[str, int], None], looked: Callable[[], None]
 ) -> None:
-    """A run that is being written to is asked about every time."""
+    """What another process recorded before the call is in the table, however often one asks."""
     looked()
-    write("new", 2)
-    index.refresh()
-    index.refresh()
-    write("new", 3)
-    index.refresh()
-    assert values(index) == [1, 3]
-
-
-def test_a_run_at_rest_is_seen_half_a_second_later(
-    index: Index, write: Callable[[str, int], None], looked: Callable[[], None], clock: Clock
-) -> None:
-    """What another process does to a run at rest is missed for half a second at most."""
-    looked()
-    write("old", 4)
-    clock.now += glance.GLANCE_S
-    index.refresh()
-    assert values(index) == [4]
+    for value in (2, 3, 4):
+        write("old", value)
+        index.refresh()
+        assert values(index) == [value]
 
 
 def test_what_this_process_writes_is_seen_at_once(
@@ -165,14 +124,58 @@ def test_what_this_process_writes_is_seen_at_once(
     assert index.view(*ref).attribute("sys/state").value == "completed"
 
 
-def test_nothing_is_asked_about_runs_at_rest(
-    index: Index, looked: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+def test_a_run_that_rests_costs_one_question(
+    index: Index,
+    root: Path,
+    write: Callable[[str, int], None],
+    looked: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The point of it: no question to the file system for a run that was looked at just now."""
-    # Journals that other tests left open in this process would count as being written to.
-    monkeypatch.setattr(segment, "_opened", segment.Opened(0, 0))
-    looked()
-    asked: list[str] = []
-    monkeypatch.setattr(index, "_changed", lambda _project, name, _known: asked.append(name))
+    """One look at its folder: nothing is opened, listed or asked of the journals in it."""
+    write("second", 2)
+    looked_at: list[str] = []
     index.refresh()
-    assert asked == []
+    index.refresh()
+    real = os.stat
+
+    def counting(path: object, **options: object) -> os.stat_result:
+        looked_at.append(str(path))
+        return real(path, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(looks.os, "stat", counting)
+    index.refresh()
+    journals = [path for path in looked_at if path.endswith("/journal")]
+    assert len(journals) == len(index.runs()) == 1
+    assert not [path for path in looked_at if "/journal/" in path]
+
+
+def test_a_folder_that_changed_just_now_is_listed_until_it_rests(
+    root: Path, write: Callable[[str, int], None]
+) -> None:
+    """Its time may stay the same when it changes again, so its time alone is not trusted."""
+    write("one", 1)
+    with Index.open(root) as index:
+        index.refresh()
+        [known] = index._looks.runs.values()
+        assert known.listed == 0
+        index.refresh()
+        assert values(index) == [1]
+    later = time.time_ns() + LATER_NS
+    with Index.open(root, now_ns=lambda: later) as index:
+        index.refresh()
+        [known] = index._looks.runs.values()
+        assert known.listed > 0
+
+
+def test_a_run_that_disappears_is_gone_from_the_next_table(
+    index: Index, root: Path, looked: Callable[[], None]
+) -> None:
+    """Also for another process that has the same index open."""
+    looked()
+    with Index.open(root) as other:
+        other.refresh()
+        shutil.rmtree(root / "default")
+        index.refresh()
+        assert index.runs() == other.runs() == []
+        other.refresh()
+        assert other.runs() == []

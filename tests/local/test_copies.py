@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 
 import pytest
+from click.testing import CliRunner
 
 from seamark import init_run
+from seamark.cli import app
 from seamark.local.index import Index
 
 
@@ -170,3 +173,34 @@ def test_the_cache_is_private(folder, builder, monkeypatch, tmp_path):
             assert [oct(one.stat().st_mode & 0o077) for one in files] == ["0o0"] * len(files)
     finally:
         os.umask(old)
+
+
+def fsck(folder, *words):
+    """Run the command; return what it found, as (problem, place)."""
+    ran = CliRunner().invoke(app, ["fsck", "--json", *words, "--root", str(folder.root)])
+    return [(one["problem"], one["where"]) for one in json.loads(ran.stdout)["findings"]]
+
+
+def test_fsck_compares_what_was_read_before(long, folder, index):
+    """Damage that changed neither size nor times is found, and not shown as if it were good."""
+    path = long.save(folder)
+    assert len(steps(index, folder)) == 3000
+    before = path.stat()
+    damaged(long, folder)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    problems = fsck(folder)
+    assert ("gap", path.name) in problems
+    assert len(steps(index, folder)) == 2999
+    assert ("changed", path.name) not in fsck(folder)
+
+
+def test_fsck_names_a_file_that_went_another_way(builder, folder):
+    """And says nothing of a true copy."""
+    journal = builder().row({"loss": 1.0}, 0)
+    start, t = journal.data, journal.t
+    path = journal.row({"loss": 2.0}, 1).row({"loss": 3.0}, 2).close().save(folder)
+    shutil.copy(path, path.with_name(path.name + ".bak"))
+    assert fsck(folder) == []
+    journal.data, journal.t = start, t + 1000
+    path.with_name(path.name + ".clone").write_bytes(journal.row({"loss": 9.0}, 1).close().data)
+    assert fsck(folder) == [("diverged", path.name + ".clone")]

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from seamark.local.view import RunView
 
 __all__ = [
+    "COPY",
     "PURGING",
     "Finding",
     "Totals",
     "check_blobs",
+    "check_copies",
     "check_folder",
     "check_journal",
     "check_records",
@@ -37,6 +39,8 @@ __all__ = [
 PURGING: Final = ".purging"
 """Ending of the hidden name that a run folder gets while it is deleted."""
 _LISTED: Final = 5
+COPY: Final = "journal/"
+"""What stands before the name of a file among the conflicts of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +218,15 @@ def check_records(view: RunView) -> Iterator[Finding]:
             yield Finding(
                 view.folder.project, view.folder.run, "unusable record", journal.file, detail
             )
+
+
+def check_copies(view: RunView) -> Iterator[Finding]:
+    """Yield the files that have the id of a journal and say something else."""
+    folder = view.folder
+    for name, journals in view.troubles().get("conflicts", {}).items():
+        if name.startswith(COPY):
+            detail = f"not read: it is no copy of {journals[0]}, though it has its id"
+            yield Finding(folder.project, folder.run, "diverged", name.removeprefix(COPY), detail)
 
 
 def check_blobs(view: RunView, totals: Totals, *, digests: bool) -> Iterator[Finding]:

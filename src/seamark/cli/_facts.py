@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.cli._checks import COPY
 from seamark.cli._json import dumps
 from seamark.cli._ranks import rank_facts, rank_troubles
 from seamark.cli._screen import STATE_STYLES, Screen, note
@@ -58,8 +59,6 @@ __all__ = [
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _LABEL: Final = 12
 _LISTED: Final = 8
-_COPY: Final = "journal/"
-"""What stands before the name of a file among the conflicts."""
 _LONGEST_REASON: Final = 300
 
 
@@ -378,11 +377,11 @@ def troubles(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
         count = plural(len(newer), "journal")
         yield f"incomplete: {count} written by a newer Seamark; install it to see the rest"
     conflicts = found.get("conflicts", {})
-    copies = [name for name in conflicts if name.startswith(_COPY)]
+    copies = [name for name in conflicts if name.startswith(COPY)]
     if kinds := {path: families for path, families in conflicts.items() if path not in copies}:
         yield f"written as two kinds of value, the later one is shown: {_listed(kinds)}"
     if copies:
-        listed = ", ".join(name.removeprefix(_COPY) for name in copies)
+        listed = ", ".join(name.removeprefix(COPY) for name in copies)
         yield f"not read: {listed} (differs from the journal that it is a copy of)"
 
 

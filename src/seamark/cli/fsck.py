@@ -128,7 +128,11 @@ def _check_one(
     try:
         if own_log:
             runs.index.refresh(folder.project, folder.run)
+        for name in runs.index.verify(folder.project, folder.run):
+            detail = "its bytes are not those that were read before; it was read anew"
+            yield Finding(folder.project, folder.run, "changed", name, detail)
         view = runs.index.view(folder.project, folder.run)
+        yield from _checks.check_copies(view)
         yield from _checks.check_records(view)
         yield from _checks.check_blobs(view, totals, digests=digests)
     except SeamarkError as error:

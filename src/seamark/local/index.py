@@ -35,7 +35,7 @@ from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.query.selection import Selection, choose
 from seamark.store.read.tables import query_runs
-from seamark.store.runs import Conflict, Store, forget_run
+from seamark.store.runs import Conflict, Store, forget_run, load_journals
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -457,16 +457,24 @@ class Index:
             self._fold(ref, self._known(ref))
 
     def _fold(self, ref: Ref, known: Known | None) -> None:
-        """Fold and save one run."""
+        """Fold and save one run.
+
+        Where somebody else is faster, what there was when this began is enough: others may fold
+        what is written meanwhile without end.
+        """
+        wanted: dict[str, int] = {}
         for _ in range(_TRIES):
             refresh = self._folded(ref, known)
             if refresh is None:
                 return
+            wanted = wanted or refresh.sizes
             try:
                 with self.store.database.writing() as connection:
                     refresh.write(connection)
-            except Conflict:  # somebody else was faster: look again
+            except Conflict:
                 known = self._known(ref)
+                if known is not None and known.covers(wanted):
+                    return
             else:
                 self._looks.runs[ref] = refresh.now
                 return
@@ -495,6 +503,41 @@ class Index:
             with self.store.database.writing() as connection:
                 forget_run(self.store, connection, number)
                 looks.forget_looks(self.store.database, connection, number)
+
+    def verify(self, project: str, run: str) -> list[str]:
+        """Return the journals of a run whose bytes are not those that were folded.
+
+        If there are any, the run is folded anew.
+
+        Raises:
+            RunNotFoundError: If the index has no such run.
+        """
+        from seamark.local.copies import open_journal
+        from seamark.store.ingest import prefix_crc
+
+        ref, folder, changed = (project, run), RunFolder(self.root, project, run), []
+        with self.lock:
+            number = self._number(ref)
+            for journal in self._ask(lambda asked: load_journals(self.store, asked, number)):
+                with contextlib.suppress(OSError):  # told by whoever looks at the file
+                    source = open_journal(folder, journal.file)
+                    try:
+                        if prefix_crc(source, journal.offset) != journal.prefix_crc:
+                            changed.append(journal.file)
+                    finally:
+                        source.close()
+            if changed:
+                self._forget([(ref, number)])
+                self._fold(ref, None)
+        return changed
+
+    def _number(self, ref: Ref) -> int:
+        known = self.healing(lambda: self._known(ref))
+        if known is None:
+            where = f"project {ref[0]!r} below {str(self.root)!r}"
+            msg = f"run {ref[1]!r} does not exist in {where}"
+            raise RunNotFoundError(msg)
+        return known.number
 
     # ------------------------------------------------------------------ reading
 
@@ -603,12 +646,8 @@ class Index:
         from seamark.local.view import RunView
 
         with self.lock:
-            if (project, run) not in self._aside and self.healing(
-                lambda: self._known((project, run))
-            ) is None:
-                where = f"project {project!r} below {str(self.root)!r}"
-                msg = f"run {run!r} does not exist in {where}"
-                raise RunNotFoundError(msg)
+            if (project, run) not in self._aside:
+                self._number((project, run))
             return RunView(self, RunFolder(self.root, project, run))
 
     def fresh_view(self, project: str, run: str) -> RunView:

@@ -108,6 +108,11 @@ class Known:
     looks: list[Look] = field(default_factory=list)
     rests: bool = False
 
+    def covers(self, sizes: Mapping[str, int]) -> bool:
+        """Tell whether its files were looked at when they had so many bytes, or more."""
+        seen = {look.file: look.stat.size for look in self.looks}
+        return all(seen.get(file, -1) >= size for file, size in sizes.items())
+
     def settle(self) -> None:
         """Tell whether it rests."""
         self.rests = bool(self.looks) and all(look.closed and not look.retry for look in self.looks)

@@ -89,6 +89,11 @@ class Refresh:
         self.now.number = number
         save_looks(self._database, connection, number, self.now)
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many bytes each file had when this began."""
+        return {name: stat.size for name, stat in self.stats.items()}
+
     # ------------------------------------------------------------------ its files
 
     def _continues(self, journal: JournalState) -> bool:

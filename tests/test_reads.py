@@ -1,0 +1,226 @@
+"""What reads return, and what they cost: one refresh, one snapshot, and what was asked for."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+import seamark
+from seamark.errors import ArgumentError, FamilyError, MissingFieldError
+from seamark.local.index import Index
+from seamark.store import runs
+from seamark.types import Histogram
+
+QUIET = dict.fromkeys(["capture_git", "capture_packages", "capture_script"], False)
+
+
+@pytest.fixture
+def run():
+    with seamark.init_run("p", **QUIET) as run:
+        yield run
+
+
+@pytest.fixture
+def rich(run):
+    """A run with one of everything that is fetched."""
+    run["params"] = {f"p{number}": number for number in range(300)}
+    run["sys/tags"].add(["b", "a"])
+    for step in range(100):
+        run.log_metrics({"loss": 1 / (step + 1), "acc": step}, step)
+        run["text"].append(f"line {step}")
+    run["histogram"].append(Histogram([0, 1, 2], [3, 4]), step=7)
+    run["file"].upload(seamark.types.File.from_content("x"))
+    run["files"].append(seamark.types.File.from_content("y"))
+    run.wait()
+    return run
+
+
+READS = {
+    "an atom": lambda run: run["params/p7"].fetch(),
+    "a namespace": lambda run: run["params"].fetch(),
+    "tags": lambda run: run["sys/tags"].fetch(),
+    "the last number": lambda run: run["loss"].fetch_last(),
+    "the last text": lambda run: run["text"].fetch_last(),
+    "the last histogram": lambda run: run["histogram"].fetch_last(),
+    "the last file": lambda run: run["files"].fetch_last(),
+    "points": lambda run: run["loss"].fetch_points(),
+    "a curve": lambda run: run["loss"].fetch_points(points=10),
+    "everything": lambda run: run.fetch(),
+    "the structure": lambda run: run.get_structure(),
+    "whether it is there": lambda run: run.exists("params/p7"),
+    "its type": lambda run: run.get_attribute_type("loss"),
+    "an extension": lambda run: run["file"].fetch_extension(),
+    "the state": lambda run: run["sys/state"].fetch(),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read_looks_once_at_what_is_new(rich, monkeypatch, name):
+    """However many questions it takes to answer."""
+    looked = []
+    refresh = Index.refresh
+    monkeypatch.setattr(Index, "refresh", lambda *args: looked.append(1) or refresh(*args))
+    assert READS[name](rich) is not None
+    assert len(looked) == 1
+
+
+@pytest.mark.parametrize("name", ["an atom", "the last number", "the last text", "points", "tags"])
+def test_a_read_loads_what_it_returns(rich, monkeypatch, name):
+    """Of a run with hundreds of attributes, asking for one loads one."""
+    assert READS[name](rich) is not None  # folds what is new
+    loaded = []
+    family = runs._family_of
+    monkeypatch.setattr(runs, "_family_of", lambda *args: loaded.append(1) or family(*args))
+    READS[name](rich)
+    assert len(loaded) <= 2
+
+
+def test_the_last_values_are_those_of_the_points(rich):
+    """Though no point is read for them."""
+    assert rich["loss"].fetch_last() == rich["loss"].fetch_points().value[-1]
+    assert rich["text"].fetch_last() == "line 99"
+    last = rich["histogram"].fetch_last()
+    assert (last.step, last.edges, last.counts) == (7.0, [0, 1, 2], [3, 4])
+    assert last == rich._view().histograms("histogram")[-1]
+    assert rich["files"].fetch_last()["size"] == 1
+
+
+def test_the_last_histogram_is_found_among_thousands(run):
+    """Also behind what is in row groups, and among frames of other series."""
+    for step in range(3000):
+        run["h"].append(Histogram([0, 1], [step]), step=-step)
+        run["other"].append("x" * 40)
+    assert run["h"].fetch_last().counts == [0]
+    assert run["h"].fetch_last() == run._view().histograms("h")[-1]
+
+
+class TestCurves:
+    def test_a_spike_among_many_points_is_in_it(self, run):
+        """One point of a hundred thousand: no bucket swallows it."""
+        values = np.sin(np.arange(100_000) / 1000)
+        values[77_777] = 1e6
+        run["x"].extend(values.tolist())
+        curve = run["x"].fetch_points(points=1000)
+        assert len(curve.step) <= 1000
+        assert 1e6 in curve.value
+        assert curve.step[curve.value == 1e6].tolist() == [77_777]
+        assert curve.count.sum() == 100_000
+        assert np.log2(curve.width) % 1 == 0
+
+    def test_a_part_says_what_is_not_finite(self, run):
+        """NaN and infinities are counted where they are."""
+        values = np.zeros(5000)
+        values[[10, 4000]] = np.nan
+        values[4001] = -np.inf
+        run["x"].extend(values.tolist())
+        curve = run["x"].fetch_points(points=100)
+        assert curve.nan_count.sum() == 2
+        assert curve.inf_count.sum() == 1
+        assert curve.count.sum() == 5000
+        at = int(np.searchsorted(curve.first_step, 4000, side="right")) - 1
+        assert (curve.nan_count[at], curve.inf_count[at]) == (1, 1)
+
+    def test_few_points_are_given_as_they_are(self, run):
+        """A series that fits is not thinned."""
+        run["x"].extend([3.0, 1.0, 2.0])
+        curve = run["x"].fetch_points(points=1000)
+        assert (curve.step.tolist(), curve.value.tolist()) == ([0, 1, 2], [3, 1, 2])
+        assert curve.width == 0
+
+    def test_it_grows_without_moving(self, run):
+        """What was drawn stays where it was while points are appended."""
+        run["x"].extend(np.arange(40_000.0).tolist())
+        before = run["x"].fetch_points(points=100)
+        run["x"].extend(np.arange(40_000.0, 41_000.0).tolist())
+        after = run["x"].fetch_points(points=100)
+        kept = len(before) - 1
+        assert after.width == before.width
+        for name in ("first_step", "last_step", "min", "max", "mean", "count"):
+            assert (getattr(before, name)[:kept] == getattr(after, name)[:kept]).all()
+
+    def test_what_was_deleted_is_not_in_it(self, run):
+        """A new life of a path begins with its own points."""
+        run["x"].extend([1e9] * 20_000)
+        run.pop("x")
+        run["x"].extend([1.0] * 20_000)
+        curve = run["x"].fetch_points(points=100)
+        assert (curve.max.max(), curve.count.sum()) == (1.0, 20_000)
+
+    @pytest.mark.parametrize("points", [0, 1, -5, 2.5, "many", True])
+    def test_a_number_of_points_that_makes_no_sense_is_refused(self, run, points):
+        """At once, and it says what can be given."""
+        run["x"].append(1.0)
+        with pytest.raises(ArgumentError, match="points"):
+            run["x"].fetch_points(points=points)
+
+    def test_a_path_that_is_no_series_is_refused(self, run):
+        """As without parts."""
+        run["x"] = 1
+        with pytest.raises(FamilyError, match="expected a float series"):
+            run["x"].fetch_points(points=10)
+        with pytest.raises(MissingFieldError):
+            run["nothing"].fetch_points(points=10)
+
+    def test_of_many_runs(self, run):
+        """One row a part, in the same columns for every table."""
+        run["x"].extend(np.arange(10_000.0).tolist())
+        table = seamark.init_project("p").fetch_series("x", points=100)
+        rows = table.to_rows()
+        assert sum(row["count"] for row in rows) == 10_000
+        assert list(rows[0]) == list(table.columns)
+        assert max(row["max"] for row in rows) == 9999
+        assert set(table.to_numpy()) == set(table.columns)
+        frame = pytest.importorskip("pandas") and table.to_pandas()
+        assert frame["count"].sum() == 10_000
+
+
+class TestTheLastPoints:
+    def test_of_a_long_series(self, run):
+        """The same as the end of everything, wherever row groups end."""
+        pytest.importorskip("pandas")
+        for start in range(0, 60_000, 20_000):
+            run["x"].extend(np.arange(start, start + 20_000.0).tolist())
+            run["x"].fetch_last()
+        everything = run["x"].fetch_values()
+        for limit in (1, 5, 30_000, 59_999, 60_000, 10**6):
+            assert (
+                run["x"]
+                .fetch_values(limit=limit)
+                .equals(everything.tail(limit).reset_index(drop=True))
+            )
+
+    def test_where_steps_fall(self, run):
+        """The last ones are those with the greatest steps, whenever they were written."""
+        for part in range(4):
+            steps = list(range(40_000 - part * 10_000, 50_000 - part * 10_000))
+            run["x"].extend([float(step) for step in steps], steps=steps)
+            run["x"].fetch_last()
+        found = run._view().points("x", limit=3)
+        assert found.step.tolist() == [49_997, 49_998, 49_999]
+
+    def test_after_a_delete(self, run):
+        """Hidden points do not count."""
+        run["x"].extend([1.0] * 30_000)
+        run.pop("x")
+        run["x"].extend([2.0] * 3)
+        assert run._view().points("x", limit=10).value.tolist() == [2, 2, 2]
+
+
+def test_windows_of_a_table(caplog):
+    """Limit and offset cut the whole; the total does not change."""
+    caplog.set_level(logging.ERROR)
+    for number in range(7):
+        with seamark.init_run("p", custom_run_id=str(number), **QUIET) as run:
+            run["number"] = number
+    project = seamark.init_project("p")
+    ask = {"sort_by": "number", "ascending": True, "columns": ["number"]}
+    table = project.fetch_runs_table(limit=3, offset=2, **ask)
+    assert [row["number"] for row in table] == [2, 3, 4]
+    assert (table.total, table.offset, len(table)) == (7, 2, 3)
+    assert [row["number"] for row in project.fetch_runs_table(offset=6, **ask)] == [6]
+    assert len(project.fetch_runs_table(offset=7, **ask)) == 0
+    for wrong in (-1, 1.5, "2", True):
+        with pytest.raises(ArgumentError, match="offset"):
+            project.fetch_runs_table(offset=wrong)

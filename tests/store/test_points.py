@@ -136,7 +136,12 @@ def test_a_large_run_is_put_into_chunks_once_and_grows_by_its_share(builder, fol
         journal.row({"a": float(step)}, step)
     journal.save(folder)
     assert view().points("a").value.tolist() == list(map(float, range(50000)))
-    assert groups() == [40000, 10000]
+    assert groups() == [50000]
+    for step in range(50000, 80000):
+        journal.row({"a": float(step)}, step)
+    journal.save(folder)
+    assert view().points("a").value.tolist() == list(map(float, range(80000)))
+    assert groups() == [65536, 14464]  # full ones are of one size
 
 
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])

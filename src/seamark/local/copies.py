@@ -31,7 +31,7 @@ def open_journal(folder: RunFolder, name: str) -> Source:
     Raises:
         JournalError: If it cannot be opened.
     """
-    return FileSource(folder.journal_dir / name)
+    return FileSource(f"{folder.root}/{folder.project}/{folder.run}/journal/{name}")
 
 
 @dataclass(slots=True)

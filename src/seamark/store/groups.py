@@ -183,8 +183,31 @@ class Gathering:
         ]
         rows = sum(len(sheet.step) for sheet in self._sheets)
         values = sum(len(own) for sheet in self._sheets for _, own in sheet.series.values())
-        if rows >= GROUP_ROWS or values >= _GROUP_VALUES:
+        if rows > GROUP_ROWS:
+            self._end_full()
+        elif values >= _GROUP_VALUES:
             self.end(end)
+
+    def _end_full(self) -> None:
+        """End groups of exactly `GROUP_ROWS` rows.
+
+        Then the stretches of a pyramid begin where parts of a picture do, for a series that has a
+        point in every row.
+        """
+        sheet = merge(self._sheets)
+        while len(sheet.step) > GROUP_ROWS:
+            # What one frame holds stays together.
+            count = int(np.searchsorted(sheet.offset, sheet.offset[GROUP_ROWS]))
+            if not count:
+                count = int(np.searchsorted(sheet.offset, sheet.offset[0], side="right"))
+            if count == len(sheet.step):
+                break
+            place = int(sheet.offset[count])
+            records = [offset for offset in self._records if offset < place]
+            self.done.append(Group(self.journal, self.place, sheet.before(count), records))
+            self._records = self._records[len(records) :]
+            self.place, sheet = place, sheet.after(count)
+        self._sheets = [sheet]
 
     def end(self, offset: int) -> None:
         """End the group that is being gathered at an offset, bytes."""

@@ -42,6 +42,8 @@ __all__ = ["UNREADABLE", "Folding", "fold_run", "prefix_crc"]
 UNREADABLE: Final = "unreadable"
 _STEP_BYTES: Final = 64 << 20
 """After so many bytes what was folded is saved, so that memory does not grow with a journal."""
+_REMADE_BYTES: Final = 4 << 20
+"""A group that is not full is made again with what was added, unless it is larger than this."""
 _TRIES: Final = 5
 
 
@@ -253,7 +255,7 @@ class Folding:
         if place and number is not None:
             with self.store.database.reading() as connection:
                 last = last_place(self.store.database, connection, number, journal.number)
-            if last is not None and last[1] < GROUP_ROWS // 2:
+            if last is not None and last[1] < GROUP_ROWS and place - last[0] < _REMADE_BYTES:
                 place = last[0]
                 self._dropped.append((journal.number, place))
             if place:

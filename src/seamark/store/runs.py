@@ -46,11 +46,13 @@ if TYPE_CHECKING:
     from seamark.store.path_numbers import PathNumbers
 
 __all__ = [
+    "RUNS_AT_ONCE",
     "Conflict",
     "Saving",
     "Store",
     "StoredRun",
     "delete_rows",
+    "filled",
     "forget_run",
     "load_attributes",
     "load_journals",
@@ -104,6 +106,16 @@ def _upsert(table: sa.Table) -> Any:
 
 def _of_run(table: sa.Table) -> Any:
     return table.c.run == sa.bindparam("run")
+
+
+def filled(values: Iterable[Any], count: int) -> dict[str, Any]:
+    """Return values for so many bind parameters, of which the last value fills the rest.
+
+    One statement of a fixed size is compiled once, where one of the right size is each time.
+    """
+    given = list(values)
+    given += [given[-1]] * (count - len(given))
+    return {f"at{place}": value for place, value in enumerate(given)}
 
 
 def _one_of(column: sa.Column[Any], count: int) -> Any:
@@ -161,6 +173,16 @@ _BELOW: Final = _ATTRIBUTES.join(schema.path, schema.path.c.id == _cells.path).w
         schema.path.c.path == sa.bindparam("at"),
         sa.and_(schema.path.c.path > sa.bindparam("from"), schema.path.c.path < sa.bindparam("to")),
     )
+)
+
+
+RUNS_AT_ONCE: Final = 200
+"""So many runs are asked for together at most."""
+_FIND_MANY: Final = sa.select(_run.project, _run.name, _run.id, _run.version, _run.registers).where(
+    _one_of(_run.name, RUNS_AT_ONCE)
+)
+_JOURNALS_MANY: Final = sa.select(*schema.journal.c).where(
+    _one_of(schema.journal.c.run, RUNS_AT_ONCE)
 )
 
 
@@ -278,25 +300,28 @@ def _recall(state: RunState, registers: str) -> None:
 def load_many(
     store: Store, connection: sa.Connection, refs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], StoredRun]:
-    """Return several runs as they were saved, their attributes left out."""
+    """Return up to `RUNS_AT_ONCE` runs as they were saved, for whoever reads points.
+
+    Their attributes are left out, and what their journals said about themselves.
+    """
     database, wanted = store.database, set(refs)
-    run, journal = schema.run.c, schema.journal
-    rows = database.query(
-        connection,
-        sa.select(run.project, run.name, run.id, run.version, run.registers).where(
-            run.name.in_({name for _, name in wanted})
-        ),
-    )
+    if not wanted:
+        return {}
+    ids = filled({name for _, name in wanted}, RUNS_AT_ONCE)
+    rows = database.rows(connection, _FIND_MANY, **ids)
     found: dict[int, StoredRun] = {}
     registers: dict[int, str] = {}
     for project, name, number, version, text in rows:
         if (project, name) in wanted:
             found[number] = StoredRun(project, name, number, version, RunState())
             registers[number] = text
-    names = [column.name for column in journal.columns]
-    of_runs = sa.select(*journal.c).where(journal.c.run.in_(list(found)))
-    for row in sorted(database.query(connection, of_runs), key=operator.itemgetter(0, 1)):
-        found[row[0]].state.add_journal(_journal_of(dict(zip(names, row, strict=True))))
+    names = [column.name for column in schema.journal.columns]
+    journals = []
+    if found:
+        journals = database.rows(connection, _JOURNALS_MANY, **filled(found, RUNS_AT_ONCE))
+    for row in sorted(journals, key=operator.itemgetter(0, 1)):
+        journal_row = dict(zip(names, row, strict=True))
+        found[row[0]].state.add_journal(_journal_of(journal_row, facts=False))
     for number, one in found.items():
         _recall(one.state, registers[number])
     return {(one.project, one.name): one for one in found.values()}
@@ -309,15 +334,16 @@ def load_journals(store: Store, connection: sa.Connection, run: int) -> list[Jou
     return [_journal_of(dict(zip(names, row, strict=True))) for row in sorted(rows)]
 
 
-def _journal_of(row: Mapping[str, Any]) -> JournalState:
+def _journal_of(row: Mapping[str, Any], *, facts: bool = True) -> JournalState:
     journal = JournalState(row["writer"], bytes(row["uid"]), file=row["file"], number=row["number"])
     journal.recall_header(row["header"], row["attempt"], row["positions"], owner=bool(row["owner"]))
     for name in ("offset", "prefix_crc", "chunked", "point_end", "first_t", "last_t"):
         setattr(journal, name, row[name])
     journal.closed = bool(row["closed"])
     journal.touched = False
-    for name, value in zip(_FACTS, json.loads(row["facts"]), strict=True):
-        setattr(journal, name, value)
+    if facts:
+        for name, value in zip(_FACTS, json.loads(row["facts"]), strict=True):
+            setattr(journal, name, value)
     return journal
 
 
@@ -369,9 +395,7 @@ def _batches(numbers: Sequence[int], few: Any, many: Any) -> Iterator[tuple[Any,
     start = 0
     while start < len(numbers):
         size = _MANY if len(numbers) - start > 4 * _FEW else _FEW
-        part = numbers[start : start + size]
-        full = [*part, *[part[-1]] * (size - len(part))]
-        yield (many if size == _MANY else few), {f"at{at}": one for at, one in enumerate(full)}
+        yield (many if size == _MANY else few), filled(numbers[start : start + size], size)
         start += size
 
 
@@ -449,9 +473,7 @@ def _newest_of(
     """Return values by number; of several of one number the last, which was defined last."""
     found: dict[int, Any] = {}
     for start in range(0, len(numbers), _FEW):
-        part = numbers[start : start + _FEW]
-        part += [part[-1]] * (_FEW - len(part))
-        values = {f"at{at}": one for at, one in enumerate(part)}
+        values = filled(numbers[start : start + _FEW], _FEW)
         found.update(store.database.rows(connection, statement, **where, **values))
     return found
 

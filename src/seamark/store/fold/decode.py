@@ -47,6 +47,26 @@ class Sheet(NamedTuple):
     step: Floats
     series: dict[str, tuple[Ints | None, Floats]]
 
+    def before(self, count: int) -> Sheet:
+        """Return the first rows."""
+        return self._part(slice(0, count))
+
+    def after(self, count: int) -> Sheet:
+        """Return all but the first rows."""
+        return self._part(slice(count, None))
+
+    def _part(self, rows: slice) -> Sheet:
+        start, end = rows.start, len(self.step) if rows.stop is None else rows.stop
+        series: dict[str, tuple[Ints | None, Floats]] = {}
+        for path, (own, values) in self.series.items():
+            if own is None:
+                series[path] = (None, values[rows])
+                continue
+            first, last = np.searchsorted(own, [start, end]).tolist()
+            if first < last:
+                series[path] = (own[first:last] - start, values[first:last])
+        return Sheet(self.offset[rows], self.t[rows], self.time[rows], self.step[rows], series)
+
     def points(self, path: str) -> tuple[Ints, Ints, Floats, Floats]:
         """Return offset, t, step and value of the points of one series."""
         rows, values = self.series[path]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
 
@@ -12,7 +12,7 @@ from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
 from seamark.store.read.curve import read_curve
 from seamark.store.read.series import Sources, read_floats
-from seamark.store.runs import load_many
+from seamark.store.runs import RUNS_AT_ONCE, filled, load_many
 
 if TYPE_CHECKING:
     from seamark.reading.curves import Curve
@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["read_many"]
 
-_PART: Final = 200
-_FLOATS: Final = FAMILY_NUMBERS["float_series"]
+_cells: Final = schema.attribute.c
+_SHOWN: Final = sa.select(_cells.run).where(
+    _cells.path == sa.bindparam("path"),
+    _cells.run.in_([sa.bindparam(f"at{place}") for place in range(RUNS_AT_ONCE)]),
+    _cells.visible == 1,
+    _cells.family == FAMILY_NUMBERS["float_series"],
+)
 
 
 def read_many(
@@ -49,8 +54,8 @@ def read_many(
     """
     known = _matching(store, connection, patterns)
     parts: list[tuple[str, str, Points | Curve]] = []
-    for start in range(0, len(refs), _PART):
-        some = refs[start : start + _PART]
+    for start in range(0, len(refs), RUNS_AT_ONCE):
+        some = refs[start : start + RUNS_AT_ONCE]
         runs = load_many(store, connection, some)
         numbers = [run.number for run in runs.values() if run.number is not None]
         shown = _shown(store, connection, numbers, known)
@@ -97,17 +102,11 @@ def _shown(
     store: Store, connection: sa.Connection, runs: Collection[int], known: dict[int, str]
 ) -> dict[int, set[str]]:
     """Return which of the paths show a float series, by number of the run."""
-    table = schema.attribute.c
     found: dict[int, set[str]] = {}
-    paths = list(known)
-    for start in range(0, len(paths), _PART):
-        wanted = sa.select(table.run, table.path).where(
-            table.run.in_(runs),
-            table.path.in_(paths[start : start + _PART]),
-            table.visible == 1,
-            table.family == _FLOATS,
-        )
-        rows: Any = store.database.query(connection, wanted)
-        for run, path in rows:
+    if not runs:
+        return found
+    asked = filled(runs, RUNS_AT_ONCE)
+    for path in known:
+        for (run,) in store.database.rows(connection, _SHOWN, path=path, **asked):
             found.setdefault(run, set()).add(known[path])
     return found

@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from seamark.journal._format import FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, Kind
-from seamark.journal.reader import JournalReader, payload_of, scan
+from seamark.journal._format import (
+    FILE_HEADER_BYTES,
+    FRAME_HEADER_BYTES,
+    MAX_PAYLOAD_BYTES,
+    Kind,
+    salt_of,
+)
+from seamark.journal.reader import Block, JournalReader, payload_of, scan
 from seamark.reading.points import Points
 from seamark.store.fold.decode import Floats, Ints, Sheet, decode
 from seamark.store.fold.names import Names
@@ -51,6 +57,8 @@ Raises:
     OSError: If it cannot be opened.
 """
 
+_WHOLE_BYTES: Final = 1 << 17
+"""A journal of so many bytes is read in one piece."""
 _NO_TIME: Final = -(1 << 64)
 
 log = logging.getLogger("seamark")
@@ -274,12 +282,44 @@ def _tail_sheets(
     if journal.chunked:
         assert run.number is not None  # noqa: S101 - it was loaded
         names = names_before(store, run.number, journal.number, journal.chunked, connection)
+    if not journal.chunked and journal.offset <= _WHOLE_BYTES:
+        found = _small_sheets(journal, sources, paths)
+        if found is not None:
+            yield from found
+            return
     with _reader(journal, sources) as reader:
         if reader is not None:
             for block in reader.blocks(journal.chunked):
                 yield from decode(block, names, paths, stop=journal.offset).sheets
                 if block.end >= journal.offset:
                     return
+
+
+def _small_sheets(
+    journal: JournalState, sources: Sources, paths: frozenset[str]
+) -> list[Sheet] | None:
+    """Return the same of a small journal; None where there is damage in it.
+
+    Of a thousand of them every step counts.
+    """
+    start = FILE_HEADER_BYTES
+    try:
+        source = sources(journal.file)
+        try:
+            data = source.pread(journal.offset - start, start)
+        finally:
+            source.close()
+    except OSError as error:
+        _warn(journal, error)
+        return []
+    frames, end, _ = walk(data, salt_of(journal.uid))
+    if start + end < journal.offset:
+        return None
+    return decode(Block(start, data, frames, start + end), Names(), paths).sheets
+
+
+def _warn(journal: JournalState, error: OSError) -> None:
+    log.warning("seamark: points of %s cannot be read: %s", journal.file, error)
 
 
 @contextlib.contextmanager
@@ -291,7 +331,7 @@ def _reader(journal: JournalState, sources: Sources) -> Iterator[JournalReader |
         with JournalReader(sources(journal.file), walk=walk, block_bytes=size) as reader:
             yield reader
     except OSError as error:
-        log.warning("seamark: points of %s cannot be read: %s", journal.file, error)
+        _warn(journal, error)
         yield None
 
 

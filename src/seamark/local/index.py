@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from seamark.local.refresh import Refresh
     from seamark.local.view import RunView
+    from seamark.store.read.many import Recent
     from seamark.store.read.series import Sources
 
 __all__ = ["Index"]
@@ -83,6 +84,7 @@ class Index:
         self._store: Store | None = None
         self._looks = Looks()
         self._aside: dict[Ref, Store] = {}
+        self._recent: Recent | None = None
         self._pid = 0
 
     @classmethod
@@ -180,6 +182,7 @@ class Index:
         database = Database(memory_engine() if file is None else place.file_engine(file))
         self._store = Store(database, PathNumbers(database))
         self._looks = Looks()
+        self._recent = None  # runs have other numbers now
         self.file = file
 
     def _disconnect(self) -> None:
@@ -602,7 +605,7 @@ class Index:
             ArgumentError: If ``attempt`` or ``points`` cannot be one.
         """
         from seamark.local.copies import open_journal
-        from seamark.store.read.many import read_many
+        from seamark.store.read.many import Recent, read_many
 
         chosen = check_attempt(attempt)
         if points is not None:
@@ -613,8 +616,18 @@ class Index:
             return lambda name: open_journal(folder, name)
 
         def answer(connection: sa.Connection) -> SeriesTable | CurveTable:
+            if self._recent is None:
+                self._recent = Recent()
             parts = read_many(
-                self.store, connection, refs, patterns, chosen, sources, progress, points
+                self.store,
+                connection,
+                refs,
+                patterns,
+                chosen,
+                sources,
+                progress,
+                points,
+                self._recent,
             )
             return SeriesTable(parts) if points is None else CurveTable(parts)
 

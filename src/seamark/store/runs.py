@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import operator
+import secrets
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,7 @@ __all__ = [
     "load_run",
     "names_before",
     "new_run",
+    "places_of",
 ]
 
 _FACTS: Final = (
@@ -178,6 +180,9 @@ _BELOW: Final = _ATTRIBUTES.join(schema.path, schema.path.c.id == _cells.path).w
 
 RUNS_AT_ONCE: Final = 200
 """So many runs are asked for together at most."""
+_PLACES: Final = sa.select(_run.project, _run.name, _run.id, _run.version).where(
+    _one_of(_run.name, RUNS_AT_ONCE)
+)
 _FIND_MANY: Final = sa.select(_run.project, _run.name, _run.id, _run.version, _run.registers).where(
     _one_of(_run.name, RUNS_AT_ONCE)
 )
@@ -257,8 +262,11 @@ class _Keys:
 
 
 def new_run(project: str, name: str) -> StoredRun:
-    """Return a run that the store does not have."""
-    return StoredRun(project, name, None, 0, RunState())
+    """Return a run that the store does not have.
+
+    Versions begin anywhere, so that a run that was removed and came back has none that it had.
+    """
+    return StoredRun(project, name, None, secrets.randbits(48), RunState())
 
 
 def load_run(
@@ -295,6 +303,18 @@ def _recall(state: RunState, registers: str) -> None:
     state.deletes = {path: unpack(key) for path, key in known["deletes"].items()}
     state.clears = {path: unpack(key) for path, key in known["clears"].items()}
     state.state = (unpack(known["state"][0]), known["state"][1])
+
+
+def places_of(
+    store: Store, connection: sa.Connection, refs: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return number and version of up to `RUNS_AT_ONCE` runs, by project and run id."""
+    if not refs:
+        return {}
+    ids = filled({name for _, name in refs}, RUNS_AT_ONCE)
+    rows = store.database.rows(connection, _PLACES, **ids)
+    there = {(project, name): (number, version) for project, name, number, version in rows}
+    return {ref: there[ref] for ref in refs if ref in there}
 
 
 def load_many(

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
 
+from seamark.reading.points import Points
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
 from seamark.store.read.curve import read_curve
 from seamark.store.read.series import Sources, read_floats
-from seamark.store.runs import RUNS_AT_ONCE, filled, load_many
+from seamark.store.runs import RUNS_AT_ONCE, filled, load_many, places_of
 
 if TYPE_CHECKING:
     from seamark.reading.curves import Curve
-    from seamark.reading.points import Points
-    from seamark.store.runs import Store
+    from seamark.store.runs import Store, StoredRun
 
-__all__ = ["read_many"]
+__all__ = ["Recent", "read_many"]
 
+Ref = tuple[str, str]
+"""Project path and run id."""
+
+_SHORT: Final = 4096
+_MOST: Final = 1 << 20
+"""Points that are kept, 32 bytes each; a series counts as at least eight."""
 _cells: Final = schema.attribute.c
 _SHOWN: Final = sa.select(_cells.run).where(
     _cells.path == sa.bindparam("path"),
@@ -28,6 +35,39 @@ _SHOWN: Final = sa.select(_cells.run).where(
     _cells.visible == 1,
     _cells.family == FAMILY_NUMBERS["float_series"],
 )
+
+
+class Recent:
+    """The short series that were read last, for those who ask for many runs again and again.
+
+    A run that was saved since has another version: what is kept of it is not used any more.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, int | str, str], tuple[int, Points]] = OrderedDict()
+        self._points = 0
+
+    def get(self, run: int, version: int, attempt: int | str, path: str) -> Points | None:
+        """Return what is kept of a series, a copy; None if it is not."""
+        found = self._kept.get((run, attempt, path))
+        if found is None or found[0] != version:
+            return None
+        points = found[1]
+        return Points(
+            points.step.copy(), points.value.copy(), points.time_ns.copy(), points.attempt.copy()
+        )
+
+    def put(self, run: int, version: int, attempt: int | str, path: str, points: Points) -> None:
+        """Keep a short series."""
+        if len(points) > _SHORT:
+            return
+        key = (run, attempt, path)
+        before = self._kept.pop(key, None)
+        self._points += len(points) - (len(before[1]) if before else 0)
+        self._kept[key] = (version, points)
+        while self._points > _MOST or len(self._kept) > _MOST // 8:
+            _, (_, oldest) = self._kept.popitem(last=False)
+            self._points -= len(oldest)
 
 
 def read_many(
@@ -39,6 +79,7 @@ def read_many(
     sources: Callable[[str, str], Sources],
     progress: Callable[[int, int], None] | None = None,
     points: int | None = None,
+    recent: Recent | None = None,
 ) -> list[tuple[str, str, Points | Curve]]:
     """Return (run id, path, what was read) of the series that match, in the order of the runs.
 
@@ -51,36 +92,83 @@ def read_many(
         sources: Returns what opens the journals of a run.
         progress: Called with the number of runs read and of all.
         points: Read curves of at most so many representative points; None for all points.
+        recent: What was read before.
     """
+    reading = _Reading(store, connection, attempt, sources, points, recent or Recent())
     known = _matching(store, connection, patterns)
     parts: list[tuple[str, str, Points | Curve]] = []
     for start in range(0, len(refs), RUNS_AT_ONCE):
         some = refs[start : start + RUNS_AT_ONCE]
-        runs = load_many(store, connection, some)
-        numbers = [run.number for run in runs.values() if run.number is not None]
-        shown = _shown(store, connection, numbers, known)
+        found = reading.series(some, known)
         for done, ref in enumerate(some, start):
             if progress is not None:
                 progress(done, len(refs))
-            run = runs.get(ref)
-            if run is None or run.number is None:
-                continue
-            there = shown.get(run.number, set())
-            paths = [path for path in known.values() if path in there]
-            if not paths:
-                continue
-            found: Mapping[str, Points | Curve]
-            if points is None:
-                found = read_floats(store, connection, run, sources(*ref), paths, attempt)
-            else:
-                found = {
-                    path: read_curve(store, connection, run, sources(*ref), path, points, attempt)
-                    for path in paths
-                }
-            parts += [(ref[1], path, found[path]) for path in paths if len(found[path])]
+            series = found(ref)
+            parts += [(ref[1], path, one) for path, one in series.items() if len(one)]
     if progress is not None and refs:
         progress(len(refs), len(refs))
     return parts
+
+
+class _Reading:
+    def __init__(
+        self,
+        store: Store,
+        connection: sa.Connection,
+        attempt: int | str,
+        sources: Callable[[str, str], Sources],
+        points: int | None,
+        recent: Recent,
+    ) -> None:
+        self.store = store
+        self.connection = connection
+        self.attempt = attempt
+        self.sources = sources
+        self.points = points
+        self.recent = recent
+
+    def series(
+        self, refs: Sequence[Ref], known: Mapping[int, str]
+    ) -> Callable[[Ref], Mapping[str, Points | Curve]]:
+        """Return what reads the series of each of some runs."""
+        store, connection = self.store, self.connection
+        places = places_of(store, connection, refs)
+        numbers = [number for number, _ in places.values()]
+        shown = _shown(store, connection, numbers, known)
+        kept: dict[Ref, dict[str, Points]] = {}
+        if self.points is None:
+            for ref, (number, version) in places.items():
+                there = shown.get(number, [])
+                found = {p: self.recent.get(number, version, self.attempt, p) for p in there}
+                if None not in found.values():
+                    kept[ref] = found  # type: ignore[assignment]  # none is None
+        runs = load_many(store, connection, [ref for ref in places if ref not in kept])
+
+        def read(ref: Ref) -> Mapping[str, Points | Curve]:
+            if ref in kept:
+                return kept[ref]
+            run = runs.get(ref)
+            if run is None or run.number is None:
+                return {}
+            return self._read(run, shown.get(run.number, []))
+
+        return read
+
+    def _read(self, run: StoredRun, paths: Sequence[str]) -> Mapping[str, Points | Curve]:
+        if not paths:
+            return {}
+        store, connection, attempt = self.store, self.connection, self.attempt
+        sources = self.sources(run.project, run.name)
+        if self.points is not None:
+            return {
+                path: read_curve(store, connection, run, sources, path, self.points, attempt)
+                for path in paths
+            }
+        found = read_floats(store, connection, run, sources, paths, attempt)
+        assert run.number is not None  # noqa: S101 - it was loaded
+        for path, points in found.items():
+            self.recent.put(run.number, run.version, attempt, path, points)
+        return found
 
 
 def _matching(store: Store, connection: sa.Connection, patterns: Sequence[str]) -> dict[int, str]:
@@ -99,14 +187,14 @@ def _matching(store: Store, connection: sa.Connection, patterns: Sequence[str]) 
 
 
 def _shown(
-    store: Store, connection: sa.Connection, runs: Collection[int], known: dict[int, str]
-) -> dict[int, set[str]]:
-    """Return which of the paths show a float series, by number of the run."""
-    found: dict[int, set[str]] = {}
+    store: Store, connection: sa.Connection, runs: Collection[int], known: Mapping[int, str]
+) -> dict[int, list[str]]:
+    """Return which of the paths show a float series, by number of the run, in their order."""
+    found: dict[int, list[str]] = {}
     if not runs:
         return found
     asked = filled(runs, RUNS_AT_ONCE)
-    for path in known:
-        for (run,) in store.database.rows(connection, _SHOWN, path=path, **asked):
-            found.setdefault(run, set()).add(known[path])
+    for number, path in known.items():
+        for (run,) in store.database.rows(connection, _SHOWN, path=number, **asked):
+            found.setdefault(run, []).append(path)
     return found

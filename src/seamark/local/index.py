@@ -359,25 +359,29 @@ class Index:
         self, project: str | None, known: dict[Ref, Known], purged: _Purged
     ) -> list[Ref]:
         """Return the known runs that have something to fold; forget those that are gone."""
-        gone: list[tuple[Ref, int]] = []
+        projects = {parent for parent, _ in known if _concerns(parent, project)}
+        gone = {ref for ref in purged.of(projects) if ref in known}
         settled: list[tuple[int, int]] = []
         work: list[Ref] = []
         now_ns = self.now_ns()
         with self._root_fd() as root:
             for ref, facts in known.items():
-                if ref[1] == PROJECT_LOG or not _concerns(ref[0], project):
+                if ref[0] not in projects or ref[1] == PROJECT_LOG:
                     continue
+                folder = self._relative(ref, root)
+                if facts.rests and looks.rests_since(folder, root) == facts.listed:
+                    continue  # most of them, and quicker than everything below
                 listed = facts.listed
-                change = looks.look_at(facts, self._relative(ref, root), now_ns, root)
+                change = looks.look_at(facts, folder, now_ns, root)
                 if facts.listed != listed:
                     settled.append((facts.listed, facts.number))
-                if change is False or ref in purged:
-                    gone.append((ref, facts.number))
+                if change is False:
+                    gone.add(ref)
                 elif change:
                     work.append(ref)
-        self._forget(gone)
+        self._forget([(ref, known[ref].number) for ref in gone])
         self._note_listed(settled)
-        return work
+        return [ref for ref in work if ref not in gone]
 
     def _note_listed(self, settled: list[tuple[int, int]]) -> None:
         """Keep since when folders rest that changed just before they were listed."""
@@ -418,7 +422,7 @@ class Index:
         return f"{ref[0]}/{ref[1]}/journal"
 
     def _new_runs(self, project: str | None, known: dict[Ref, Known], purged: _Purged) -> list[Ref]:
-        folders = self._looks.folders
+        folders = self._looks.folders.get(project)
         if folders and all(_changed_ns(path) == at for path, at in folders.items()):
             return []
         names = {f"{parent}/{name}" for parent, name in known}
@@ -432,8 +436,7 @@ class Index:
                     found.append(ref)
         except OSError as error:
             log.warning("seamark: %s cannot be listed: %s", self.root, error)
-        if project is None:
-            self._looks.folders = {path: _settled_ns(path, begun_ns) for path in walked}
+        self._looks.folders[project] = {path: _settled_ns(path, begun_ns) for path in walked}
         return found
 
     def _fold_batch(self, refs: list[Ref]) -> None:
@@ -684,11 +687,20 @@ class _Purged:
         self._root = root
         self._by_project: dict[str, set[str]] = {}
 
+    def of(self, projects: Iterable[str]) -> Iterator[Ref]:
+        """Yield the runs of these projects that were purged."""
+        for project in projects:
+            for name in self._ids(project):
+                yield project, name
+
     def __contains__(self, ref: Ref) -> bool:
-        found = self._by_project.get(ref[0])
+        return ref[1] in self._ids(ref[0])
+
+    def _ids(self, project: str) -> set[str]:
+        found = self._by_project.get(project)
         if found is None:
-            found = self._by_project[ref[0]] = purged_ids(self._root, ref[0])
-        return ref[1] in found
+            found = self._by_project[project] = purged_ids(self._root, project)
+        return found
 
 
 def _version(connection: sa.Connection) -> int:

@@ -128,8 +128,9 @@ class Looks:
     def __init__(self) -> None:
         self.runs: dict[Ref, Known] = {}
         self.version: object = None
-        self.folders: dict[str, int] = {}
-        """When each folder was last changed in which a run can appear, ns; 0: do not trust."""
+        self.folders: dict[str | None, dict[str, int]] = {}
+        """By project, or None for all: when each folder was last changed in which a run can appear,
+        ns; 0: do not trust."""
 
     def sync(self, database: Database, connection: sa.Connection, version: object) -> None:
         """Learn what others wrote, if anybody did."""
@@ -212,6 +213,14 @@ def listing(folder: str, now_ns: int) -> tuple[int, list[str]]:
         return 0, []
     names = names_in(folder)
     return (listed if now_ns - listed > RACY_NS else 0), names
+
+
+def rests_since(folder: str, root: int | None) -> int:
+    """Return when a folder was last changed, ns since the Unix epoch; -1 if it cannot be seen."""
+    try:
+        return os.stat(folder, dir_fd=root).st_ctime_ns
+    except OSError:
+        return -1
 
 
 def look_at(known: Known, folder: str, now_ns: int, root: int | None = None) -> bool | None:

@@ -24,7 +24,6 @@ class RunsTable:
 
     Attributes:
         columns: All columns, ``sys/id`` first.
-        rows: The rows, in order.
         refs: (project, run id) of the rows.
         total: How many runs match, regardless of limit and offset.
         offset: How many of them stand before the first row.
@@ -32,17 +31,29 @@ class RunsTable:
 
     def __init__(
         self,
-        columns: list[str],
-        rows: list[dict[str, Any]],
+        cells: Mapping[str, list[Any]],
         refs: list[tuple[str, str]],
         total: int,
         offset: int = 0,
     ) -> None:
-        self.columns = columns
-        self.rows = rows
+        """Keep the cells, column by column; None where a run has nothing."""
+        self.columns = list(cells)
         self.refs = refs
         self.total = total
         self.offset = offset
+        self._cells = cells
+        self._rows: list[dict[str, Any]] | None = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows, in order."""
+        if self._rows is None:
+            self._rows = [{} for _ in self.refs]
+            for column, values in self._cells.items():
+                for row, value in zip(self._rows, values, strict=True):
+                    if value is not None:
+                        row[column] = value
+        return self._rows
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Iterate over the rows."""
@@ -50,11 +61,11 @@ class RunsTable:
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return len(self.rows)
+        return len(self.refs)
 
     def __repr__(self) -> str:
         """Return the size."""
-        return f"<RunsTable: {len(self.rows)} of {self.total} runs, {len(self.columns)} columns>"
+        return f"<RunsTable: {len(self)} of {self.total} runs, {len(self.columns)} columns>"
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return the rows."""
@@ -65,8 +76,7 @@ class RunsTable:
         import numpy as np
 
         found: dict[str, np.ndarray[Any, Any]] = {}
-        for column in self.columns:
-            values = [row.get(column) for row in self.rows]
+        for column, values in self._cells.items():
             if _all_numbers(values):
                 found[column] = np.array(
                     [np.nan if value is None else float(value) for value in values]
@@ -83,7 +93,7 @@ class RunsTable:
             MissingExtraError: If pandas is not installed.
         """
         frame = pandas()
-        data = {column: [_joined(row.get(column)) for row in self.rows] for column in self.columns}
+        data = {column: _joined(values) for column, values in self._cells.items()}
         made: pd.DataFrame = frame.DataFrame(data, columns=self.columns)
         return made
 
@@ -95,8 +105,10 @@ def _all_numbers(values: Sequence[Any]) -> bool:
     )
 
 
-def _joined(value: Any) -> Any:
-    return ",".join(map(str, value)) if isinstance(value, StringList) else value
+def _joined(values: list[Any]) -> list[Any]:
+    if not any(type(value) is StringList for value in values):
+        return values
+    return [",".join(each) if type(each) is StringList else each for each in values]
 
 
 class StringList(list[str]):

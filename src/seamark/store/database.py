@@ -107,8 +107,8 @@ class Database:
             cursor.close()
         return found
 
-    def stream(self, connection: sa.Connection, statement: Any) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a statement that is made for this one call, a part at a time."""
+    def stream(self, connection: sa.Connection, statement: Any) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the rows of a statement that is made for this one call, some at a time."""
         compiled = statement.compile(
             dialect=self._dialect, compile_kwargs={"render_postcompile": True}
         )
@@ -117,7 +117,7 @@ class Database:
         try:
             cursor.execute(str(compiled), [given[name] for name in compiled.positiontup or ()])
             while part := cursor.fetchmany(_AT_ONCE):
-                yield from part
+                yield list(part)
         finally:
             cursor.close()
 

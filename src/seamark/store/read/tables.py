@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
@@ -78,14 +79,10 @@ def query_runs(
     cells = _Cells(store, connection, chosen, paths)
     if any(one.aggregate is not None for one in wanted):
         cells.read_series()
-    labels = _labels(wanted, cells, chosen)
-    rows = [dict[str, Any]() for _ in chosen.numbers]
-    place = {number: rows[at] for at, number in enumerate(chosen.numbers)}
-    for label, at in labels.items():
-        for number, value in cells.columns.get(at, {}).items():
-            if value is not None:
-                place[number][label] = value
-    return RunsTable(list(labels), rows, chosen.refs, chosen.total, selection.offset)
+    labels = _labels(wanted, cells)
+    empty: list[Any] = [None] * len(chosen.numbers)
+    shown = {label: cells.columns.get(at, empty) for label, at in labels.items()}
+    return RunsTable(shown, chosen.refs, chosen.total, selection.offset)
 
 
 def _columns(columns: Iterable[str] | None) -> list[str]:
@@ -117,31 +114,26 @@ class _Wanted:
         return f"{path}:{self.field.aggregate}" if self.field.aggregate else path
 
 
-def _labels(wanted: list[_Wanted], cells: _Cells, chosen: Chosen) -> dict[str, At]:
+def _labels(wanted: list[_Wanted], cells: _Cells) -> dict[str, At]:
     """Return what every column shows, by its name, in order."""
     labels: dict[str, At] = {"sys/id": ("sys/id", None)}
     ordered = cells.paths()
     for one in wanted:
         for path in one.paths(ordered):
             label, at = one.label(path), (path, one.aggregate)
-            column = cells.columns.get(at, {})
+            column = cells.columns.get(at, [])
             if label in labels:
                 continue
-            if one.pattern and one.aggregate and all(each is None for each in column.values()):
+            if one.pattern and one.aggregate and all(each is None for each in column):
                 continue
-            if one.differing and not _differs(column, len(chosen.numbers)):
+            if one.differing and len({repr(each) for each in column}) < 2:  # noqa: PLR2004
                 continue
             labels[label] = at
     return labels
 
 
-def _differs(column: dict[int, Any], runs: int) -> bool:
-    seen = {repr(value) for value in column.values()}
-    return len(seen) > 1 or (bool(seen - {"None"}) and len(column) < runs)
-
-
 class _Cells:
-    """What the chosen runs show: by path and aggregate, the values by number of the run.
+    """What the chosen runs show: by path and aggregate, one value a run in their order, or None.
 
     Args:
         store: Which has them.
@@ -161,9 +153,8 @@ class _Cells:
         self._connection = connection
         self._chosen = chosen
         self._paths = paths
-        self._names: dict[int, str] = {}
         self._order = {number: at for at, number in enumerate(chosen.numbers)}
-        self.columns: dict[At, dict[int, Any]] = {}
+        self.columns: dict[At, list[Any]] = {}
         self._read_attributes()
         self._read_facts()
 
@@ -173,8 +164,10 @@ class _Cells:
         first = [path for path in _FIRST if path in present]
         return first + sorted(present.difference(first))
 
-    def _rows(self, statement: sa.Select[Any], run: Any, path: Any) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of the chosen runs and paths; each begins with the run and the path.
+    def _parts(
+        self, statement: sa.Select[Any], run: Any, path: Any
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield rows of the chosen runs and paths, some at a time; others may be among them.
 
         Of most of the runs there are, one walk through the table is quicker than many questions.
         """
@@ -192,6 +185,20 @@ class _Cells:
                 part = some.where(path.in_(paths[at : at + _PART // 2]))
                 yield from database.stream(self._connection, part)
 
+    def _rows(
+        self, statement: sa.Select[Any], run: Any, path: Any
+    ) -> Iterator[tuple[int, list[Any], tuple[Any, ...]]]:
+        """Yield place of the run, column of the path, and the rest of each row.
+
+        The rows begin with run and path.
+        """
+        rows = [row for part in self._parts(statement, run, path) for row in part]
+        names = self._named({row[1] for row in rows})
+        for number, path_number, *rest in sorted(rows, key=itemgetter(0, 1)):
+            at, column = self._order.get(number), self.columns.get((names[path_number], None))
+            if at is not None and column is not None:
+                yield at, column, tuple(rest)
+
     def _named(self, numbers: Iterable[int]) -> dict[int, str]:
         return self._store.numbers.paths(self._connection, list(numbers))
 
@@ -199,25 +206,23 @@ class _Cells:
         table = schema.attribute.c
         shown = (table.type, table["class"], table.number, table.whole, table.text)
         statement = sa.select(table.run, table.path, *shown).where(table.visible == 1)
-        by_number: dict[int, dict[int, Any]] = {}
-        known, apart = self._order, set[str]()
-        for run, path, kind, klass, number, whole, text in self._rows(
-            statement, table.run, table.path
-        ):
-            if run not in known:
-                continue
-            column = by_number.get(path)
-            if column is None:
-                column = by_number[path] = {}
-            if number is not None and kind in _NUMBERS:
-                column[run] = number
-            elif kind == "string":
-                column[run] = text
-            elif kind in _APART:
-                apart.add(kind)
-                column[run] = StringList() if kind == "string_set" else None
-            else:
-                column[run] = _shown(kind, klass, number, whole, text)
+        by_number: dict[int, list[Any]] = {}
+        size, apart, place_of = len(self._order), set[str](), self._order.get
+        for part in self._parts(statement, table.run, table.path):
+            for run, path, kind, klass, number, whole, text in part:
+                if (at := place_of(run)) is None:
+                    continue
+                if (column := by_number.get(path)) is None:
+                    column = by_number[path] = [None] * size
+                if number is not None and kind in _NUMBERS:
+                    column[at] = number
+                elif kind == "string":
+                    column[at] = text
+                elif kind in _APART:
+                    apart.add(kind)
+                    column[at] = StringList() if kind == "string_set" else None
+                else:
+                    column[at] = _shown(kind, klass, number, whole, text)
         names = self._named(by_number)
         self.columns = {(names[number], None): column for number, column in by_number.items()}
         if "string_set" in apart:
@@ -228,56 +233,46 @@ class _Cells:
     def _read_sets(self) -> None:
         table = schema.element.c
         statement = sa.select(table.run, table.path, table.place, table.value)
-        rows = sorted(self._rows(statement, table.run, table.path))
-        names = self._named({row[1] for row in rows})
-        for run, number, _, value in rows:
-            elements = self.columns.get((names[number], None), {}).get(run)
-            if isinstance(elements, StringList):
-                elements.append(value)
+        for at, column, (_, value) in self._rows(statement, table.run, table.path):
+            if isinstance(column[at], StringList):
+                column[at].append(value)
 
     def _read_long(self) -> None:
         table = schema.attribute.c
         statement = sa.select(table.run, table.path, table.type, table.registers).where(
             table.visible == 1, table.type.in_(_LONG)
         )
-        rows = list(self._rows(statement, table.run, table.path))
-        names = self._named({row[1] for row in rows})
-        for run, number, kind, registers in rows:
-            if run not in self._order or not registers:
-                continue
-            text = registers.partition("\n")[2] if kind == "string_series" else registers
-            self.columns[names[number], None][run] = json.loads(text)
+        for at, column, (kind, registers) in self._rows(statement, table.run, table.path):
+            if registers:
+                text = registers.partition("\n")[2] if kind == "string_series" else registers
+                column[at] = json.loads(text)
 
     def _read_facts(self) -> None:
         table = schema.run.c
         times = (table.created, table.modified, table.running)
         statement = sa.select(table.id, table.name, table.owner, *times, table.trashed)
-        columns: dict[str, dict[int, Any]] = {path: {} for path in _DERIVED}
-        for number, name, owner, created, modified, running, trashed in self._facts(statement):
-            if number not in self._order:
-                continue
-            facts = (
-                name,
-                self._chosen.states[number],
-                owner,
-                time_of(created),
-                time_of(modified),
-                running / 1e9,
-                bool(trashed),
-            )
-            for path, value in zip(_DERIVED, facts, strict=True):
-                columns[path][number] = value
-        for path, column in columns.items():
-            if column:
-                self.columns[path, None] = self.columns.get((path, None), {}) | column
-
-    def _facts(self, statement: sa.Select[Any]) -> Iterator[tuple[Any, ...]]:
         numbers = self._chosen.numbers
-        if len(numbers) > _PART:
-            yield from self._store.database.stream(self._connection, statement)
-        elif numbers:
-            some = statement.where(schema.run.c.id.in_(numbers))
-            yield from self._store.database.stream(self._connection, some)
+        if not numbers:
+            return
+        if len(numbers) <= _PART:
+            statement = statement.where(schema.run.c.id.in_(numbers))
+        columns: dict[str, list[Any]] = {path: [None] * len(numbers) for path in _DERIVED}
+        for part in self._store.database.stream(self._connection, statement):
+            for number, name, owner, created, modified, running, trashed in part:
+                if (at := self._order.get(number)) is None:
+                    continue
+                facts = (
+                    name,
+                    self._chosen.states[number],
+                    owner,
+                    time_of(created),
+                    time_of(modified),
+                    running / 1e9,
+                    bool(trashed),
+                )
+                for path, value in zip(_DERIVED, facts, strict=True):
+                    columns[path][at] = value
+        self.columns |= {(path, None): column for path, column in columns.items()}
 
     def read_series(self) -> None:
         """Read what else can be asked of series."""
@@ -294,12 +289,19 @@ class _Cells:
         statement = sa.select(table.run, table.path, *columns).select_from(
             schema.series.join(schema.attribute, same)
         )
-        rows = list(self._rows(statement, table.run, table.path))
-        paths = self._named({row[1] for row in rows})
-        for run, number, *values in rows:
-            if run in self._order:
-                for name, value in zip(names, values, strict=True):
-                    self.columns.setdefault((paths[number], name), {})[run] = value
+        by_number: dict[int, list[list[Any]]] = {}
+        for part in self._parts(statement, table.run, table.path):
+            for run, path, *values in part:
+                if (at := self._order.get(run)) is None:
+                    continue
+                if (found := by_number.get(path)) is None:
+                    found = by_number[path] = [[None] * len(self._order) for _ in names]
+                for column, value in zip(found, values, strict=True):
+                    column[at] = value
+        paths = self._named(by_number)
+        for number, found in by_number.items():
+            for name, column in zip(names, found, strict=True):
+                self.columns[paths[number], name] = column
 
 
 def _shown(

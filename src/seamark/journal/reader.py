@@ -146,6 +146,9 @@ Walk = Callable[[bytes, int], tuple[Any, int, bool]]
 """Takes bytes and salt; returns frames, where it stopped, and whether the bytes there are bad."""
 
 
+_NOTHING: Final[tuple[Any, int, bool]] = (FrameList(), 0, False)
+
+
 def walk_plainly(data: bytes, salt: int) -> tuple[FrameList, int, bool]:
     """Return the valid frames of bytes that start at a frame; see `scan`."""
     frames = FrameList()
@@ -395,7 +398,7 @@ class JournalReader:
         want = self.block_bytes
         while True:
             data = self._source.pread(want, self.offset)
-            frames, pos, bad = self._walk(data, self.salt)
+            frames, pos, bad = self._walk(data, self.salt) if data else _NOTHING
             if len(frames):
                 known = self._known_part(frames)
                 newer = len(known) < len(frames)

@@ -127,12 +127,11 @@ class _Decoder:
             return self.found
         kinds = frames.kind
         is_row = kinds == Kind.ROW
-        if is_row.any():
+        if self.names.loads and is_row.any():
             self.names.need((), np.unique(frames.aux[is_row]).tolist())
-        special = np.nonzero(~is_row)[0].tolist()
+        special = np.nonzero(~is_row)[0]
         start = 0
-        for index in special:
-            frame = frames.raw(index)
+        for index, frame in zip(special.tolist(), frames.raws(special), strict=True):
             kind = frame[1]
             if kind in (Kind.PATH, Kind.SCHEMA):
                 if self._redefines(frame):  # rows before it have the old meaning

@@ -33,6 +33,11 @@ class Names:
         self._load = load
         self._asked: tuple[set[int], set[int]] = (set(), set())
 
+    @property
+    def loads(self) -> bool:
+        """Whether anything was defined before the first frame that is decoded."""
+        return self._load is not None
+
     def need(self, paths: Iterable[int], schemas: Iterable[int]) -> None:
         """Make sure that these are here, if they were defined before."""
         if self._load is None:

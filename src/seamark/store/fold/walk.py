@@ -94,6 +94,11 @@ class Frames:
             int(self.length[index]),
         )
 
+    def raws(self, which: Ints) -> list[RawFrame]:
+        """Return some frames one by one."""
+        columns = (self.place, self.kind, self.flags, self.aux, self.t, self.length)
+        return list(zip(*(column[which].tolist() for column in columns), strict=True))
+
     def part(self, start: int, end: int) -> Frames:
         """Return some frames that stand side by side."""
         here = slice(start, end)

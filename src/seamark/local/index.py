@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gc
 import logging
 import os
 import random
@@ -345,15 +344,14 @@ class Index:
         work += self._new_runs(project, known, purged)
         if len(work) > _SHARED:
             random.shuffle(work)  # another process may be at the same
-        with _without_collector() if len(work) > _SHARED else contextlib.nullcontext():
-            batch: list[Ref] = []
-            for done, ref in enumerate(work):
-                if progress is not None:
-                    progress(done, len(work))
-                batch.append(ref)
-                if len(batch) == _BATCH or done == len(work) - 1:
-                    self._fold_batch(batch)
-                    batch = []
+        batch: list[Ref] = []
+        for done, ref in enumerate(work):
+            if progress is not None:
+                progress(done, len(work))
+            batch.append(ref)
+            if len(batch) == _BATCH or done == len(work) - 1:
+                self._fold_batch(batch)
+                batch = []
         if progress is not None and work:
             progress(len(work), len(work))
 
@@ -703,18 +701,6 @@ class _Purged:
         if found is None:
             found = self._by_project[project] = purged_ids(self._root, project)
         return found
-
-
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    """Let nothing look for cycles: folding thousands of runs makes none, and takes a fifth less."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _version(connection: sa.Connection) -> int:

@@ -80,8 +80,9 @@ class Refresh:
         Raises:
             Conflict: If another process folded this run in the meantime; nothing is written then.
         """
-        if self._saving is not None:
-            self._saving.write(connection)
+        saving, self._saving = self._saving, None  # it refers to this, and is let go
+        if saving is not None:
+            saving.write(connection)
         elif not self._seen:
             self._write_looks(connection, self.now.number)
 

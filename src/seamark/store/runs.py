@@ -287,7 +287,7 @@ def load_run(
     number, version, text = found[0]
     state = RunState()
     if for_fold:
-        state.load = _loader(store, number, state)
+        state.load = _loader(store, number)
     for journal in load_journals(store, connection, number):
         state.add_journal(journal)
         if for_fold:
@@ -432,9 +432,10 @@ def _family_of(row: tuple[Any, ...], unpack: Any) -> FamilyState:
     return state
 
 
-def _loader(store: Store, run: int, state: RunState) -> Any:
-    def load(paths: Collection[str], namespaces: Collection[str]) -> Attributes:
-        journals = list(state.journals.values())
+def _loader(store: Store, run: int) -> Any:
+    def load(
+        journals: Iterable[JournalState], paths: Collection[str], namespaces: Collection[str]
+    ) -> Attributes:
         try:
             with store.database.reading() as connection:
                 return load_attributes(store, connection, run, journals, paths, namespaces)

@@ -24,8 +24,8 @@ _PATH_BYTES: Final = 2048
 """Twice what writers take; longer paths are no use in an index of PostgreSQL."""
 
 Attributes = dict[str, dict[str, FamilyState]]
-Load = Callable[[Collection[str], Collection[str]], Attributes]
-"""Returns what is stored at paths, and at and below namespaces."""
+Load = Callable[[Iterable["JournalState"], Collection[str], Collection[str]], Attributes]
+"""Returns what is stored at paths, and at and below namespaces; given the journals of the run."""
 
 
 class JournalState:
@@ -205,7 +205,7 @@ class RunState:
             return
         self._asked |= at
         self._asked_below |= below
-        for path, families in self.load(at, below).items():
+        for path, families in self.load(self.journals.values(), at, below).items():
             if path not in self.attributes:  # else it was loaded, and may have changed since
                 self.attributes[path] = families
                 self._asked.add(path)

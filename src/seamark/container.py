@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from seamark.local.index import Index
     from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
+    from seamark.reading.reader import Reader
 
 __all__ = ["Container", "Writes"]
 
@@ -363,7 +364,7 @@ class Container(ABC):
             self._index = Index.open(self.folder.root)
         return self._index.fresh_view(self.folder.project, self.folder.run)
 
-    def _reader(self) -> RunView | None:
+    def _reader(self) -> Reader | None:
         """Return the same; None while nothing is recorded."""
         if self._nothing_recorded():
             return None
@@ -376,14 +377,14 @@ class Container(ABC):
         """Return what will stand in the first record, by path, while there is none."""
         return {}
 
-    def _attributes(self, namespace: str = "", reader: RunView | None = None) -> list[Attribute]:
+    def _attributes(self, namespace: str = "", reader: Reader | None = None) -> list[Attribute]:
         reader = reader or self._reader()
         if reader is not None:
             return reader.attributes(namespace)
         found = [self._untold_attribute(path) for path in self._untold()]
         return [one for one in found if one is not None and is_inside(one.path, namespace)]
 
-    def _find(self, reader: RunView | None, path: str) -> Attribute | None:
+    def _find(self, reader: Reader | None, path: str) -> Attribute | None:
         """Return what a path shows, as a reader has it or as the first record will."""
         found = None if reader is None else reader.attribute(path)
         return found or self._untold_attribute(path)
@@ -420,7 +421,7 @@ class Container(ABC):
         """Return the values of all atoms as a nested dict."""
         return self._nested("")
 
-    def _nested(self, namespace: str, reader: RunView | None = None) -> dict[str, Any]:
+    def _nested(self, namespace: str, reader: Reader | None = None) -> dict[str, Any]:
         found = self._attributes(namespace, reader)
         return nest(
             {one.path: self._whole_if_there(one.value) for one in found if one.family == "atom"},

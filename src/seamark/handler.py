@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     from seamark.container import Container
     from seamark.journal.writer import JournalWriter
-    from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
     from seamark.reading.curves import Curve
     from seamark.reading.points import Attempt, Points
+    from seamark.reading.reader import Reader
 
 __all__ = ["Handler"]
 
@@ -521,7 +521,7 @@ class Handler:
             raise self._missing()
         return self._last(reader, found)
 
-    def _last(self, reader: RunView | None, found: Attribute) -> Any:
+    def _last(self, reader: Reader | None, found: Attribute) -> Any:
         """Return the last point of a series, which is known without reading the others."""
         if reader is None or not found.family.endswith("_series") or not found.value.count:
             msg = f"{self._path!r}: expected a series with points, got the family {found.family!r}"
@@ -671,7 +671,7 @@ class Handler:
     def _expect(self, family: str) -> Attribute:
         return self._expect_of(self._object._reader(), family, f"the family {family!r}")  # noqa: SLF001
 
-    def _expect_of(self, reader: RunView | None, family: str, wanted: str) -> Attribute:
+    def _expect_of(self, reader: Reader | None, family: str, wanted: str) -> Attribute:
         found = self._object._find(reader, self._path)  # noqa: SLF001
         if found is None:
             raise self._missing()

@@ -9,37 +9,17 @@ import contextlib
 import errno
 import os
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from seamark.journal._format import FILE_HEADER_BYTES, file_header, salt_of
 from seamark.journal.folder import RunFolder, journal_name, writer_id
 
-__all__ = ["Opened", "Segment", "journals_opened"]
+__all__ = ["Segment"]
 
 _CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
 _COPY_BYTES: Final = 1 << 20
 _NO_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
 _sync_data = getattr(os, "fdatasync", os.fsync)
-
-
-class Opened(NamedTuple):
-    """How many journals this process has open now, and how many it opened ever."""
-
-    now: int
-    ever: int
-
-
-_opened = Opened(0, 0)
-
-
-def journals_opened() -> Opened:
-    """Return how much this process writes; readers that saw no change need not look for its own."""
-    return _opened
-
-
-def _count(change: int) -> None:
-    global _opened  # noqa: PLW0603 - a fact of the process, as its pid is
-    _opened = Opened(_opened.now + change, _opened.ever + max(0, change))
 
 
 class Segment:
@@ -68,7 +48,6 @@ class Segment:
         self.salt = salt_of(self.uid)
         self.path = str(folder.journal_dir / journal_name(self.writer, self.uid))
         self.fd = os.open(self.path, _CREATE, 0o666)
-        _count(1)
         self.lost = False
         self._inode = self._inode_of(self.fd)
         self._synced = 0
@@ -134,7 +113,6 @@ class Segment:
         """Close the descriptor; harmless when called twice."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            _count(-1)
             os.close(fd)
 
     def sync(self) -> None:

@@ -95,17 +95,7 @@ class Database:
 
     def query(self, connection: sa.Connection, statement: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a statement that is made for this one call."""
-        compiled = statement.compile(
-            dialect=self._dialect, compile_kwargs={"render_postcompile": True}
-        )
-        given = compiled.params
-        cursor = connection.connection.cursor()
-        try:
-            cursor.execute(str(compiled), [given[name] for name in compiled.positiontup or ()])
-            found: list[tuple[Any, ...]] = cursor.fetchall()  # type: ignore[assignment]  # as the driver has them
-        finally:
-            cursor.close()
-        return found
+        return [row for part in self.stream(connection, statement) for row in part]
 
     def stream(self, connection: sa.Connection, statement: Any) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows of a statement that is made for this one call, some at a time."""

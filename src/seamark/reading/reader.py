@@ -1,0 +1,79 @@
+"""What can be asked of one run, wherever it is read from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from seamark.reading.attributes import Attribute, JournalInfo
+    from seamark.reading.curves import Curve
+    from seamark.reading.points import Attempt, FilePoint, HistogramPoint, Points, TextPoint
+
+__all__ = ["Reader"]
+
+
+class Reader(Protocol):
+    """One run as a store has it; every answer is of one moment.
+
+    `seamark.store.read.run.RunReader` reads from a database, and says what each verb does.
+    """
+
+    def attributes(self, namespace: str = "") -> list[Attribute]:
+        """Return what is visible at and below a path, sorted by path."""
+        ...
+
+    def attribute(self, path: str) -> Attribute | None:
+        """Return what a path shows, or None."""
+        ...
+
+    def has(self, path: str) -> bool:
+        """Tell whether a path, or anything below it, shows something."""
+        ...
+
+    def series_paths(self) -> list[str]:
+        """Return the paths that show a float series, sorted."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """State of the run."""
+        ...
+
+    def journals(self) -> list[JournalInfo]:
+        """Return what is known of every journal, sorted by writer."""
+        ...
+
+    def troubles(self) -> dict[str, Any]:
+        """Return what went wrong with the run, by name."""
+        ...
+
+    def points(self, path: str, attempt: Attempt = "latest", *, limit: int | None = None) -> Points:
+        """Return the points of a float series, or the last so many."""
+        ...
+
+    def many_points(
+        self, paths: Collection[str], attempt: Attempt = "latest", *, limit: int | None = None
+    ) -> Mapping[str, Points]:
+        """Return the points of several float series."""
+        ...
+
+    def curve(self, path: str, points: int, attempt: Attempt = "latest") -> Curve:
+        """Return a float series in parts, for drawing."""
+        ...
+
+    def texts(self, path: str, attempt: Attempt = "latest") -> list[TextPoint]:
+        """Return the points of a string series."""
+        ...
+
+    def files(self, path: str, attempt: Attempt = "latest") -> list[FilePoint]:
+        """Return the points of a file series."""
+        ...
+
+    def histograms(self, path: str, attempt: Attempt = "latest") -> list[HistogramPoint]:
+        """Return the points of a histogram series."""
+        ...
+
+    def last(self, path: str) -> Any:
+        """Return the last point of a series; None if there is none."""
+        ...

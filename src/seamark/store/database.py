@@ -8,6 +8,7 @@ connection is set up. Nothing here opens a database by itself: whoever has one g
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from sqlalchemy.pool import StaticPool
 __all__ = [
     "BUSY_S",
     "Database",
+    "can_hold",
     "file_connection",
     "insertion",
     "memory_engine",
@@ -29,6 +31,7 @@ BUSY_S: Final = 30.0
 """How long to wait for another process in the middle of a transaction, seconds."""
 
 _AT_ONCE: Final = 4096
+_UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
 _WRITES: Final = "seamark_writes"
 _ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZABLE"}
 """A reader sees one snapshot; SQLite's transactions are that by themselves."""
@@ -157,6 +160,11 @@ class Database:
             names = tuple(compiled.positiontup or ())
             found = self._compiled[statement] = (str(compiled), names, dict(compiled.params))
         return found
+
+
+def can_hold(text: str) -> bool:
+    """Tell whether a text can be in a database: no NUL and no lone surrogate is in it."""
+    return _UNSAFE.search(text) is None
 
 
 def insertion(table: sa.Table) -> sa.Insert:

@@ -27,7 +27,7 @@ from seamark.store.cells import (
     run_columns,
     series_columns,
 )
-from seamark.store.database import insertion
+from seamark.store.database import can_hold, insertion
 from seamark.store.fold.names import Names
 from seamark.store.fold.registers import (
     NEVER,
@@ -344,7 +344,7 @@ def load_attributes(
         rows = database.rows(connection, _ATTRIBUTES, run=run)
     else:
         rows = list(_rows_at(store, connection, run, paths))
-        for namespace in namespaces:
+        for namespace in filter(can_hold, namespaces):
             bounds = {"at": namespace, "from": f"{namespace}/", "to": f"{namespace}0"}
             rows += database.rows(connection, _BELOW, run=run, **bounds)
     names = store.numbers.paths(connection, [row[0] for row in rows])

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from seamark.store.fold.names import Names
+from seamark.store.fold.names import PATH_BYTES, Names
 from seamark.store.fold.registers import NEVER, FamilyState, Key, SeriesState, state_class, to_json
 
 __all__ = ["JournalState", "RunState"]
@@ -20,8 +20,6 @@ __all__ = ["JournalState", "RunState"]
 _NOTES: Final = 20
 """So many fold errors of a journal are kept in words; the others are only counted."""
 _I63: Final = (1 << 63) - 1
-_PATH_BYTES: Final = 2048
-"""Twice what writers take; longer paths are no use in an index of PostgreSQL."""
 
 Attributes = dict[str, dict[str, FamilyState]]
 Load = Callable[[Collection[str], Collection[str]], Attributes]
@@ -332,7 +330,7 @@ class RunState:
         """
         families = self.attributes.get(path)
         if families is None:
-            if not isinstance(path, str) or not path or len(path.encode()) > _PATH_BYTES:
+            if not isinstance(path, str) or not path or len(path.encode()) > PATH_BYTES:
                 msg = f"expected a path, got {path!r:.120}"
                 raise ValueError(msg)
             families = self.attributes[path] = {}

@@ -418,7 +418,9 @@ class RunReader:
             self._load(seen, [path])
             if family not in seen.state.attributes.get(path, {}):
                 return []
-            return read_records(seen.store, seen.connection, seen.run, self._sources, path, chosen)
+            return read_records(
+                seen.store, seen.connection, seen.run, self._sources, path, family, chosen
+            )
 
         return self._ask(answer)
 

@@ -17,7 +17,7 @@ from seamark.journal.folder import RunFolder
 HERE = Path(__file__).parent
 ENGINES = ("sqlite", "postgresql")
 GIVEN = os.environ.get("SEAMARK_TEST_POSTGRESQL")
-"""URL of a PostgreSQL to test on; without it, one is started. Read before tests lose their environment."""
+"""URL of a PostgreSQL to test on, read before tests lose their environment; else one is started."""
 
 
 def _load(name: str) -> ModuleType:

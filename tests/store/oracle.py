@@ -78,7 +78,7 @@ class _Oracle:
         elif said.what == "op":
             self._take_op(said.value, key, (said.t, own), hidden=hidden)
 
-    def _take_op(self, op: dict[str, Any], key: Any, at: tuple[int, int], *, hidden: bool) -> None:  # noqa: C901, PLR0912 - a case an op
+    def _take_op(self, op: Any, key: Any, stamp: Any, *, hidden: bool) -> None:  # noqa: C901, PLR0912 - a case an op
         name, path = op["op"], op.get("path", "")
         if name == "assign":
             for index, (at, pair) in enumerate(op["atoms"].items()):
@@ -107,7 +107,7 @@ class _Oracle:
         elif name == "artifact":
             self._add(path, "artifact", key(0), "set", op["hash"])
         elif name == "file_point":
-            point = (hidden, op["step"], op["file"], *at)
+            point = (hidden, op["step"], op["file"], *stamp)
             self._add(path, "file_series", key(0), "point", point)
 
     # ------------------------------------------------------------------ evaluation

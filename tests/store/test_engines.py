@@ -12,17 +12,31 @@ from datetime import datetime, timezone
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from sqlalchemy.dialects.postgresql import dialect as postgresql_dialect
 
 import seamark
 from seamark.errors import QueryError
 from seamark.journal._format import Kind
 from seamark.journal.folder import RunFolder
 from seamark.journal.source import FileSource
-from seamark.store import groups, ingest
+from seamark.store import groups, ingest, schema
 from seamark.store.query.selection import Selection
 
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def shared_store(request, engines, postgresql, tmp_path_factory):
+    """A store for tests that only add to it, once on each engine."""
+    folder = tmp_path_factory.mktemp("shared")
+    with engines.fresh_tables(request.param, folder, postgresql) as url:
+        store = engines.open_store(url)
+        yield store
+        store.database.engine.dispose()
+
+
+NOW = 2 * 10**18
 runs = map("r{}".format, itertools.count())
 """Names of runs: many examples share the tables of one test."""
 
@@ -69,7 +83,7 @@ def rows(points):
 def test_what_is_read_is_what_the_oracle_says(
     builder, oracle, property_test, engines, open_store, chunked, data, seed
 ):
-    """Whichever of two stores on the same tables folds what has come so far, and how much that is."""
+    """Whichever of two stores on the same tables folds how much of it."""
     rng, run = random.Random(seed), next(runs)
     stores = getattr(open_store, "two", None) or (open_store(), open_store())
     open_store.two = stores
@@ -328,6 +342,63 @@ def test_an_attempt_that_goes_on_hides_what_it_repeats(builder, engines, store, 
     assert [point.text for point in view.texts("log")] == ["first"] * 5 + ["second"] * 3
 
 
+def test_texts_of_postgresql_are_compared_by_code_point():
+    """Whatever the language of a database: a namespace is a range of paths, and a query asks <."""
+    dialect = postgresql_dialect()
+    for table in schema.metadata.tables.values():
+        for column in table.columns:
+            if isinstance(column.type, sa.Text):
+                assert 'COLLATE "C"' in column.type.compile(dialect), column
+
+
+# ---------------------------------------------------------------------- patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        (r"\bbar", True),
+        (r"oo\B", False),
+        ("(?<=foo )bar", True),
+        ("(?!foo )bar", True),
+        ("BAR", False),
+        ("(?i)BAR", True),
+        ("^bar", False),
+        ("(?m)^line$", True),
+        ("(?ms)bar.line", True),
+        ("bar.line", False),
+        ("(?s)bar.line", True),
+        ("(?is)BAR.LINE", True),
+        (r"(?P<x>fo)o", True),
+        (r"(o)\1", True),
+        ("fo{,2} ", True),
+        ("f.*?r", True),
+        (r"\w+\s\d*bar", True),
+        (r"\Afoo", True),
+        (r"line\Z", True),
+        ("(?x) f oo", True),
+        ("", True),
+    ],
+)
+def test_a_pattern_means_the_same_everywhere(builder, engines, shared_store, pattern, matches):
+    """Python's words for edges, lines and counts are put into those of PostgreSQL."""
+    journal = builder().assign(a="foo bar\nline").op("add", path="s", values=["foo bar\nline"])
+    engines.fold(shared_store, "r", [journal])
+    tables = engines.Tables(shared_store)
+    for path in ("a", "s"):
+        assert bool(tables.select(Selection(query=f"{path} =~ '{pattern}'"))) is matches
+        assert bool(tables.select(Selection(query=f"{path} !~ '{pattern}'"))) is not matches
+
+
+def test_a_pattern_that_a_database_cannot_read_is_a_query_error(builder, engines, store):
+    """Never one of a driver."""
+    engines.fold(store, "r", [builder().assign(a="foo")])
+    try:
+        assert len(engines.Tables(store).select(Selection(query="a =~ '(?i:FOO)'"))) == 1
+    except QueryError as error:
+        assert "regular expression that this database can read" in str(error)  # noqa: PT017 - PostgreSQL
+
+
 # ---------------------------------------------------------------------- a recorded run
 
 
@@ -339,10 +410,9 @@ def test_a_recorded_run_is_the_same_on_both_engines(engines, postgresql, tmp_pat
     for engine in ("sqlite", "postgresql"):
         with engines.fresh_tables(engine, tmp_path, postgresql) as url:
             store = engines.open_store(url)
-            now = 2 * 10**18
-            ingest.fold_run(store, engines.PROJECT, "rich", sources, lambda: now)
-            view = engines.reader_of(store, "rich", sources, now_ns=now)
-            answers.append(everything(view, engines.Tables(store, now)))
+            ingest.fold_run(store, engines.PROJECT, "rich", sources, lambda: NOW)
+            view = engines.reader_of(store, "rich", sources, now_ns=NOW)
+            answers.append(everything(view, engines.Tables(store, NOW)))
             store.database.engine.dispose()
     assert answers[0] == answers[1]
     assert len(answers[0]["attributes"]) > 30

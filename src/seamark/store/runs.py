@@ -27,7 +27,7 @@ from seamark.store.cells import (
     run_columns,
     series_columns,
 )
-from seamark.store.database import can_hold, insertion
+from seamark.store.database import Conflict, can_hold, insertion
 from seamark.store.fold.names import Names
 from seamark.store.fold.registers import (
     NEVER,
@@ -81,10 +81,6 @@ _NO_KEY: Final = (None, None, None)
 _PLACE: Final = operator.itemgetter(0, 1)
 _FEW: Final = 8
 _MANY: Final = 256
-
-
-class Conflict(Exception):  # noqa: N818 - not an error: somebody else folded the same run first
-    """The rows of a run changed since they were loaded."""
 
 
 # ---------------------------------------------------------------------- statements
@@ -513,9 +509,12 @@ def delete_rows(store: Store, connection: sa.Connection, run: int) -> None:
 
 
 def forget_run(store: Store, connection: sa.Connection, run: int) -> None:
-    """Remove a run, within a transaction."""
-    delete_rows(store, connection, run)
+    """Remove a run, within a transaction.
+
+    Its own row goes first: whoever is saving the run has locked it, or learns that it is gone.
+    """
     store.database.run(connection, _DELETE_RUN, run=run)
+    delete_rows(store, connection, run)
 
 
 def _save_row(

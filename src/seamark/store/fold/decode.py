@@ -160,7 +160,7 @@ class _Decoder:
             self.note(frame[0], f"schema {number} names a path that was lost")
 
     def _define_path(self, frame: RawFrame, place: int, payload: bytes) -> None:
-        """Take what a number stands for from now on: nothing, if no attribute can have that path."""
+        """Take what a number stands for from now on; nothing, if it can be no path."""
         number, path = int.from_bytes(payload[:4], "little"), legible(payload[4:].decode())
         size = len(path.encode())
         if not 0 < size <= PATH_BYTES:

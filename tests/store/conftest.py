@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +15,9 @@ import pytest
 from seamark.journal.folder import RunFolder
 
 HERE = Path(__file__).parent
+ENGINES = ("sqlite", "postgresql")
+GIVEN = os.environ.get("SEAMARK_TEST_POSTGRESQL")
+"""URL of a PostgreSQL to test on, read before tests lose their environment; else one is started."""
 
 
 def _load(name: str) -> ModuleType:
@@ -48,3 +54,53 @@ def property_test() -> ModuleType:
 def folder(tmp_path: Path) -> RunFolder:
     """An empty run folder."""
     return RunFolder(tmp_path / "runs", "team/x", "run0000000000000")
+
+
+# ---------------------------------------------------------------------- both engines
+
+
+@pytest.fixture(scope="session")
+def engines() -> ModuleType:
+    """How stores are made on SQLite and on PostgreSQL."""
+    return _load("engines")
+
+
+@pytest.fixture(scope="session")
+def postgresql(engines) -> Iterator[Callable[[], str]]:
+    """Return the URL of a PostgreSQL server, which the first test that asks starts for all."""
+    with contextlib.ExitStack() as stack:
+        known = [GIVEN] if GIVEN else []
+
+        def url() -> str:
+            if not known:
+                known.append(stack.enter_context(engines.postgresql_server()))
+            return known[0]
+
+        yield url
+
+
+@pytest.fixture(params=ENGINES)
+def tables(request, engines, postgresql, tmp_path) -> Iterator[str]:
+    """URL of the empty tables of a store, once on each engine."""
+    with engines.fresh_tables(request.param, tmp_path, postgresql) as url:
+        yield url
+
+
+@pytest.fixture
+def open_store(engines, tables):
+    """Open stores on the same tables, each with connections of its own."""
+    opened = []
+
+    def open_one(**options):
+        opened.append(engines.open_store(tables, **options))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.database.engine.dispose()
+
+
+@pytest.fixture
+def store(open_store):
+    """An empty store, once on each engine."""
+    return open_store()

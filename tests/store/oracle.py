@@ -20,7 +20,14 @@ def expected_points(
     journals: list[Any], ends: list[int], path: str, attempt: Any = "latest"
 ) -> list[tuple[float, float, int, int]]:
     """Return (step, value, time, attempt) of a float series, in order."""
-    return _Oracle(journals, ends, attempt).points(path)
+    return _Oracle(journals, ends, attempt).points(path, "float_series")
+
+
+def expected_records(
+    journals: list[Any], ends: list[int], path: str, family: str, attempt: Any = "latest"
+) -> list[tuple[float, Any, int, int]]:
+    """Return (step, value, time, attempt) of a series of texts, files or histograms, in order."""
+    return _Oracle(journals, ends, attempt).points(path, family)
 
 
 class _Oracle:
@@ -69,9 +76,9 @@ class _Oracle:
                 point = (hidden, step, value[0] if len(value) == 1 else value, said.t, own)
                 self._add(said.value["path"], SERIES[said.what], key(index), "point", point)
         elif said.what == "op":
-            self._take_op(said.value, key, hidden=hidden)
+            self._take_op(said.value, key, (said.t, own), hidden=hidden)
 
-    def _take_op(self, op: dict[str, Any], key: Any, *, hidden: bool) -> None:  # noqa: C901, PLR0912 - a case an op
+    def _take_op(self, op: Any, key: Any, stamp: Any, *, hidden: bool) -> None:  # noqa: C901, PLR0912 - a case an op
         name, path = op["op"], op.get("path", "")
         if name == "assign":
             for index, (at, pair) in enumerate(op["atoms"].items()):
@@ -100,7 +107,7 @@ class _Oracle:
         elif name == "artifact":
             self._add(path, "artifact", key(0), "set", op["hash"])
         elif name == "file_point":
-            point = (hidden, op["step"], op["file"], 0, 0)
+            point = (hidden, op["step"], op["file"], *stamp)
             self._add(path, "file_series", key(0), "point", point)
 
     # ------------------------------------------------------------------ evaluation
@@ -113,11 +120,11 @@ class _Oracle:
         cleared = [key for key, at in self.clears if at == path] if family in CLEARED else []
         return max([self._deleted(path), *cleared])
 
-    def points(self, path: str) -> list[tuple[float, float, int, int]]:
-        after = self._after(path, "float_series")
+    def points(self, path: str, family: str) -> list[tuple[float, Any, int, int]]:
+        after = self._after(path, family)
         found = [
             ((point[1], key), point)
-            for key, _, point in self.ops.get((path, "float_series"), [])
+            for key, _, point in self.ops.get((path, family), [])
             if key > after and not point[0]
         ]
         return [point[1:] for _, point in sorted(found, key=lambda one: one[0])]

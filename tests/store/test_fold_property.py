@@ -25,6 +25,7 @@ values = st.one_of(st.sampled_from(VALUES), st.floats(-1e6, 1e6))
 words = st.sampled_from(["x", "y", "z"])
 states = st.sampled_from([{"sha256": "0" * 64}, {"staged": "s"}])
 file = st.builds(lambda name, state: {"name": name, "size": 1, **state}, words, states)
+counts = st.lists(st.integers(0, 9), min_size=1, max_size=3)
 metrics = st.dictionaries(paths, values, min_size=1, max_size=3)
 
 actions = st.one_of(
@@ -33,6 +34,7 @@ actions = st.one_of(
     st.tuples(st.just("sparse"), metrics, steps),
     st.tuples(st.just("column"), paths, st.lists(st.tuples(steps, values), min_size=1, max_size=4)),
     st.tuples(st.just("texts"), paths, st.lists(st.tuples(steps, words), min_size=1, max_size=2)),
+    st.tuples(st.just("histograms"), paths, st.lists(st.tuples(steps, counts), max_size=2)),
     st.tuples(st.just("assign"), st.dictionaries(paths, st.integers(0, 9), min_size=1, max_size=3)),
     st.tuples(st.just("delete"), st.lists(paths, min_size=1, max_size=2)),
     st.tuples(st.just("clear"), paths),
@@ -85,6 +87,9 @@ def write(journal: Any, what: str, *given: Any) -> None:  # noqa: C901, PLR0912 
         journal.column(given[0], [step for step, _ in given[1]], [value for _, value in given[1]])
     elif what == "texts":
         journal.texts(given[0], *given[1])
+    elif what == "histograms":
+        bars = [(step, list(range(len(counts) + 1)), counts) for step, counts in given[1]]
+        journal.histograms(given[0], *bars)
     elif what == "assign":
         journal.op("assign", atoms={path: ["int", value] for path, value in given[0].items()})
     elif what == "delete":

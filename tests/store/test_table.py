@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from seamark.errors import ArgumentError, QueryError
-from seamark.journal.folder import RunFolder
-from seamark.local.index import Index
 from seamark.store.query.selection import Selection
 
+NOW = 10**18 + 10**14
 
-@pytest.fixture
-def index(tmp_path, builder):
-    """Seven runs of all kinds, ``r0`` the oldest."""
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def index(request, engines, postgresql, builder, tmp_path_factory):
+    """Seven runs of all kinds, ``r0`` the oldest, in a store on each engine."""
 
     def start(number, project="p", **facts):
         journal = builder(
             f"j{number}", t=10**18 + number * 10**12, user=f"user{number % 2}", **facts
         )
-        journals[number] = (journal, RunFolder(tmp_path / "runs", project, f"r{number}"))
+        journals[number] = (journal, project)
         return journal
 
     journals = {}
@@ -44,11 +44,13 @@ def index(tmp_path, builder):
     run = start(5, project="p/sub").assign(lr=0.1)
     run = start(6).assign(lr=0.1, sys__trashed=True).op("delete", paths=["nothing"])
     run.assign(gone=1).op("delete", paths=["gone"])
-    for journal, folder in journals.values():
-        journal.close().save(folder)
-    with Index.open(tmp_path / "runs", now_ns=lambda: 10**18 + 10**14) as opened:
-        opened.refresh()
-        yield opened
+    folder = tmp_path_factory.mktemp("tables")
+    with engines.fresh_tables(request.param, folder, postgresql) as url:
+        store = engines.open_store(url)
+        for number, (journal, project) in journals.items():
+            engines.fold(store, f"r{number}", [journal.close()], project=project)
+        yield engines.Tables(store, NOW)
+        store.database.engine.dispose()
 
 
 def chosen(index, query, **given):

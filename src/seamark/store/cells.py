@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ValueKindError
 from seamark.journal.process import process_alive
 from seamark.journal.reader import SETTLE_NS
+from seamark.store.fold.payloads import legible
 from seamark.store.fold.registers import (
     FamilyState,
     FileSetState,
@@ -168,10 +169,10 @@ def run_columns(run: RunState) -> dict[str, Any]:
     user = next((one.header["user"] for one in in_time if "user" in one.header), "")
     return {
         "state": run.state[1].get("state", "created"),
-        "owner": str(user).encode("utf-8", "replace").decode(),
+        "owner": legible(str(user)),
         "created": min(found, default=0),
         "modified": max((one.last_t for one in journals), default=0),
-        "running": running_ns(journals),
+        "running": min(running_ns(journals), _MAX_WHOLE),
         "beat": max(owners, default=0),
         "trashed": int(bool(trashed) and getattr(trashed[0], "value", False) is True),
     }

@@ -8,6 +8,7 @@ connection is set up. Nothing here opens a database by itself: whoever has one g
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,7 +19,9 @@ from sqlalchemy.pool import StaticPool
 
 __all__ = [
     "BUSY_S",
+    "Conflict",
     "Database",
+    "can_hold",
     "file_connection",
     "insertion",
     "memory_engine",
@@ -29,9 +32,20 @@ BUSY_S: Final = 30.0
 """How long to wait for another process in the middle of a transaction, seconds."""
 
 _AT_ONCE: Final = 4096
+_TRIES: Final = 5
+_IN_THE_WAY: Final = ("40001", "40P01")
+"""Serialization failure (where the database keeps transactions apart strictly), and deadlock."""
+_BAD_PATTERN: Final = "2201B"
+_FLAGS: Final = re.compile(r"\(\?([aimsux]+)\)")
+_DIFFERS: Final = re.compile(r"\\.|\{,(?=\d)|\(\?P<\w+>", re.DOTALL)
+_UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
 _WRITES: Final = "seamark_writes"
 _ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZABLE"}
 """A reader sees one snapshot; SQLite's transactions are that by themselves."""
+
+
+class Conflict(Exception):  # noqa: N818 - not an error: somebody else was faster
+    """Rows changed since they were read, or were being changed: look again."""
 
 
 class Database:
@@ -51,17 +65,36 @@ class Database:
         self._compiled: dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]] = {}
 
     def create_tables(self, *tables: sa.MetaData) -> None:
-        """Make the tables that are not there."""
-        with self.writing() as connection:
-            for metadata in tables:
-                metadata.create_all(connection)
+        """Make the tables that are not there; others may do so at the same time."""
+        for last in range(_TRIES, 0, -1):
+            try:
+                with self.writing() as connection:
+                    for metadata in tables:
+                        metadata.create_all(connection)
+            except (Conflict, sa.exc.IntegrityError, sa.exc.ProgrammingError):
+                if last == 1:  # else somebody made one of them in between: look again
+                    raise
+            else:
+                return
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Run a block as one transaction that may write, from its start."""
+        """Run a block as one transaction that may write, from its start.
+
+        Raises:
+            Conflict: If another transaction is in the way, so that nothing was written.
+        """
         options = {_WRITES: True}
-        with self.engine.connect().execution_options(**options) as connection, connection.begin():
-            yield connection
+        try:
+            with (
+                self.engine.connect().execution_options(**options) as connection,
+                connection.begin(),
+            ):
+                yield connection
+        except Exception as error:
+            if _sqlstate(error) in _IN_THE_WAY:
+                raise Conflict from error
+            raise
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -71,6 +104,18 @@ class Database:
             options["isolation_level"] = _ISOLATION[self.dialect]
         with self.engine.connect().execution_options(**options) as connection, connection.begin():
             yield connection
+
+    def pattern(self, pattern: str) -> str:
+        """Return a regular expression of Python as this database writes it.
+
+        What it cannot say at all is an error when it is used; see `is_bad_pattern`.
+        """
+        return pattern if self.dialect == "sqlite" else _as_posix(pattern)
+
+    @staticmethod
+    def is_bad_pattern(error: BaseException) -> bool:
+        """Tell whether an error means that the database cannot read a regular expression."""
+        return _sqlstate(error) == _BAD_PATTERN
 
     def rows(
         self, connection: sa.Connection, statement: Any, **values: Any
@@ -147,6 +192,34 @@ class Database:
             names = tuple(compiled.positiontup or ())
             found = self._compiled[statement] = (str(compiled), names, dict(compiled.params))
         return found
+
+
+def can_hold(text: str) -> bool:
+    """Tell whether a text can be in a database: no NUL and no lone surrogate is in it."""
+    return _UNSAFE.search(text) is None
+
+
+def _as_posix(pattern: str) -> str:
+    """Return a regular expression as PostgreSQL writes it: its words for newlines and for edges."""
+    given = _FLAGS.match(pattern)
+    flags = given[1] if given else ""
+    lines = {(False, False): "p", (False, True): "s", (True, False): "n", (True, True): "w"}
+    options = lines["m" in flags, "s" in flags] + "".join(sorted(set("ix").intersection(flags)))
+    rest = pattern[given.end() :] if given else pattern
+    return f"(?{options})" + _DIFFERS.sub(_word_in_posix, rest)
+
+
+def _word_in_posix(found: re.Match[str]) -> str:
+    word = found[0]
+    if word.startswith("("):
+        return "("
+    return {r"\b": r"\y", r"\B": r"\Y", "{,": "{0,"}.get(word, word)
+
+
+def _sqlstate(error: BaseException) -> str | None:
+    """Return the code of an error of PostgreSQL, also where SQLAlchemy has wrapped it."""
+    found: str | None = getattr(getattr(error, "orig", error), "sqlstate", None)
+    return found
 
 
 def insertion(table: sa.Table) -> sa.Insert:

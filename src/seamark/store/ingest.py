@@ -73,7 +73,8 @@ def fold_run(
         try:
             folding.take_up(journals)
             folding.fold()
-            folding.save()
+            if folding.changed:
+                folding.save()
         except Conflict:  # somebody else was faster: look again
             if last == 1:
                 raise

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from seamark.store import schema
+from seamark.store.database import can_hold
 
 if TYPE_CHECKING:
     from seamark.store.database import Database
@@ -47,7 +48,7 @@ class PathNumbers:
     def known(self, connection: sa.Connection, paths: Collection[str]) -> dict[str, int]:
         """Return the numbers of these paths, as far as they have any."""
         numbers = self._numbers
-        missing = [path for path in paths if path not in numbers]
+        missing = [path for path in paths if path not in numbers and can_hold(path)]
         if missing:
             self._learn(connection, schema.path.c.path, missing)
         return {path: numbers[path] for path in paths if path in numbers}

@@ -28,7 +28,7 @@ from seamark.store.cells import (
     run_columns,
     series_columns,
 )
-from seamark.store.database import insertion
+from seamark.store.database import Conflict, can_hold, insertion
 from seamark.store.fold.names import Names
 from seamark.store.fold.registers import (
     NEVER,
@@ -85,10 +85,6 @@ _NO_KEY: Final = (None, None, None)
 _PLACE: Final = operator.itemgetter(0, 1)
 _FEW: Final = 8
 _MANY: Final = 256
-
-
-class Conflict(Exception):  # noqa: N818 - not an error: somebody else folded the same run first
-    """The rows of a run changed since they were loaded."""
 
 
 # ---------------------------------------------------------------------- statements
@@ -390,7 +386,7 @@ def load_attributes(
         rows = database.rows(connection, _ATTRIBUTES, run=run)
     else:
         rows = list(_rows_at(store, connection, run, paths))
-        for namespace in namespaces:
+        for namespace in filter(can_hold, namespaces):
             bounds = {"at": namespace, "from": f"{namespace}/", "to": f"{namespace}0"}
             rows += database.rows(connection, _BELOW, run=run, **bounds)
     names = store.numbers.paths(connection, [row[0] for row in rows])
@@ -582,9 +578,12 @@ def delete_rows(store: Store, connection: sa.Connection, run: int) -> None:
 
 
 def forget_run(store: Store, connection: sa.Connection, run: int) -> None:
-    """Remove a run, within a transaction."""
-    delete_rows(store, connection, run)
+    """Remove a run, within a transaction.
+
+    Its own row goes first: whoever is saving the run has locked it, or learns that it is gone.
+    """
     store.database.run(connection, _DELETE_RUN, run=run)
+    delete_rows(store, connection, run)
 
 
 def _run_row(run: StoredRun, keys: _Keys, owner: str) -> dict[str, Any]:

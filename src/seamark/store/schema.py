@@ -34,12 +34,15 @@ metadata = sa.MetaData()
 
 _Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _Double: sa.Double[float] = sa.Double()
+# In the order of code points everywhere, as in Python, whatever the language of a database is:
+# namespaces are ranges of paths.
+_Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 meta = sa.Table(
     "meta",
     metadata,
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("value", sa.Text, nullable=False),
+    sa.Column("key", _Text, primary_key=True),
+    sa.Column("value", _Text, nullable=False),
 )
 """``schema`` (version), and what the user of the store keeps about it."""
 
@@ -47,7 +50,7 @@ path = sa.Table(
     "path",
     metadata,
     sa.Column("id", _Id, primary_key=True),
-    sa.Column("path", sa.Text, nullable=False, unique=True),
+    sa.Column("path", _Text, nullable=False, unique=True),
 )
 """Attribute paths, numbered: they repeat from run to run. A number never changes its path."""
 
@@ -55,17 +58,17 @@ run = sa.Table(
     "run",
     metadata,
     sa.Column("id", _Id, primary_key=True),
-    sa.Column("project", sa.Text, nullable=False),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),  # as written; "crashed" is derived at reading time
-    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("project", _Text, nullable=False),
+    sa.Column("name", _Text, nullable=False),
+    sa.Column("state", _Text, nullable=False),  # as written; "crashed" is derived at reading time
+    sa.Column("owner", _Text, nullable=False),
     # ns since the epoch, as are all times here
     sa.Column("created", sa.BigInteger, nullable=False),
     sa.Column("modified", sa.BigInteger, nullable=False),
     sa.Column("running", sa.BigInteger, nullable=False),  # ns
     sa.Column("beat", sa.BigInteger, nullable=False),  # last sign of life of an owner
     sa.Column("trashed", sa.SmallInteger, nullable=False),
-    sa.Column("registers", sa.Text, nullable=False),  # JSON: deletes, clears, state
+    sa.Column("registers", _Text, nullable=False),  # JSON: deletes, clears, state
     sa.Column("version", sa.BigInteger, nullable=False),  # one more each time the run is saved
     sa.UniqueConstraint("project", "name"),
 )
@@ -75,8 +78,8 @@ journal = sa.Table(
     metadata,
     sa.Column("run", _Id, primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("file", sa.Text, nullable=False),
-    sa.Column("writer", sa.Text, nullable=False),
+    sa.Column("file", _Text, nullable=False),
+    sa.Column("writer", _Text, nullable=False),
     sa.Column("uid", sa.LargeBinary, nullable=False),
     sa.Column("offset", sa.BigInteger, nullable=False),  # folded up to here, bytes
     sa.Column("prefix_crc", sa.BigInteger, nullable=False),  # CRC32 of the bytes before "offset"
@@ -87,9 +90,9 @@ journal = sa.Table(
     sa.Column("closed", sa.SmallInteger, nullable=False),
     sa.Column("first_t", sa.BigInteger),
     sa.Column("last_t", sa.BigInteger, nullable=False),
-    sa.Column("positions", sa.Text),  # JSON, as in the header; null if it names none
-    sa.Column("header", sa.Text, nullable=False),  # JSON
-    sa.Column("facts", sa.Text, nullable=False),  # JSON
+    sa.Column("positions", _Text),  # JSON, as in the header; null if it names none
+    sa.Column("header", _Text, nullable=False),  # JSON
+    sa.Column("facts", _Text, nullable=False),  # JSON
     sqlite_with_rowid=False,
 )
 
@@ -123,17 +126,17 @@ attribute = sa.Table(
     sa.Column("path", _Id, primary_key=True),
     sa.Column("family", sa.SmallInteger, primary_key=True),  # see seamark.store.cells
     sa.Column("visible", sa.SmallInteger, nullable=False),
-    sa.Column("type", sa.Text, nullable=False),  # of an atom, else the family
+    sa.Column("type", _Text, nullable=False),  # of an atom, else the family
     # of the number: -1 -inf, 0 finite, 1 inf, 2 NaN; null: no number
     sa.Column("class", sa.SmallInteger),
     sa.Column("number", _Double),  # null unless finite; SQLite would turn NaN into null
     # ints, bools, microseconds since the epoch of datetimes, sizes of the rest
     sa.Column("whole", sa.BigInteger),
-    sa.Column("text", sa.Text),
+    sa.Column("text", _Text),
     sa.Column("t", sa.BigInteger),  # the key's three parts; null: never
     sa.Column("writer", sa.Integer),
     sa.Column("place", sa.Integer),
-    sa.Column("registers", sa.Text),  # JSON
+    sa.Column("registers", _Text),  # JSON
     sqlite_with_rowid=False,
 )
 """One row for every run, path and family; ``visible`` is 1 for the family that the path shows."""
@@ -168,7 +171,7 @@ element = sa.Table(
     sa.Column("run", _Id, primary_key=True),
     sa.Column("path", _Id, primary_key=True),
     sa.Column("place", sa.Integer, primary_key=True),
-    sa.Column("value", sa.Text, nullable=False),
+    sa.Column("value", _Text, nullable=False),
     sqlite_with_rowid=False,
 )
 """Elements of visible string sets."""

@@ -15,7 +15,8 @@ import numpy as np
 
 from seamark.journal._format import FRAME_HEADER_BYTES, USER_TIME, ZLIB, Kind
 from seamark.journal.reader import Block, RawFrame, payload_of
-from seamark.store.fold.payloads import unpack_sparse
+from seamark.store.fold.names import PATH_BYTES
+from seamark.store.fold.payloads import legible, unpack_sparse
 
 if TYPE_CHECKING:
     from seamark.store.fold.names import Names
@@ -167,8 +168,7 @@ class _Decoder:
         try:
             payload = payload_of(self.block.data, frame)
             if frame[1] == Kind.PATH:
-                number = int.from_bytes(payload[:4], "little")
-                self.names.define_path(number, place, payload[4:].decode())
+                self._define_path(frame, place, payload)
                 return
             number, *paths = struct.unpack(f"<{len(payload) // 4}I", payload)
         except (ValueError, struct.error) as error:
@@ -177,6 +177,15 @@ class _Decoder:
         self.names.define_schema(number, place, tuple(paths))
         if None in (self.names.columns(number) or ()):
             self.note(frame[0], f"schema {number} names a path that was lost")
+
+    def _define_path(self, frame: RawFrame, place: int, payload: bytes) -> None:
+        """Take what a number stands for from now on; nothing, if it can be no path."""
+        number, path = int.from_bytes(payload[:4], "little"), legible(payload[4:].decode())
+        size = len(path.encode())
+        if not 0 < size <= PATH_BYTES:
+            self.note(frame[0], f"path: expected 1 to {PATH_BYTES} bytes, got {size}: {path:.80}")
+            path = ""
+        self.names.define_path(number, place, path)
 
     # ------------------------------------------------------------------ rows of a schema
 
@@ -291,7 +300,7 @@ class _Decoder:
         paths = self.names.paths
         for number, value in zip(numbers, values, strict=True):
             path = paths.get(number)
-            if path is None:
+            if not path:
                 self.note(pos, f"sparse row: path {number} was lost")
             elif self._wants(path):
                 rows, found = self.values.setdefault(path, ([], []))
@@ -307,7 +316,7 @@ class _Decoder:
             raise ValueError(msg)
         self.names.need([number], ())
         path = self.names.paths.get(number)
-        if path is None:
+        if not path:
             msg = f"column: path {number} was lost"
             raise ValueError(msg)
         words = np.frombuffer(payload, "<i8", offset=8)

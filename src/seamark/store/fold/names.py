@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
-__all__ = ["Names"]
+__all__ = ["PATH_BYTES", "Names"]
+
+PATH_BYTES: Final = 2048
+"""Twice what writers take; longer paths are no use in an index of PostgreSQL."""
 
 Load = Callable[[set[int], set[int]], tuple[dict[int, str], dict[int, tuple[int, ...]]]]
 """Returns the paths and the schemas with these numbers, of those that are known."""
@@ -18,7 +22,7 @@ class Names:
             the first of the journal.
 
     Attributes:
-        paths: By number.
+        paths: By number; empty where it can be none.
         schemas: Numbers of paths, by number of the schema.
         new_paths: (number, place of the frame in bytes, path) of what was defined since.
         new_schemas: The same of schemas.
@@ -61,7 +65,9 @@ class Names:
             numbers = self.schemas.get(schema)
             if numbers is None:
                 return None
-            known = self._columns[schema] = tuple(self.paths.get(number) for number in numbers)
+            known = self._columns[schema] = tuple(
+                self.paths.get(number) or None for number in numbers
+            )
         return known
 
     def define_path(self, number: int, place: int, path: str) -> None:

@@ -17,7 +17,6 @@ __all__ = [
     "artifact_of",
     "atom_of",
     "counts_of",
-    "family_of_point",
     "file_of",
     "histogram_of_point",
     "legible",
@@ -84,16 +83,6 @@ def record_points(
             yield index, step_of(point[0]), value(point), _time_of(time)
         except (ValueError, TypeError, KeyError, IndexError, OverflowError):
             continue
-
-
-def family_of_point(value: Any) -> str:
-    """Return the family of the series that a value of `record_points` belongs to.
-
-    A path may hold several of them, and the records of each name only the path.
-    """
-    if isinstance(value, list):
-        return "histogram_series"
-    return "file_series" if isinstance(value, dict) and "file" in value else "string_series"
 
 
 def _time_of(value: Any) -> int | None:

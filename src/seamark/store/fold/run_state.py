@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from seamark.store.fold.names import Names
+from seamark.store.fold.names import PATH_BYTES, Names
 from seamark.store.fold.registers import NEVER, FamilyState, Key, SeriesState, state_class, to_json
 
 __all__ = ["JournalState", "RunState"]
@@ -20,8 +20,6 @@ __all__ = ["JournalState", "RunState"]
 _NOTES: Final = 20
 """So many fold errors of a journal are kept in words; the others are only counted."""
 _I63: Final = (1 << 63) - 1
-_PATH_BYTES: Final = 2048
-"""Twice what writers take; longer paths are no use in an index of PostgreSQL."""
 
 Attributes = dict[str, dict[str, FamilyState]]
 Load = Callable[[Iterable["JournalState"], Collection[str], Collection[str]], Attributes]
@@ -163,7 +161,7 @@ def _decoded(text: str) -> Mapping[str, Any]:
 
 
 def _is_long(path: str) -> bool:
-    return len(path) > _PATH_BYTES // 4 and len(path.encode()) > _PATH_BYTES
+    return len(path) > PATH_BYTES // 4 and len(path.encode()) > PATH_BYTES
 
 
 class RunState:

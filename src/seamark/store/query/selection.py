@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.errors import ArgumentError
+from seamark.errors import ArgumentError, QueryError
 from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
@@ -222,7 +222,8 @@ def choose(store: Store, connection: sa.Connection, selection: Selection, now_ns
         return store.numbers.number(connection, path)
 
     state = _state_column(store, connection, now_ns)
-    where = [Compiler(number, state).condition(expression), run.c.name != PROJECT_LOG]
+    compiler = Compiler(number, state, store.database.pattern)
+    where = [compiler.condition(expression), run.c.name != PROJECT_LOG]
     if selection.project is not None:
         known = store.database.rows(connection, _PROJECTS)
         inside = [name for (name,) in known if is_inside(name, selection.project)]
@@ -236,7 +237,13 @@ def choose(store: Store, connection: sa.Connection, selection: Selection, now_ns
         source, more = _with_sort_columns(path, field)
         columns += more
     wanted = sa.select(*columns).select_from(source).where(*where)
-    rows = store.database.query(connection, wanted)
+    try:
+        rows = store.database.query(connection, wanted)
+    except Exception as error:
+        if not store.database.is_bad_pattern(error):
+            raise
+        msg = f"query: expected a regular expression that this database can read, but: {error}"
+        raise QueryError(msg) from None
     rows.sort(key=itemgetter(1, 2))
     rows.sort(key=itemgetter(4), reverse=True)
     if derived is not None:

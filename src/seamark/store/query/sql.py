@@ -84,11 +84,18 @@ class Compiler:
     Args:
         number: Returns the number of a path, or None if no run has it.
         state: The state of a run as SQL, with ``"crashed"`` derived.
+        pattern: Returns a regular expression as the database writes it.
     """
 
-    def __init__(self, number: Callable[[str], int | None], state: sa.ColumnElement[str]) -> None:
+    def __init__(
+        self,
+        number: Callable[[str], int | None],
+        state: sa.ColumnElement[str],
+        pattern: Callable[[str], str],
+    ) -> None:
         self._number = number
         self._state = state
+        self._pattern = pattern
 
     def condition(self, expression: Expression) -> Clause:
         """Return the condition that a run matches.
@@ -105,6 +112,9 @@ class Compiler:
         return self._comparison(expression)
 
     def _comparison(self, leaf: Comparison) -> Clause:
+        if leaf.value is not None and leaf.operator in ("matches", "not matches"):
+            written = self._pattern(leaf.value.text)
+            leaf = Comparison(leaf.field, leaf.operator, Value(written, written))
         derived = self._derived(leaf)
         if derived is not None:
             return derived

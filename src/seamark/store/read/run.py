@@ -26,7 +26,6 @@ from seamark.reading.points import (
 )
 from seamark.store import schema
 from seamark.store.cells import NUMBER_FAMILIES, decoded, is_crashed, run_columns
-from seamark.store.fold.payloads import family_of_point
 from seamark.store.fold.registers import (
     AtomState,
     FamilyState,
@@ -425,8 +424,9 @@ class RunReader:
             self._load(seen, [path])
             if family not in seen.state.attributes.get(path, {}):
                 return []
-            found = read_records(seen.store, seen.connection, seen.run, self._sources, path, chosen)
-            return [point for point in found if family_of_point(point[1]) == family]
+            return read_records(
+                seen.store, seen.connection, seen.run, self._sources, path, family, chosen
+            )
 
         return self._ask(answer)
 

@@ -60,6 +60,11 @@ Raises:
 _WHOLE_BYTES: Final = 1 << 17
 """A journal of so many bytes is read in one piece."""
 _NO_TIME: Final = -(1 << 64)
+_KINDS: Final = {
+    "string_series": Kind.TEXT,
+    "file_series": Kind.OP,
+    "histogram_series": Kind.HISTOGRAM,
+}
 
 log = logging.getLogger("seamark")
 
@@ -344,9 +349,11 @@ def read_records(
     run: StoredRun,
     sources: Sources,
     path: str,
+    family: str,
     attempt: int | str,
 ) -> list[tuple[float, Any, int, int]]:
     """Return (step, value, time in ns, attempt) of a string, file or histogram series, in order."""
+    wanted = _KINDS[family]  # a path may hold several families
     state = run.state
     after = state.emptied(path)
     found: list[tuple[float, Key, Any, int, int]] = []
@@ -358,6 +365,8 @@ def read_records(
         for offset, kind, t, payload in _record_frames(store, connection, run, journal, sources):
             if offset >= cut:
                 break
+            if kind != wanted:
+                continue
             for at, step, value, time in record_points(kind, payload, path):
                 key = (t, journal.uid, at)
                 if key > after:

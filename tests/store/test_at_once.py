@@ -266,7 +266,7 @@ def test_folding_what_was_folded_writes_nothing(builder, engines, store):
         engines.fold(store, "r", journals)
         with store.database.reading() as connection:
             versions.append(load_run(store, connection, engines.PROJECT, "r").version)
-    assert versions == [1, 1, 1]
+    assert len(set(versions)) == 1
 
 
 @ON_POSTGRESQL

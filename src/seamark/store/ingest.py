@@ -305,13 +305,16 @@ class Folding:
 
         return Saving(self.store, self.run, anew=self._anew, owner=owner, paths=paths, more=write)
 
-    def save(self) -> None:
+    def save(self, *, more: Callable[[sa.Connection, int], None] | None = None) -> None:
         """Save what was folded, in a transaction of its own.
+
+        Args:
+            more: See `saving`.
 
         Raises:
             Conflict: If another process folded this run in the meantime.
         """
-        saving = self.saving()
+        saving = self.saving(more=more)
         with self.store.database.writing() as connection:
             saving.write(connection)
         self.run.number, self.run.version = saving.number, self.run.version + 1

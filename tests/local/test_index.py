@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -21,6 +22,7 @@ from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import SETTLE_NS
 from seamark.local.index import Index
+from seamark.store import ingest
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -478,17 +480,82 @@ def test_a_fold_that_was_overtaken_is_done_again(builder, folder, open_index, mo
     index, other = open_index(), open_index()
     index.refresh()
     journal.row({"m": 2.0}, 1).save(folder)
-    save = refresh.Folding.save
+    saving, asked = refresh.Folding.saving, []
 
     def overtaken(self, **options):
         if self.store is index.store:
+            asked.append(self)
             other.refresh()
-        save(self, **options)
+        return saving(self, **options)
 
-    monkeypatch.setattr(refresh.Folding, "save", overtaken)
+    monkeypatch.setattr(refresh.Folding, "saving", overtaken)
     index.refresh()
     found = value(index, folder, "m")
+    assert asked
     assert (found.count, found.mean) == (2, 1.5)
+
+
+class TestLongJournals:
+    """They are saved in parts, here of a few frames."""
+
+    @pytest.fixture
+    def rows(self, builder, folder, monkeypatch):
+        """A journal of some twenty parts; returns how many rows it has."""
+        monkeypatch.setattr(ingest, "_STEP_BYTES", 0)
+        monkeypatch.setattr(ingest, "BLOCK_BYTES", 4096)
+        journal = builder()
+        for step in range(2000):
+            journal.row({"m": 1.0}, step)
+        journal.save(folder)
+        return 2000
+
+    @pytest.fixture
+    def fold_a_part(self, open_index, folder, monkeypatch):
+        """Fold and save one part in another process, which is killed then."""
+        save = ingest.Folding.save
+
+        class Killed(BaseException):
+            pass
+
+        def save_and_die(self):
+            save(self)
+            raise Killed
+
+        def fold():
+            with monkeypatch.context() as patched, contextlib.suppress(Killed):
+                patched.setattr(ingest.Folding, "save", save_and_die)
+                open_index().refresh(folder.project, folder.run)
+
+        return fold
+
+    @pytest.mark.parametrize("alone", [True, False])
+    def test_who_is_killed_in_the_middle_leaves_the_rest_to_others(
+        self, folder, open_index, rows, fold_a_part, alone
+    ):
+        """Of a run that nobody had folded before, too."""
+        fold_a_part()
+        index = open_index()
+        index.refresh(*((folder.project, folder.run) if alone else ()))
+        view = index.view(folder.project, folder.run)
+        assert view.attribute("m").value.count == len(view.points("m")) == rows
+
+    def test_who_is_overtaken_at_every_part_answers_with_everything(
+        self, folder, open_index, monkeypatch, rows, fold_a_part
+    ):
+        """What was written before a call is seen after it, however many others fold the same."""
+        index, save, overtaken = open_index(), ingest.Folding.save, []
+
+        def be_overtaken(self):
+            if self.store is index.store:
+                overtaken.append(self)
+                fold_a_part()
+            save(self)
+
+        monkeypatch.setattr(ingest.Folding, "save", be_overtaken)
+        index.refresh(folder.project, folder.run)
+        view = index.view(folder.project, folder.run)
+        assert len(overtaken) > 5
+        assert view.attribute("m").value.count == len(view.points("m")) == rows
 
 
 @pytest.mark.slow

@@ -469,7 +469,8 @@ class Index:
         what is written meanwhile without end.
         """
         wanted: dict[str, int] = {}
-        for _ in range(_TRIES):
+        tries = _Tries(lambda: self._folded_bytes(ref))
+        while tries.go_on():
             refresh = self._folded(ref, known)
             if refresh is None:
                 return
@@ -490,7 +491,8 @@ class Index:
         from seamark.local.refresh import Refresh  # NumPy is for those who fold
 
         folder = RunFolder(self.root, *ref)
-        for _ in range(_TRIES):
+        tries = _Tries(lambda: self._folded_bytes(ref))
+        while tries.go_on():
             try:
                 return Refresh(self.store, folder, known, self.now_ns)
             except Conflict:  # see above
@@ -502,6 +504,15 @@ class Index:
                 log.exception("seamark: run %s/%s cannot be folded", *ref)
                 return None
         return None
+
+    def _folded_bytes(self, ref: Ref) -> int:
+        """Return how many bytes of the journals of a run are folded."""
+        with self.store.database.reading() as connection:
+            known = Looks.one(self.store.database, connection, ref)
+            if known is None:
+                return 0
+            journals = load_journals(self.store, connection, known.number)
+            return sum(journal.offset for journal in journals)
 
     def _forget(self, gone: list[tuple[Ref, int]]) -> None:
         for ref, number in gone:
@@ -678,6 +689,33 @@ class Index:
     def store_of(self, ref: Ref) -> Store:
         """Return where a run is found: in the file, or beside it if that could not be written."""
         return self._aside.get(ref) or self.store
+
+
+class _Tries:
+    """How often to begin again because others were faster.
+
+    As long as they get further, none of it is in vain: a long journal is saved in many parts, and
+    of several who fold it each is overtaken again and again.
+
+    Args:
+        folded: Returns how far everybody got.
+    """
+
+    def __init__(self, folded: Callable[[], int]) -> None:
+        self._folded = folded
+        self._furthest: int | None = None
+        self._left = _TRIES
+
+    def go_on(self) -> bool:
+        """Tell whether to try, or to try again."""
+        if self._furthest is None:
+            self._furthest = -1
+            return True
+        folded = self._folded()
+        if folded <= self._furthest:
+            self._left -= 1
+        self._furthest = max(self._furthest, folded)
+        return self._left > 0
 
 
 class _Purged:

@@ -64,9 +64,10 @@ _DELETES: Final = tuple(
     for table in (folder_table, look_table)
 )
 _run: Final = schema.run.c
-_FOLDERS: Final = sa.select(_run.id, _run.project, _run.name, folder_table.c.listed).join(
-    folder_table, folder_table.c.run == _run.id
-)
+# A long journal is saved in parts; whoever is killed between them leaves a run and no look at it.
+_FOLDERS: Final = sa.select(
+    _run.id, _run.project, _run.name, sa.func.coalesce(folder_table.c.listed, 0)
+).join(folder_table, folder_table.c.run == _run.id, isouter=True)
 _LOOKS: Final = sa.select(look_table)
 _ONE: Final = (_run.project == sa.bindparam("project"), _run.name == sa.bindparam("name"))
 _FOLDER_OF: Final = _FOLDERS.where(*_ONE)

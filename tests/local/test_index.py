@@ -636,6 +636,32 @@ def test_a_forked_child_opens_the_file_for_itself(builder, folder, open_index):
     assert value(index, folder, "a") == 1
 
 
+def test_a_child_forked_while_a_thread_reads_can_read(builder, folder, open_index):
+    """The thread does not live on in the child, and never lets go of what it held."""
+    builder().assign(a=1).save(folder)
+    index, reads, forked = open_index(), threading.Event(), threading.Event()
+
+    def read_long():
+        with index.lock:
+            reads.set()
+            forked.wait(30)
+
+    thread = threading.Thread(target=read_long)
+    thread.start()
+    reads.wait(30)
+    pid = os.fork()
+    if not pid:
+        signal.alarm(20)
+        try:
+            index.refresh()
+            os._exit(0 if value(index, folder, "a") == 1 else 1)
+        finally:
+            os._exit(2)
+    forked.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
 # ---------------------------------------------------------------------- derived attributes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import shutil
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import SETTLE_NS
+from seamark.local import copies
 from seamark.local.index import Index
 from seamark.store import ingest
 
@@ -634,6 +636,65 @@ def test_a_forked_child_opens_the_file_for_itself(builder, folder, open_index):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     index.refresh()
     assert value(index, folder, "a") == 1
+
+
+def test_a_child_forked_while_a_thread_reads_can_read(builder, folder, open_index):
+    """The thread does not live on in the child, and never lets go of what it held."""
+    builder().assign(a=1).save(folder)
+    index, reads, forked = open_index(), threading.Event(), threading.Event()
+
+    def read_long():
+        with index.lock:
+            reads.set()
+            forked.wait(30)
+
+    thread = threading.Thread(target=read_long)
+    thread.start()
+    reads.wait(30)
+    pid = os.fork()
+    if not pid:
+        signal.alarm(20)
+        try:
+            index.refresh()
+            os._exit(0 if value(index, folder, "a") == 1 else 1)
+        finally:
+            os._exit(2)
+    forked.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+# ---------------------------------------------------------------------- series of many runs
+
+
+class TestSeries:
+    """What was read last is kept, and nobody can tell."""
+
+    @pytest.fixture
+    def fetch(self, builder, folder, open_index):
+        builder().row({"m": 1.0}, 0).row({"m": 2.0}, 1).save(folder)
+        index = open_index()
+        index.refresh()
+        return lambda: index.series([(folder.project, folder.run)], ["m"])
+
+    def test_what_a_caller_does_to_an_answer_changes_no_later_one(self, fetch):
+        """Each answer has arrays of its own."""
+        for _ in range(3):
+            table = fetch()
+            assert table.to_numpy()["value"].tolist() == [1.0, 2.0]
+            for column in ("step", "value", "time_ns", "attempt"):
+                getattr(table.parts[0][2], column)[:] = -1
+
+    def test_what_could_not_be_read_is_read_the_next_time(self, fetch, monkeypatch):
+        """No more files may be open, or the network is away for a moment."""
+
+        def refuse(folder, name):
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(copies, "open_journal", refuse)
+            assert len(fetch()) == 0
+        assert fetch().to_numpy()["value"].tolist() == [1.0, 2.0]
 
 
 # ---------------------------------------------------------------------- derived attributes

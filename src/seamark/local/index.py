@@ -15,6 +15,7 @@ import random
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -86,6 +87,7 @@ class Index:
         self._aside: dict[Ref, Store] = {}
         self._recent: Recent | None = None
         self._pid = 0
+        _indexes.add(self)
 
     @classmethod
     def open(cls, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> Index:
@@ -119,7 +121,6 @@ class Index:
             # SQLite connections must not cross a fork, nor be closed behind it
             _inherited.append(self._store)
             self._store = None
-            self.lock = threading.RLock()
         self._pid = os.getpid()
         self._aside.clear()
         target = place.index_path(self.root)
@@ -782,3 +783,16 @@ def _damaged(error: BaseException) -> bool:
 
 def _unwritable(error: BaseException) -> bool:
     return any(word in str(error) for word in ("is full", "readonly", "unable to open"))
+
+
+_indexes: weakref.WeakSet[Index] = weakref.WeakSet()
+
+
+def _renew_after_fork() -> None:
+    """Another thread may have been reading: nobody is left here to let go of its lock."""
+    for index in list(_indexes):
+        index.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_after_fork)

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from seamark.reading.points import Points
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
+from seamark.store.ingest import UNREADABLE
 from seamark.store.read.curve import read_curve
 from seamark.store.read.series import Sources, read_floats
 from seamark.store.runs import RUNS_AT_ONCE, filled, load_many, places_of
@@ -52,22 +53,25 @@ class Recent:
         found = self._kept.get((run, attempt, path))
         if found is None or found[0] != version:
             return None
-        points = found[1]
-        return Points(
-            points.step.copy(), points.value.copy(), points.time_ns.copy(), points.attempt.copy()
-        )
+        return _copy(found[1])
 
     def put(self, run: int, version: int, attempt: int | str, path: str, points: Points) -> None:
-        """Keep a short series."""
+        """Keep a short series, a copy: the caller may change what it was given."""
         if len(points) > _SHORT:
             return
         key = (run, attempt, path)
         before = self._kept.pop(key, None)
         self._points += len(points) - (len(before[1]) if before else 0)
-        self._kept[key] = (version, points)
+        self._kept[key] = (version, _copy(points))
         while self._points > _MOST or len(self._kept) > _MOST // 8:
             _, (_, oldest) = self._kept.popitem(last=False)
             self._points -= len(oldest)
+
+
+def _copy(points: Points) -> Points:
+    return Points(
+        points.step.copy(), points.value.copy(), points.time_ns.copy(), points.attempt.copy()
+    )
 
 
 def read_many(
@@ -166,6 +170,8 @@ class _Reading:
             }
         found = read_floats(store, connection, run, sources, paths, attempt)
         assert run.number is not None  # noqa: S101 - it was loaded
+        if any(one.stopped == UNREADABLE for one in run.state.journals.values()):
+            return found  # something is missing that may be there the next time
         for path, points in found.items():
             self.recent.put(run.number, run.version, attempt, path, points)
         return found

@@ -28,6 +28,7 @@ from seamark.store.fold.names import Names
 from seamark.store.fold.payloads import record_points
 from seamark.store.fold.walk import BLOCK_BYTES, walk
 from seamark.store.groups import StoredGroup, group_ends, load_group, load_groups, record_offsets
+from seamark.store.ingest import UNREADABLE
 from seamark.store.runs import names_before
 
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ def read_floats(
         limit: Only the last so many points of each; None for all.
 
     Returns:
-        Points by path; series of the same rows may share the arrays of steps and times.
+        Points by path; series of the same rows may share the arrays of steps and times. A journal
+        of which something is missing because it cannot be read now has ``stopped`` set to
+        `UNREADABLE`.
     """
     state = run.state
     numbers = store.numbers.known(connection, paths)
@@ -324,6 +327,7 @@ def _small_sheets(
 
 
 def _warn(journal: JournalState, error: OSError) -> None:
+    journal.stopped = UNREADABLE
     log.warning("seamark: points of %s cannot be read: %s", journal.file, error)
 
 

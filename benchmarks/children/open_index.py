@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -15,7 +16,8 @@ project.fetch_runs_table(limit=1, progress_bar=lambda done, runs: told.append((d
 open_s, cpu_s = time.perf_counter() - begun, time.process_time() - cpu_begun
 assert told
 project.stop()
-index = [path.stat().st_size for path in Path("seamark").glob("*.db*")]
+cache = Path(os.environ["XDG_CACHE_HOME"], "seamark")
+index = [path.stat().st_size for path in cache.glob("*.db*")]
 journals = [path.stat().st_size for path in Path(".seamark").rglob("journal/*")]
 assert index
 print(

@@ -191,10 +191,11 @@ PAGE = """\
 
 The targets of the [design](explanation/design.md), measured by `nox -s bench` (which runs
 `python benchmarks/run.py`, and takes names of rows). Every figure is the median over several
-rounds. In each round every contestant runs once, in a fresh process and an empty folder, in a
-rotating order. CPU is that of the process and of the children it waited for, in user and kernel
-mode. Ratios are between medians. The machine was shared with other work, as the load averages
-say, so that the ratios tell more than the times.
+rounds. In each round every contestant runs once, in a fresh process, in a rotating order; what
+writes does so into an empty folder, and what reads says what it found there. CPU is that of the
+process and of the children it waited for, in user and kernel mode. Ratios are between medians. The
+machine was shared with other work, as the load averages say, so that the ratios tell more than the
+times.
 
 {facts}
 

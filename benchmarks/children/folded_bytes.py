@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 import math
 import random
+import sqlite3
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
 import seamark
-from seamark.local.index import Index
+from seamark.local.place import index_path
 
 steps, chance = int(sys.argv[1]), random.Random(5)
 run = seamark.init_run(capture_packages=False)
@@ -28,9 +30,20 @@ for step in range(steps):
         time.sleep(0.002)  # steps of a training do not come in the same few milliseconds
 run.stop()
 
-index = Index.open(Path(".seamark"))
-index.refresh()
-view = index.view(run.project, run.id)
-points = sum(len(view.points(name).value) for name in names)
-size = index.connection.exec_driver_sql("SELECT sum(length(data)) FROM chunk").scalar()
-print(json.dumps({"bytes_a_point": size / points, "points": points}))
+points = sum(len(run[name].fetch_points()) for name in names)
+with closing(sqlite3.connect(index_path(Path(".seamark")))) as connection:
+
+    def total(what: str) -> int:
+        return int(connection.execute(f"SELECT {what}").fetchone()[0] or 0)
+
+    size = total("sum(length(data)) FROM chunk")
+    summaries = total("sum(length(data)) FROM pyramid")
+print(
+    json.dumps(
+        {
+            "bytes_a_point": size / points,
+            "summaries_a_point": summaries / points,
+            "points": points,
+        }
+    )
+)

@@ -1,62 +1,42 @@
-"""Read the one long series below the working directory, from the journal and from chunks."""
+"""Read a long series that is folded: ``read_series.py RUN POINTS``.
+
+By the first call of a process, by later ones, and from an index that is held in memory.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import statistics
-import time
-from collections.abc import Callable
-from pathlib import Path
+import sys
 
-from seamark.local.index import Index
+import numpy  # noqa: ICN001, F401
+import sqlalchemy.dialects.sqlite  # noqa: F401
+from timed_reads import settled, spent
 
-PATH = "train/loss"
-root = Path(".seamark")
+import seamark
 
-
-def seconds(work: Callable[[], object], times: int = 1) -> tuple[float, float]:
-    """Return the medians of wall and CPU time."""
-    wall, cpu = [], []
-    for _ in range(times):
-        begun, cpu_begun = time.perf_counter(), time.process_time()
-        work()
-        wall.append(time.perf_counter() - begun)
-        cpu.append(time.process_time() - cpu_begun)
-    return statistics.median(wall), statistics.median(cpu)
+run, points = sys.argv[1], int(sys.argv[2])
 
 
-def opened() -> Index:
-    index = Index.open(root)
-    index.refresh()
-    return index
+def whole(found: object) -> bool:
+    return found == points
 
 
-# An index that is held in memory has no chunks.
+def fresh() -> int:
+    return len(seamark.init_run(with_id=run, mode="read-only")["train/loss"].fetch_points())
+
+
+def again() -> int:
+    return len(series.fetch_points())
+
+
+assert whole(fresh())  # folds, if nobody did before
+settled()
+figures = spent("opening", fresh, check=whole)
+series = seamark.init_run(with_id=run, mode="read-only")["train/loss"]
+again()
+figures |= spent("warm", again, 9, check=whole)
+figures |= spent("apart", again, 3, apart_s=1.0, check=whole)
 os.environ["SEAMARK_INDEX"] = "/dev/null/nowhere.db"
-index = opened()
-assert index.file is None
-((project, run),) = index.runs()
-journal = index.view(project, run)
-count = len(journal.points(PATH).value)
-journal_s = seconds(lambda: journal.points(PATH), 3)
-
-os.environ["SEAMARK_INDEX"] = str(Path(f"index-{os.getpid()}.db").absolute())
-index = opened()
-chunked = index.view(project, run)
-making_s = seconds(lambda: chunked.points(PATH))
-assert len(chunked.points(PATH).value) == count
-chunks_s = seconds(lambda: chunked.points(PATH), 9)
-print(
-    json.dumps(
-        {
-            "points": count,
-            "journal_s": journal_s[0],
-            "journal_cpu_s": journal_s[1],
-            "making_s": making_s[0],
-            "making_cpu_s": making_s[1],
-            "chunks_ms": chunks_s[0] * 1e3,
-            "chunks_cpu_ms": chunks_s[1] * 1e3,
-        }
-    )
-)
+figures |= spent("memory", fresh, check=whole)
+print(json.dumps(figures))

@@ -187,9 +187,16 @@ class Index:
         self.file = file
 
     def _disconnect(self) -> None:
-        if self._store is not None and self._pid == os.getpid():
-            self._store.database.engine.dispose()
+        if self._pid == os.getpid():
+            for ref in list(self._aside):
+                self._drop_aside(ref)
+            if self._store is not None:
+                self._store.database.engine.dispose()
         self._store = None
+
+    def _drop_aside(self, ref: Ref) -> None:
+        if (store := self._aside.pop(ref, None)) is not None:
+            store.database.engine.dispose()
 
     def _create_tables(self) -> None:
         database = self.store.database
@@ -283,7 +290,7 @@ class Index:
                 self.healing(lambda: self._refresh_many(project, progress))
 
     def _refresh_one(self, ref: Ref) -> None:
-        self._aside.pop(ref, None)
+        self._drop_aside(ref)
         known = self._known(ref)
         change: bool | None = True
         if known is not None:

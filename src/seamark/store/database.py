@@ -11,6 +11,7 @@ import contextlib
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ __all__ = [
     "BUSY_S",
     "Conflict",
     "Database",
+    "Upsert",
     "can_hold",
     "file_connection",
     "insertion",
@@ -188,7 +190,8 @@ class Database:
     def _compile(self, statement: Any) -> tuple[str, tuple[str, ...], dict[str, Any]]:
         found = self._compiled.get(statement)
         if found is None:
-            compiled = statement.compile(dialect=self._dialect)
+            made = statement.of(self.dialect) if isinstance(statement, Upsert) else statement
+            compiled = made.compile(dialect=self._dialect)
             names = tuple(compiled.positiontup or ())
             found = self._compiled[statement] = (str(compiled), names, dict(compiled.params))
         return found
@@ -220,6 +223,42 @@ def _sqlstate(error: BaseException) -> str | None:
     """Return the code of an error of PostgreSQL, also where SQLAlchemy has wrapped it."""
     found: str | None = getattr(getattr(error, "orig", error), "sqlstate", None)
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Upsert:
+    """A statement that writes rows which may be there already.
+
+    Engines write it alike, and SQLAlchemy has one of its own for each.
+
+    Attributes:
+        table: Where to.
+        columns: Whose values are given, in order.
+        keys: What tells one row from another.
+        overwrite: Whether the rest of a row that is there is replaced; else it stays as it is.
+        returned: A column whose value is returned for rows that were not there.
+    """
+
+    table: sa.Table
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    overwrite: bool = False
+    returned: sa.Column[Any] | None = None
+
+    def of(self, dialect: str) -> Any:
+        """Return it as one engine has it."""
+        insert: Any
+        if dialect == "sqlite":
+            from sqlalchemy.dialects.sqlite import insert
+        else:
+            from sqlalchemy.dialects.postgresql import insert
+        made = insert(self.table).values({name: sa.bindparam(name) for name in self.columns})
+        if self.overwrite:
+            rest = {name: made.excluded[name] for name in self.columns if name not in self.keys}
+            made = made.on_conflict_do_update(index_elements=self.keys, set_=rest)
+        else:
+            made = made.on_conflict_do_nothing(index_elements=self.keys)
+        return made if self.returned is None else made.returning(self.returned)
 
 
 def insertion(table: sa.Table) -> sa.Insert:

@@ -324,9 +324,13 @@ class StoredGroup:
         """Return the times of the frames, nanoseconds since the Unix epoch, int64 (count,)."""
         return self.picked(unpack_ints(self.shared[1]))
 
-    def times(self) -> Ints:
-        """Return the caller's times where there are some, else those of the frames."""
-        return self.picked(unpack_ints(self.shared[2] or self.shared[1]))
+    def times(self, t: Ints) -> Ints:
+        """Return the caller's times where there are some, else those of the frames.
+
+        Args:
+            t: The times of the frames.
+        """
+        return self.picked(unpack_ints(self.shared[2])) if self.shared[2] else t
 
     def offsets(self) -> Ints:
         """Return where the frames are, bytes, int64 (count,)."""

@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 from seamark.store import schema
-from seamark.store.database import can_hold
+from seamark.store.database import Upsert, can_hold
 
 if TYPE_CHECKING:
     from seamark.store.database import Database
@@ -17,13 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["PathNumbers"]
 
 _PART = 500
-# SQLite reads PostgreSQL's words for this.
-_ADD = (
-    postgresql.insert(schema.path)
-    .values(path=sa.bindparam("path"))
-    .on_conflict_do_nothing(index_elements=["path"])
-)
+_ADD = Upsert(schema.path, ("path",), ("path",))
 _ALL = sa.select(schema.path.c.id, schema.path.c.path)
+_ONE = _ALL.where(schema.path.c.path == sa.bindparam("at"))
 
 
 class PathNumbers:
@@ -49,7 +44,9 @@ class PathNumbers:
         """Return the numbers of these paths, as far as they have any."""
         numbers = self._numbers
         missing = [path for path in paths if path not in numbers and can_hold(path)]
-        if missing:
+        if len(missing) == 1:  # often one that no run has
+            self._take(self._database.rows(connection, _ONE, at=missing[0]))
+        elif missing:
             self._learn(connection, schema.path.c.path, missing)
         return {path: numbers[path] for path in paths if path in numbers}
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 from seamark.store import schema
 from seamark.store.cells import (
@@ -28,7 +27,7 @@ from seamark.store.cells import (
     run_columns,
     series_columns,
 )
-from seamark.store.database import Conflict, can_hold, insertion
+from seamark.store.database import Conflict, Upsert, can_hold, insertion
 from seamark.store.fold.names import Names
 from seamark.store.fold.registers import (
     NEVER,
@@ -90,16 +89,11 @@ _MANY: Final = 256
 # ---------------------------------------------------------------------- statements
 
 
-def _upsert(table: sa.Table) -> Any:
-    """Return a statement that writes whole rows over those with the same key.
-
-    SQLite reads PostgreSQL's words for this.
-    """
-    names = [column.name for column in table.columns]
-    insert = postgresql.insert(table).values({name: sa.bindparam(name) for name in names})
-    keys = [column.name for column in table.primary_key]
-    rest = {name: insert.excluded[name] for name in names if name not in keys}
-    return insert.on_conflict_do_update(index_elements=keys, set_=rest)
+def _upsert(table: sa.Table) -> Upsert:
+    """Return a statement that writes whole rows over those with the same key."""
+    columns = tuple(column.name for column in table.columns)
+    keys = tuple(column.name for column in table.primary_key)
+    return Upsert(table, columns, keys, overwrite=True)
 
 
 def _of_run(table: sa.Table) -> Any:
@@ -137,11 +131,8 @@ _FIND_RUN: Final = sa.select(_run.id, _run.version, _run.registers).where(
 _COLUMNS: Final = tuple(
     column.name for column in schema.run.columns if column.name not in ("id", "project", "name")
 )
-_INSERT_RUN: Final = (
-    postgresql.insert(schema.run)
-    .values({name: sa.bindparam(name) for name in ("project", "name", *_COLUMNS)})
-    .on_conflict_do_nothing(index_elements=["project", "name"])
-    .returning(_run.id)
+_INSERT_RUN: Final = Upsert(
+    schema.run, ("project", "name", *_COLUMNS), ("project", "name"), returned=_run.id
 )
 _UPDATE_RUN: Final = (
     sa.update(schema.run)

@@ -231,7 +231,8 @@ def _pieces(journal: JournalState, sheet: Sheet, cut: float) -> Iterator[tuple[s
 
 def unpacked(journal: JournalState, group: StoredGroup, cut: float) -> Piece:
     """Return the points of a group that stand before an offset."""
-    piece = Piece(journal, group.steps(), group.values(), group.t(), group.times())
+    t = group.t()
+    piece = Piece(journal, group.steps(), group.values(), t, group.times(t))
     if cut >= journal.chunked:
         return piece
     kept = int(np.searchsorted(group.offsets(), cut))

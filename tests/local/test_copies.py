@@ -71,6 +71,20 @@ def test_a_copy_that_arrives_later_changes_nothing(builder, folder, index):
     assert steps(index, folder) == [0, 1]
 
 
+def test_of_two_the_one_that_is_damaged_later_is_not_read(builder, folder, index):
+    """As many bytes in the same file: what it is worth is asked again."""
+    journal = builder()
+    for step in range(50):
+        journal.row({"loss": float(step)}, step)
+    path = journal.close().save(folder)
+    shutil.copy(path, path.with_name(path.name + "~"))
+    assert steps(index, folder) == list(range(50))
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(bytes(400))
+    assert steps(index, folder) == list(range(50))
+
+
 def test_two_that_went_different_ways_are_told(builder, folder, index):
     """A cloned machine: the longer one is read, the other is named."""
     journal = builder().row({"loss": 1.0}, 0)

@@ -89,8 +89,8 @@ def _kept(
         if look is None:
             return None
         if look.journal >= 0:
-            same = look.stat.inode == stats[name].inode and look.stat.size <= stats[name].size
-            if chosen is not None or not same:
+            grew = look.stat.inode == stats[name].inode and look.stat.size < stats[name].size
+            if chosen is not None or not (grew or look.stat == stats[name]):
                 return None
             chosen = name
         elif look.stat != stats[name]:

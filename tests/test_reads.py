@@ -224,3 +224,12 @@ def test_windows_of_a_table(caplog):
     for wrong in (-1, 1.5, "2", True):
         with pytest.raises(ArgumentError, match="offset"):
             project.fetch_runs_table(offset=wrong)
+
+
+def test_a_path_that_looks_like_a_pattern_is_a_path_first(run):
+    """What is named exactly is meant, in tables as in series."""
+    run["q?[z]"] = 3
+    run["qa[z]"] = 4
+    table = seamark.init_project("p").fetch_runs_table(columns=["q?[z]"])
+    assert table.columns == ["sys/id", "q?[z]"]
+    assert [row["q?[z]"] for row in table] == [3]

@@ -559,18 +559,11 @@ class Handler:
             FamilyError: If the path holds another family.
         """
         reader = self._object._reader()  # noqa: SLF001
-        found: Points | Curve | None = None
-        if reader is not None:
-            found = (
-                reader.points(self._path, attempt)
-                if points is None
-                else reader.curve(self._path, points, attempt)
-            )
-            if len(found):
-                return found
         self._expect_of(reader, "float_series", "a float series")
-        assert found is not None  # noqa: S101 - there is a series, if only an empty one
-        return found
+        assert reader is not None  # noqa: S101 - there is a series
+        if points is None:
+            return reader.points(self._path, attempt)
+        return reader.curve(self._path, points, attempt)
 
     def fetch_values(
         self,

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seamark.errors import ArgumentError, RunNotFoundError
+import seamark
+from seamark.errors import ArgumentError, FamilyError, RunNotFoundError
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import SETTLE_NS
 from seamark.local import copies
@@ -763,3 +764,40 @@ class TestDerived:
         builder(**here, start=start - 1).wait(5).op("state", state="running").save(folder)
         index.refresh()
         assert value(index, folder, "sys/state") == "crashed"
+
+
+def test_damage_within_packed_points_makes_the_index_again(builder, folder, open_index):
+    """A database checks little of what it gives back: wrong bytes never become wrong numbers."""
+    journal = builder()
+    for step in range(5000):
+        journal.row({"m": float(step) ** 0.5}, step)
+    journal.close().save(folder)
+    index = open_index()
+    index.refresh()
+    whole = index.view(folder.project, folder.run).points("m")
+    for table in ("chunk", "pyramid"):
+        with index.store.database.writing() as connection:
+            rows = connection.exec_driver_sql(f"SELECT rowid, data FROM {table}").fetchall()
+            for number, data in rows:
+                wrong = bytearray(data)
+                wrong[len(wrong) // 2] ^= 1
+                change = f"UPDATE {table} SET data = ? WHERE rowid = ?"
+                connection.exec_driver_sql(change, (bytes(wrong), number))
+        assert rows
+        view = index.view(folder.project, folder.run)
+        assert view.curve("m", 100).max.max() == whole.value.max()
+        assert (view.points("m").value == whole.value).all()
+
+
+def test_a_series_that_lost_its_path_is_not_fetched(builder, folder):
+    """What a path shows decides, in every read alike."""
+    builder("one").row({"a": 1.0}, 0).save(folder)
+    builder("two").wait(100).assign(a=5).save(folder)
+    with seamark.init_run(
+        folder.project, root=folder.root, with_id=folder.run, mode="read-only"
+    ) as run:
+        assert run["a"].fetch() == 5
+        with pytest.raises(FamilyError, match="expected a float series"):
+            run["a"].fetch_points()
+    project = seamark.init_project(folder.project, root=folder.root)
+    assert len(project.fetch_series("a")) == 0

@@ -32,6 +32,7 @@ from seamark.reading.curves import check_points
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.store import schema
+from seamark.store.damage import DamageError
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.query.selection import Selection, choose
@@ -249,8 +250,8 @@ class Index:
         """Return what ``work`` returns; make the file again if it turns out to be unusable."""
         try:
             return work()
-        except (sa.exc.DatabaseError, sqlite3.DatabaseError) as error:
-            if _damaged(error):
+        except (sa.exc.DatabaseError, sqlite3.DatabaseError, DamageError) as error:
+            if isinstance(error, DamageError) or _damaged(error):
                 log.debug("seamark: the index %s is damaged and made again: %s", self.file, error)
                 self._replace()
             elif self.file is not None and _unwritable(error):

@@ -9,12 +9,15 @@ where they are alike, and compressed with zstd.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import zstandard
+
+from seamark.store.damage import DamageError
 
 if TYPE_CHECKING:
     Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -34,6 +37,7 @@ __all__ = [
     "unpack_records",
 ]
 
+_CRC_BYTES: Final = 4
 _LEVEL: Final = 3
 _EXACT: Final = float(1 << 53)
 _HEAD: Final = struct.Struct("<BBxxIqq")
@@ -178,13 +182,23 @@ def unpack_records(data: bytes, count: int, kind: np.dtype[Any]) -> np.ndarray[A
 
 
 def join_parts(parts: Sequence[bytes]) -> bytes:
-    """Return byte strings as one that `split_parts` takes apart again."""
-    return b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    """Return byte strings as one that `split_parts` takes apart again, behind their CRC-32."""
+    joined = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    return zlib.crc32(joined).to_bytes(_CRC_BYTES, "little") + joined
 
 
 def split_parts(data: bytes) -> list[bytes]:
-    """Return what `join_parts` was given."""
-    parts, pos = [], 0
+    """Return what `join_parts` was given.
+
+    A database checks little of what it gives back, and wrong bytes would unpack into wrong numbers.
+
+    Raises:
+        DamageError: If it is not what was joined.
+    """
+    if zlib.crc32(memoryview(data)[_CRC_BYTES:]) != int.from_bytes(data[:_CRC_BYTES], "little"):
+        msg = f"{len(data)} packed bytes are not what was stored"
+        raise DamageError(msg)
+    parts, pos = [], _CRC_BYTES
     while pos < len(data):
         end = pos + 4 + int.from_bytes(data[pos : pos + 4], "little")
         parts.append(data[pos + 4 : end])

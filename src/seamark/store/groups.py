@@ -247,7 +247,7 @@ def store_groups(
             data = join_parts([b"" if own is None else pack_ints(own), pack_floats(values)])
             rows.append((run, numbers[path], *at, *_bounds(step, t), data))
             if len(values) >= _PYRAMID_POINTS:
-                pyramids.append((run, numbers[path], *at, pack_pyramid(values)))
+                pyramids.append((run, numbers[path], *at, join_parts([pack_pyramid(values)])))
         database.run_many(connection, _INSERT, rows)
         database.run_many(connection, _INSERT_PYRAMID, pyramids)
 
@@ -444,7 +444,7 @@ class Drawn:
 
     def pyramid(self) -> Pyramid | None:
         """Return minima, maxima and counts of its points."""
-        return None if self._pyramid is None else unpack_pyramid(self._pyramid)
+        return None if self._pyramid is None else unpack_pyramid(split_parts(self._pyramid)[0])
 
 
 def drawn_groups(

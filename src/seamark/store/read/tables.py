@@ -104,8 +104,9 @@ class _Wanted:
         self.pattern = "*" in self.text or "?" in self.text
 
     def paths(self, known: Iterable[str]) -> list[str]:
-        """Return the paths meant, of those that exist."""
-        if not self.pattern:
+        """Return the paths meant, of those that exist; one of that very name before a pattern."""
+        known = list(known)
+        if not self.pattern or self.field.path in known:
             return [self.field.path]
         return [path for path in known if fnmatchcase(path, self.field.path)]
 

@@ -253,16 +253,20 @@ def _assembled(pieces: list[Piece], limit: int | None) -> Points:
     uids = sorted({piece.journal.uid for piece in pieces})
     if len(uids) == 1:
         pieces.sort(key=lambda piece: int(piece.t[0]))
-    step, value, t, time = (
-        _joined([column(piece) for piece in pieces]) for column in map(itemgetter, (1, 2, 3, 4))
+    step, value, t = (
+        _joined([column(piece) for piece in pieces]) for column in map(itemgetter, (1, 2, 3))
     )
+    own = any(piece.time is not piece.t for piece in pieces)
+    time = _joined([piece.time for piece in pieces]) if own else t
     sizes = [len(piece.step) for piece in pieces]
     attempts = [-1 if one.journal.attempt is None else one.journal.attempt for one in pieces]
     attempt = np.repeat(np.array(attempts, np.int64), sizes)
     # Rows with a time of their own stand apart from the others: pieces need not come in order of t.
-    falling = (step[1:] < step[:-1]) | ((step[1:] == step[:-1]) & (t[1:] < t[:-1]))
+    falling = bool((step[1:] < step[:-1]).any())
+    if not falling and (same := step[1:] == step[:-1]).any():
+        falling = bool((same & (t[1:] < t[:-1])).any())
     last = slice(None) if limit is None else slice(-limit, None)
-    if len(uids) > 1 or falling.any():
+    if len(uids) > 1 or falling:
         ranks = np.repeat([uids.index(piece.journal.uid) for piece in pieces], sizes)
         order = np.lexsort((ranks, t, step))[last]
         return Points(step[order], value[order], time[order], attempt[order])

@@ -117,7 +117,7 @@ def test_a_large_run_is_put_into_chunks_once_and_grows_by_its_share(builder, fol
     assert len(view().points("a")) == 3000
 
     def groups():
-        with view()._index.store.database.reading() as connection:
+        with view()._find_store().database.reading() as connection:
             sql = "SELECT count FROM chunk WHERE path = 0 ORDER BY place"
             return list(connection.exec_driver_sql(sql).scalars())
 

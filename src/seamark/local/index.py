@@ -684,7 +684,8 @@ class Index:
         with self.lock:
             if (project, run) not in self._aside:
                 self._number((project, run))
-            return RunView(self, RunFolder(self.root, project, run))
+        ref, folder = (project, run), RunFolder(self.root, project, run)
+        return RunView(folder, lambda: self.store_of(ref), self.guarded, self.now_ns)
 
     def fresh_view(self, project: str, run: str) -> RunView:
         """Return one run as it is now; see `refresh`.
@@ -694,6 +695,11 @@ class Index:
         """
         self.refresh(project, run)
         return self.view(project, run)
+
+    def guarded(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, alone with the index and healing it; see `healing`."""
+        with self.lock:
+            return self.healing(work)
 
     def store_of(self, ref: Ref) -> Store:
         """Return where a run is found: in the file, or beside it if that could not be written."""

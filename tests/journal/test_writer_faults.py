@@ -362,6 +362,29 @@ def test_file_size_limit_goes_on_in_another_file(tmp_path: Path) -> None:
     assert int(count) == 5
 
 
+@pytest.mark.usefixtures("unkept")
+def test_a_file_left_while_it_is_synced_is_no_fault(
+    warm: JournalWriter, journals: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sync thread is between two calls when the writer goes on in another file."""
+    fstat = os.fstat
+
+    def left_meanwhile(fd: int) -> os.stat_result:
+        stat = fstat(fd)
+        monkeypatch.setattr(os, "fstat", fstat)
+        warm._leave()
+        return stat
+
+    warm.append_row({"a": 1.0}, 3)
+    monkeypatch.setattr(os, "fstat", left_meanwhile)
+    warm.keep()
+    assert os.fstat is fstat
+    warm.append_row({"a": 1.0}, 4)
+    warm.close()
+    assert warm.dropped == {}
+    assert sum(map(rows, journals())) == 5
+
+
 # -------------------------------------------------------------------- removed and purged
 
 

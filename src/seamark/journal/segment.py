@@ -121,11 +121,13 @@ class Segment:
         Raises:
             OSError: If the disk says that it lost something.
         """
-        size = self.size
+        # Once: the writer may close the file meanwhile, and -1 is a ValueError to some calls.
+        fd = self.fd
+        size = os.fstat(fd).st_size
         if size == self._synced:
             return
         try:
-            _sync_data(self.fd)
+            _sync_data(fd)
         except OSError as error:
             if error.errno not in _NO_SYNC:
                 raise

@@ -110,24 +110,29 @@ def told(run: Run) -> dict[str, int]:
     return found
 
 
+def record_while_it_fills(run: Run, disk: SmallDisk | FileLimit) -> None:
+    """Record 400 rows; for the 200 in the middle, with much else, the disk is full."""
+    for step in range(100):
+        run.log_metrics({"a": 0.5, "b": 1.5}, step)
+    disk.fill()
+    for step in range(100, 300):
+        run.log_metrics({"a": 0.5, "b": 1.5}, step)
+        run["text"].append(f"line {step}")
+        run["c"].extend([1.0, 2.0])
+    run["value"] = 1
+    disk.free()
+    for step in range(300, 400):
+        run.log_metrics({"a": 0.5, "b": 1.5}, step)
+    run["value"] = 2
+
+
 def test_disk_full_and_free_again(
     disk: SmallDisk | FileLimit, monkeypatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Training goes on through a full disk, and what it recorded meanwhile is there afterwards."""
     monkeypatch.setattr("seamark.journal.writer._REOPEN_S", 0.0)
     with init_run("p", root=disk.path / "root", **QUIET) as run:
-        for step in range(100):
-            run.log_metrics({"a": 0.5, "b": 1.5}, step)
-        disk.fill()
-        for step in range(100, 300):
-            run.log_metrics({"a": 0.5, "b": 1.5}, step)
-            run["text"].append(f"line {step}")
-            run["c"].extend([1.0, 2.0])
-        run["value"] = 1
-        disk.free()
-        for step in range(300, 400):
-            run.log_metrics({"a": 0.5, "b": 1.5}, step)
-        run["value"] = 2
+        record_while_it_fills(run, disk)
     assert points(run, "a") == points(run, "b") == list(range(400))
     assert len(run._view().texts("text")) == 200
     assert points(run, "c") == list(range(400))
@@ -144,18 +149,7 @@ def test_disk_full_for_long(
     monkeypatch.setattr("seamark.journal.writer._REOPEN_S", 0.0)
     monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 50)
     with init_run("p", root=disk.path / "root", **QUIET) as run:
-        for step in range(100):
-            run.log_metrics({"a": 0.5, "b": 1.5}, step)
-        disk.fill()
-        for step in range(100, 300):
-            run.log_metrics({"a": 0.5, "b": 1.5}, step)
-            run["text"].append(f"line {step}")
-            run["c"].extend([1.0, 2.0])
-        run["value"] = 1
-        disk.free()
-        for step in range(300, 400):
-            run.log_metrics({"a": 0.5, "b": 1.5}, step)
-        run["value"] = 2
+        record_while_it_fills(run, disk)
     kept = points(run, "a")
     assert kept == points(run, "b")
     assert kept[:100] == list(range(100))

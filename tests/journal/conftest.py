@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from seamark.journal.folder import RunFolder
+from seamark.journal.keeper import Keeper
 from seamark.journal.reader import Frame, JournalReader
 from seamark.journal.writer import JournalWriter
 
@@ -75,3 +76,14 @@ def warnings_said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """Return a function that gives what was said to people so far."""
     caplog.set_level(logging.WARNING, "seamark")
     return lambda: [record.getMessage() for record in caplog.records if record.name == "seamark"]
+
+
+@pytest.fixture
+def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no thread sync what the test wants to see failing; the test calls `keep` itself."""
+
+    def refused(_keeper: Keeper) -> None:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(Keeper, "start", refused)

@@ -283,6 +283,7 @@ def test_what_waits_at_the_end_is_written_or_counted(
     assert (texts(cut), cut[-1].kind) == (["before"], Kind.OP)
 
 
+@pytest.mark.usefixtures("unkept")  # a child has no sync thread of its parent
 def test_a_forked_child_leaves_to_its_parent_what_waits(
     open_writer: Make, disk: Disk, journals: Read
 ) -> None:

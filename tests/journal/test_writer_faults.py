@@ -20,7 +20,6 @@ import pytest
 
 from seamark.journal import writer as writer_module
 from seamark.journal._format import Kind
-from seamark.journal.keeper import Keeper
 from seamark.journal.reader import Frame, decode_json
 from seamark.journal.writer import JournalWriter
 
@@ -100,17 +99,6 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a writer try to open a journal again at once."""
     monkeypatch.setattr(writer_module, "_REOPEN_S", 0.0)
-
-
-@pytest.fixture
-def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no thread sync what the test wants to see failing; the test calls `keep` itself."""
-
-    def refused(_keeper: Keeper) -> None:
-        msg = "can't start new thread"
-        raise RuntimeError(msg)
-
-    monkeypatch.setattr(Keeper, "start", refused)
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from rows import (
 
 ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "log-metrics": logging_calls.cost_of_a_call,
+    "other-numbers": logging_calls.other_numbers,
     "points-per-second": logging_calls.points_a_second,
     "sigkill": kills.lost_at_sigkill,
     "journal-bytes": sizes.bytes_in_the_journal,
@@ -56,6 +57,8 @@ ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
 ORDER = [
     "log-metrics",
     "captures",
+    "other-numbers",
+    "append",
     "points-per-second",
     "sigkill",
     "journal-bytes",

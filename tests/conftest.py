@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -33,7 +36,12 @@ FOREIGN_NAMES = ("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE")
 
 
 def pytest_configure() -> None:
-    """Refuse to start without the extras where they are promised: no skip can look green."""
+    """Let signals do what they do by default, and refuse to start without what is promised."""
+    # A shell has what it starts in the background ignore Ctrl-C, and so would every process that a
+    # test starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Without the extras where they are promised, no skip can look green.
     if os.environ.get("SEAMARK_REQUIRE") != "extras":
         return
     if missing := [name for name in EXTRAS if importlib.util.find_spec(name) is None]:
@@ -50,3 +58,23 @@ def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture
+def frames() -> Callable[[Any], dict[str, list[int]]]:
+    """Return a function that gives the times of what each journal of a run holds.
+
+    Without heartbeats: whether there is one tells how long a test has taken so far.
+    """
+    from seamark.journal.format import Kind
+    from seamark.journal.reader import JournalReader
+
+    def frames(run: Any) -> dict[str, list[int]]:
+        found = {}
+        for journal in run.folder.journals():
+            with JournalReader(journal.path) as reader:
+                kept = [frame.t for frame in reader.frames() if frame.kind != Kind.HEARTBEAT]
+            found[journal.path.name] = kept
+        return found
+
+    return frames

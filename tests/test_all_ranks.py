@@ -18,17 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recording import QUIET
 
 from seamark import Run, init_run
 from seamark.errors import ArgumentError
-from seamark.journal._format import Kind
+from seamark.journal.format import Kind
 from seamark.journal.headers import header_of
 from seamark.journal.reader import JournalReader, decode_json
-
-QUIET = dict.fromkeys(
-    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
-    False,
-)
+from seamark.run.run import make_run
 
 
 def started(code: str, *args: str, **environment: str) -> subprocess.Popen[str]:
@@ -80,11 +77,11 @@ def states(run: Run, rank: int) -> list[dict[str, Any]]:
 
 
 def series_paths(run: Run) -> list[str]:
-    return run._view().series_paths()
+    return run.recorded.view().series_paths()
 
 
 EVERY_VERB = """
-    from seamark.timing import Breakdown, Samples, Source, TimesInRun
+    from seamark.profiling import Breakdown, Samples, Source, TimesInRun
     from seamark.types import File, Histogram
     root, given = sys.argv[1], {"custom_run_id": "one", "ranks": "all", **quiet}
     with init_run("p", root=root, name="n", tags=["t"], params={"lr": 0.1}, **given) as run:
@@ -300,7 +297,7 @@ def test_an_opened_run_goes_on_where_this_rank_was(tmp_path, monkeypatch):
 
 def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path):
     """As loggers travel to spawned workers; also before anything was recorded."""
-    lazy = Run._create(lazy=True, project="p", root=tmp_path, ranks="all", **QUIET)
+    lazy = make_run(project="p", root=tmp_path, ranks="all", **QUIET)
     code = """
         import pickle
         run = pickle.loads(bytes.fromhex(sys.argv[1]))
@@ -434,10 +431,10 @@ def test_loggers_agree_once_the_ranks_can_talk(tmp_path):
     pytest.importorskip("torch")
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
         from seamark.errors import ArgumentError
-        from seamark.run import Run
+        from seamark.run.run import Run, make_run
         given = {"project": "p", "root": sys.argv[1], **quiet}
-        lazy = Run._create(lazy=True, ranks="all", **given)
-        silent = Run._create(lazy=True, **given)
+        lazy = make_run(ranks="all", **given)
+        silent = make_run(**given)
         try:
             lazy.agree()
         except ArgumentError as error:
@@ -467,8 +464,8 @@ def test_a_rank_that_was_silent_before_the_agreement_records_after_it(tmp_path):
     """What it remembers of being another rank ends there."""
     pytest.importorskip("torch")
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
-        from seamark.run import Run
-        lazy = Run._create(lazy=True, project="p", root=sys.argv[1], ranks="all", **quiet)
+        from seamark.run.run import Run, make_run
+        lazy = make_run(project="p", root=sys.argv[1], ranks="all", **quiet)
         join()
         if os.environ["RANK"] == "1":
             lazy.log_metrics({"early": 1.0}, 0)
@@ -493,7 +490,7 @@ def test_a_group_that_moves_no_text_is_left_alone(tmp_path):
     code = """
         import torch.distributed as dist
         from torch._C._distributed_c10d import FakeProcessGroup
-        from seamark.ranks import broadcast_from_zero
+        from seamark.process.rank import broadcast_from_zero
         make = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
         dist.Backend.register_backend(
             "deaf", lambda store, rank, size, timeout: make(rank, size), devices=["cpu"])
@@ -515,8 +512,8 @@ def test_a_silent_rank_that_becomes_rank_0_records(tmp_path):
     """A process group that is left and joined again may give the process another rank."""
     pytest.importorskip("torch")
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
-        from seamark.run import Run
-        run = Run._create(lazy=True, project="p", root=sys.argv[1], custom_run_id="one", **quiet)
+        from seamark.run.run import Run, make_run
+        run = make_run(project="p", root=sys.argv[1], custom_run_id="one", **quiet)
         first = int(os.environ.pop("RANK"))
         for turn in range(2):
             rank = (first + turn) % 2
@@ -545,8 +542,8 @@ def test_a_rank_that_is_told_late_is_silent_from_then_on(tmp_path):
     """Nothing says so before the process group is there; nothing is left on disk."""
     pytest.importorskip("torch")
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
-        from seamark.run import Run
-        run = Run._create(lazy=True, project="p", root=sys.argv[1], custom_run_id="one", **quiet)
+        from seamark.run.run import Run, make_run
+        run = make_run(project="p", root=sys.argv[1], custom_run_id="one", **quiet)
         rank, size = int(os.environ.pop("RANK")), int(os.environ.pop("WORLD_SIZE"))
         assert run.recording
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(size))
@@ -577,7 +574,7 @@ def test_what_a_launcher_gave_at_the_start_is_not_asked_again(tmp_path, monkeypa
     """A variable that somebody may change is looked at each time; that of a launcher is not."""
     for name, value in told.items():
         monkeypatch.setenv(name, value)
-    run = Run._create(lazy=True, project="p", root=tmp_path, **QUIET)
+    run = make_run(project="p", root=tmp_path, **QUIET)
     run.log_metrics({"loss": 1.0}, 0)
     run.log_metrics({"loss": 1.0}, 1)
     for name in told:

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from seamark.artifact import artifact_hash, artifact_op, track
 from seamark.errors import ArgumentError, FileMissingError
+from seamark.run.artifact import artifact_hash, artifact_op, track
 
 
 @pytest.fixture

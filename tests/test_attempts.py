@@ -5,15 +5,12 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from recording import QUIET
 
 import seamark
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.reader import JournalReader
-from seamark.run import Run
-
-QUIET = dict.fromkeys(
-    ("capture_git", "capture_packages", "capture_script", "capture_host", "capture_signals"), False
-)
+from seamark.run.run import make_run
 
 
 def steps(run, path="a", attempt="latest"):
@@ -37,7 +34,7 @@ def test_loading_a_checkpoint_hides_what_came_after_it():
     first.log_metrics({"a": 1.0}, step=2)
     first.stop()
 
-    second = Run._create(lazy=True, **QUIET).resumed(state)
+    second = make_run(**QUIET).resumed(state)
     assert second.id == first.id
     second.log_metrics({"a": 2.0}, step=2)
     later = second.checkpoint_state()
@@ -47,7 +44,7 @@ def test_loading_a_checkpoint_hides_what_came_after_it():
     assert steps(second, attempt="all") == [1, 2, 2, 3]
     assert steps(second, attempt=0) == [1, 2]
 
-    third = Run._create(lazy=True, **QUIET).resumed(later)
+    third = make_run(**QUIET).resumed(later)
     third.log_metrics({"a": 3.0}, step=3)
     third.stop()
     assert third["a"].fetch_points().value.tolist() == [1, 2, 3]
@@ -74,7 +71,7 @@ def test_copies_belong_to_the_attempt():
         run.log_metrics({"a": 1.0}, step=1)
         state = run.checkpoint_state()
         run.log_metrics({"a": 1.0}, step=2)
-    lazy = Run._create(lazy=True, **QUIET).resumed(state)
+    lazy = make_run(**QUIET).resumed(state)
     copy = pickle.loads(pickle.dumps(lazy))
     copy.log_metrics({"a": 2.0}, step=2)
     copy.stop()
@@ -86,7 +83,7 @@ def test_nothing_is_on_disk_for_having_resumed(tmp_path):
     with seamark.init_run(**QUIET) as run:
         run["a"] = 1
     before = len(run.folder.journals())
-    Run._create(lazy=True, **QUIET).resumed(run.checkpoint_state())
+    make_run(**QUIET).resumed(run.checkpoint_state())
     assert len(run.folder.journals()) == before
 
 
@@ -95,14 +92,14 @@ def test_checkpoint_of_a_rank_that_does_not_record(monkeypatch):
     with seamark.init_run(**QUIET) as run:
         run.log_metrics({"a": 1.0}, step=1)
         silent = pickle.loads(pickle.dumps(run))
-        elsewhere = Run._create(lazy=True, **QUIET)
+        elsewhere = make_run(**QUIET)
         with monkeypatch.context() as patch:
             patch.setenv("RANK", "1")
             assert silent.checkpoint_state() == run.checkpoint_state()
             assert elsewhere.checkpoint_state()["positions"] is None
         state = run.checkpoint_state() | {"positions": None}
         run.log_metrics({"a": 1.0}, step=2)
-    later = Run._create(lazy=True, **QUIET).resumed(state)
+    later = make_run(**QUIET).resumed(state)
     later.log_metrics({"a": 2.0}, step=2)
     later.stop()
     assert steps(later) == [1, 2, 2]
@@ -116,25 +113,25 @@ def test_which_run_goes_over(given, goes_over):
     """One that was chosen by an id, or is never to resume, stays as it is."""
     with seamark.init_run(**QUIET) as run:
         run["a"] = 1
-    found = Run._create(lazy=True, **QUIET, **given).resumed(run.checkpoint_state())
+    found = make_run(**QUIET, **given).resumed(run.checkpoint_state())
     assert (found.id == run.id) is goes_over
 
 
 def test_run_that_is_gone(caplog):
     """Is warned about, or refused where it has to be there."""
     state = {"run": "gone0000", "project": "default", "positions": {}}
-    lazy = Run._create(lazy=True, **QUIET)
+    lazy = make_run(**QUIET)
     assert lazy.resumed(state) is lazy
     assert "not found" in caplog.text
     with pytest.raises(RunNotFoundError, match="gone0000"):
-        Run._create(lazy=True, resume="must", **QUIET).resumed(state)
+        make_run(resume="must", **QUIET).resumed(state)
 
 
 @pytest.mark.parametrize("state", [None, 3, {}, {"run": 1, "project": "p", "positions": {}}])
 def test_state_that_is_none_is_refused(state):
     """With what was expected."""
     with pytest.raises(ArgumentError, match="expected run, project and positions"):
-        Run._create(lazy=True, **QUIET).resumed(state)
+        make_run(**QUIET).resumed(state)
 
 
 def test_checkpoint_of_a_restarted_job(monkeypatch):
@@ -167,11 +164,11 @@ def test_step_that_was_being_recorded():
         later = run.checkpoint_state(marked=True)
         run.log_metrics({"b": 1.0}, step=2)  # and here it is killed
     assert run["sys/id"].fetch() == run.id
-    second = Run._create(lazy=True, **QUIET).resumed(state)
+    second = make_run(**QUIET).resumed(state)
     second["c"] = 1
     second.stop()
     assert (steps(second), steps(second, "b")) == ([1], [1])
-    third = Run._create(lazy=True, **QUIET).resumed(later)
+    third = make_run(**QUIET).resumed(later)
     third["c"] = 1
     third.stop()
     assert steps(third, "b", attempt="all") == [1, 2, 2]
@@ -182,11 +179,11 @@ def test_mark_in_the_journal_that_goes_on():
     with seamark.init_run(**QUIET) as run:
         run.log_metrics({"a": 1.0}, step=1)
         state = run.checkpoint_state(marked=True)
-        run._writer.rotate()
+        run.recorder.writer.rotate()
         run.log_metrics({"b": 1.0}, step=1)
         run.mark_checkpoint()
         run.log_metrics({"b": 1.0}, step=2)
-    second = Run._create(lazy=True, **QUIET).resumed(state)
+    second = make_run(**QUIET).resumed(state)
     second["c"] = 1
     second.stop()
     assert (steps(second), steps(second, "b")) == ([1], [1])
@@ -196,7 +193,7 @@ def test_mark_in_the_journal_that_goes_on():
 def test_run_that_does_not_go_over_names_its_origin(given):
     """The run of the checkpoint, be it here or not."""
     state = {"run": "gone0000", "project": "team/x", "positions": {}}
-    run = Run._create(lazy=True, **QUIET, **given).resumed(state)
+    run = make_run(**QUIET, **given).resumed(state)
     run["a"] = 1
     run.stop()
     assert run["origin/run_id"].fetch() == "gone0000"
@@ -210,9 +207,9 @@ def test_evaluating_is_no_attempt():
         state = run.checkpoint_state()
         run.log_metrics({"a": 1.0}, step=2)
         assert run.resumed(state, training=False) is run
-    other = Run._create(lazy=True, **QUIET)
+    other = make_run(**QUIET)
     assert other.resumed(state, training=False) is other
-    must = Run._create(lazy=True, resume="must", **QUIET).resumed(state, training=False)
+    must = make_run(resume="must", **QUIET).resumed(state, training=False)
     must["b"] = 1
     must.stop()
     assert must.id == run.id

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import seamark
-from seamark.checkpoints import CheckpointSet, checkpoint_name, fingerprint
+from seamark.run.checkpoints import CheckpointSet, checkpoint_name, fingerprint
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def names(run):
     prefix = "model/checkpoints/"
     return {
         one.path.removeprefix(prefix): one.value["size"]
-        for one in run._attributes("model/checkpoints")
+        for one in run.recorded.attributes("model/checkpoints")
     }
 
 
@@ -122,13 +122,15 @@ def test_forgotten_but_not_removed(run, files):
     assert sorted(names(run)) == ["0", "1", "3"]
 
 
-def test_rewritten_file_is_recorded_anew(run, files):
+def test_rewritten_file_is_recorded_anew(run, files, frames):
     """``last`` has a new content after every save; what did not change is not taken again."""
     path = save("last.ckpt", "short")
     files.update([path], FOLDER)
-    size = journal_size(run)
+    run.wait()
+    before = frames(run)
     files.update([path], FOLDER)
-    assert journal_size(run) == size
+    run.wait()
+    assert frames(run) == before
     save("last.ckpt", "a longer content")
     files.update([path], FOLDER)
     assert names(run) == {"last": len("a longer content")}
@@ -159,7 +161,7 @@ def test_other_sets_are_left_alone(run, files, keep):
     run["model/checkpoints/note"] = "by hand"
     Path(path).unlink()
     files.settle()
-    assert sorted(one.path for one in run._attributes("model")) == [
+    assert sorted(one.path for one in run.recorded.attributes("model")) == [
         "model/checkpoints/a/b",
         "model/checkpoints/note",
         "model/other/checkpoints/a",
@@ -269,7 +271,7 @@ def test_signal_handler_that_raises_meanwhile_is_heard(run, monkeypatch):
             files.update([save("1.ckpt")], FOLDER)
         with seamark.init_run(with_id=run.id, capture_git=False, capture_packages=False) as later:
             later["begun"] = True
-            monkeypatch.setattr(later, "_attributes", interrupted)
+            monkeypatch.setattr(later.recorded, "attributes", interrupted)
             with pytest.raises(TimeoutError):
                 CheckpointSet(later, "model/checkpoints").adopt(FOLDER)
     finally:

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from seamark.journal._format import Kind
+from seamark.journal.format import Kind
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "seamark"
@@ -130,6 +130,8 @@ def on_terminal(words: list[str]) -> tuple[int, str]:
                 printed += part
         os.close(ours)
     text = printed.decode("utf-8", "replace").replace("\r\n", "\n")
+    text = re.sub(r"\x1b\[\?25[hl]", "", text)  # the cursor
+    text = re.sub(r"[^\n]*(\r|\n\r\x1b\[1A)\x1b\[2K", "", text)  # what was erased
     return process.returncode, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 

@@ -8,12 +8,14 @@ import io
 import math
 import os
 import sys
+import threading
 import types as python_types
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from recording import QUIET
 
 from seamark import init_run
 from seamark.errors import (
@@ -34,12 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from seamark.run import Run
-
-QUIET: Any = dict.fromkeys(
-    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
-    False,
-)
+    from seamark.run.run import Run
 
 
 @pytest.fixture
@@ -366,9 +363,14 @@ def test_points_of_one_call_are_one_write(
 ) -> None:
     """A mapping and a sequence of texts or histograms; numbers beside them are one row."""
     run["begun"].append(0.0)
-    writes = []
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda fd, data: writes.append(len(data)) or write(fd, data))
+    writes, write, me = [], os.write, threading.get_ident()
+
+    def counted(fd: int, data: bytes) -> int:
+        if threading.get_ident() == me:  # a heartbeat is another thread's
+            writes.append(len(data))
+        return write(fd, data)
+
+    monkeypatch.setattr(os, "write", counted)
     run["all"].append({"a": point, "b": point, "x": 1.0, "y": 2.0}, step=3)
     assert len(writes) == 2
     run["all/a"].extend([point] * 1050)
@@ -529,6 +531,12 @@ WRITERS: dict[str, Any] = {
 }
 
 
+def spoken(family: str) -> str:
+    """Return how a message names a family."""
+    names = {"atom": "a single value", "artifact": "an artifact"}
+    return names.get(family) or f"a {family.replace('_', ' ')}"
+
+
 @pytest.mark.parametrize("first", WRITERS)
 def test_a_path_holds_one_family(run: Run, first: str, tmp_path: Path, monkeypatch: Any) -> None:
     """A second family raises, naming path and both; a delete frees the path for any."""
@@ -543,7 +551,7 @@ def test_a_path_holds_one_family(run: Run, first: str, tmp_path: Path, monkeypat
         before = ops(run)
         with pytest.raises(FamilyError) as caught:
             write(run["x/y"])
-        for part in ("'x/y'", first.replace("_", " "), second.replace("_", " ")):
+        for part in ("'x/y'", f"holds {spoken(first)} and", f"cannot take {spoken(second)};"):
             assert part in str(caught.value)
         assert isinstance(caught.value, TypeError)
         assert ops(run) == before
@@ -587,14 +595,14 @@ def test_a_family_conflict_leaves_nothing_half_written(run: Run) -> None:
     ],
 )
 def test_several_series_are_extended_all_or_none(
-    run: Run, verb: str, value: Any, error: type[Exception]
+    run: Run, frames: Any, verb: str, value: Any, error: type[Exception]
 ) -> None:
     """What one of them refuses writes nothing to the others, and claims no path for them."""
     run["x/b"] = 1
-    before = run.positions()
+    before = frames(run)
     with pytest.raises(error):
         getattr(run["x"], verb)(value)
-    assert run.positions() == before
+    assert frames(run) == before
     run["x/a"] = "free"
 
 
@@ -823,3 +831,27 @@ def test_a_run_and_its_handlers_are_no_sequences(tmp_path: Path) -> None:
             list(one)  # type: ignore[call-overload]
         with pytest.raises(TypeError):
             assert "a" not in one
+
+
+def test_plain_numbers_of_known_series_are_checked_as_ever(run):
+    """The quick way of a point takes what the slow one takes, and refuses what it refuses."""
+    for _ in range(3):
+        run["x"].append(1.0)
+        run["m"].append({"a": 1.0, "b/c": 2})
+    run["x"].append(3, step=7)
+    run["m"].append({"a": 2**53 + 1, "b/c": 1})
+    for wrong in ({"a": 10**400, "b/c": 1}, {"a": "text", "b/c": 1.0}, {"a": object()}, 10**400):
+        with pytest.raises((ValueKindError, FamilyError)):
+            run["x" if wrong == 10**400 else "m"].append(wrong)
+    with pytest.raises(ArgumentError):
+        run["m"].append({"a": 1.0, "b/c": 2}, step=float("nan"))
+    with pytest.raises(ValueKindError):
+        run["m"].append({})
+    run["x"].append(float("nan"))
+    del run["m/a"]
+    run["m/a"] = "a text now"
+    with pytest.raises(FamilyError):
+        run["m"].append({"a": 1.0, "b/c": 2})
+    points = run["x"].fetch_points()
+    assert points.step.tolist() == [0, 1, 2, 7, 8]
+    assert run["m/b/c"].fetch_points().value.tolist() == [2, 2, 2, 1]

@@ -15,48 +15,24 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).parents[1] / "src" / "seamark"
 
-# Highest first. A module imports from its own layer and from lower ones.
-LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"__main__", "callbacks_factory", "cli", "ignite", "lightning"}),
-    frozenset(
-        {
-            "",
-            "attempts",
-            "checkpoints",
-            "container",
-            "handler",
-            "loggers",
-            "place",
-            "plots",
-            "project",
-            "ranked",
-            "restarts",
-            "run",
-            "settings",
-            "stragglers",
-        }
-    ),
-    frozenset({"local", "capture"}),
+# Highest first. A room imports from itself and from lower rows, never from beside itself.
+ROOMS: tuple[frozenset[str], ...] = (
+    frozenset({"__main__"}),
+    frozenset({"cli", "ignite", "lightning"}),
+    frozenset({""}),  # the public face, which finds its names on first use
+    frozenset({"run"}),
+    frozenset({"capture", "local"}),
     frozenset({"store"}),
-    frozenset({"artifact", "content", "journal", "plots"}),
-    frozenset(
-        {
-            "_png",
-            "_render",
-            "errors",
-            "paths",
-            "printing",
-            "ranks",
-            "reading",
-            "timing",
-            "types",
-            "utils",
-            "values",
-        }
-    ),
+    frozenset({"blobs"}),
+    frozenset({"journal"}),
+    frozenset({"profiling", "utils"}),
+    frozenset({"types"}),
+    frozenset({"pictures", "reading"}),
+    frozenset({"values"}),
+    frozenset({"process"}),
+    frozenset({"paths"}),
+    frozenset({"errors"}),
 )
-# Parts of one layer that stand side by side and never import each other.
-SIDEWAYS = frozenset({"ignite", "lightning", "cli", "local", "capture"})
 ADAPTERS = frozenset({"ignite", "lightning"})
 HOSTS = frozenset(
     {"ignite", "lightning", "lightning_fabric", "neptune", "pytorch_lightning", "torch"}
@@ -95,9 +71,9 @@ def own_imports(path: Path) -> Iterator[tuple[str, str]]:
         yield (str(name) if is_part else part_of(module)), dotted
 
 
-def layer_of(part: str) -> int:
-    found = [number for number, parts in enumerate(LAYERS) if part in parts]
-    assert found, f"{part!r} stands in no layer: add it to LAYERS in {Path(__file__).name}"
+def row_of(room: str) -> int:
+    found = [number for number, rooms in enumerate(ROOMS) if room in rooms]
+    assert found, f"{room!r} stands in no row: add it to ROOMS in {Path(__file__).name}"
     return found[0]
 
 
@@ -111,15 +87,79 @@ def home_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_no_module_imports_from_a_layer_above(path: Path) -> None:
-    """Imports go down or stay; adapters, the command, the store and the captures never see each
-    other.
-    """
+def test_a_room_imports_only_from_below(path: Path) -> None:
+    """Imports stay in a room or go down, also those that only type checkers see."""
     home = home_of(path)
-    for part, name in own_imports(path):
-        assert layer_of(part) >= layer_of(home), f"{path} imports {name} from above"
-        if home in SIDEWAYS and part in SIDEWAYS and layer_of(part) == layer_of(home):
-            assert part == home, f"{path} imports {name} from beside itself"
+    for room, name in own_imports(path):
+        if room == home or (room == "" and name == "seamark.__version__"):
+            continue
+        assert row_of(room) > row_of(home), f"{path} imports {name} from above or beside"
+
+
+def test_no_module_imports_in_a_circle() -> None:
+    """Whoever reads a module can read what it imports first; typing imports count too."""
+    graph = {module_of(path): modules_imported_by(path) for path in modules()}
+    circles = [sorted(part) for part in strongly_connected(graph) if len(part) > 1]
+    assert circles == []
+
+
+def test_the_root_holds_the_public_face_only() -> None:
+    """Whatever is no public name lives in a room."""
+    at_the_root = {path.stem for path in SOURCE.glob("*.py")}
+    assert at_the_root == {
+        "__init__",
+        "__main__",
+        "errors",
+        "paths",
+        "types",
+        "utils",
+    }
+
+
+def module_of(path: Path) -> str:
+    parts = ("seamark", *path.relative_to(SOURCE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def modules_imported_by(path: Path) -> set[str]:
+    names = {module_of(each) for each in modules()}
+    found = set()
+    for module, name in imports_of(path):
+        for dotted in (f"{module}.{name}", module):
+            if dotted in names:
+                found.add(dotted)
+                break
+    return found - {module_of(path), "seamark"}
+
+
+def strongly_connected(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Return the strongly connected parts of a graph.
+
+    Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1 (1972).
+    """
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[set[str]] = []
+
+    def visit(node: str) -> None:
+        order[node] = low[node] = len(order)
+        stack.append(node)
+        for other in sorted(graph.get(node, ())):
+            if other not in order:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], order[other])
+        if low[node] == order[node]:
+            at = stack.index(node)
+            found.append(set(stack[at:]))
+            del stack[at:]
+
+    for node in sorted(graph):
+        if node not in order:
+            visit(node)
+    return found
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
@@ -160,6 +200,6 @@ def test_base_install_names_no_host() -> None:
     missing = sorted(HOSTS | {"PIL", "matplotlib", "pandas", "plotly"})
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\n"
-        "import seamark.run, seamark.project, seamark.local.index, seamark.cli\n"
+        "import seamark.run.run, seamark.run.project, seamark.local.index, seamark.cli\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError, MissingExtraError
-from seamark.plots import Axes, Curve, save, smooth, thin
+from seamark.pictures.plots import Axes, Curve, save, smooth, thin
 
 if TYPE_CHECKING:
     from pathlib import Path

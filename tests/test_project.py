@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recording import QUIET
 
 from seamark.errors import (  # fmt: skip
     ArgumentError,
@@ -17,20 +18,8 @@ from seamark.errors import (  # fmt: skip
     ReadOnlyError,
     RunNotFoundError,
 )
-from seamark.project import init_project
-from seamark.run import init_run
-
-QUIET = dict.fromkeys(
-    (
-        "capture_git",
-        "capture_script",
-        "capture_packages",
-        "capture_host",
-        "capture_traceback",
-        "capture_signals",
-    ),
-    False,
-)
+from seamark.run.project import init_project
+from seamark.run.run import init_run
 
 
 @pytest.fixture
@@ -126,7 +115,7 @@ class TestRunsTable:
         """NumPy and rows work without it; listing imports neither it nor torch."""
         code = (
             "import sys; sys.modules['pandas'] = None\n"
-            "from seamark.project import init_project\n"
+            "from seamark.run.project import init_project\n"
             "table = init_project('p', root=sys.argv[1]).fetch_runs_table()\n"
             "assert table.to_numpy().keys() == {'sys/id'} and table.to_rows() == []\n"
             "loaded = {name.split('.')[0] for name in sys.modules}\n"

@@ -9,21 +9,21 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from recording import QUIET
 
 from seamark import init_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-QUIET = dict.fromkeys(
-    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback")], False
-)
+SIGNALS_ONLY = {name: QUIET[name] for name in QUIET if name != "capture_signals"}
 WORK = """
-    import os, sys, time
+    import os, sys
     from seamark import init_run
     run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks="all", **{quiet!r})
     rank = int(os.environ["RANK"])
@@ -37,7 +37,7 @@ WORK = """
 @contextlib.contextmanager
 def started_ranks(root: Path, size: int) -> Iterator[list[subprocess.Popen[str]]]:
     """Yield the processes of a training, each of which waits for a line; kill what is left."""
-    code = textwrap.dedent(WORK).format(quiet=QUIET)
+    code = textwrap.dedent(WORK).format(quiet=SIGNALS_ONLY)
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", code, str(root)],
@@ -73,7 +73,7 @@ def seamark(root: Path, *args: str) -> str:
 
 def statuses(root: Path) -> dict[int, tuple[str, str]]:
     run = init_run("p", root=root, custom_run_id="one", mode="read-only")
-    return {one.rank: (one.state, one.why) for one in run._view().ranks()}
+    return {one.rank: (one.state, one.why) for one in run.recorded.view().ranks()}
 
 
 def test_show_names_the_ranks_that_met_a_bad_end(tmp_path):
@@ -122,7 +122,7 @@ def test_workers_note_how_they_end(tmp_path, method):
 
         def train(rank, root):
             os.environ.update(RANK=str(rank), WORLD_SIZE="5")
-            run = init_run("p", root=root, custom_run_id="one", ranks="all", **{QUIET!r})
+            run = init_run("p", root=root, custom_run_id="one", ranks="all", **{SIGNALS_ONLY!r})
             run.log_metrics({{"loss": 1.0}}, 0)
             if rank == 1:
                 raise ValueError("from rank 1")
@@ -156,8 +156,9 @@ def test_workers_note_how_they_end(tmp_path, method):
     assert statuses(tmp_path / "root") == {
         0: ("completed", ""),
         1: ("failed", "ValueError: from rank 1"),
-        2: ("completed", ""),
+        2: ("failed", "SystemExit: 3"),
         3: ("failed", "OSError: from rank 3"),
+        4: ("missing", ""),
     }
 
 
@@ -167,7 +168,7 @@ def test_a_launcher_that_records_last_does_not_hide_who_was_killed(tmp_path):
     script.write_text(
         textwrap.dedent(f"""
         import multiprocessing, os, signal, sys
-        from seamark import Run
+        from seamark.run.run import make_run
 
         def train(run, rank):
             os.environ.update(RANK=str(rank), WORLD_SIZE="2")
@@ -177,7 +178,7 @@ def test_a_launcher_that_records_last_does_not_hide_who_was_killed(tmp_path):
 
         if __name__ == "__main__":
             given = dict(project="p", root=sys.argv[1], custom_run_id="one", ranks="all")
-            run = Run._create(lazy=True, **given, **{QUIET!r})
+            run = make_run(**given, **{SIGNALS_ONLY!r})
             context = multiprocessing.get_context("spawn")
             for rank in (1, 0):
                 worker = context.Process(target=train, args=(run, rank))
@@ -206,20 +207,20 @@ def test_a_worker_of_torch_that_raises_has_failed(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent(f"""
-        import os, sys, time
+        import os, signal, sys
         from seamark import init_run
         import torch.multiprocessing as mp
 
         def train(rank, root):
             os.environ.update(RANK=str(rank), WORLD_SIZE="2")
-            run = init_run("p", root=root, custom_run_id="one", ranks="all", **{QUIET!r})
+            run = init_run("p", root=root, custom_run_id="one", ranks="all", **{SIGNALS_ONLY!r})
             run.log_metrics({{"loss": 1.0}}, 0)
             open(f"{{root}}/{{rank}}", "w").close()
             while not all(os.path.exists(f"{{root}}/{{n}}") for n in range(2)):
-                time.sleep(0.01)
+                os.sched_yield()
             if rank == 0:
                 raise ValueError("from rank 0")
-            time.sleep(600)
+            signal.pause()
 
         if __name__ == "__main__":
             mp.spawn(train, args=(sys.argv[1],), nprocs=2)
@@ -245,10 +246,10 @@ def test_a_run_that_rests_says_so(tmp_path, monkeypatch):
     """With ranks="zero" too: no step for long, although the process lives."""
     from seamark.local.index import Index
 
-    with init_run("p", root=tmp_path, **QUIET) as run:
+    with init_run("p", root=tmp_path, **SIGNALS_ONLY) as run:
         for step in range(5):
             run.log_metrics({"loss": 1.0}, step)
-        last = run._writer._last_t
+        last = run.recorder.writer.last_t
         index = Index.open(tmp_path, now_ns=lambda: last + 80 * 10**9)
         index.refresh()
         (rank,) = index.view("p", run.id).ranks()
@@ -258,3 +259,187 @@ def test_a_run_that_rests_says_so(tmp_path, monkeypatch):
         (line,) = rank_troubles(index.view("p", run.id), "running")
         index.close()
     assert line.startswith("no step for 1 min 20 s, although its process lives (pid ")
+
+
+def test_a_rank_that_died_before_its_first_record_is_named(tmp_path):
+    """The number of ranks is known, so that it is missed: in Python and by both commands."""
+    code = f"""
+        from seamark import init_run
+        run = init_run("p", root={str(tmp_path)!r}, custom_run_id="one", ranks="all", **{QUIET!r})
+        run.log_metrics({{"profiling/step_time_s": 1.0}}, 0)
+        run.stop()
+    """
+    for rank in (0, 2):
+        subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            check=True,
+            timeout=120,
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "4"},
+        )
+    run = init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")
+    told = [(one.rank, one.state, one.last_seen is None) for one in run.stragglers()]
+    assert sorted(told) == [
+        (0, "completed", False),
+        (1, "missing", True),
+        (2, "completed", False),
+        (3, "missing", True),
+    ]
+    shown = seamark(tmp_path, "show", "latest")
+    assert "4: 2 completed, 2 missing" in shown
+    for words in (shown, seamark(tmp_path, "stragglers", "latest")):
+        assert "! ranks 1, 3 never recorded anything" in words
+    ranks = json.loads(seamark(tmp_path, "show", "latest", "--json"))["ranks"]
+    assert [one["last_seen"] is None for one in ranks] == [False, True, False, True]
+
+
+SIGTERM_FIRST = """
+    import os, signal, sys
+    from seamark import init_run
+
+    def handle(*what):
+        if callable(found):
+            found(*what)
+        os.write(1, b"got it\\n")  # and lives on
+
+    found = None
+    if sys.argv[2] == "before":
+        signal.signal(signal.SIGTERM, handle)
+    run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks=sys.argv[3], **{quiet!r})
+    run.log_metrics({{"loss": 1.0}}, 0)
+    if sys.argv[2] == "after":
+        found = signal.signal(signal.SIGTERM, handle)
+    print("ready", flush=True)
+    while True:
+        signal.pause()
+"""
+
+
+@pytest.mark.parametrize("ranks", ["zero", "all"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_sigterm_is_noted_at_once_as_sigkill_may_follow(tmp_path, when, ranks):
+    """As launchers end ranks; also where a handler of the training's own lives on."""
+    code = textwrap.dedent(SIGTERM_FIRST).format(quiet=SIGNALS_ONLY)
+    worker = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path), when, ranks],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "RANK": "0", "WORLD_SIZE": "1"},
+    )
+    try:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+        worker.send_signal(signal.SIGTERM)
+        assert worker.stdout.readline() == "got it\n"
+    finally:
+        worker.kill()
+        worker.communicate(timeout=60)
+    assert statuses(tmp_path) == {0: ("interrupted", "SIGTERM")}
+    run = init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")
+    assert run["sys/state"].fetch() == "interrupted"
+
+
+IN_C = """
+    import ctypes, sys
+    from seamark import init_run
+    from seamark.capture import unanswered
+    unanswered._GRACE_S = 600  # it does not get to die by itself
+    run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks=sys.argv[2], **{quiet!r})
+    run.log_metrics({{"loss": 1.0}}, 0)
+    libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+    libc.pthread_mutex_lock(mutex)
+    print("ready", flush=True)
+    libc.pthread_mutex_lock(mutex)
+"""
+
+
+@pytest.mark.parametrize("ranks", ["zero", "all"])
+def test_a_rank_that_waits_in_c_code_notes_a_sigterm_before_it_dies(tmp_path, ranks):
+    """In a collective no handler of Python's is called, and SIGKILL comes soon."""
+    code = textwrap.dedent(IN_C).format(quiet=SIGNALS_ONLY)
+    worker = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path), ranks],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "RANK": "0", "WORLD_SIZE": "1"},
+    )
+    try:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+        worker.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 60
+        while statuses(tmp_path)[0][0] == "running" and time.monotonic() < deadline:
+            os.sched_yield()
+    finally:
+        worker.kill()
+        worker.communicate(timeout=60)
+    assert statuses(tmp_path) == {0: ("interrupted", "SIGTERM")}
+
+
+def test_independent_tasks_of_a_slurm_step_are_told_that_one_recorded(tmp_path):
+    """By task 0, at the end, once; and not if the tasks turned out to be ranks that met."""
+    pytest.importorskip("torch")
+    code = f"""
+        import os, sys
+        from seamark import init_run
+        for n in range(2):
+            run = init_run("p", root=sys.argv[1], **{QUIET!r})
+            if len(sys.argv) > 2:
+                import torch.distributed as dist
+                dist.init_process_group("gloo", init_method=f"file://{{sys.argv[2]}}{{n}}",
+                    rank=int(os.environ["SLURM_PROCID"]), world_size=2)
+            run["x"] = 1
+            if len(sys.argv) > 2:
+                dist.destroy_process_group()
+            run.stop()
+    """
+
+    def steps(*more: str, without: tuple[str, ...] = ()) -> list[str]:
+        facts = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "sweep"}
+        found = []
+        for task in range(2):
+            env = {**os.environ, **facts, "SLURM_PROCID": str(task)}
+            env = {name: value for name, value in env.items() if name not in without}
+            words = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "root"), *more]
+            found.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env))
+        return [each.communicate(timeout=120)[1] for each in found]
+
+    hint = "only task 0 of the 2 of this SLURM step recorded"
+    assert [said.count(hint) for said in steps()] == [1, 0]
+    assert [said.count(hint) for said in steps(str(tmp_path / "meet"))] == [0, 0]
+    assert len(list((tmp_path / "root/p").iterdir())) == 4
+    assert [said.count(hint) for said in steps(without=("SLURM_PROCID",))] == [0, 0]
+    assert len(list((tmp_path / "root/p").iterdir())) == 8  # what the hint says helps
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        ("sys.exit(3)", ("failed", "SystemExit: 3")),
+        ("sys.exit(0)", ("completed", "")),
+        ("sys.exit()", ("completed", "")),
+        ("hidden()", ("failed", "OSError: why")),
+        ("os.kill(os.getpid(), signal.SIGTERM)", ("interrupted", "SIGTERM")),
+    ],
+)
+def test_an_exit_ends_a_with_block_as_it_ends_a_worker(tmp_path, end, state):
+    """By one rule: the code, the error that it hides, and the signal that it follows."""
+    code = f"""
+        import os, signal, sys
+        from seamark import init_run
+
+        def hidden():
+            try:
+                raise OSError("why")
+            except OSError:
+                sys.exit(1)
+
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+        with init_run("p", root=sys.argv[1], custom_run_id="one", **{SIGNALS_ONLY!r}) as run:
+            run["x"] = 1
+            {end}
+    """
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], check=False, timeout=120
+    )
+    assert statuses(tmp_path) == {0: state}

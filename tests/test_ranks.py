@@ -9,15 +9,9 @@ import types
 
 import pytest
 
-from seamark.ranks import (
-    Rank,
-    boot_id,
-    current_rank,
-    job_key,
-    process_start,
-    restart_count,
-    same_job,
-)
+from seamark.process.job import job_key, restart_count, same_job
+from seamark.process.liveness import boot_id, process_start
+from seamark.process.rank import Rank, current_rank
 
 NONE = Rank(0, None, None, "none")
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "r", "RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
@@ -187,7 +181,9 @@ def test_a_process_is_known_by_its_start():
     """A pid is used again; with its start time it is not."""
     own = process_start(os.getpid())
     assert own == process_start(os.getpid())
-    code = "import os, seamark.ranks; print(seamark.ranks.process_start(os.getpid()))"
+    code = (
+        "import os; from seamark.process import liveness as l; print(l.process_start(os.getpid()))"
+    )
     later = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert own is not None
     assert int(later.stdout) > own

@@ -6,14 +6,13 @@ import logging
 
 import numpy as np
 import pytest
+from recording import QUIET
 
 import seamark
 from seamark.errors import ArgumentError, FamilyError, MissingFieldError
 from seamark.local.index import Index
 from seamark.store import runs
 from seamark.types import Histogram
-
-QUIET = dict.fromkeys(["capture_git", "capture_packages", "capture_script"], False)
 
 
 @pytest.fixture
@@ -83,7 +82,7 @@ def test_the_last_values_are_those_of_the_points(rich):
     assert rich["text"].fetch_last() == "line 99"
     last = rich["histogram"].fetch_last()
     assert (last.step, last.edges, last.counts) == (7.0, [0, 1, 2], [3, 4])
-    assert last == rich._view().histograms("histogram")[-1]
+    assert last == rich.recorded.view().histograms("histogram")[-1]
     assert rich["files"].fetch_last()["size"] == 1
 
 
@@ -93,7 +92,7 @@ def test_the_last_histogram_is_found_among_thousands(run):
         run["h"].append(Histogram([0, 1], [step]), step=-step)
         run["other"].append("x" * 40)
     assert run["h"].fetch_last().counts == [0]
-    assert run["h"].fetch_last() == run._view().histograms("h")[-1]
+    assert run["h"].fetch_last() == run.recorded.view().histograms("h")[-1]
 
 
 class TestCurves:
@@ -197,7 +196,7 @@ class TestTheLastPoints:
             steps = list(range(40_000 - part * 10_000, 50_000 - part * 10_000))
             run["x"].extend([float(step) for step in steps], steps=steps)
             run["x"].fetch_last()
-        found = run._view().points("x", limit=3)
+        found = run.recorded.view().points("x", limit=3)
         assert found.step.tolist() == [49_997, 49_998, 49_999]
 
     def test_after_a_delete(self, run):
@@ -205,7 +204,7 @@ class TestTheLastPoints:
         run["x"].extend([1.0] * 30_000)
         run.pop("x")
         run["x"].extend([2.0] * 3)
-        assert run._view().points("x", limit=10).value.tolist() == [2, 2, 2]
+        assert run.recorded.view().points("x", limit=10).value.tolist() == [2, 2, 2]
 
 
 def test_windows_of_a_table(caplog):

@@ -15,7 +15,7 @@ from seamark.local.index import Index
 PROGRAM = """
 import json, os, signal, sys
 import seamark
-from seamark.run import Run
+from seamark.run.run import Run
 
 quiet = dict.fromkeys(["capture_git", "capture_packages", "capture_signals"], False)
 given = json.loads(os.environ["GIVEN"])
@@ -149,15 +149,19 @@ def test_another_command_line_is_told():
     restarted = started(again(SLURM, 1), ["--fold=1", "--resume"], value=2)
     (new,) = json.loads(restarted.stdout)
     assert new not in (done, left)
-    (line,) = [line for line in restarted.stderr.splitlines() if "had another command line" in line]
+    (line,) = [
+        line
+        for line in restarted.stderr.splitlines()
+        if "was started with a different command line" in line
+    ]
     assert left in line
     assert "custom_run_id" in line
     must = {"resume": "must"}
     refused = start(again(SLURM, 1), ["--fold=1", "--fresh"], value=2, run=must)
-    assert refused.endswith(f"(this job recorded run {left} by another command line)")
+    assert refused.endswith(f"(this job recorded run {left} with a different command line)")
     assert start(again(SLURM, 2), ["--fold=1", "--resume"], value=3) == [new]
     assert start(again(SLURM, 2), ["--fold=1"], value=3) == [left]
-    assert "another command line" not in started(again(SLURM, 2), ["--fold=2"], value=1).stderr
+    assert "different command line" not in started(again(SLURM, 2), ["--fold=2"], value=1).stderr
 
 
 @pytest.mark.slow

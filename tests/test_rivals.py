@@ -6,14 +6,13 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 
 import pytest
 
 import seamark
 from seamark.journal.folder import RunFolder
-from seamark.journal.rivals import Rivals
 from seamark.journal.writer import JournalWriter
+from seamark.run.rivals import Rivals
 
 pytestmark = pytest.mark.slow
 
@@ -24,9 +23,11 @@ import seamark
 logging.basicConfig(format="%(message)s", stream=sys.stderr, level="WARNING")
 quiet = dict.fromkeys(["capture_git", "capture_packages", "capture_signals"], False)
 run = seamark.init_run(custom_run_id="one", **quiet)
+run.recorder.number_after(None)  # until it is known what the run held
+run.log_metrics({"loss": 1.0})  # whoever trains owns it
 print(os.getpid(), flush=True)
 for line in sys.stdin:
-    run._writer.keep(heartbeat=True)  # what the sync thread does every 30 s
+    run.recorder.writer.keep(heartbeat=True)  # what the sync thread does every 30 s
     print("kept", flush=True)
 """
 
@@ -41,8 +42,6 @@ def started(**environment):
         text=True,
         env={**os.environ, **environment},
     )
-    limit = threading.Timer(120, process.kill)
-    limit.start()
     process.pid_told = int(process.stdout.readline())
     return process
 
@@ -97,7 +96,7 @@ def test_children_and_parents(caplog):
     """A process that this one starts is meant to record, and so is the one that started it."""
     with seamark.init_run(custom_run_id="one", capture_packages=False) as run:
         child = started()
-        run._writer.keep(heartbeat=True)
+        run.recorder.writer.keep(heartbeat=True)
         assert "two processes" not in caplog.text + ended(child)
 
 
@@ -118,7 +117,7 @@ def test_copies_of_a_run(caplog):
             finally:
                 os._exit(status)
         os.read(read, 1)
-        run._writer.keep(heartbeat=True)
+        run.recorder.writer.keep(heartbeat=True)
         os.write(let_go, b"x")
         assert os.waitpid(pid, 0)[1] == 0
     assert "two processes" not in caplog.text

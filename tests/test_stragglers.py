@@ -13,19 +13,16 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from recording import QUIET
 
 from seamark import Run, init_run
 from seamark.cli import app
 from seamark.cli.stragglers import seconds_text, verdict
 from seamark.errors import MissingFieldError
-from seamark.stragglers import RankTiming
+from seamark.run.run import make_run
+from seamark.run.stragglers import RankTiming
 
 pytestmark = pytest.mark.slow
-
-QUIET: Any = dict.fromkeys(
-    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
-    False,
-)
 
 
 def record(root: Path, series: dict[int, dict[str, list[float]]], **given: Any) -> Run:
@@ -111,7 +108,7 @@ def test_ranks_of_one_speed_are_called_that(tmp_path):
     """And without a time of their own, the sentence says what it cannot know."""
     timings = [RankTiming(0, host="h", mean_s=0.102, slowdown=1.02), RankTiming(1, mean_s=0.1)]
     assert verdict(timings).startswith("No rank stands out: the slowest, rank 0 on h, takes 2%")
-    assert "profiling/own_time_s would tell" in verdict(timings)
+    assert "profiling/own_time_s would show it" in verdict(timings)
     assert verdict([RankTiming(3, mean_s=1.0), RankTiming(4)]).startswith("Only rank 3 recorded")
     assert [seconds_text(s) for s in (math.nan, 2.5, 0.0123, 4.2e-5)] == [
         "",
@@ -133,7 +130,7 @@ def test_runs_without_ranks_or_times_are_told_apart(tmp_path):
         shown = seamark(tmp_path / place, "stragglers", "latest")
         assert (shown.exit_code, shown.stdout) == (2, "")
         assert words in shown.stderr
-    fresh = Run._create(lazy=True, project="p", root=tmp_path / "new", **QUIET)
+    fresh = make_run(project="p", root=tmp_path / "new", **QUIET)
     with pytest.raises(MissingFieldError, match="nothing is recorded"):
         fresh.stragglers()
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from timed_loop import time_calls
+
+if TYPE_CHECKING:
+    import seamark
 
 Call = Callable[[Mapping[str, float], int], object]
 Close = Callable[[], object]
@@ -26,6 +30,54 @@ def seamark(*, captures: bool = False) -> tuple[Call, Close]:
 
 def captured() -> tuple[Call, Close]:
     return seamark(captures=True)
+
+
+def timestamp() -> tuple[Call, Close]:
+    import time
+
+    import seamark
+
+    run, log, now = one_run(), seamark.Run.log_metrics, time.time()
+    return (lambda metrics, step: log(run, metrics, step, timestamp=now)), run.stop
+
+
+def numpy_step() -> tuple[Call, Close]:
+    import numpy as np
+
+    run, steps = one_run(), [np.int64(number) for number in range(1000)]
+    return (lambda metrics, step: run.log_metrics(metrics, steps[step % 1000])), run.stop
+
+
+def append() -> tuple[Call, Close]:
+    """One point at a time."""
+    run = one_run()
+    series = run["train/metric_000"]
+    return (lambda metrics, _step: series.append(metrics["train/metric_000"])), run.stop
+
+
+def append_mapping() -> tuple[Call, Close]:
+    run = one_run()
+    series = run["series"]
+    return (lambda metrics, step: series.append(metrics, step=step)), run.stop
+
+
+def one_run() -> seamark.Run:
+    import seamark
+
+    switches = ["git", "script", "packages", "host", "traceback", "signals"]
+    return seamark.init_run(**{f"capture_{name}": False for name in switches})
+
+
+def float32() -> Callable[[float], Any]:
+    import numpy as np
+
+    return np.float32
+
+
+def tensors() -> Callable[[float], Any]:
+    import torch
+
+    return torch.tensor
 
 
 def csv() -> tuple[Call, Close]:
@@ -54,9 +106,18 @@ def tensorboard() -> tuple[Call, Close]:
     return log, writer.close
 
 
-CONTESTANTS = {one.__name__: one for one in (empty, seamark, captured, csv, tensorboard)}
+CONTESTANTS = {
+    one.__name__: one
+    for one in (
+        *(empty, seamark, captured, csv, tensorboard),
+        *(timestamp, numpy_step, append, append_mapping),
+    )
+}
+NUMBERS = {"float32": float32, "tensors": tensors}
+"""Numbers of other kinds than Python's floats, given to ``log_metrics``."""
 
 if __name__ == "__main__":
     name, calls, metrics = sys.argv[1:]
-    call, close = CONTESTANTS[name]()
-    time_calls(call, close, int(calls), int(metrics))
+    call, close = CONTESTANTS.get(name, seamark)()
+    number = NUMBERS[name]() if name in NUMBERS else float
+    time_calls(call, close, int(calls), int(metrics), number)

@@ -12,8 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from seamark.journal._format import Kind, dump_json, file_header, frame_bytes, salt_of
 from seamark.journal.folder import RunFolder, journal_name, mint_run_id, writer_id
+from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
 
 runs, points = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 3
 chance = random.Random(11)

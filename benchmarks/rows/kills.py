@@ -79,8 +79,8 @@ def returned_calls(folder: Path) -> int:
 
 def points_of_journal(folder: Path) -> int:
     """Count points by reading the rows of the journal, nothing else."""
-    from seamark.journal._format import Kind
     from seamark.journal.folder import iter_runs
+    from seamark.journal.format import Kind
     from seamark.journal.reader import JournalReader
 
     rows = 0

@@ -93,6 +93,59 @@ def _captures(off: Sequence[Sample], on: Sequence[Sample], bench: Bench) -> Resu
     )
 
 
+def other_numbers(bench: Bench) -> Iterator[Result]:
+    """Measure what is no plain float, and points that are added one by one."""
+    calls = bench.count(CALLS // 5)
+    taken = bench.interleaved(
+        {
+            name: partial(child, "log_calls.py", name, calls, 10)
+            for name in ("seamark", "float32", "timestamp", "numpy_step", "tensors")
+        }
+        | {
+            "one": partial(child, "log_calls.py", "seamark", calls, 1),
+            "append": partial(child, "log_calls.py", "append", calls, 1),
+            "append_mapping": partial(child, "log_calls.py", "append_mapping", calls, 10),
+        }
+    )
+    us = {name: middle(own, "median_us") for name, own in taken.items()}
+    worst = max(us[name] for name in ("float32", "timestamp", "numpy_step")) / us["seamark"]
+    shown = {
+        "seamark": "10 metrics as Python floats",
+        "float32": "10 metrics as NumPy float32",
+        "timestamp": "10 metrics, `timestamp=` given",
+        "numpy_step": "10 metrics, step as NumPy int64",
+        "tensors": "10 metrics as 0-d CPU tensors",
+        "one": "1 metric as a Python float",
+        "append": '`run["x"].append(value)`',
+        "append_mapping": '`run["x"].append({...})` of 10',
+    }
+    columns = ["a call", "calls", "median µs [min..max]", "÷ `log_metrics` of one"]
+    table = [
+        [shown[name], f"{calls:,}", spread(own, "median_us"), f"{us[name] / us['one']:.2f}"]
+        for name, own in taken.items()
+    ]
+    yield Result(
+        "other-numbers",
+        "`log_metrics` of 10 metrics that are NumPy's or tensors, with a time, with NumPy's step",
+        "≤ 2 x plain floats; tensors on the CPU ≤ 25 µs",
+        f"{worst:.2f} x; {us['tensors']:.1f} µs",
+        worst <= 2 and us["tensors"] <= 25,
+        columns,
+        table,
+        rounds=bench.rounds,
+    )
+    append, mapping = us["append"] / us["one"], us["append_mapping"] / us["one"]
+    yield Result(
+        "append",
+        '`run["x"].append(value)`, and a mapping of ten, beside `log_metrics` of one',
+        "≤ 1.6 x; ≤ 2.5 x",
+        f"{append:.2f} x; {mapping:.2f} x",
+        append <= 1.6 and mapping <= 2.5,
+        note="The table of the row above has the figures.",
+        rounds=bench.rounds,
+    )
+
+
 def points_a_second(bench: Bench) -> Iterator[Result]:
     """Measure 100 metrics a call."""
     calls = bench.count(CALLS // 4)

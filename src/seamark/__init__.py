@@ -11,9 +11,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from seamark import errors, types, utils
-    from seamark.handler import Handler
-    from seamark.project import Project, init_project
-    from seamark.run import Run, init_run
+    from seamark.run.handler import Handler
+    from seamark.run.project import Project, init_project
+    from seamark.run.run import Run, init_run
 
 __all__ = [
     "Handler",
@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Handler": "seamark.handler",
-    "Project": "seamark.project",
-    "Run": "seamark.run",
-    "init_project": "seamark.project",
-    "init_run": "seamark.run",
+    "Handler": "seamark.run.handler",
+    "Project": "seamark.run.project",
+    "Run": "seamark.run.run",
+    "init_project": "seamark.run.project",
+    "init_run": "seamark.run.run",
 }
 
 

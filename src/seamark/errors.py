@@ -15,7 +15,6 @@ __all__ = [
     "JournalError",
     "MissingExtraError",
     "MissingFieldError",
-    "NewerFormatError",
     "PathError",
     "QueryError",
     "ReadOnlyError",
@@ -47,11 +46,11 @@ class FamilyError(SeamarkError, TypeError):
 
 
 class ValueKindError(SeamarkError, TypeError):
-    """A value has a type that cannot be kept where it was given."""
+    """A value has a type that cannot be recorded where it was given."""
 
 
 class FileMissingError(SeamarkError, FileNotFoundError):
-    """A file that was named does not exist, or its bytes are no longer there."""
+    """A file that was named does not exist, or its bytes are no longer available."""
 
 
 class MissingFieldError(SeamarkError, KeyError):
@@ -78,13 +77,9 @@ class JournalError(SeamarkError, OSError):
     """A journal could not be created, written or read."""
 
 
-class NewerFormatError(SeamarkError, RuntimeError):
-    """A journal holds records of a newer Seamark that must not be passed over."""
-
-
 class QueryError(SeamarkError, ValueError):
     """A query breaks the grammar; the message points at the place."""
 
 
 class MissingExtraError(SeamarkError, ModuleNotFoundError):
-    """An optional package is missing; the message names the extra that brings it."""
+    """An optional package is missing; the message names the extra that installs it."""

@@ -137,7 +137,7 @@ def check_project(project: object) -> str:
     """Return ``project`` if it is a legal project path such as ``"team/vision/mnist"``.
 
     Raises:
-        PathError: If a part is no legal name, or is one of ``journal``, ``blobs`` and ``files``.
+        PathError: If a part is not a legal name, or is one of ``journal``, ``blobs`` and ``files``.
     """
     if not isinstance(project, str) or not project:
         msg = f"project: expected names joined by '/', such as 'team/mnist', got {project!r:.120}"
@@ -156,7 +156,7 @@ def join_path(*parts: str) -> str:
 
 
 def is_inside(path: str, namespace: str) -> bool:
-    """Tell whether ``path`` is ``namespace`` itself or lies below it.
+    """Return whether ``path`` is ``namespace`` itself or lies below it.
 
     Everything lies inside ``""``.
     """

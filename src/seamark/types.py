@@ -1,6 +1,6 @@
 """Values that are more than a number or a text: files and histograms.
 
-The names and arguments of `File` are Neptune's, so that ``seamark.types`` can stand in for
+The names and arguments of `File` are Neptune's, so that ``seamark.types`` can replace
 ``neptune.types``. No pickle is ever read; `File.as_pickle` only writes one.
 """
 
@@ -15,8 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seamark._render import html_of, image_of, is_html, is_image
 from seamark.errors import ArgumentError, ValueKindError
+from seamark.pictures.render import html_of, image_of, is_html, is_image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,7 +140,7 @@ class File:
 
         Args:
             stream: Open for reading, text or binary. It is not closed.
-            seek: Where to start, None to go on from where the stream is. Streams that cannot seek
+            seek: Where to start, None to start where the stream is. Streams that cannot seek
                 are read from where they are.
             extension: ``txt`` for a text stream and ``bin`` for a binary one if left out.
 
@@ -163,7 +163,7 @@ class File:
                 to 255.
 
         Raises:
-            ValueKindError: If it is no image.
+            ValueKindError: If it is not an image.
             ArgumentError: If the shape or the range of an array is not that of an image.
         """
         return cls(content=image_of(image, autoscale=autoscale), extension="png")
@@ -212,7 +212,7 @@ class File:
         if isinstance(value, (str, os.PathLike)):
             return cls.from_path(value)
         if isinstance(value, io.IOBase):
-            return cls.from_stream(value)  # type: ignore[arg-type]  # IO[Any] is no base of it
+            return cls.from_stream(value)  # type: ignore[arg-type]  # IO[Any] is not a base of it
         if is_image(value):
             return cls.as_image(value)
         if is_html(value):
@@ -225,18 +225,18 @@ class File:
 
     @staticmethod
     def is_convertable(value: Any) -> bool:
-        """Tell whether `create_from` takes ``value``."""
+        """Return whether `create_from` takes ``value``."""
         known = isinstance(value, (File, str, os.PathLike, io.IOBase))
         return known or is_image(value) or is_html(value)
 
     @staticmethod
     def is_convertable_to_image(value: Any) -> bool:
-        """Tell whether `as_image` is made for the type of ``value``."""
+        """Return whether `as_image` is made for the type of ``value``."""
         return is_image(value)
 
     @staticmethod
     def is_convertable_to_html(value: Any) -> bool:
-        """Tell whether `as_html` is made for the type of ``value``."""
+        """Return whether `as_html` is made for the type of ``value``."""
         return is_html(value)
 
 
@@ -250,7 +250,7 @@ class Histogram:
 
     Raises:
         ArgumentError: If the two do not fit together.
-        ValueKindError: If something in them is no number.
+        ValueKindError: If something in them is not a number.
 
     .. versionadded:: 0.1
     """
@@ -262,7 +262,7 @@ class Histogram:
         edges, counts = _numbers(self.edges), _numbers(self.counts)
         if len(edges) != len(counts) + 1 or not counts:
             msg = (
-                "Histogram: expected one edge more than counts, and at least one count, "
+                "Histogram: expected one more edge than counts, and at least one count, "
                 f"got {len(edges)} edges and {len(counts)} counts"
             )
             raise ArgumentError(msg)

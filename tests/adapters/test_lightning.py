@@ -116,7 +116,7 @@ def test_callbacks_of_one_state_key_are_told_apart_by_folder(run):
     for folder in ("a", "b", "c"):
         found.saved(callback(folder, "Key{'monitor': 'x'}", last_model_path=save(f"{folder}/last")))
     found.saved(callback("a", "Key{'monitor': 'x'}", last_model_path=save("a/last")))
-    assert sorted(one.path for one in run._attributes("model")) == [
+    assert sorted(one.path for one in run.recorded.attributes("model")) == [
         "model/Key-monitor-x-2/checkpoints/last",
         "model/Key-monitor-x/checkpoints/last",
         "model/checkpoints/last",
@@ -130,7 +130,7 @@ def test_odd_callbacks_are_taken_as_they_are(run):
     found.saved(SimpleNamespace(best_model_path=object(), last_model_path="", best_k_models=None))
     found.saved(callback("a", best_k_models={Path(save("a/one.ckpt")): 0.5}, best_model_score=0))
     found.settle()
-    written = {one.path.rpartition("/")[2]: one.value for one in run._attributes("model")}
+    written = {one.path.rpartition("/")[2]: one.value for one in run.recorded.attributes("model")}
     assert written["best_model_score"] == 0.0
     assert "one" in written
 
@@ -141,6 +141,6 @@ def test_old_name_is_the_same_class():
 
 def test_core_does_not_load_the_adapter():
     """Whoever trains without Lightning never imports it."""
-    code = "import seamark, seamark.run, sys; print('seamark.lightning' in sys.modules)"
+    code = "import seamark, seamark.run.run, sys; print('seamark.lightning' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -21,6 +21,7 @@ class Recorded:
 
     states: list[dict] = field(default_factory=list)
     atoms: dict[str, object] = field(default_factory=dict)
+    assigned: list[str] = field(default_factory=list)
     journals: int = 0
 
     def one(self, ending: str) -> object:
@@ -61,6 +62,7 @@ def _apply(recorded: Recorded, op: dict) -> None:
         recorded.states.append(op)
     elif op["op"] == "assign":
         for path, (kind, value) in op["atoms"].items():
+            recorded.assigned.append(path)
             recorded.atoms[path] = decode_json(value.encode()) if kind == "json" else value
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sys
 
 import pytest
+
+# Python tells of the exit of a script since 3.12; before, nobody can know its code.
+EXITED = "failed" if sys.version_info >= (3, 12) else "completed"
 
 # Each script runs twice: as it is, and with a run (or two) started where OBSERVED stands.
 BARE = "pass"
@@ -47,7 +51,7 @@ def test_ctrl_c_interrupts_the_run_and_still_dies_of_sigint(scripts):
         import os, signal
         OBSERVED
         os.kill(os.getpid(), signal.SIGINT)
-        import time; time.sleep(10)
+        signal.pause()
     """
     bare, ours = both(scripts, code)
     assert (ours.code, ours.stderr) == (bare.code, bare.stderr)
@@ -57,12 +61,32 @@ def test_ctrl_c_interrupts_the_run_and_still_dies_of_sigint(scripts):
     assert last["error"]["type"] == "KeyboardInterrupt"
 
 
-@pytest.mark.parametrize("exit_code", ["0", "3", "'a message'"])
-def test_system_exit_is_no_failure(scripts, exit_code):
-    """Scripts end with sys.exit for many reasons; the run is completed, the code is theirs."""
+@pytest.mark.parametrize("exit_code", ["0", "None", "3", "'a message'"])
+def test_a_script_that_exits(scripts, exit_code):
+    """With 0 the run is completed, with another code it has failed where Python tells of it."""
     bare, ours = both(scripts, f"import sys\nOBSERVED\nsys.exit({exit_code})\n")
     assert (ours.code, ours.stderr) == (bare.code, bare.stderr)
-    assert scripts.recorded().states[-1]["state"] == "completed"
+    last = scripts.recorded().states[-1]
+    assert last["state"] == (EXITED if ours.code else "completed")
+    if last["state"] == "failed":
+        assert last["error"] == {"type": "SystemExit", "message": exit_code.strip("'")}
+
+
+def test_an_exit_that_is_caught_ends_nothing(scripts):
+    """Nor does one in a thread."""
+    code = """
+        import sys, threading
+        OBSERVED
+        thread = threading.Thread(target=sys.exit, args=(3,))
+        thread.start(); thread.join()
+        try:
+            sys.exit(3)
+        except SystemExit:
+            pass
+    """
+    bare, ours = both(scripts, code)
+    assert (ours.code, ours.stderr) == (bare.code, bare.stderr) == (0, "")
+    assert [one["state"] for one in scripts.recorded().states] == ["running", "completed"]
 
 
 def test_a_script_that_just_ends_leaves_its_run_completed(scripts):
@@ -191,7 +215,7 @@ def test_a_sigterm_handler_of_the_script_decides(scripts, when):
     bare, ours = both(scripts, code)
     assert (ours.code, ours.stdout) == (bare.code, bare.stdout) == (7, "saving\n")
     state = scripts.recorded().states[-1]["state"]
-    assert state == ("interrupted" if when == "before" else "completed")
+    assert state == ("interrupted" if when == "before" else EXITED)
 
 
 def test_a_handler_over_ours_that_calls_it_decides(scripts):
@@ -237,6 +261,7 @@ def test_handlers_go_with_the_last_run(scripts):
     """Two runs, one registration; what was found is put back when the last one stops."""
     code = """
         import signal, sys, seamark
+        tools = getattr(sys, "monitoring", None)
         found = signal.getsignal(signal.SIGTERM), sys.excepthook
         runs = [seamark.init_run(capture_git=False, capture_packages=False) for _ in range(2)]
         ours = signal.getsignal(signal.SIGTERM), sys.excepthook
@@ -245,6 +270,7 @@ def test_handlers_go_with_the_last_run(scripts):
         runs[1].stop()
         assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == found
         assert all(one not in ours for one in found)
+        assert tools is None or [tools.get_tool(number) for number in range(6)] == [None] * 6
     """
     ended = scripts.run(code)
     assert (ended.code, ended.stderr) == (0, "")
@@ -262,6 +288,105 @@ def test_a_handler_that_was_put_over_ours_is_left_when_the_run_stops(scripts):
     """
     ended = scripts.run(code)
     assert (ended.code, ended.stderr) == (0, "")
+
+
+OVER_OURS = """
+import signal, sys, threading, seamark
+found = signal.getsignal(signal.SIGTERM), sys.excepthook
+
+def begin():
+    return seamark.init_run(capture_git=False, capture_packages=False)
+
+def put_over():
+    before = signal.getsignal(signal.SIGTERM), sys.excepthook
+    signal.signal(signal.SIGTERM, lambda *what: before[0](*what))
+    sys.excepthook = lambda *what: before[1](*what)
+    return before
+
+def put_back(before):
+    signal.signal(signal.SIGTERM, before[0])
+    sys.excepthook = before[1]
+
+run = begin()
+before = put_over()
+"""
+
+
+def test_what_was_found_is_put_back_when_what_stood_over_ours_goes_later(scripts):
+    """Lightning's handler is still there when a stage ends, and puts back the one it found."""
+    code = """
+run.stop()
+assert (signal.getsignal(signal.SIGTERM), sys.excepthook) != found
+put_back(before)
+assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == found
+for thread in threading.enumerate():
+    if thread.name == "seamark-sigterm":
+        thread.join()
+assert signal.set_wakeup_fd(-1) == -1
+"""
+    ended = scripts.run(OVER_OURS + code)
+    assert (ended.code, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("end", "state"), [("raise ValueError('x')", "failed"), (KILL, "interrupted")]
+)
+def test_a_run_that_begins_before_ours_is_put_back_is_told(scripts, end, state):
+    """What is left of an earlier run serves the next one."""
+    code = f"""
+run.stop()
+second = begin()
+put_back(before)
+assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == before
+{end}
+"""
+    scripts.run(OVER_OURS + code)
+    states = [run.states[-1]["state"] for run in scripts.all_recorded()]
+    assert sorted(states) == sorted(["completed", state])
+
+
+RESTING = """
+import os, signal, sys, seamark
+found = signal.getsignal(signal.SIGTERM), sys.excepthook
+run = seamark.init_run(capture_git=False)
+capture = run._capture
+run.note_state("completed")
+for _ in range(2):
+    capture.stop()
+assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == found
+"""
+
+
+@pytest.mark.parametrize("end", ["raise ValueError('x')", "sys.exit(3)", KILL])
+def test_the_end_of_the_process_says_nothing_about_a_run_at_rest(scripts, end):
+    """A sweep goes on with the next trial; what happens there is no business of this one."""
+    assert scripts.run(RESTING + end).code != 0
+    recorded = scripts.recorded()
+    assert [one["state"] for one in recorded.states] == ["running", "completed"]
+    assert not [path for path in recorded.atoms if path.endswith("traceback")]
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [("raise ValueError('x')", "failed"), ("sys.exit(3)", EXITED), (KILL, "interrupted")],
+)
+def test_a_run_that_goes_on_is_told_again(scripts, end, state):
+    """Once, however often it went on; and what was captured is there once."""
+    code = """
+for _ in range(3):
+    capture.start()
+    capture.stop()
+for _ in range(2):
+    capture.start()
+run.note_state("running")
+"""
+    assert scripts.run(RESTING + code + end).code != 0
+    recorded = scripts.recorded()
+    states = [one["state"] for one in recorded.states]
+    assert states == ["running", "completed", "running", state]
+    assert "source_code/packages" in recorded.atoms
+    captured = [path for path in recorded.assigned if path != "sys/hostname"]
+    assert len(captured) == len(set(captured))
 
 
 def test_sigusr_and_sigint_are_never_touched(scripts):
@@ -295,7 +420,9 @@ def test_a_run_of_another_thread_leaves_signals_alone(scripts):
 def test_sigterm_in_the_middle_of_a_record_loses_neither(scripts):
     """What the handler notes is written after the call that it interrupted; then we die."""
     code = """
-        import os, signal, seamark, zlib
+        import os, signal, seamark
+        from seamark.capture import process_end
+        process_end._SETTLE_S = 60  # however busy this machine is
         run = seamark.init_run(capture_git=False, capture_packages=False)
         for step in range(3):
             run.log_metrics({"loss": 1.0}, step=step)
@@ -316,9 +443,9 @@ def test_sigterm_in_the_middle_of_a_record_loses_neither(scripts):
 
 
 IN_C = """
-import ctypes, os, signal, threading, time, seamark
-other = threading.Thread(target=time.sleep, args=(3600,), daemon=True)
-other.start()
+import ctypes, fcntl, os, signal, sys, termios, threading, seamark
+from seamark.capture import process_end, unanswered
+unanswered._TELL_S = 60  # however busy this machine is
 run = seamark.init_run(capture_git=False, capture_packages=False)
 run["loss"].append(1.0)
 """
@@ -327,13 +454,20 @@ run["loss"].append(1.0)
 def test_a_process_that_waits_in_c_code_dies_of_sigterm_as_it_would_without_us(scripts):
     """No handler of Python's is ever called there; a rank in a collective is such a process.
 
-    Joining a thread in C goes on whatever signal arrives.
+    To lock a mutex that is locked goes on in C whatever signal arrives; glibc writes 2 into it when
+    somebody waits for it.
     """
     code = (
         IN_C
         + """
-threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
-ctypes.CDLL(None).pthread_join(ctypes.c_ulong(other.ident), None)
+libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+def strike():
+    while int.from_bytes(mutex.raw[:4], sys.byteorder) != 2:
+        os.sched_yield()
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=strike, daemon=True).start()
+for _ in range(2):
+    libc.pthread_mutex_lock(mutex)
 """
     )
     assert scripts.run(code).code == -signal.SIGTERM
@@ -341,28 +475,32 @@ ctypes.CDLL(None).pthread_join(ctypes.c_ulong(other.ident), None)
     assert run.states[-1] == {"op": "state", "state": "interrupted", "signal": "SIGTERM"}
 
 
-@pytest.mark.slow
 def test_signals_of_a_forked_child_are_not_taken_for_our_own(scripts):
-    """The child handles SIGTERM in its own way while the parent is in C code for long."""
+    """The child handles SIGTERM in its own way; nobody tells its parent, who would die of it."""
     code = (
         IN_C
         + """
+unanswered._GRACE_S = unanswered._REST_S = 0
+died = []
+unanswered.SigtermWatcher._die = lambda self: died.append(self)
+signal.signal(signal.SIGUSR1, lambda *_: None)
 child = os.fork()
 if child == 0:
     caught = []
     signal.signal(signal.SIGTERM, lambda *_: caught.append(1))
     os.kill(os.getpid(), signal.SIGTERM)
     os._exit(len(caught))
-libc = ctypes.CDLL(None)
-done = threading.Thread(target=time.sleep, args=(4,))
-done.start()
-libc.pthread_join(ctypes.c_ulong(done.ident), None)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-os._exit(0)
+caught = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+for _ in range(2):  # when the second one is read, what stood before the first one has been seen to
+    os.kill(os.getpid(), signal.SIGUSR1)
+    unread = bytearray(b"1234")
+    while any(unread):
+        fcntl.ioctl(process_end._watcher._ends[0], termios.FIONREAD, unread)
+print(caught, died)
 """
     )
     ended = scripts.run(code)
-    assert (ended.code, ended.stdout) == (0, "1\n")
+    assert (ended.code, ended.stdout) == (0, "1 []\n")
 
 
 @pytest.mark.parametrize("taken", [False, True])
@@ -389,12 +527,12 @@ def test_the_descriptor_of_signals_is_left_as_it_was_found(scripts, taken):
 # --------------------------------------------------------------------- fork
 
 CHILD = """
-import os, signal, sys, time
+import os, signal, sys
 OBSERVED
 pid = os.fork()
 if pid == 0:
     WHAT
-    time.sleep(10)
+    signal.pause()
 print("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from recording import QUIET
 
 from seamark.cli import app
-from seamark.run import Run, init_run
+from seamark.run.run import Run, init_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SOURCE = Path(__file__).parents[2] / "src"
-QUIET = dict.fromkeys(("capture_packages", "capture_script", "capture_git", "capture_host"), False)
 
 
 @pytest.fixture
@@ -88,6 +88,14 @@ def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
     return call
 
 
+# On a busy machine reading may take so long that a bar appears.
+WITHOUT_BAR = """
+import math, runpy, seamark.cli._progress
+seamark.cli._progress._PATIENCE_S = math.inf
+runpy.run_module("seamark", run_name="__main__", alter_sys=True)
+"""
+
+
 @pytest.fixture
 def terminal() -> Callable[..., tuple[int, str]]:
     """Call the command in a terminal of its own; return exit code and all that it wrote there."""
@@ -97,7 +105,7 @@ def terminal() -> Callable[..., tuple[int, str]]:
         env = environment(COLUMNS=str(columns), LINES="40", TERM="xterm-256color", **more)
         env.pop("NO_COLOR", None) if "NO_COLOR" not in more else None
         process = subprocess.Popen(
-            [sys.executable, "-m", "seamark", *map(str, words)],
+            [sys.executable, "-c", WITHOUT_BAR, *map(str, words)],
             env=env,
             stdin=inner,
             stdout=inner,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seamark.cli._draw import draw
 from seamark.errors import ArgumentError
-from seamark.plots import Axes, Curve
+from seamark.pictures.plots import Axes, Curve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from seamark.journal._format import Kind, frame_bytes
 from seamark.journal.folder import RunFolder
+from seamark.journal.format import Kind, frame_bytes
 from seamark.journal.reader import JournalReader
 from seamark.types import File
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from seamark.run import Run
+    from seamark.run.run import Run
 
 
 def journal_of(root: Path, run: str, project: str = "default") -> Path:
@@ -259,16 +259,13 @@ def test_what_cannot_be_read_is_told(
 
 
 TAKEN = """
-    import os, signal, sys, time
+    import os, signal, sys, threading
     from pathlib import Path
-    from seamark.run import init_run
-
-    class Busy:
-        def run(self):
-            time.sleep(100)
+    from seamark.blobs.worker import Job
+    from seamark.run.run import init_run
 
     run = init_run(capture_packages=False, capture_git=False)
-    run.content._worker.submit(Busy())
+    run.content._worker.submit(Job(threading.Event().wait))
     run.content.keep("model/last", Path(sys.argv[1]))
     print(run.id, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

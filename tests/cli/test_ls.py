@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from seamark.run import Run
+    from seamark.run.run import Run
 
 
 @pytest.fixture

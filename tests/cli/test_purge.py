@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pytest
     from click.testing import Result
 
-    from seamark.run import Run
+    from seamark.run.run import Run
 
 
 def listed(cli: Callable[..., Result], *words: str) -> set[str]:

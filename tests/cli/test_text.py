@@ -17,7 +17,6 @@ from seamark.cli._text import (
     human_bytes,
     human_duration,
     human_number,
-    iso_time,
     plural,
     shorten,
     step_text,
@@ -161,11 +160,6 @@ def test_wide_letters_count_twice() -> None:
 def test_counted_nouns_agree() -> None:
     """One run, two runs, many with separators."""
     assert [plural(n, "run") for n in (0, 1, 1234)] == ["0 runs", "1 run", "1,234 runs"]
-
-
-def test_times_for_programs_are_utc() -> None:
-    """ISO 8601 with a Z, whatever zone the moment came in."""
-    assert iso_time(NOON.astimezone(timezone(timedelta(hours=5)))) == "2026-11-21T12:00:00.000Z"
 
 
 def test_json_is_strict_and_exact() -> None:

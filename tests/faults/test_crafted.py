@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import logging
 import os
 import struct
-import sys
 import tempfile
 import zlib
 from pathlib import Path
@@ -18,32 +16,17 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
+from journal_builder import JournalBuilder
+from recording import QUIET
 
 from seamark import init_project, init_run
 from seamark.cli import app
 from seamark.errors import SeamarkError
-from seamark.journal._format import ZLIB, Kind
 from seamark.journal.folder import RunFolder
-from seamark.journal.process import process_facts
+from seamark.journal.format import ZLIB, Kind
 from seamark.journal.reader import JournalReader
+from seamark.process.liveness import process_facts
 
-QUIET: Any = dict.fromkeys(
-    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
-    False,
-)
-
-
-def _builder() -> Any:
-    path = Path(__file__).parents[1] / "store" / "journal_builder.py"
-    spec = importlib.util.spec_from_file_location("seamark_tests_crafted_builder", path)
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.JournalBuilder
-
-
-Builder = _builder()
 BLOB = b"blob"
 SHA = "fa2c8cc4f28176bbeed4b736df569a34c79cd3723e9ec42f9674b4d46ac6b8b8"
 PATHS = (
@@ -204,7 +187,7 @@ def craft(folder: RunFolder, journals: list[tuple[Any, list[Any]]]) -> None:
         place.mkdir(parents=True)
         (place / name).write_bytes(BLOB)
     for number, (header, rest) in enumerate(journals):
-        journal = Builder(f"w{number}", header=False)
+        journal = JournalBuilder(f"w{number}", header=False)
         everything = [((Kind.HEADER, header), 1, False), *rest]
         for (kind, value), tick, packed in everything:
             payload = value if isinstance(value, bytes) else to_json(value, folder)
@@ -245,7 +228,7 @@ def read_all_of_it(folder: RunFolder, target: Path) -> None:
     run = init_run("p", with_id=folder.run, root=folder.root, mode="read-only", **QUIET)
     run.fetch()
     run.get_structure()
-    for attribute in run._attributes():
+    for attribute in run.recorded.attributes():
         try:
             handler = run[attribute.path]
         except SeamarkError:  # a path that the grammar refuses, and no reader can ask for
@@ -345,7 +328,7 @@ def test_headers_are_made_sound(tmp_path: Path) -> None:
         "new": 1,
         "deep": {"a": []},
     }
-    path = Builder("w", **header).save(folder)
+    path = JournalBuilder("w", **header).save(folder)
     with JournalReader(path) as reader:
         found = reader.header()
     assert found == {"writer": "host-1-w", "boot": "b", "positions": {"a": 1}, "new": 1}

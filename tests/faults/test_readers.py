@@ -13,17 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from recording import QUIET
 
 from seamark import init_project, init_run
 from seamark.journal.reader import JournalReader
 
 if TYPE_CHECKING:
-    from seamark.run import Run
+    from seamark.run.run import Run
 
-QUIET: Any = dict.fromkeys(
-    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
-    False,
-)
 
 TRAIN = """
     import sys
@@ -57,7 +54,7 @@ READ = """
             assert points.step.tolist() == points.value.tolist() == list(range(count))
         if reader.exists("progress"):
             reader["progress"].fetch()
-            lines = [one.text for one in reader._view().texts("text")]
+            lines = [one.text for one in reader.recorded.view().texts("text")]
             assert lines == [f"line {number}" for number in range(len(lines))]
         table = init_project("p", root=sys.argv[1]).fetch_runs_table(columns=["a"])
         assert len(table.to_rows()) == 1
@@ -131,7 +128,7 @@ def check(run: Run) -> None:
     (row,) = project.fetch_runs_table().to_rows()
     assert row["sys/id"] == run.id
     for one in (reader, project):
-        one._index.close()
+        one.recorded.close()
 
 
 def rubbish(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import shutil
@@ -18,37 +17,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from journal_builder import JournalBuilder
+from recording import QUIET
 
 from seamark import init_project, init_run
+from seamark.blobs import finish_staged
 from seamark.cli import app
-from seamark.content import finish_staged
 from seamark.errors import ArgumentError, FileMissingError, JournalError, RunNotFoundError
 from seamark.journal.folder import RunFolder
-from seamark.journal.process import process_facts
+from seamark.process.liveness import process_facts
 
 if TYPE_CHECKING:
-    from seamark.run import Run
+    from seamark.run.run import Run
 
-QUIET: Any = dict.fromkeys(
-    [f"capture_{what}" for what in ("git", "script", "packages", "host", "traceback", "signals")],
-    False,
-)
 LARGE = 5_000_000
 GONE = {"pid": 2**22 + 1, "start": 1}
 """A process that is not there any more."""
-
-
-def _builder() -> Any:
-    path = Path(__file__).parents[1] / "store" / "journal_builder.py"
-    spec = importlib.util.spec_from_file_location("seamark_tests_crafted_builder", path)
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.JournalBuilder
-
-
-Builder = _builder()
 
 
 @pytest.fixture
@@ -87,7 +71,7 @@ def command(folder: RunFolder, *words: str) -> Result:
 
 def honest(folder: RunFolder, **content: bytes) -> None:
     """Record a whole run of this process's own in that place."""
-    writer = Builder("honest", **process_facts()).assign(lr=0.1)
+    writer = JournalBuilder("honest", **process_facts()).assign(lr=0.1)
     folder.path.mkdir(parents=True)
     for name in content:
         writer.op("own", path=name, token=name, file={"name": name, "staged": name, "size": 1})
@@ -103,7 +87,7 @@ def test_nothing_behind_a_link_is_deleted_or_written(
     folder: RunFolder, victim: Path, name: str, way: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
     """A folder of the run that is a link is nobody's folder."""
-    monkeypatch.setattr("seamark.journal.blobs._OLD_S", -60.0)  # all of it is old enough to go
+    monkeypatch.setattr("seamark.blobs.store._OLD_S", -60.0)  # all of it is old enough to go
     honest(folder, a=b"x")
     (folder.path / name).symlink_to(victim)
     if name != ".staging":
@@ -178,7 +162,7 @@ def test_somebody_elses_folder_is_only_read(
     (folder.journal_dir / "x").touch()
     before = contents(folder.path)
     monkeypatch.setattr("os.geteuid", lambda: 12345)
-    with pytest.raises(FileMissingError, match="on its way"):
+    with pytest.raises(FileMissingError, match="is not stored yet"):
         read(folder)["a"].download(str(tmp_path / "out"))
     assert contents(folder.path) == before
 
@@ -190,7 +174,7 @@ def crafted(folder: RunFolder, **facts: Any) -> Any:
     """Return the journal of somebody else, and put the blob of ``x`` beside it."""
     folder.blobs_dir.mkdir(parents=True)
     (folder.blobs_dir / BLOB["sha256"]).write_bytes(b"x")
-    return Builder("evil", **facts)
+    return JournalBuilder("evil", **facts)
 
 
 BLOB: Any = {
@@ -290,7 +274,7 @@ def test_a_private_file_is_not_copied_into_a_run(
     file |= {"mtime_ns": found.st_mtime_ns, "inode": found.st_ino}
     me = {**process_facts(), **GONE}
     claimed = {"none": {}, "host": {"host": me["host"]}, "boot": me, "all": me}[facts]
-    Builder("evil", **claimed).op("own", path="a", token="t", file=file).save(folder)
+    JournalBuilder("evil", **claimed).op("own", path="a", token="t", file=file).save(folder)
     folder.staging_dir.mkdir()
     if facts == "boot":  # all of it is right, but the file is not ours
         monkeypatch.setattr("os.geteuid", lambda: 12345)
@@ -337,18 +321,18 @@ def test_links_in_the_staging_folder_are_not_followed(
         (folder.staging_dir / "ab" / "x").symlink_to(tmp_path)
     else:
         (folder.staging_dir / "ab").symlink_to(secret)
-    Builder("evil").op("own", path="a", token="t", file=file).close().save(folder)
+    JournalBuilder("evil").op("own", path="a", token="t", file=file).close().save(folder)
     assert finish_staged(folder) == 0
     assert secret.read_bytes() == b"secret"
     assert not folder.blobs_dir.exists()
-    assert read(folder)._attribute("a").value["lost"] == "gone"
+    assert read(folder).recorded.attribute("a").value["lost"] == "gone"
 
 
 def reference(folder: RunFolder, target: Path, **facts: Any) -> dict[str, Any]:
     found = target.stat()
     file = {"name": "s", "size": found.st_size, "ref": str(target)}
     file |= {"mtime_ns": found.st_mtime_ns, "inode": found.st_ino}
-    Builder("evil", **facts).op("file", path="a", file=file).close().save(folder)
+    JournalBuilder("evil", **facts).op("file", path="a", file=file).close().save(folder)
     return file
 
 
@@ -361,7 +345,7 @@ def test_a_reference_of_somebody_else_is_not_opened(
     secret.write_bytes(b"secret")
     reference(folder, secret, **({} if case == "stranger" else process_facts()))
     if case == "other host beside":
-        Builder("two").assign(x=1).close().save(folder)
+        JournalBuilder("two").assign(x=1).close().save(folder)
     elif case == "other file":
         secret.rename(tmp_path / "before")
         secret.write_bytes(b"secret")
@@ -443,7 +427,7 @@ def test_only_regular_files_are_contents(folder: RunFolder, tmp_path: Path, kind
     exported = command(folder, "export", folder.run, "--format", "json")
     assert exported.exit_code == 0
     assert json.loads(exported.stdout)["runs"][0]["texts"]["t"]["value"] == [text(BLOB)]
-    assert "stands in its place" in exported.stderr
+    assert "its record is used instead" in exported.stderr
     assert command(folder, "export", folder.run, "--what", "attributes").exit_code == 0
     assert command(folder, "export", folder.run, "--what", "texts").exit_code == 0
     assert "blob" in command(folder, "fsck", "--blobs").output
@@ -463,7 +447,7 @@ def test_whatever_lies_beside_the_journals_is_left_alone(
     if kind == "pipe":
         os.mkfifo(odd)
     elif kind == "link":
-        Builder("other").assign(stolen=1).save(RunFolder(tmp_path / "r", "p", "x"))
+        JournalBuilder("other").assign(stolen=1).save(RunFolder(tmp_path / "r", "p", "x"))
         odd.symlink_to(next((tmp_path / "r" / "p" / "x" / "journal").iterdir()))
     elif kind == "device":
         odd.symlink_to("/dev/zero")
@@ -514,13 +498,11 @@ def test_folders_inside_each_other_without_end(folder: RunFolder) -> None:
 TRAINING = """
     import sys, time
     from seamark import init_run
+    from seamark.blobs.worker import Job
 
     quiet = dict(capture_git=False, capture_packages=False)
     run = init_run("p", root=sys.argv[1], custom_run_id="x", **quiet)
-    class Busy:
-        def run(self):
-            sys.stdin.readline()
-    run.content._worker.submit(Busy())
+    run.content._worker.submit(Job(sys.stdin.readline))
     run["model"].upload(sys.argv[2])
     print(run.id, flush=True)
     run.stop()
@@ -561,13 +543,13 @@ def test_a_process_that_rests_keeps_what_it_took(training: Any, monkeypatch: Any
         late = time.time() - 7200
         for journal in folder.journals():
             os.utime(journal.path, (late, late))
-        monkeypatch.setattr("seamark.journal.blobs._OLD_S", -60.0)
+        monkeypatch.setattr("seamark.blobs.store._OLD_S", -60.0)
         assert finish_staged(folder) == 0
         assert len(folder.journals()) == 1
         assert len(list(folder.staging_dir.iterdir())) == 1
     finally:
         child.send_signal(signal.SIGCONT)
     child.communicate("go\n", timeout=60)
-    record = read(folder)._attribute("model").value
+    record = read(folder).recorded.attribute("model").value
     assert "lost" not in record
     assert (folder.blobs_dir / record["sha256"]).stat().st_size == LARGE

@@ -11,6 +11,9 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.keeper import Keeper
 from seamark.journal.reader import Frame, JournalReader
 from seamark.journal.writer import JournalWriter
+from seamark.run.lifecycle import Lifecycle
+from seamark.run.ranks import EveryRank
+from seamark.run.recorder import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,3 +90,23 @@ def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError(msg)
 
     monkeypatch.setattr(Keeper, "start", refused)
+
+
+class SecondRank(EveryRank):
+    """The policy of rank 1 where all ranks record."""
+
+    apart = 1
+
+
+@pytest.fixture
+def second_rank(folder: RunFolder) -> Recorder:
+    """Return the recorder of rank 1, which has recorded nothing yet."""
+    recorder = Recorder(
+        folder,
+        "online",
+        Lifecycle(),
+        SecondRank(disabled=False),
+        header=dict,
+        start=lambda: recorder.open(),  # noqa: PLW0108 - made in this very line
+    )
+    return recorder

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from seamark.journal import backlog
-from seamark.journal._format import Kind
-from seamark.journal.rank_writer import RankWriter
+from seamark.journal.format import Kind
 from seamark.journal.reader import Frame, decode_json
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class Disk:
         self.room: float = float("inf")
         self._write = os.write
         monkeypatch.setattr(os, "write", self.write)
-        monkeypatch.setattr("seamark.journal.writer._REOPEN_S", 0.0)
+        monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
 
     def write(self, fd: int, data: bytes) -> int:
         if len(data) > self.room:
@@ -100,7 +99,7 @@ def test_a_run_that_starts_on_a_full_disk_begins_with_its_header(
     say(writer, "first")
     name = writer.writer
     assert name is not None
-    with writer._lock:  # its thread may be trying just now
+    with writer._guard.lock:  # its thread may be trying just now
         assert folder.journals() == []
     clock.now = start + 90 * SECOND
     disk.free()
@@ -231,7 +230,7 @@ def test_an_attempt_that_begins_meanwhile_has_its_own_journal(
     facts = {"attempt": 0}
     disk.fill()
     writer = open_writer()
-    writer._header = lambda: dict(facts)
+    writer._stream.header = lambda: dict(facts)
     say(writer, "old")
     facts["attempt"] = 1
     writer.rotate()
@@ -307,17 +306,18 @@ def test_a_purged_run_keeps_nothing(open_writer: Make, folder: RunFolder) -> Non
 
 
 def test_a_rank_that_starts_on_a_full_disk_keeps_what_is_its_own(
-    folder: RunFolder, disk: Disk, clock: Any, journals: Read
+    second_rank: Any, disk: Disk, journals: Read
 ) -> None:
     """Its series, and the facts of its process under the id that its journal will have."""
-    writer = RankWriter(folder, dict, rank=1, clock=clock, sync_s=3600.0, heartbeat_s=3600.0)
+    recorder = second_rank
     disk.fill()
-    writer.append_op({"op": "state", "state": "running"})
-    own = f"monitoring/{writer.writer}/pid"
-    writer.append_op({"op": "assign", "atoms": {own: ["int", 7], "lr": ["float", 0.1]}})
-    writer.append_row({"a": 1.0}, 3)
+    recorder.record_op({"op": "state", "state": "running"})
+    assert recorder.writer is not None
+    own = f"monitoring/{recorder.writer.writer}/pid"
+    recorder.assign_quietly({own: 7, "lr": 0.1})
+    recorder.row({"a": 1.0}, 3)
     disk.free()
-    writer.close()
+    recorder.close("stop", 30.0)
     (frames,) = journals()
     ops = [decode_json(frame.payload) for frame in frames if frame.kind == Kind.OP]
     assert ops[1] == {"op": "assign", "atoms": {own: ["int", 7]}}

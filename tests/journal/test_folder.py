@@ -12,7 +12,6 @@ from seamark.journal import folder as folder_module
 from seamark.journal.folder import (
     RunFolder,
     hashed_run_id,
-    host_name,
     iter_runs,
     journal_name,
     mint_run_id,
@@ -22,6 +21,7 @@ from seamark.journal.folder import (
     writer_id,
 )
 from seamark.paths import check_name
+from seamark.process.liveness import host_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

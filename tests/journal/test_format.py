@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from seamark.journal._format import (
+from seamark.journal.format import (
     MAX_PAYLOAD_BYTES,
     Kind,
     dump_json,

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from seamark import init_run
-from seamark.journal._format import Kind
+from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader, decode_json
 
 if TYPE_CHECKING:
-    from seamark.run import Run
+    from seamark.run.run import Run
 
 GOLDEN = Path(__file__).parent / "golden"
 V1 = GOLDEN / "golden-4711-00112233.00112233445566778899aabbccddeeff"

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from seamark.journal._format import Kind
+from seamark.journal.format import Kind
+from seamark.values import to_floats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,8 +122,101 @@ def test_a_key_set_that_held_a_tensor_is_quick_again(
     for step in range(3):
         writer.append_row({"a": 1.0}, step)
     writer.append_row({"a": Onlooker(1.0)}, 3)
-    monkeypatch.setattr(writer, "_append_row_slowly", lambda *_: pytest.fail("went the slow way"))
+    monkeypatch.setattr(writer, "_append_slowly", lambda *_: pytest.fail("went the slow way"))
     writer.append_row({"a": 1.0}, 4)
+
+
+def no_slow_way(writer: JournalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_append_slowly", lambda *_: pytest.fail("went the slow way"))
+
+
+@pytest.mark.parametrize("step", [np.int64(7), np.float32(7), np.uint8(7), np.array(7), 7, None])
+@pytest.mark.parametrize("time_ns", [None, -5, 10**18])
+@pytest.mark.parametrize("kind", [float, np.float32, np.float64, np.int16, Fraction])
+def test_steps_times_and_numbers_of_any_kind_go_the_quick_way(
+    open_writer: Make,
+    journals: Read,
+    monkeypatch: pytest.MonkeyPatch,
+    step: Any,
+    time_ns: int | None,
+    kind: Any,
+) -> None:
+    """The third row is quick, and its frame that of the second but for its own time and step."""
+    writer = open_writer()
+    metrics = {"a": kind(3), "b": 1.5}
+    for _ in range(2):
+        assert writer.append_row(metrics, step, time_ns)
+    no_slow_way(writer, monkeypatch)
+    assert writer.append_row(metrics, step, time_ns)
+    second, third = journals()[0][-2:]
+    assert (third.kind, third.flags, third.aux) == (second.kind, second.flags, second.aux)
+    assert third.payload[8:] == second.payload[8:]
+    assert struct.unpack("<d", third.payload[:8]) == (2.0 if step is None else 7.0,)
+    # The number that follows is that of a step which its owner may have changed in place.
+    assert writer.append_row({"a": 3.0, "b": 1.5})
+    assert struct.unpack("<d", journals()[0][-1].payload[:8]) == (3.0 if step is None else 8.0,)
+
+
+def test_points_go_the_quick_way(
+    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A series that is written point by point costs what a row of one costs."""
+    writer = open_writer()
+    for _ in range(2):
+        writer.append_point("a", 1.0, None)
+    no_slow_way(writer, monkeypatch)
+    assert writer.append_point("a", 1.0, None)
+    assert writer.append_point("a", 1.0, 3.0, 10**18)
+    assert row_values(journals, 1) == [(1.0,)] * 4
+
+
+def test_numbers_are_taken_once_from_a_row_that_has_others(open_writer: Make) -> None:
+    """Where one value is no number, what was read of the others is not read again."""
+    reads = []
+
+    class Counted:
+        def __float__(self) -> float:
+            reads.append(1)
+            return 1.0
+
+    writer = open_writer()
+    for step in range(5):
+        writer.append_row({"a": Counted(), "b": "no" if step > 2 else 1.0}, step)
+    assert len(reads) == 5
+    assert writer.dropped == {"value": 2}
+
+
+def test_tensors_go_the_quick_way(
+    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also beside numbers of other kinds; each value stays under its name."""
+    torch = pytest.importorskip("torch")
+    writer = open_writer()
+    metrics = {
+        "a": torch.tensor(1.0, requires_grad=True),
+        "b": 2.0,
+        "c": torch.tensor([3]),
+        "d": torch.tensor([True])[0],
+        "e": np.float32(5),
+        "f": torch.tensor(6.0, dtype=torch.bfloat16),
+    }
+    for step in range(2):
+        writer.append_row(metrics, step)
+    no_slow_way(writer, monkeypatch)
+    assert writer.append_row(metrics, 2)
+    assert row_values(journals, 6) == [(1.0, 2.0, 3.0, 1.0, 5.0, 6.0)] * 3
+
+
+@pytest.mark.parametrize("odd", ["tensor of two", "complex"])
+def test_device_tensors_stay_under_their_names(monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
+    """Those that are moved together, beside those that cannot be, in the order that was given."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr("seamark.values._numbers.waits", lambda _tensor: True)
+    bad = torch.tensor([1.0, 2.0]) if odd == "tensor of two" else torch.tensor(1j)
+    row = {"a": torch.tensor(1.0), "b": bad, "c": 3.0, "d": torch.tensor(4)}
+    found, failed = to_floats(row)
+    assert list(found.items()) == [("a", 1.0), ("c", 3.0), ("d", 4.0)]
+    assert set(failed) == {"b"}
 
 
 def test_tensors_on_a_device_are_moved_together(

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seamark.errors import JournalError
-from seamark.journal._format import (
+from seamark.journal.format import (
     FILE_HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
     SKIPPABLE,
@@ -280,8 +280,9 @@ def test_a_dead_process_settles_a_journal(tmp_path: Path) -> None:
     """On the same boot of the same host, a journal whose process is gone is read to its end."""
     code = (
         "import sys, os; from pathlib import Path\n"
-        "from seamark.journal.folder import RunFolder, host_name\n"
-        "from seamark.journal.process import boot_id, process_start\n"
+        "from seamark.journal.folder import RunFolder\n"
+        "from seamark.process.liveness import host_name\n"
+        "from seamark.process.liveness import boot_id, process_start\n"
         "from seamark.journal.writer import JournalWriter\n"
         "pid = os.getpid()\n"
         "facts = dict(host=host_name(), boot=boot_id(), pid=pid, start=process_start(pid))\n"

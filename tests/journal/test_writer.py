@@ -16,7 +16,7 @@ import pytest
 from seamark.errors import ArgumentError, FamilyError
 from seamark.journal import rows as rows_module
 from seamark.journal import writer as writer_module
-from seamark.journal._format import MAX_PAYLOAD_BYTES, USER_TIME, ZLIB, Kind
+from seamark.journal.format import MAX_PAYLOAD_BYTES, USER_TIME, ZLIB, Kind
 from seamark.journal.reader import Frame, decode_json
 from seamark.journal.writer import JournalWriter, wall_clock
 
@@ -561,7 +561,7 @@ def test_a_path_keeps_its_family(open_writer: Make) -> None:
     """The error names path, both families and what to do; a forgotten path is free."""
     writer = open_writer()
     writer.append_point("a/b", 1.0, 0)
-    with pytest.raises(FamilyError, match=r"'a/b'.*'float series'.*'string set'.*del run\['a/b'\]"):
+    with pytest.raises(FamilyError, match=r"'a/b'.*a float series.*a string set.*del run\['a/b'\]"):
         writer.claim("a/b", "string_set")
     writer.forget("a")
     writer.claim("a/b", "atom")
@@ -688,7 +688,7 @@ def test_the_thread_syncs_beats_and_ends(open_writer: Make, journals: Read) -> N
     """The thread runs by itself, writes heartbeats, and is gone after `close`."""
     writer = open_writer(sync_s=0.001, heartbeat_s=0.001)
     writer.append_row({"a": 1.0}, 0)
-    thread = writer._keeper
+    thread = writer._upkeep.thread
     while not any(frame.kind == Kind.HEARTBEAT for frame in journals()[0]):
         thread.join(0.001)
     assert thread.daemon

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from journal_builder import JournalBuilder
 
 from seamark.journal.folder import RunFolder
 
@@ -35,7 +36,7 @@ def _load(name: str) -> ModuleType:
 @pytest.fixture(scope="session")
 def builder():
     """The class of hand-made journals."""
-    return _load("journal_builder").JournalBuilder
+    return JournalBuilder
 
 
 @pytest.fixture(scope="session")

@@ -300,7 +300,9 @@ ingest.SMALL_BYTES = ingest.CHUNK_BYTES = 2000
 groups.GROUP_ROWS = ingest.GROUP_ROWS = 64
 engines = load("engines")
 STEPS = 300
-journal = load("journal_builder").JournalBuilder("one", t=1000)
+sys.path.append(f"{sys.argv[1]}/../support")
+from journal_builder import JournalBuilder
+journal = JournalBuilder("one", t=1000)
 for step in range(STEPS):
     journal.row({"a": float(step), "b": 2.0 * step}, step).texts("log", (step, str(step)))
     journal.assign(epoch=step).op("add", path="sys/tags", values=[str(step)])

@@ -19,8 +19,8 @@ from sqlalchemy.dialects.postgresql import dialect as postgresql_dialect
 
 import seamark
 from seamark.errors import QueryError
-from seamark.journal._format import Kind
 from seamark.journal.folder import RunFolder
+from seamark.journal.format import Kind
 from seamark.journal.source import FileSource
 from seamark.store import groups, ingest, schema
 from seamark.store.query.selection import Selection

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from seamark.journal._format import Kind, dump_json
+from seamark.journal.format import Kind, dump_json
 from seamark.store.fold.fold import fold
 from seamark.store.fold.run_state import JournalState, RunState
 from seamark.store.read.run import troubles

@@ -258,5 +258,5 @@ def test_another_frame_in_the_place_of_the_last_one_is_refused(builder):
     run = RunState()
     run.add_journal(JournalState(one.writer, one.uid))
     fold(run, one.writer, one.block())
-    with pytest.raises(ValueError, match="another one"):
+    with pytest.raises(ValueError, match="not the one that was folded before"):
         fold(run, one.writer, other.assign(a=3).block())

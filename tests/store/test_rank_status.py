@@ -6,9 +6,8 @@ import os
 
 import pytest
 
-from seamark.journal.folder import host_name
-from seamark.journal.process import boot_id, process_start
 from seamark.local.index import Index
+from seamark.process.liveness import boot_id, host_name, process_start
 
 S = 10**9
 HERE = {"host": host_name(), "boot": boot_id(), "pid": os.getpid()}
@@ -180,3 +179,68 @@ def test_helpers_and_later_scripts_are_no_ranks(journal, builder, folder, status
     zero.wait(94 * S).heartbeat().save(folder)
     (found,) = statuses(helper.t + S)
     assert (found.rank, found.state, found.row_t) == (0, "running", helper.t)
+
+
+def test_ranks_that_never_recorded_are_missing(journal, folder, statuses):
+    """Where every rank records, and their number is known; not before a minute has gone."""
+    one = journal(0, ranks="all", world_size=4)
+    one.save(folder)
+    journal(2, ranks="all", world_size=4).save(folder)
+    assert [each.rank for each in statuses(one.t + S)] == [0, 2]
+    found = statuses(one.t + 70 * S)
+    assert [(each.rank, each.state) for each in found if each.rank in (1, 3)] == [
+        (1, "missing"),
+        (3, "missing"),
+    ]
+
+
+def test_a_run_that_ended_says_at_once_who_never_recorded(journal, folder, statuses):
+    """Nobody will come any more."""
+    one = journal(0, ranks="all", world_size=2).op("state", state="completed").close()
+    one.save(folder)
+    assert told(statuses(one.t + S)) == [(0, "completed", ""), (1, "missing", "")]
+
+
+def test_the_number_of_ranks_may_be_a_value_of_the_run(journal, folder, statuses):
+    """Of a run that began before it was known."""
+    one = journal(0, ranks="all", world_size=None)
+    one.assign(distributed__world_size=2).save(folder)
+    assert [each.rank for each in statuses(one.t + 70 * S)] == [0, 1]
+
+
+@pytest.mark.parametrize("facts", [{"ranks": "zero"}, {}])
+def test_where_only_rank_0_records_nobody_is_missing(journal, folder, statuses, facts):
+    """By design they record nothing."""
+    one = journal(0, world_size=4, **facts)
+    one.save(folder)
+    assert [each.rank for each in statuses(one.t + 70 * S)] == [0]
+
+
+def standing(builder, folder, rank, steps, name="x"):
+    """Save a journal of a rank that recorded so many steps and beats on; return its end."""
+    made = builder(f"s{rank}", rank=rank, owner=rank == 0, ranks="all", **ALIVE)
+    made.op("state", state="running")
+    for step in range(8):
+        made.wait(S)
+        if step < steps:
+            made.row({f"ranks/{rank}/{name}" if rank else name: 1.0}, step)
+    made.wait(100 * S).heartbeat().save(folder)
+    return made.t
+
+
+def test_who_is_behind_hangs_and_the_others_wait(builder, folder, statuses):
+    """They have come to a step that one of them has not."""
+    now = max(standing(builder, folder, rank, 4 if rank == 1 else 5) for rank in range(3))
+    assert told(statuses(now + S)) == [(0, "waits", ""), (1, "hangs", ""), (2, "waits", "")]
+
+
+def test_where_nobody_is_behind_all_hang(builder, folder, statuses):
+    """Who is to blame cannot be told; nor from series that have nothing in common."""
+    now = max(standing(builder, folder, rank, 5) for rank in range(2))
+    assert told(statuses(now + S)) == [(0, "hangs", ""), (1, "hangs", "")]
+
+
+def test_series_of_one_rank_only_say_nothing_of_who_is_behind(builder, folder, statuses):
+    """Rank 0 may record at other steps what the others do not."""
+    now = max(standing(builder, folder, rank, 5 - rank, f"of {rank}") for rank in range(2))
+    assert told(statuses(now + S)) == [(0, "hangs", ""), (1, "hangs", "")]

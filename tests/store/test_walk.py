@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seamark.journal._format import (
+from seamark.journal.format import (
     FRAME_BODY,
     FRAME_HEADER_BYTES,
     MARK,

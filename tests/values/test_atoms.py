@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.errors import ValueKindError
-from seamark.journal._format import dump_json
+from seamark.journal.format import dump_json
 from seamark.values import Escaped, decode_atom, encode_atom, escape
 
 

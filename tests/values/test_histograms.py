@@ -43,6 +43,32 @@ def test_large_tensors_are_counted_in_pieces(monkeypatch):
     assert histograms({"a": values}) == whole
 
 
+@pytest.mark.parametrize("hole", [math.nan, math.inf, -math.inf, 2.0])
+def test_both_ways_of_counting_agree(hole, monkeypatch):
+    """On the CPU, and as it is done on a device, without looking at a number."""
+    from seamark.values import _histograms
+
+    values = torch.randn(100, generator=torch.Generator().manual_seed(0))
+    values[::7] = hole
+    here = histograms({"a": values})
+    monkeypatch.setattr(_histograms, "_row_here", _histograms._row_there)
+    assert histograms({"a": values}) == here
+
+
+def test_counting_changes_nothing():
+    """Also where a tensor needs no conversion."""
+    values = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    histograms({"a": values})
+    assert values.tolist() == [1.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.float8_e4m3fn])
+def test_short_numbers_have_histograms(dtype):
+    """Whatever the smallest types cannot do themselves."""
+    ((edges, counts),) = histograms({"a": torch.tensor([0.0, 1.0, 1.0]).to(dtype)})[0].values()
+    assert (edges[0], edges[-1], counts[0], counts[-1]) == (0.0, 1.0, 1.0, 2.0)
+
+
 def test_sparse_gradients_count_what_they_store():
     """Not the zeros that nobody stored."""
     sparse = torch.sparse_coo_tensor([[1, 5]], [1.0, 2.0], (9,), check_invariants=True)

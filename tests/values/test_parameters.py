@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.journal._format import dump_json
+from seamark.journal.format import dump_json
 from seamark.paths import check_path
 from seamark.values import Escaped, decode_atom, parameters
 

@@ -42,7 +42,7 @@ class HandClock:
 def hand_clock(monkeypatch):
     """What the profilers look at instead of the clock of a machine that others use as well."""
     clock = HandClock()
-    for module in ("_clock", "_firing", "_profiling", "_times"):
+    for module in ("_clock", "_profiling", "_times"):
         monkeypatch.setattr(f"seamark.ignite.{module}.perf_counter_ns", clock)
     return clock
 
@@ -90,8 +90,8 @@ def read():
     class Reader:
         def __call__(self, logger, path):
             run = logger.experiment.get_root_object()
-            one = run._view()
-            family = run._attribute(path).family
+            one = run.recorded.view()
+            family = run.recorded.attribute(path).family
             if family == "string_series":
                 return [(point.step, point.text) for point in one.texts(path)]
             if family == "histogram_series":
@@ -102,11 +102,11 @@ def read():
         def paths(self, logger, namespace=""):
             run = logger.experiment.get_root_object()
             run.wait()
-            return {one.path: one for one in run._attributes(namespace)}
+            return {one.path: one for one in run.recorded.attributes(namespace)}
 
         def dropped(self, logger):
             found = self.paths(logger, "monitoring/seamark/dropped")
-            writer = logger.experiment.get_root_object()._writer
+            writer = logger.experiment.get_root_object().recorder.writer
             return found, writer.dropped if writer else {}
 
     return Reader()

@@ -442,7 +442,7 @@ def test_logger_of_a_certain_run_stays_with_it(caplog):
             one.load_state_dict(state)
             assert one.id == run.id
         opened.close()
-    assert caplog.text.count("going on with") == 2
+    assert caplog.text.count("continuing with run") == 2
 
 
 def test_state_is_made_of_what_torch_loads_safely(logger, tmp_path):

@@ -27,7 +27,7 @@ from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
 NEWER = pytest.mark.skipif(
     "max_iters" not in inspect.signature(Engine.run).parameters, reason="came with Ignite 0.5"
 )
-BETWEEN_RUNS = {"run", "__getstate__"}
+BETWEEN_RUNS = {"_fire_event", "_internal_run", "_internal_run_legacy", "__getstate__"}
 PROFILERS = [BasicTimeProfiler, HandlersTimeProfiler]
 WIDE = [
     "epoch", "iteration", "processing_stats", "dataflow_stats", "Event_STARTED", "Event_COMPLETED",
@@ -306,6 +306,7 @@ def test_a_method_that_somebody_else_put_there_is_called_and_stays(profiler):
     profiler.attach(engine)
     engine.run(range(3))
     assert len(fired) == 16
+    profiler.detach(engine)
     assert engine.__dict__["_fire_event"] is theirs
     assert phase(profiler).count == 3
 
@@ -786,7 +787,9 @@ def test_handlers_results_have_ignites_shape(capsys, tmp_path):
     assert profiler.EVENT_FILTER_THESHOLD_TIME == 0.0001
 
 
-@pytest.mark.parametrize("outside", [Events.STARTED, Events.COMPLETED])
+@pytest.mark.parametrize(
+    "outside", [Events.STARTED, Events.COMPLETED], ids=lambda event: event.value
+)
 def test_what_handlers_outside_of_epochs_fire_is_no_part_of_an_epoch(profiler, outside):
     """As a Checkpoint does that saves at the end."""
     engine = Engine(nothing)
@@ -799,7 +802,7 @@ def test_what_handlers_outside_of_epochs_fire_is_no_part_of_an_epoch(profiler, o
     engine.run(range(3), max_epochs=2)
     (happened,) = [one for one in profiler.stats() if Custom.HAPPENED.name in (one.name, one.event)]
     assert happened.count == 2
-    breakdown = profiler.breakdown(profiler._times())
+    breakdown = profiler._breakdown(profiler._times())
     assert 0.02 < sum(seconds for _, seconds in breakdown.parts) <= breakdown.whole_s
     assert "HAPPENED" in profiler.largest_cost()  # the one in an epoch
 

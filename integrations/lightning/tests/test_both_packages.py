@@ -86,10 +86,10 @@ def test_command_lines_of_either_take_all_of_ours(order, host):
     made = next(line for line in done.stdout.splitlines() if line.startswith("made"))
     for name in ("TimeProfiler", "StepTimes", "GradientNorms", "LearningRates", "DeviceMemory"):
         assert made.split().count(name) == 1, made
-    # Beside that of the configuration stands that of the entry point, where it is installed.
     assert "ResumeCallback" in made.split(), made
     assert "alone" in done.stdout
     assert len(list(Path("reports").iterdir())) == 1
-    (journal,) = Path(".seamark/default").glob("*/journal/*")
+    (run,) = Path(".seamark/default").iterdir()
+    journals = b"".join(journal.read_bytes() for journal in run.glob("journal/*"))
     for path in (b"profiling/step_time_s", b"training/grad_norm/layer/weight", b"lr-SGD-momentum"):
-        assert path in journal.read_bytes()
+        assert path in journals

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import seamark
+
 PROGRAM = """
 import sys, warnings
 warnings.simplefilter("ignore")
@@ -123,3 +125,22 @@ def test_run_arguments_in_the_configuration(fit, cli_arguments):
     fit(*cli_arguments[:-1], "--config", "config.yaml")
     (journal,) = Path(".seamark/cli").glob("*/journal/*")
     assert b'"values":["one","two"]' in journal.read_bytes()
+
+
+def test_going_on_in_a_new_process(program, cli_arguments, monkeypatch):
+    """A given run and its last checkpoint: the configuration of the first start gives way."""
+    monkeypatch.setenv("SEAMARK_CUSTOM_RUN_ID", "one")
+    Path("saver.yaml").write_text(
+        "trainer:\n  callbacks:\n    - class_path: ModelCheckpoint\n"
+        "      init_args:\n        save_last: true\n"
+    )
+    arguments = [*cli_arguments, "--config=saver.yaml", "--ckpt_path=last"]
+    program("fit", *arguments)
+    program("fit", *arguments, "--trainer.max_epochs=2")
+    (config,) = Path(".seamark/default").glob("*/files/config.yaml")
+    assert "max_epochs: 2" in config.read_text()
+    (before,) = config.parent.glob("config-before-*.yaml")
+    assert "max_epochs: 1" in before.read_text()
+    run = seamark.init_run(with_id=config.parents[1].name, mode="read-only")
+    assert run["training/epoch"].fetch_points().attempt.max() == 1
+    assert run["sys/state"].fetch() == "completed"

@@ -113,6 +113,19 @@ def test_a_training_is_timed_and_recorded(trainer, tiny, logger, read, tmp_path)
     ]  # fmt: skip
 
 
+def test_what_is_logged_fits_a_terminal(host, trainer, tiny, caplog):
+    """The 15 largest totals in 100 columns, and how to see the others."""
+    caplog.set_level("INFO")
+    trainer(logger=False, profiler=TimeProfiler()).fit(tiny)
+    (text,) = [one.getMessage() for one in caplog.records if "Profiler Report" in one.getMessage()]
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert len([line for line in lines if line.startswith("|")]) == 1 + 15
+    assert "run_training_epoch" in text
+    assert "more: " in text
+    assert "The largest cost is " in text
+
+
 def test_every_stage_is_described(trainer, tiny, logger, read, tmp_path):
     profiler = TimeProfiler(dirpath=tmp_path, filename="report")
     one = trainer(logger=logger, profiler=profiler)
@@ -247,6 +260,17 @@ def test_memory_is_bounded_also_without_training_batches():
     assert len(action.samples.waiting) <= 20_000
     assert by_name(profiler)["a"].count == 100_000
     assert len(profiler.recorded_durations["a"]) <= 65_536
+    assert len(profiler.recorded_durations["a"]) <= 16_384
+
+
+def test_memory_is_bounded_while_batches_run():
+    """Long before an action has been called 65,536 times."""
+    profiler = TimeProfiler()
+    for _ in range(20_000):
+        with profiler.profile("run_training_batch"), profiler.profile("a"):
+            pass
+    assert {len(times) <= 8_192 for times in profiler.recorded_durations.values()} == {True}
+    assert by_name(profiler)["a"].count == 20_000
 
 
 def test_names_keep_a_report_in_lines():

@@ -8,6 +8,7 @@ prints (every hook of a callback), its exit code and the checkpoints that it lea
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from seamark.journal.folder import iter_runs
 from seamark.journal.reader import JournalReader, decode_json
+from seamark.lightning import DeviceMemory, GradientNorms, LearningRates, StepTimes
 
 TESTS = Path(__file__).parent
 OP = 2
@@ -142,3 +144,71 @@ def test_what_lightning_does_under_slurm_stays_on(tmp_path, ways, what):
     _, _, saved = compare(tmp_path, ways, what, SLURM)
     if what == "SIGUSR1":
         assert any(name.startswith("hpc_ckpt") for name in saved)
+
+
+class TimeLimitError(Exception):
+    """What a time limit raises."""
+
+
+@pytest.fixture
+def limit(monkeypatch):
+    """Return a function that calls another until a time limit raises in it, and does so again.
+
+    It returns where the limit struck that was swallowed, innermost first.
+    """
+    struck = []
+
+    def end(number, frame):
+        struck.append([f"{code.co_name}:{line}" for code, line in lines(frame)])
+        raise TimeLimitError
+
+    def again(unraisable):
+        """Strike once more: Python drops what is raised in a destructor, whoever's it is."""
+        struck.clear()
+        signal.setitimer(signal.ITIMER_REAL, 1e-4)
+
+    monkeypatch.setattr(sys, "unraisablehook", again)
+
+    def swallowed(call, times):
+        found = []
+        for number in range(times):
+            struck.clear()
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 + 1e-5 * (number % 50))
+                while not struck:
+                    call()
+                found += struck
+            except TimeLimitError:
+                pass
+        return found
+
+    before = signal.signal(signal.SIGALRM, end)
+    yield swallowed
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def lines(frame):
+    while frame is not None and frame.f_code.co_name != "swallowed":
+        yield frame.f_code, frame.f_lineno
+        frame = frame.f_back
+
+
+def test_time_limits_go_through_what_records(limit, logger, host, trainer, tiny):
+    """Not one of them is swallowed, wherever in our code it strikes."""
+    saver = host.callbacks.ModelCheckpoint(save_last=True, save_top_k=-1)
+    callbacks = [LearningRates(), GradientNorms(), StepTimes(), DeviceMemory()]
+    made = trainer(logger=logger, callbacks=[saver, *callbacks], log_every_n_steps=1)
+    made.fit(tiny)
+    numbers = iter(range(10**9))
+    calls = {
+        "log_metrics": lambda: logger.log_metrics({"a": 1.0, "b": 2.0}, next(numbers)),
+        "log_hyperparams": lambda: logger.log_hyperparams({"a": next(numbers), "b": {"c": [1]}}),
+        "log_text": lambda: logger.experiment["text"].append("text"),
+        "checkpoints": lambda: logger.after_save_checkpoint(saver),
+        "finalize": lambda: logger.finalize("success"),
+        "rates": lambda: callbacks[0].on_train_batch_start(made, tiny, None, 0),
+        "memory": lambda: callbacks[3].on_train_batch_end(made, tiny),
+        "state": lambda: made.callbacks[0].on_save_checkpoint(made, tiny, {}),
+    }
+    assert {name: limit(call, 50) for name, call in calls.items()} == {name: [] for name in calls}

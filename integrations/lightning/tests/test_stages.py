@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 import seamark
-from seamark.lightning import SeamarkLogger
+from seamark.journal.format import Kind
+from seamark.journal.headers import header_of
+from seamark.journal.reader import JournalReader, decode_json
+from seamark.lightning import ResumeCallback, SeamarkLogger
 
 
 def state_of(read, logger):
@@ -65,7 +68,8 @@ def test_all_stages_go_to_one_run(trainer, tiny, logger, read):
     found = read(logger)
     assert found["training/test/loss"].value.count == 1
     assert found["training/train/loss"].value.count == 4
-    assert len(logger.experiment.folder.journals()) == 1
+    headers = [header_of(each.path) for each in logger.experiment.folder.journals()]
+    assert [one["continues"] for one in headers].count(None) == 1
 
 
 def test_running_again_while_the_next_stage_runs(trainer, tiny, logger, read):
@@ -237,6 +241,77 @@ def test_root_that_cannot_be_written(trainer, tiny):
     fit = trainer(logger=logger)
     fit.fit(tiny)
     assert fit.global_step == 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_root_that_cannot_be_written_holds_no_checkpoints_either(host, trainer, tiny, caplog):
+    """They go where Lightning puts them by itself, and one line says so."""
+    Path("file").touch()
+    saver = host.callbacks.ModelCheckpoint(save_last=True)
+    fit = trainer(
+        logger=SeamarkLogger(root="file/below"), callbacks=[saver], default_root_dir="own"
+    )
+    fit.fit(tiny)
+    assert fit.global_step == 2
+    assert Path(saver.last_model_path).absolute().is_relative_to(Path("own").absolute())
+    assert Path(saver.last_model_path).is_file()
+    told = [one.getMessage() for one in caplog.records if one.name == "seamark"]
+    assert len([line for line in told if "below own" in line]) == 1, told
+
+
+def states(logger):
+    """Return the states of the only run as they were recorded."""
+    found = []
+    for journal in logger.own_run.folder.journals():
+        with JournalReader(journal.path) as reader:
+            for frame in reader.frames():
+                op = decode_json(frame.payload) if frame.kind == Kind.OP else {}
+                if op.get("op") == "state":
+                    found.append((frame.t, op["state"]))
+    return [state for _, state in sorted(found)]
+
+
+def test_two_loggers_of_one_run_complete_it_once(trainer, tiny):
+    """The second has nothing new to say."""
+    run = seamark.init_run()
+    loggers = [SeamarkLogger(run=run[name]) for name in ("a", "b")]
+    trainer(logger=loggers).fit(tiny)
+    run.stop()
+    assert states(loggers[0]) == ["running", "completed"]
+
+
+@pytest.mark.parametrize("stage", ["fit", "test"])
+def test_other_logger_that_fails_to_finalize(host, trainer, tiny, logger, read, stage):
+    """Lightning tells no logger behind it how the stage ended; the callback does."""
+
+    class Broken(host.loggers.CSVLogger):
+        def finalize(self, status):
+            msg = f"finalize {status}"
+            raise OSError(msg)
+
+    with pytest.raises(OSError, match="finalize"):
+        getattr(trainer(logger=[logger, Broken("csv")]), stage)(tiny)
+    fit = trainer(logger=[Broken("csv"), logger], callbacks=[ResumeCallback()])
+    with pytest.raises(OSError, match="finalize"):
+        getattr(fit, stage)(tiny)
+    assert state_of(read, logger) == "failed"
+    assert read(logger)["training/status"].value == "failed"
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_start_that_is_refused_leaves_the_run_alone(trainer, helpers, read, again):
+    """What fails before a stage begins is no part of a run that others recorded."""
+    if again:
+        first = SeamarkLogger(custom_run_id="one")
+        trainer(logger=first).fit(helpers.module_class()())
+        first.experiment.stop()
+    logger = SeamarkLogger(custom_run_id="one")
+    model = helpers.module_class()()
+    model.setup = lambda stage: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        trainer(logger=logger).fit(model)
+    assert state_of(read, logger) == ("completed" if again else "failed")
+    assert len(logger.own_run.folder.journals()) == 1
 
 
 def test_reading_while_training(trainer, tiny, logger):

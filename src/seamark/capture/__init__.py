@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from seamark.capture import process_end
-from seamark.capture.git import GitProbe, repository_of
+from seamark.capture import git, process_end
 from seamark.capture.host import host_facts
 from seamark.capture.masking import MASK, mask_arguments, mask_secrets, mask_traceback
+from seamark.capture.outcome import cause_of, state_after
 from seamark.capture.packages import installed_packages, python_version
 from seamark.capture.script import Script
 from seamark.capture.traceback import error_message, error_traceback
+from seamark.process.interrupts import quietly
 
 __all__ = [
     "MASK",
@@ -36,6 +37,8 @@ __all__ = [
 log = logging.getLogger("seamark")
 
 _GIT_GRACE_S = 0.5
+
+_quiet = quietly(lambda error: log.debug("seamark: a capture failed", exc_info=error))
 
 
 class Recorder(Protocol):
@@ -102,34 +105,41 @@ class Capture:
         self._switches = switches
         self._namespace = (switches.monitoring_namespace or "").strip("/") or "monitoring"
         self._thread: threading.Thread | None = None
-        self._git: GitProbe | None = None
+        self._git: git.GitProbe | None = None
         self._pid = os.getpid()
+        self._recorded = False
+        self._signalled = False
 
     # ---------------------------------------------------------------- the run's life
 
+    @_quiet
     def start(self) -> None:
-        """Record what is known, watch for the end, and find out the rest on a thread.
+        """Watch for the end; the first time, record what is known and find out the rest.
 
-        Called with the first record. Never raises and never waits.
+        Called with the first record, and again when a run at rest continues: what was captured is
+        not recorded twice. Does nothing if it is started already, and in a forked child. Never
+        waits, and raises only what the handler of a signal raised.
         """
-        try:
-            self._start()
-        except Exception:
-            log.debug("seamark: captures could not be started", exc_info=True)
-
-    def _start(self) -> None:
+        if self._pid != os.getpid():
+            return
         switches = self._switches
-        if not switches.monitoring_namespace:
-            self._namespace = f"monitoring/{self._run.writer}"
-        if switches.host:
-            self._run.assign_quietly(host_facts(self._namespace))
+        self._signalled = False
         process_end.watch(
             self,
             exceptions=switches.traceback or switches.fail_on_exception,
             signals=switches.signals,
         )
-        tasks = self._tasks()
-        if tasks:
+        if not self._recorded:
+            self._recorded = True
+            self._record()
+
+    def _record(self) -> None:
+        switches = self._switches
+        if not switches.monitoring_namespace:
+            self._namespace = f"monitoring/{self._run.writer}"
+        if switches.host:
+            self._run.assign_quietly(host_facts(self._namespace))
+        if tasks := self._tasks():
             self._thread = threading.Thread(
                 target=self._find_out, args=(tasks,), name="seamark-capture", daemon=True
             )
@@ -144,8 +154,8 @@ class Capture:
             tasks.append(lambda: self._run.assign_quietly(script.facts(switches.known_secrets)))
         if switches.packages:
             tasks.append(self._find_packages)
-        if switches.git and (where := repository_of(switches.git_ref, script)) is not None:
-            self._git = probe = GitProbe(where)
+        if switches.git and (where := git.repository_of(switches.git_ref, script)) is not None:
+            self._git = probe = git.GitProbe(where, git.TIMEOUT_S)
             tasks.append(lambda: probe.find(self._run.assign_quietly))
         return tasks
 
@@ -164,26 +174,25 @@ class Capture:
             except Exception:
                 log.debug("seamark: a capture failed", exc_info=True)
 
+    @_quiet
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Stop watching, and wait for what is still being found out.
+        """Stop observing the end of the process, and wait for what is still being captured.
 
-        May be called twice; never raises.
+        May be called twice, and before a further `start`. Raises only what the handler of a signal
+        raised.
 
         Args:
             timeout_s: The longest time to wait, in seconds; a git that hangs gets half a second of
                 it at most.
         """
-        try:
-            process_end.unwatch(self)
-            thread, self._thread = self._thread, None
-            if thread is None or self._pid != os.getpid() or thread is threading.current_thread():
-                return
-            thread.join(min(_GIT_GRACE_S, timeout_s))
-            if self._git is not None:
-                self._git.cancel()
-            thread.join(max(0.0, timeout_s - _GIT_GRACE_S))
-        except Exception:
-            log.debug("seamark: captures could not be stopped", exc_info=True)
+        process_end.unwatch(self)
+        thread, self._thread = self._thread, None
+        if thread is None or self._pid != os.getpid() or thread is threading.current_thread():
+            return
+        thread.join(min(_GIT_GRACE_S, timeout_s))
+        if self._git is not None:
+            self._git.cancel()
+        thread.join(max(0.0, timeout_s - _GIT_GRACE_S))
 
     # ---------------------------------------------------------------- how the process ends
 
@@ -192,23 +201,34 @@ class Capture:
         """Whether all that was recorded is written; see `Recorder.settled`."""
         return self._run.settled
 
+    @_quiet
     def note_exception(self, error: BaseException) -> None:
-        """Record the traceback of an exception, secrets masked. Never raises."""
-        if self._switches.traceback and self._pid == os.getpid():
-            try:
-                text = error_traceback(error, known=self._switches.known_secrets)
-                self._run.assign_quietly({f"{self._namespace}/traceback": text})
-            except Exception:
-                log.debug("seamark: a traceback could not be recorded", exc_info=True)
+        """Record the traceback of an exception, secrets masked.
 
-    def saw_exception(self, error: BaseException) -> None:
-        """Take note of what ends the process: Ctrl-C interrupts the run, other errors fail it."""
-        self.note_exception(error)
-        if isinstance(error, KeyboardInterrupt):
-            self._run.note_state("interrupted", error=error)
-        elif self._switches.fail_on_exception:
-            self._run.note_state("failed", error=error)
+        Raises only what the handler of a signal raised.
+        """
+        if self._switches.traceback and self._pid == os.getpid():
+            text = error_traceback(error, known=self._switches.known_secrets)
+            self._run.assign_quietly({f"{self._namespace}/traceback": text})
+
+    def saw_exception(self, error: BaseException | None) -> None:
+        """Take note of what ended the run: a ``with`` block, a worker, the script.
+
+        Ctrl-C interrupts the run. Other exceptions fail it, and an exit whose code is neither None
+        nor 0: see `cause_of`. The exit that follows on SIGTERM says nothing new.
+
+        Args:
+            error: None if it ended normally.
+        """
+        cause = cause_of(error)
+        if cause is None or (self._signalled and isinstance(error, SystemExit)):
+            return
+        self.note_exception(cause)
+        state = state_after(cause)
+        if state == "interrupted" or self._switches.fail_on_exception:
+            self._run.note_state(state, error=cause)
 
     def saw_signal(self, name: str) -> None:
         """Take note of a signal that ends the process."""
+        self._signalled = True
         self._run.note_state("interrupted", signal=name)

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture.masking import bare_url
+from seamark.process.interrupts import let_pass
 
 if TYPE_CHECKING:
     from seamark.capture.script import Script
 
 __all__ = ["TIMEOUT_S", "GitProbe", "repository_of"]
 
-TIMEOUT_S: Final = 2.0
+TIMEOUT_S = 2.0
 """What all of git's commands together may take, in seconds."""
 
 _NOT_ASKING: Final = {
@@ -184,12 +185,12 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
-    except OSError:
-        pass
+    except OSError as error:
+        let_pass(error)
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:
-    """Collect a killed process; one that waits for a dead network mount is left to its fate."""
+    """Collect a killed process; one that waits for a dead network mount is left alone."""
     if process.stdout is not None:
         process.stdout.close()
     try:

@@ -29,7 +29,7 @@ from typing import Final
 __all__ = ["MASK", "bare_url", "mask_arguments", "mask_secrets", "mask_traceback"]
 
 MASK: Final = "***"
-"""What stands where a secret stood."""
+"""What replaces a secret."""
 
 _MIN_ENVIRONMENT_VALUE: Final = 6
 _MIN_KNOWN_VALUE: Final = 4
@@ -43,7 +43,7 @@ _HIDDEN: Final = (MASK, *(f"{scheme} {MASK}" for scheme in ("Basic", "Bearer", "
 
 
 class _Level(enum.IntEnum):
-    """How surely a value is a secret, told from its name alone."""
+    """How surely a value is a secret, judging by its name alone."""
 
     NO = 0
     WEAK = 1  # key: on a command line like LIKELY, elsewhere only if the value looks drawn
@@ -119,7 +119,7 @@ def _level_of(last: str, before: str) -> _Level:
 
 
 def _hides(name: str, value: str, *, text: bool) -> bool:
-    """Tell whether ``value`` is hidden for its name; in a text, ``key`` names too many things."""
+    """Return whether ``value`` is hidden for its name; in a text, ``key`` names too many things."""
     level = _level(name)
     if level is _Level.SURE or level is _Level.NO:
         return level is _Level.SURE
@@ -154,7 +154,7 @@ _AUTHORIZATION: Final = re.compile(
     re.IGNORECASE,
 )
 # User info up to the last @ before the path, or, for passwords that hold a raw slash, up to the
-# last @ at all where what follows the first colon is no port.
+# last @ at all where what follows the first colon is not a port.
 _USER_INFO: Final = re.compile(
     r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,30}://)(?:[^\s/?#\"'<>@]*@)+"
     r"|(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,30}://)[^\s/?#\"'<>:@]{0,256}"
@@ -181,7 +181,7 @@ _BARE: Final = re.compile(r"(?P<value>[^\s\"']+)")
 
 
 def _looks_random(value: str, at_least: int) -> bool:
-    """Tell whether ``value`` reads like drawn characters: three kinds, changing all the time."""
+    """Return whether ``value`` reads like drawn characters: three kinds, changing all the time."""
     if len(value) < at_least or not re.fullmatch(r"[A-Za-z0-9+/_=-]+", value):
         return False
     kinds = [
@@ -199,7 +199,7 @@ def _looks_random(value: str, at_least: int) -> bool:
 def _mask_named(text: str, names: re.Pattern[str], *, code: bool) -> str:
     """Hide what follows each secret-looking name that ``names`` finds.
 
-    The search goes on inside of what is not hidden: ``cfg={token:X}`` holds a second name.
+    The search continues inside what is not hidden: ``cfg={token:X}`` holds a second name.
     """
     parts: list[str] = []
     done = 0
@@ -390,7 +390,7 @@ def mask_arguments(
 
 
 def _is_option(argument: str, pending: str) -> bool:
-    """Tell whether an argument is the next option, and no value of the option ``pending``."""
+    """Return whether an argument is the next option, and no value of the option ``pending``."""
     if _level(pending) is _Level.SURE:
         return bool(re.match(r"--([A-Za-z]|\Z)|-[A-Za-z]\Z", argument))
     return bool(re.match(r"--?[A-Za-z]|--\Z", argument))

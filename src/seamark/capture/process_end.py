@@ -1,21 +1,26 @@
 """How a process ends: uncaught exceptions, Ctrl-C and SIGTERM, observed and passed on.
 
 One registration serves the whole process, however many runs it has; runs are held weakly. Whatever
-is observed goes on exactly as without us: same output, same exit code, same handlers.
+is observed behaves exactly as without us: same output, same exit code, same handlers.
 
 =============================  =================================================================
 an uncaught exception          ``sys.excepthook`` tells the runs, then calls the hook it found
 KeyboardInterrupt              the same: it arrives there if nobody catches it
 an exception in a thread       no end of the process, and therefore none of our business
-SystemExit                     no failure, whatever the code
+SystemExit                     seen as it leaves the script, by Python 3.12 and later; earlier ones
+                               tell nobody, and the run is taken for completed whatever the code
 a prompt (notebook, shell)     an error there ends nothing
-SIGTERM                        see `_SigtermHandler`; and `Guard`, where the main thread never
-                               gets to it
+SIGTERM                        see `_SigtermHandler`; and `SigtermWatcher`, where the main thread
+                               never gets to it
 SIGINT, SIGUSR1, SIGUSR2       never touched: Lightning gives up its SLURM requeue if it finds a
                                handler of somebody else
 after ``os.fork``              the child forgets its parent's runs, and gets the handlers back
                                that we found
 =============================  =================================================================
+
+When nobody observes any more, what we found is put back. Where somebody else has installed a
+handler over ours, who may put ours back when done (Lightning does, after each stage), that waits
+until theirs is gone; until then ours notifies nobody and only calls what it found.
 """
 
 from __future__ import annotations
@@ -30,22 +35,26 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from types import FrameType, TracebackType
-from typing import Any, Protocol
+from types import CodeType, FrameType, TracebackType
+from typing import Any, ClassVar, Protocol
 
-from seamark.capture.stuck import Guard
+from seamark.capture.unanswered import SigtermWatcher
+from seamark.capture.unwinding import forget, tell_when_left
+from seamark.process import fork
+from seamark.process.interrupts import raised_by_signal_handler
 
-__all__ = ["Witness", "unwatch", "watch"]
+__all__ = ["Observer", "unwatch", "watch"]
 
 log = logging.getLogger("seamark")
 
 _SETTLE_S = 1.0
+"""How long the end waits for the call that the signal interrupted."""
 
-_ExceptionHook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
+_Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
 
-class Witness(Protocol):
-    """Who is told how the process ends. Nothing here may raise or take long."""
+class Observer(Protocol):
+    """An object that is notified how the process ends. Nothing here may raise or take long."""
 
     @property
     def settled(self) -> bool:
@@ -58,17 +67,17 @@ class Witness(Protocol):
         """Take note of the signal that ends the process."""
 
 
-class _Witnesses:
-    """Weakly held witnesses. Safe to read in a signal handler: takes no lock."""
+class _Observers:
+    """Weakly held observers. Safe to read in a signal handler: takes no lock."""
 
     def __init__(self) -> None:
-        self._held: dict[int, weakref.ref[Witness]] = {}
+        self._held: dict[int, weakref.ref[Observer]] = {}
 
-    def add(self, witness: Witness) -> None:
-        self._held[id(witness)] = weakref.ref(witness, self._forget)
+    def add(self, observer: Observer) -> None:
+        self._held[id(observer)] = weakref.ref(observer, self._forget)
 
-    def discard(self, witness: Witness) -> None:
-        self._held.pop(id(witness), None)
+    def discard(self, observer: Observer) -> None:
+        self._held.pop(id(observer), None)
 
     def clear(self) -> None:
         self._held.clear()
@@ -76,91 +85,122 @@ class _Witnesses:
     def __bool__(self) -> bool:
         return bool(self._held)
 
-    def alive(self) -> list[Witness]:
-        return [witness for held in list(self._held.values()) if (witness := held()) is not None]
+    def alive(self) -> list[Observer]:
+        return [observer for held in list(self._held.values()) if (observer := held()) is not None]
 
-    def _forget(self, dead: weakref.ref[Witness]) -> None:
+    def _forget(self, dead: weakref.ref[Observer]) -> None:
         for key, held in list(self._held.items()):
             if held is dead:
                 self._held.pop(key, None)
 
 
-_of_exceptions = _Witnesses()
-_of_signals = _Witnesses()
+_of_exceptions = _Observers()
+_of_signals = _Observers()
 _known_error = 0
-_registered = False
+_script: CodeType | None = None
+"""The outermost code of the main thread, as long as somebody observes exceptions."""
+_over_ours: dict[str, weakref.ref[Any]] = {}
+"""What was installed over a hook or handler of ours that is no longer needed."""
 
 
 # --------------------------------------------------------------------- in and out
 
 
-def watch(witness: Witness, *, exceptions: bool, signals: bool) -> None:
-    """Tell ``witness`` how the process ends, as long as it lives and until `unwatch`.
+def watch(observer: Observer, *, exceptions: bool, signals: bool) -> None:
+    """Report to ``observer`` how the process ends, as long as it lives and until `unwatch`.
+
+    May be called again, also after `unwatch`.
 
     Args:
-        witness: Held weakly.
-        exceptions: Tell it of the exception that ends the process.
-        signals: Tell it of SIGTERM. Has an effect only if the first watcher of signals comes from
-            the main thread, which is the only one that Python lets install a handler.
+        observer: Held weakly.
+        exceptions: Report to it the exception that ends the process.
+        signals: Report SIGTERM to it. Has an effect only if the first observer of signals comes
+            from the main thread, which is the only one that Python lets install a handler.
     """
     _register()
     if exceptions:
-        _of_exceptions.add(witness)
+        _of_exceptions.add(observer)
         _install_hook()
+        _watch_script()
     if signals:
-        _of_signals.add(witness)
+        _of_signals.add(observer)
         _install_handler()
 
 
-def unwatch(witness: Witness) -> None:
-    """Tell ``witness`` nothing any more; the last takes our hooks with it, if they are on top."""
-    _of_exceptions.discard(witness)
-    _of_signals.discard(witness)
+def unwatch(observer: Observer) -> None:
+    """Stop notifying ``observer``; harmless if it was not watching.
+
+    After the last one what we found is put back, at once or as soon as what is installed over ours
+    is gone. A handler of SIGTERM stays if the last one leaves in another thread than the main one.
+    """
+    _of_exceptions.discard(observer)
+    _of_signals.discard(observer)
     if not _of_exceptions:
         _uninstall_hook()
+        _forget_script()
     if not _of_signals:
         _uninstall_handler()
 
 
 def _register() -> None:
-    global _registered, _known_error  # noqa: PLW0603 - one registration for the process is the point
+    global _known_error  # noqa: PLW0603 - one registration for the process is the point
     # The newest registration runs first at exit: before the runs are stopped, which takes them for
     # completed.
     atexit.unregister(_tell_unseen)
     atexit.register(_tell_unseen)
     if not _of_exceptions:
         _known_error = id(_last_error())
-    if not _registered:
-        _registered = True
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_after_fork)
+    fork.register(_after_fork)
 
 
 def _after_fork() -> None:
-    """Be as if we had never been there.
+    """Forget every observer, and put back what we found.
 
     The runs are the parent's; and a child that waits in C code dies of SIGTERM at once only if no
     handler of Python's has to be called.
     """
     _of_exceptions.clear()
     _of_signals.clear()
-    _Hook.passing.clear()
+    _ExceptHook.passing.clear()
     _SigtermHandler.passing = False
-    _guard.forget()
+    _watcher.forget()
     _uninstall_hook()
+    _forget_script()
     _uninstall_handler()
+
+
+def _once_gone(what: str, over_ours: Any, call: Callable[[], None]) -> bool:
+    """Call ``call`` when an object is gone, which may put ours back in its place.
+
+    Returns:
+        False if that cannot be seen: of a default, or of what is not written in Python.
+    """
+
+    def gone(_: object) -> None:
+        try:  # noqa: SIM105 - at the very end of the process contextlib is empty, as all modules are
+            call()
+        except Exception:  # noqa: BLE001, S110
+            pass
+
+    try:
+        _over_ours[what] = weakref.ref(over_ours, gone)
+    except TypeError:
+        return False
+    return True
 
 
 # --------------------------------------------------------------------- uncaught exceptions
 
 
-class _Hook:
+class _ExceptHook:
     """Our ``sys.excepthook``, in front of the one that it found."""
 
-    passing: set[int] = set()  # noqa: RUF012 - shared: one error may pass several of us
+    passing: ClassVar[set[int]] = set()  # shared: one error may pass several of us
+    living: ClassVar[weakref.WeakSet[_ExceptHook]] = weakref.WeakSet()
 
-    def __init__(self, before: _ExceptionHook) -> None:
+    def __init__(self, before: _Hook) -> None:
         self.before = before
+        self.living.add(self)
 
     def __call__(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
@@ -178,33 +218,37 @@ class _Hook:
 
 
 def _tell_exception(error: BaseException | None) -> None:
-    """Tell the witnesses; raise nothing at all, for the exception that is passing must be seen."""
+    """Tell the observers; raise nothing at all, for the exception that is passing must be seen."""
     global _known_error  # noqa: PLW0603
     try:
-        if error is None or isinstance(error, SystemExit) or _at_a_prompt():
+        if error is None or _at_a_prompt():
             return
         if threading.current_thread() is not threading.main_thread():
             return
         _known_error = id(error)
-        for witness in _of_exceptions.alive():
-            witness.saw_exception(error)
+        for observer in _of_exceptions.alive():
+            observer.saw_exception(error)
     except BaseException:
         log.debug("seamark: an uncaught exception could not be recorded", exc_info=True)
 
 
 def _at_a_prompt() -> bool:
-    """Tell whether somebody sits at a prompt (Python's or IPython's), where errors end a line."""
+    """Return whether somebody sits at a prompt (Python's or IPython's), where errors end a line."""
     return hasattr(sys, "ps1")
 
 
 def _install_hook() -> None:
-    if not isinstance(sys.excepthook, _Hook):
-        sys.excepthook = _Hook(sys.excepthook)
+    if not isinstance(sys.excepthook, _ExceptHook):
+        sys.excepthook = _ExceptHook(sys.excepthook)
 
 
 def _uninstall_hook() -> None:
-    if isinstance(sys.excepthook, _Hook):
+    if _of_exceptions:
+        return
+    while isinstance(sys.excepthook, _ExceptHook):
         sys.excepthook = sys.excepthook.before
+    if _ExceptHook.living:
+        _once_gone("hook", sys.excepthook, _uninstall_hook)
 
 
 def _last_error() -> BaseException | None:
@@ -213,15 +257,42 @@ def _last_error() -> BaseException | None:
 
 
 def _tell_unseen() -> None:
-    """At exit, tell of an uncaught exception that passed us by.
+    """At exit, report an uncaught exception that our hook did not see.
 
-    Who replaces ``sys.excepthook`` without calling what stood there (``rich.traceback.install``)
-    takes our hook away; Python leaves the exception in ``sys.last_exc`` all the same.
+    Code that replaces ``sys.excepthook`` without calling the old one (``rich.traceback.install``)
+    takes our hook away; Python still leaves the exception in ``sys.last_exc``.
     """
     error = _last_error()
-    if error is None or id(error) == _known_error or isinstance(sys.excepthook, _Hook):
+    if error is None or id(error) == _known_error or isinstance(sys.excepthook, _ExceptHook):
         return
     _tell_exception(error)
+
+
+# --------------------------------------------------------------------- SystemExit
+
+
+def _watch_script() -> None:
+    global _script  # noqa: PLW0603
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001 - documented
+    if _script is not None or frame is None:
+        return
+    while frame.f_back is not None:
+        frame = frame.f_back
+    _script = frame.f_code
+    tell_when_left(_script, _tell_exit)
+
+
+def _forget_script() -> None:
+    global _script  # noqa: PLW0603
+    if _script is not None:
+        forget(_script)
+        _script = None
+
+
+def _tell_exit(error: BaseException) -> None:
+    """Report an exit; everything else that leaves the script gets to the hook."""
+    if isinstance(error, SystemExit):
+        _tell_exception(error)
 
 
 # --------------------------------------------------------------------- SIGTERM
@@ -233,20 +304,22 @@ class _SigtermHandler:
     It tells the runs, then
 
     - calls what it found, if that was a function;
-    - dies of the signal, if it found the default and still stands on top: the default is put back
-      and the signal raised again, so that the exit status is that of SIGTERM;
+    - dies of the signal, if it found the default and is still the one installed: the default is
+      put back and the signal raised again, so that the exit status is that of SIGTERM;
     - returns otherwise: it was called by what was installed over it (Lightning's), which decides.
 
     It is not installed where SIGTERM is ignored, or by default does nothing (process 1 of a
     container), or is handled by somebody outside of Python.
     """
 
-    passing = False
-    calls = 0
+    passing: ClassVar = False
+    calls: ClassVar = 0
+    living: ClassVar[weakref.WeakSet[_SigtermHandler]] = weakref.WeakSet()
     __hash__ = object.__hash__
 
     def __init__(self, found: Any) -> None:
         self.found = found
+        self.living.add(self)
 
     def __eq__(self, other: object) -> bool:
         """Be equal to the default that we stand in for, in the eyes of Lightning 1.
@@ -262,13 +335,16 @@ class _SigtermHandler:
         _SigtermHandler.calls += 1
         first = not _SigtermHandler.passing
         _SigtermHandler.passing = True
+        told = _of_signals.alive() if first else []
         try:
-            told = _tell_signal() if first else []
-            if callable(self.found):
-                self.found(signum, frame)
-            elif signal.getsignal(signal.SIGTERM) is self:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                _die(told)
+            try:
+                _tell_signal(told)
+            finally:  # whatever another signal's handler raised meanwhile
+                if callable(self.found):
+                    self.found(signum, frame)
+                elif signal.getsignal(signal.SIGTERM) is self:
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                    _die(told)
         finally:
             if first:
                 _SigtermHandler.passing = False
@@ -279,24 +355,26 @@ def _lightning_1_is_loaded() -> bool:
     return any(str(getattr(module, "__version__", "")).startswith("1.") for module in loaded)
 
 
-def _tell_signal() -> list[Witness]:
-    told = _of_signals.alive()
-    for witness in told:
+def _tell_signal(told: list[Observer]) -> None:
+    """Tell observers; raise only what the handler of another signal raised in the middle of it."""
+    struck: Exception | None = None
+    for observer in told:
         try:
-            witness.saw_signal("SIGTERM")
-        except Exception:  # noqa: BLE001, S112 - not even a line of log: its locks may be held by who we interrupted
-            continue
-    return told
+            observer.saw_signal("SIGTERM")
+        except Exception as error:  # noqa: BLE001 - not even a line of log: its locks may be held by who we interrupted
+            struck = error if raised_by_signal_handler(error) else struck
+    if struck is not None:
+        raise struck
 
 
-def _die(told: list[Witness]) -> None:
+def _die(told: list[Observer]) -> None:
     """Raise SIGTERM, whose handler is the default; after what was noted is written.
 
     The handler may have interrupted the very call that writes to the journal. What is noted then
-    waits for that call, which goes on when the handler returns; a thread raises the signal a moment
-    later.
+    waits for that call, which continues when the handler returns; a thread raises the signal a
+    moment later.
     """
-    if not all(witness.settled for witness in told):
+    if not all(observer.settled for observer in told):
         try:
             # Not a threading.Thread: that takes locks, which may be held by who we interrupted.
             _thread.start_new_thread(_die_soon, (told,))
@@ -307,9 +385,9 @@ def _die(told: list[Witness]) -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-def _die_soon(told: list[Witness]) -> None:
+def _die_soon(told: list[Observer]) -> None:
     deadline = time.monotonic() + _SETTLE_S
-    while time.monotonic() < deadline and not all(witness.settled for witness in told):
+    while time.monotonic() < deadline and not all(observer.settled for observer in told):
         time.sleep(0.001)
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -318,22 +396,31 @@ def _install_handler() -> None:
     if threading.current_thread() is not threading.main_thread():
         return
     found = signal.getsignal(signal.SIGTERM)
-    if isinstance(found, _SigtermHandler) or found is None or found is signal.SIG_IGN:
-        return
-    if found is signal.SIG_DFL and os.getpid() == 1:
-        return
-    signal.signal(signal.SIGTERM, _SigtermHandler(found))
-    if found is signal.SIG_DFL:
-        _guard.start()
+    if not isinstance(found, _SigtermHandler):
+        if found is None or found is signal.SIG_IGN:
+            return
+        if found is signal.SIG_DFL and os.getpid() == 1:
+            return
+        signal.signal(signal.SIGTERM, _SigtermHandler(found))
+    if _would_die():
+        _watcher.start()
 
 
 def _uninstall_handler() -> None:
     if threading.current_thread() is not threading.main_thread():
         return  # stays, and tells nobody
-    _guard.stop()
-    handler = signal.getsignal(signal.SIGTERM)
-    if isinstance(handler, _SigtermHandler):
-        signal.signal(signal.SIGTERM, handler.found)
+    while isinstance(found := signal.getsignal(signal.SIGTERM), _SigtermHandler):
+        signal.signal(signal.SIGTERM, found.found)
+    if not (_SigtermHandler.living and _once_gone("handler", found, _after_another)):
+        _watcher.stop()
+
+
+def _after_another() -> None:
+    """What was installed over a handler of ours is gone, and may have put ours back."""
+    if not _of_signals:
+        _uninstall_handler()
+    elif _would_die():
+        _watcher.start()
 
 
 def _would_die() -> bool:
@@ -341,4 +428,6 @@ def _would_die() -> bool:
     return type(handler) is _SigtermHandler and handler.found is signal.SIG_DFL
 
 
-_guard = Guard(lambda: _SigtermHandler.calls, _would_die, _tell_signal)
+_watcher = SigtermWatcher(
+    lambda: _SigtermHandler.calls, _would_die, lambda: _tell_signal(_of_signals.alive())
+)

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from seamark.capture.masking import mask_arguments, mask_secrets
+from seamark.process.interrupts import let_pass
 
 __all__ = ["Script"]
 
@@ -45,7 +46,7 @@ class Script:
         """Return what is recorded of it, by path, secrets masked.
 
         Args:
-            known_secrets: Values that are masked wherever they stand.
+            known_secrets: Values that are masked wherever they occur.
         """
         known = list(known_secrets)
         return {
@@ -83,5 +84,6 @@ def _short(file: Path) -> str:
     """Return a path relative to the working directory if it lies below it."""
     try:
         return file.relative_to(Path.cwd()).as_posix()
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        let_pass(error)
         return file.as_posix()

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterable
 
 from seamark.capture.masking import mask_secrets, mask_traceback
+from seamark.process.interrupts import let_pass
 
 __all__ = ["error_message", "error_traceback"]
 
@@ -21,7 +22,8 @@ def error_message(error: BaseException, *, known: Iterable[str] = ()) -> str:
     """
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - a broken __str__ must not hide that the run failed
+    except Exception as trouble:  # noqa: BLE001 - a broken __str__ must not hide that the run failed
+        let_pass(trouble)
         text = f"<{type(error).__name__}, whose text could not be read>"
     return mask_secrets(text, known=known)[:_MAX_MESSAGE_CHARS]
 

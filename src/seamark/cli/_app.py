@@ -1,4 +1,4 @@
-"""The group of commands, and what becomes of errors: one line on standard error and an exit code.
+"""The group of commands, and how errors end: one line on standard error and an exit code.
 
 Exit codes: 0 done; 1 something is wrong with the data or it could not be done; 2 the command was
 given something wrong; 130 interrupted; 141 the reader of a pipe went away.
@@ -64,7 +64,7 @@ _COMMANDS: Final = {
     "fsck": "fsck",
     "reindex": "reindex",
 }
-"""Every command and the module that holds it, in the order in which help teaches them."""
+"""Every command and the module that holds it, in the order in which help lists them."""
 
 
 class Trouble(click.ClickException):
@@ -80,7 +80,7 @@ class Misuse(click.ClickException):
 
 
 def root_option(command: Any) -> Any:
-    """Give a command the option ``--root``, which may also stand before the command's name."""
+    """Give a command the option ``--root``, which may also come before the command's name."""
 
     def keep(context: click.Context, _: click.Parameter, value: str | None) -> None:
         if value is not None:
@@ -97,15 +97,15 @@ def root_option(command: Any) -> Any:
 
 
 class CommandGroup(click.Group):
-    """Commands that are imported when they are needed, with every error told in one line."""
+    """Commands that are imported when they are needed, with every error printed in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, in teaching order."""
+        """Return the names of all commands, in the order of the help."""
         del ctx
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command, or None if there is none of that name."""
+        """Import and return one command, or None if no command has that name."""
         del ctx
         if cmd_name not in _COMMANDS:
             return None
@@ -116,7 +116,7 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; for a name that does not exist, say which one is near."""
+        """Find the command; for a name that does not exist, suggest a similar one."""
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], _COMMANDS, 1, 0.3)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -161,18 +161,17 @@ def app(context: click.Context, root: str | None, *, version: bool) -> None:
     """Look at what training runs recorded.
 
     Runs are read from the folder .seamark in the working directory, from SEAMARK_DIR, or from
-    --root DIR. Training may go on meanwhile: reading never disturbs it.
+    --root DIR. A training may be running: reading never disturbs it.
 
     \b
     A first look:
       seamark ls                            the runs, newest first
-      seamark show quick-otter              all that one run recorded
+      seamark show quick-otter              everything that one run recorded
       seamark plot quick-otter val/loss     a curve, here in the terminal
       seamark ls --query 'val/loss < 0.3' --sort val/loss:min
 
-    Say which run by its id, by the first characters of its id, by its name, or as PROJECT/ID;
-    "latest" is the newest one. Output that goes into a pipe is plain and complete; --json is for
-    programs.
+    RUN is a run's id, the first characters of its id, its name, or PROJECT/ID; "latest" is the
+    newest run. Output into a pipe is plain and complete; --json is for programs.
     """
     del root  # read from the context
     if version:
@@ -190,12 +189,12 @@ def main(args: Sequence[str] | None = None) -> int:
     Args:
         args: Arguments after the program's name; by default those of this process. With
             ``SEAMARK_TRACEBACK=1`` in the environment an unexpected error is raised instead of
-            told, for a bug report.
+            printed, for a bug report.
     """
     _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=_ENCODING)  # a terminal without UTF-8 is no failure
+            stream.reconfigure(errors=_ENCODING)  # a terminal without UTF-8 is not a failure
     thresholds = gc.get_threshold()
     gc.set_threshold(_GC_THRESHOLD)
     try:
@@ -205,7 +204,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _open_missing_streams() -> None:
-    """Write into nothing where the caller closed standard output or standard error (``>&-``)."""
+    """Discard output where the caller closed standard output or standard error (``>&-``)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
@@ -253,7 +252,7 @@ def _drop_output() -> None:
 
 
 def root_of(context: click.Context) -> tuple[Path, bool]:
-    """Return the root folder, and whether somebody named it."""
+    """Return the root folder, and whether an option or a variable named it."""
     from seamark.journal.folder import root_dir
 
     given = context.find_root().params.get("root")

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.blobs.store import digest_of, open_blob
 from seamark.cli._text import human_bytes, plural
 from seamark.errors import ArgumentError, JournalError
-from seamark.journal._format import Kind
-from seamark.journal.blobs import digest_of, open_blob
 from seamark.journal.folder import DEEPEST, PROJECT_LOG, JournalFile, RunFolder, is_linked
+from seamark.journal.format import Kind
 from seamark.journal.headers import may_grow
 from seamark.journal.reader import JournalReader
 from seamark.journal.safe import names_in
@@ -37,10 +37,10 @@ __all__ = [
 ]
 
 PURGING: Final = ".purging"
-"""Ending of the hidden name that a run folder gets while it is deleted."""
+"""Suffix of the hidden name that a run folder has while it is deleted."""
 _LISTED: Final = 5
 COPY: Final = "journal/"
-"""What stands before the name of a file among the conflicts of a run."""
+"""Prefix of the name of a file among the conflicts of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class Finding:
     Attributes:
         project: Project path.
         run: Run id, or ``.project`` for a project's own log.
-        problem: What it is, in one or two words that stay the same: ``"gap"``, ``"torn tail"``, ...
+        problem: What it is, in one or two fixed words: ``"gap"``, ``"torn tail"``, ...
         where: The journal, blob, file or attribute, or ``""`` for the run as a whole.
         detail: The rest, for people.
-        offset: Where it starts in the journal, bytes; None where that means nothing.
-        length: How long it is, bytes; None where that means nothing.
+        offset: Where it starts in the journal, bytes; None where that does not apply.
+        length: How long it is, bytes; None where that does not apply.
     """
 
     project: str
@@ -105,7 +105,8 @@ class _Journal:
 def check_journal(folder: RunFolder, file: JournalFile, totals: Totals) -> list[Finding]:
     """Read one journal to its end and return what is wrong with it.
 
-    The end of a journal that is being written may be incomplete at any moment; that is no finding.
+    The end of a journal that is being written may be incomplete at any moment; that is not a
+    finding.
     """
     journal = _Journal(folder, file)
     totals.journals += 1
@@ -124,7 +125,7 @@ def _read(journal: _Journal, reader: JournalReader, totals: Totals) -> None:
     if reader.damaged_header:
         journal.tell(
             "damaged header",
-            "the first 32 bytes; the journal is read all the same, by its name",
+            "the first 32 bytes; the journal is still read, by its name",
             0,
             32,
         )
@@ -147,11 +148,13 @@ def _read(journal: _Journal, reader: JournalReader, totals: Totals) -> None:
 
 def _read_end(journal: _Journal, reader: JournalReader, totals: Totals) -> None:
     if reader.stopped == "newer":
-        detail = f"written by a newer Seamark from {reader.offset:,} on; install that to read it"
+        detail = f"written by a newer Seamark from {reader.offset:,} on; upgrade to read it"
         journal.tell("newer format", detail, reader.offset)
     elif reader.tail is not None:
         size = human_bytes(reader.tail.length)
-        detail = f"the last {size} are no whole record: its process died while it wrote, or damage"
+        detail = (
+            f"the last {size} are not a whole record: the process died while writing, or damage"
+        )
         journal.tell("torn tail", detail, *reader.tail)
     elif not reader.settled():
         totals.live += 1
@@ -162,15 +165,16 @@ def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
 
     Args:
         folder: The run.
-        live: Whether somebody is writing to it, who may be about to finish what is in ``.staging``.
+        live: Whether a process is writing to it, which may be about to finish what is in
+            ``.staging``.
     """
     if folder.purged_mark.exists():
-        detail = "purged, but its folder is here again (copied back?); seamark purge removes it"
+        detail = "purged, but its folder exists again (copied back?); seamark purge removes it"
         yield Finding(folder.project, folder.run, "purged", "", detail)
     yield from _strange_entries(folder)
     if not live and (left := _names(folder.staging_dir)):
         listed = ", ".join(left[:_LISTED]) + (", …" if len(left) > _LISTED else "")
-        detail = f"{plural(len(left), 'file')} taken, not stored: {listed} (fsck --finish does it)"
+        detail = f"{plural(len(left), 'file')} taken, not stored: {listed} (fsck --finish stores)"
         yield Finding(
             folder.project, folder.run, "leftover staging", str(folder.staging_dir.name), detail
         )
@@ -184,7 +188,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _strange_entries(folder: RunFolder) -> Iterator[Finding]:
-    """Yield what no reader opens: links, pipes, devices and names that are no text."""
+    """Yield what no reader opens: links, pipes, devices and names that are not text."""
     places = (folder.files_dir, folder.staging_dir, folder.journal_dir, folder.blobs_dir)
     for place in places:
         strange = [place] if place.is_symlink() else []
@@ -193,16 +197,16 @@ def _strange_entries(folder: RunFolder) -> Iterator[Finding]:
             strange = [place / name for name in _names(place) if name not in known]
         for path in strange:
             if path is place or path.name[0] != ".":
-                detail = "a link, a folder, a pipe, or a name that is no text: it is not read"
+                detail = "a link, a folder, a pipe, or a name that is not text: it is not read"
                 where = path.relative_to(folder.path).as_posix()
                 yield Finding(folder.project, folder.run, "not a file", where, detail)
 
 
 def check_records(view: RunView) -> Iterator[Finding]:
-    """Yield the records of a run that are whole and still cannot be applied."""
+    """Yield the records of a run that are whole but cannot be applied."""
     for journal in view.journals():
         if journal.stopped == "unreadable":
-            continue  # told by `check_journal`
+            continue  # `check_journal` reports it
         for offset, message in journal.notes:
             detail = f"at {offset:,}: {message}"
             yield Finding(
@@ -221,11 +225,11 @@ def check_records(view: RunView) -> Iterator[Finding]:
 
 
 def check_copies(view: RunView) -> Iterator[Finding]:
-    """Yield the files that have the id of a journal and say something else."""
+    """Yield the files that have the id of a journal but other contents."""
     folder = view.folder
     for name, journals in view.troubles().get("conflicts", {}).items():
         if name.startswith(COPY):
-            detail = f"not read: it is no copy of {journals[0]}, though it has its id"
+            detail = f"not read: it has the id of {journals[0]}, but is not a copy of it"
             yield Finding(folder.project, folder.run, "diverged", name.removeprefix(COPY), detail)
 
 
@@ -260,7 +264,7 @@ def _blob_problem(
             if size is not None and found != size:
                 return "wrong blob", f"expected {size:,} bytes, found {found:,}"
             if digests and digest_of(blob.fileno())[0] != digest:
-                return "wrong blob", "its bytes do not have the digest that is its name"
+                return "wrong blob", "its bytes do not match the digest in its name"
     except ArgumentError as error:
         return "wrong blob", str(error)
     except FileNotFoundError:
@@ -335,7 +339,7 @@ def unreadable(root: Path, project: str | None) -> list[Finding]:
 def _beside_runs(
     root: Path, project: str | None, on_error: Callable[[OSError], None] | None = None
 ) -> Iterator[Path]:
-    """Yield the hidden folders of projects, which stand beside their runs."""
+    """Yield the hidden folders of projects, which are beside their runs."""
     start = root / project if project else root
     deepest = str(root).count(os.sep) + DEEPEST
     if project and is_linked(root, project):
@@ -350,7 +354,7 @@ def _beside_runs(
 
 
 def is_live(folder: RunFolder) -> bool:
-    """Tell whether a process may still write to this run: a journal is open, its writer there."""
+    """Whether a process may still write to this run: a journal is open and its writer lives."""
     return any(_may_grow(file.path) for file in folder.journals())
 
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from seamark.plots import Axes, Curve, check_drawable, thin
+from seamark.pictures.plots import Axes, Curve, check_drawable, thin
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from plotille import Canvas
 
-    Floats = NDArray[np.float64]
+    from seamark.values.arrays import Floats
 
 __all__ = ["draw"]
 

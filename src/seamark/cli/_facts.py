@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.blobs.store import blob_path, has_blob
 from seamark.cli._checks import COPY
 from seamark.cli._json import dumps
 from seamark.cli._ranks import rank_facts, rank_troubles
@@ -27,7 +28,6 @@ from seamark.cli._text import (
     shorten,
     step_text,
 )
-from seamark.journal.blobs import blob_path, has_blob
 
 if TYPE_CHECKING:
     import numpy as np
@@ -134,7 +134,7 @@ def whole_text(view: RunView, text: str | Mapping[str, Any]) -> str:
     """
     if isinstance(text, str):
         return text
-    from seamark.content import read_text
+    from seamark.blobs import read_text
 
     return read_text(view.folder, text)
 
@@ -144,7 +144,7 @@ def text_or_record(view: RunView, text: str | Mapping[str, Any], path: str) -> A
     try:
         return whole_text(view, text)
     except OSError as error:
-        note(f"{view.folder.run}: {path}: {error}; its record stands in its place", style="warning")
+        note(f"{view.folder.run}: {path}: {error}; its record is used instead", style="warning")
         return dict(text) if isinstance(text, Mapping) else text
 
 
@@ -232,8 +232,8 @@ def whereabouts(view: RunView, record: Mapping[str, Any]) -> str:
 
 @functools.lru_cache(maxsize=16)
 def _ours(folder: RunFolder) -> bool:
-    """Tell whether what a run refers to may be looked at; see `seamark.content.are_ours`."""
-    from seamark.content import are_ours
+    """Return whether what a run refers to may be looked at; see `seamark.blobs.are_ours`."""
+    from seamark.blobs import are_ours
 
     return are_ours(folder)
 
@@ -302,7 +302,7 @@ def _file_details(view: RunView, record: Mapping[str, Any]) -> Iterator[tuple[st
 
 
 def print_facts(screen: Screen, ref: RunRef, view: RunView) -> None:
-    """Print what a run is, and loudly what went wrong with it."""
+    """Print the facts of a run, and in bold what went wrong with it."""
     facts = {one.path: one.value for one in view.attributes("sys") if _is_fact(one)}
     now = datetime.now(timezone.utc)
     state = str(facts.get("sys/state", "unknown"))
@@ -322,7 +322,7 @@ def print_facts(screen: Screen, ref: RunRef, view: RunView) -> None:
 
 
 def _is_fact(attribute: Attribute) -> bool:
-    """Tell whether what stands below ``sys`` is what belongs there; anybody may have written it."""
+    """Whether what is below ``sys`` is what belongs there; anybody may have written it."""
     wanted = "string_set" if attribute.path in ("sys/tags", "sys/group_tags") else "atom"
     return attribute.family == wanted
 
@@ -358,7 +358,7 @@ def troubles(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each thing that a reader must know: a bad end, losses, damage."""
     state = facts.get("sys/state")
     if state == "crashed":
-        yield "crashed: its process ended without a word (killed, or its host went away)"
+        yield "crashed: its process ended without reporting why (killed, or its host went down)"
     if state in {"failed", "interrupted"}:
         yield _ending(view, state)
     yield from rank_troubles(view, str(state))
@@ -375,7 +375,7 @@ def troubles(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"damaged: {count} cannot be applied (see: seamark fsck)"
     if newer := found.get("newer"):
         count = plural(len(newer), "journal")
-        yield f"incomplete: {count} written by a newer Seamark; install it to see the rest"
+        yield f"incomplete: {count} written by a newer Seamark; upgrade to see the rest"
     conflicts = found.get("conflicts", {})
     copies = [name for name in conflicts if name.startswith(COPY)]
     if kinds := {path: families for path, families in conflicts.items() if path not in copies}:
@@ -409,7 +409,7 @@ def _traceback(view: RunView) -> str | None:
     speakers = [one for one in journals.values() if one.uid == run.state[0][1]]
 
     def order(path: str) -> float:
-        """Return when its process began; -1 where that is none which spoke for the run."""
+        """Return when its process began; -1 for a process that did not set the run's state."""
         one = journals.get(path)
         if one is None or not speakers:
             return 0  # a namespace that somebody chose

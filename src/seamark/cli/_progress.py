@@ -10,7 +10,7 @@ from typing import Any, Final
 
 __all__ = ["progress_bar"]
 
-_PATIENCE_S: Final = 0.4
+_DELAY_S: Final = 0.4
 """What is done sooner needs no bar."""
 
 
@@ -18,7 +18,7 @@ _PATIENCE_S: Final = 0.4
 def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
     """Give a function that takes how much is done and how much there is.
 
-    Nothing is shown where standard error is no terminal, and rich is only imported once there is
+    Nothing is shown where standard error is not a terminal, and rich is only imported once there is
     something to show.
     """
     bar = _Bar(title)
@@ -37,7 +37,7 @@ class _Bar:
         self._task: Any = None
 
     def show(self, done: int, total: int) -> None:
-        if not self._wanted or time.monotonic() - self._started < _PATIENCE_S:
+        if not self._wanted or time.monotonic() - self._started < _DELAY_S:
             return
         if self._progress is None:
             from rich import progress

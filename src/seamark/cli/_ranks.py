@@ -18,21 +18,24 @@ _STATES: Final = (
     "running",
     "completed",
     "suspended",
+    "waits",
     "hangs",
     "failed",
     "interrupted",
     "killed",
     "lost",
+    "missing",
 )
 _LONGEST_REASON: Final = 300
+_MOST_LISTED: Final = 32
 _HEARTBEAT_S: Final = 90
 
 
 def rank_facts(view: RunView, state: str) -> Iterator[tuple[str, str]]:
-    """Yield label and text of what is told of every run that has ranks, or that is running."""
+    """Yield label and text of the facts that are shown of a run with ranks, or a running one."""
     ranks = view.ranks()
     if len(ranks) > 1:
-        hosts = len({rank.host for rank in ranks})
+        hosts = len({rank.host for rank in ranks if rank.state != "missing"})
         where = f" on {plural(hosts, 'host')}" if hosts > 1 else ""
         counts = ((sum(rank.state == one for rank in ranks), one) for one in _STATES)
         listed = ", ".join(f"{count} {one}" for count, one in counts if count)
@@ -53,8 +56,8 @@ def rank_mappings(view: RunView) -> list[dict[str, Any]]:
             "pid": rank.pid,
             "state": rank.state,
             "why": rank.why,
-            "started": time_of(rank.first_t),
-            "last_seen": time_of(rank.last_t),
+            "started": time_of(rank.first_t) if rank.first_t else None,
+            "last_seen": time_of(rank.last_t) if rank.last_t else None,
             "last_step": None if rank.row_t is None else time_of(rank.row_t),
         }
         for rank in view.ranks()
@@ -68,10 +71,10 @@ def seen_text(t_ns: int, now_ns: int) -> str:
 
 
 def rank_troubles(view: RunView, state: str) -> Iterator[str]:
-    """Yield a line for each rank that met a bad end or hangs, in the order of their last records.
+    """Yield a line for each rank that ended badly or hangs, in the order of their last records.
 
-    Of a run whose only rank is 0, the state tells all but a hang; of several, what befell rank 0
-    alone is in the line of the run's state.
+    Of a run whose only rank is 0, the state says everything but a hang; of several ranks, what
+    happened to rank 0 alone is in the line of the run's state.
     """
     ranks, now = view.ranks(), view.now_ns
     if len(ranks) < 2:  # noqa: PLR2004 - one process is the run
@@ -85,6 +88,10 @@ def rank_troubles(view: RunView, state: str) -> Iterator[str]:
     for rank in ranks:
         if rank.state == "hangs":
             yield _hang(f"rank {rank.rank} hangs: ", rank, now)
+    waiting = [one.rank for one in ranks if one.state == "waits"]
+    yield from _several("waits", "wait", " for it: no step either", waiting)
+    missing = [one.rank for one in ranks if one.state == "missing"]
+    yield from _several("never recorded", "never recorded", " anything", missing)
     yield from _interrupted([one for one in ranks if one.state == "interrupted" and one.rank])
 
 
@@ -98,7 +105,8 @@ def _end(rank: RankStatus, now_ns: int) -> str:
         return f"{name} was killed ({_who(rank)}): last seen {seen_text(rank.last_t, now_ns)}"
     if rank.state == "lost":
         silence = human_duration((now_ns - rank.last_t) / 1e9)
-        return f"{name} is lost: no sign of life for {silence} ({_who(rank)}, out of sight here)"
+        where = f"{_who(rank)}, cannot be checked from here"
+        return f"{name} is lost: no heartbeat for {silence} ({where})"
     when = seen_text(rank.end_t or rank.last_t, now_ns)
     why = shorten((rank.why.splitlines() or [""])[0], _LONGEST_REASON)
     return f"{name} failed ({_who(rank)}) {when}: {why}"
@@ -108,7 +116,7 @@ def _hang(name: str, rank: RankStatus, now_ns: int) -> str:
     unheard_s = (now_ns - rank.last_t) / 1e9
     if unheard_s > _HEARTBEAT_S:
         silence = human_duration(unheard_s)
-        return f"{name}no sign of life for {silence}, although its process is there ({_who(rank)})"
+        return f"{name}no heartbeat for {silence}, although its process lives ({_who(rank)})"
     idle = human_duration(rank.idle_ns(now_ns) / 1e9)
     return f"{name}no step for {idle}, although its process lives ({_who(rank)})"
 
@@ -119,7 +127,14 @@ def _interrupted(ranks: Sequence[RankStatus]) -> Iterator[str]:
         by_reason.setdefault(rank.why.partition(":")[0], []).append(rank.rank)
     for why, numbers in by_reason.items():
         by = f" by {why}" if why else ""
-        if len(numbers) == 1:
-            yield f"rank {numbers[0]} was interrupted{by}"
-        else:
-            yield f"ranks {', '.join(map(str, numbers))} were interrupted{by}"
+        yield from _several("was interrupted", "were interrupted", by, numbers)
+
+
+def _several(does: str, do: str, what: str, ranks: Sequence[int]) -> Iterator[str]:
+    """Yield a line about ranks of which the same is to be said, if there is any."""
+    if len(ranks) == 1:
+        yield f"rank {ranks[0]} {does}{what}"
+    elif ranks:
+        listed = ", ".join(map(str, ranks[:_MOST_LISTED]))
+        more = len(ranks) - _MOST_LISTED
+        yield f"ranks {listed}{f' and {more:,} more' if more > 0 else ''} {do}{what}"

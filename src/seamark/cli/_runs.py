@@ -38,7 +38,6 @@ __all__ = [
 LATEST: Final = "latest"
 """Means the newest run, unless a run is called that."""
 _LISTED: Final = 8
-_SURELY_STALE_S: Final = 5.0
 
 project_option = click.option(
     "--project", metavar="PROJECT", help="Only this project and its sub-projects.  [default: all]"
@@ -51,7 +50,7 @@ runs_argument = click.argument("names", nargs=-1, metavar="[RUN]...")
 
 
 def _attempt(_: click.Context, __: click.Parameter, value: str) -> int | str:
-    """Return the number of an attempt, or the word for several."""
+    """Return the number of an attempt, or ``latest`` or ``all``."""
     if value in {"latest", "all"}:
         return value
     if value.isdecimal():
@@ -66,7 +65,7 @@ attempt_option = click.option(
     show_default=True,
     metavar="WHICH",
     callback=_attempt,
-    help="Points of which attempts: latest, all, or up to a number.",
+    help="Which attempts to include: latest, all, or a number for those up to it.",
 )
 
 
@@ -78,7 +77,7 @@ class RunRef:
     run: str
 
     def __str__(self) -> str:
-        """Return ``project/id``, which names the run without doubt."""
+        """Return ``project/id``, which names exactly this run."""
         return f"{self.project}/{self.run}"
 
 
@@ -131,7 +130,7 @@ class Runs:
             trashed: Whether, of runs of one name, those in the trash are meant or the others.
 
         Raises:
-            RunNotFoundError: If there is none.
+            RunNotFoundError: If no run matches.
             Misuse: If there are several; the message lists them.
         """
         refs = self.refs(project)
@@ -145,7 +144,7 @@ class Runs:
             found = self._newest(project)
         if not found:
             where = f"project {project!r}" if project else str(self.root)
-            msg = f"no run {name!r} in {where}; seamark ls lists what there is"
+            msg = f"no run {name!r} in {where}; seamark ls lists the runs"
             raise RunNotFoundError(msg)
         if len(found) > 1:
             raise Misuse(self._ambiguous(name, found))
@@ -177,7 +176,7 @@ class Runs:
             query: See ``seamark ls --help``; empty for all.
             project: Only this project and its sub-projects.
             trashed: Whether they are in the trash; None for both.
-            limit: At most so many.
+            limit: At most this many.
 
         Raises:
             QueryError: If the query breaks the grammar.
@@ -199,7 +198,7 @@ class Runs:
 
         Raises:
             Misuse: If none was named, both ways were used, or the query matches none.
-            RunNotFoundError: If a name means no run.
+            RunNotFoundError: If a name matches no run.
         """
         if bool(names) == (query is not None):
             misuse("which runs? name some, or choose them with --query")
@@ -222,7 +221,7 @@ def open_runs(
     """Open the index of the root that was asked for, and fold what is new.
 
     Raises:
-        Misuse: If somebody named a root that does not exist.
+        Misuse: If an option or a variable names a root that does not exist.
         PathError: If the project's name is not legal.
     """
     from seamark.local.index import Index
@@ -264,5 +263,5 @@ def matching_paths(
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Tell whether a path is, lies below, or matches a pattern."""
+    """Return whether a path is, lies below, or matches a pattern."""
     return is_inside(path, pattern.strip("/")) or fnmatchcase(path, pattern)

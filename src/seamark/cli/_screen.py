@@ -6,11 +6,10 @@ Nothing here reads markup, so that a run named ``[red]`` stays one.
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
@@ -29,10 +28,15 @@ STATE_STYLES = {
     "completed": "green",
     "failed": "bold red",
     "crashed": "bold red",
+    "killed": "bold red",
+    "lost": "bold red",
+    "hangs": "bold red",
+    "missing": "bold red",
+    "waits": "yellow",
     "interrupted": "yellow",
     "suspended": "magenta",
 }
-"""How the state of a run is coloured on a terminal, as rich styles."""
+"""How the state of a run or of a rank is coloured on a terminal, as rich styles."""
 
 _GAP = 2
 
@@ -52,8 +56,8 @@ class Column:
         title: Its heading.
         right: Align to the right, for numbers, which are never shortened.
         shrink: May be shortened with an ellipsis where the terminal is narrow.
-        path: Holds paths: shortened at their front, and where there is room not so far that two of
-            them look alike.
+        path: Holds paths: shortened at their front, and not below half of the terminal unless the
+            column has a rank, so that they can be told apart.
         least: Cells that are left when it is shortened.
         rank: 0 is always shown; where even shrinking does not help, the highest rank goes first.
     """
@@ -161,73 +165,43 @@ class Screen:
         Returns:
             Titles of the columns that had to be left out for lack of room; always empty for a pipe.
         """
-        wide = [
-            max([0, *(display_width(row[at].text) for row in rows)]) for at in range(len(columns))
-        ]
-        widths = [
-            max(display_width(one.title), cells) for one, cells in zip(columns, wide, strict=True)
-        ]
+        lines = [[one.title for one in columns], *([cell.text for cell in row] for row in rows)]
+        texts = list(zip(*lines, strict=True))
         if not self.terminal:
-            self._plain(columns, rows, widths, indent)
+            wide = [max(map(display_width, column)) for column in texts]
+            for line in lines:
+                cells = map(_pad, line, wide, (one.right for one in columns))
+                click.echo((" " * indent + (" " * _GAP).join(cells)).rstrip(), file=self._file)
             return []
-        least = [
-            width if not one.shrink else min(width, max(one.least, cells if one.right else 0))
-            for one, width, cells in zip(columns, widths, wide, strict=True)
-        ]
-        for at, column in enumerate(columns):
-            if column.path and column.shrink and not column.rank:
-                telling = _telling({row[at].text for row in rows})
-                least[at] = max(least[at], min(telling, widths[at], (self.width - indent) // 2))
-        shown = _fit(columns, widths, least, self.width - indent)
+        shown = _fit(columns, texts, self.width - indent)
         self._coloured(columns, rows, shown, indent)
         return [column.title for at, column in enumerate(columns) if at not in shown]
-
-    def _plain(
-        self,
-        columns: Sequence[Column],
-        rows: Sequence[Sequence[Cell]],
-        widths: list[int],
-        indent: int,
-    ) -> None:
-        margin, gap = " " * indent, " " * _GAP
-        lines = [
-            [column.title for column in columns],
-            *([cell.text for cell in row] for row in rows),
-        ]
-        out = [
-            margin + gap.join(map(_pad, line, widths, (c.right for c in columns))).rstrip()
-            for line in lines
-        ]
-        click.echo("\n".join(out), file=self._file)
 
     def _coloured(
         self,
         columns: Sequence[Column],
         rows: Sequence[Sequence[Cell]],
-        shown: dict[int, int],
+        shown: Mapping[int, int],
         indent: int,
     ) -> None:
         from rich.padding import Padding
         from rich.table import Table
         from rich.text import Text
 
-        grid = Table(
-            box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold", show_edge=False
-        )
+        def cell(text: str, style: str, at: int, *, path: bool) -> Text:
+            """Return a cell; rich shortens at the end, where paths say most."""
+            return Text(shorten(text, shown[at], keep_end=True) if path else text, style=style)
+
+        grid = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
         for at, width in shown.items():
-            column = columns[at]
             grid.add_column(
-                Text(shorten(column.title, width, keep_end="/" in column.title)),
-                justify="right" if column.right else "left",
+                cell(columns[at].title, "bold", at, path="/" in columns[at].title),
+                justify="right" if columns[at].right else "left",
                 no_wrap=True,
                 width=width,
             )
         for row in rows:
-            cells = []
-            for at, width in shown.items():
-                text = shorten(row[at].text, width, keep_end=columns[at].path)
-                cells.append(Text(text, style=row[at].style))
-            grid.add_row(*cells)
+            grid.add_row(*(cell(*row[at], at, path=columns[at].path) for at in shown))
         # A line may be one gap too wide for the console, which would squeeze the last column.
         self.console.print(
             Padding(grid, (0, 0, 0, indent)), width=self.width + _GAP, crop=False, soft_wrap=True
@@ -239,33 +213,29 @@ def _pad(text: str, width: int, right: bool) -> str:  # noqa: FBT001 - called th
     return missing + text if right else text + missing
 
 
-def _telling(paths: Iterable[str]) -> int:
-    """Return the cells of the shortest ends, of whole parts, that tell these paths apart."""
-    backwards = sorted(path[::-1] for path in paths)
-    both = itertools.pairwise(backwards)
-    same = [0, *(len(os.path.commonprefix(two)) for two in both), 0]  # noqa: RUF071 - of characters
-    most = 0
-    for at, path in enumerate(backwards):
-        end = path.find("/", min(len(path), max(same[at], same[at + 1]) + 1))
-        most = max(most, display_width(path) if end < 0 else display_width(path[:end]) + 1)
-    return most
+def _fit(columns: Sequence[Column], texts: Sequence[Sequence[str]], room: int) -> dict[int, int]:
+    """Return the columns that fit into ``room`` cells, by position, and the cells of each.
 
+    Args:
+        columns: Of which those with a rank may be left out.
+        texts: What stands in each, its title first.
+        room: Cells in a line.
+    """
+    shown, least = {}, {}
+    for at, (column, (title, *cells)) in enumerate(zip(columns, texts, strict=True)):
+        inside = max(map(display_width, cells), default=0)
+        shown[at] = least[at] = max(display_width(title), inside)
+        if column.shrink:
+            most = room // 2 if column.path and not column.rank else column.least
+            least[at] = min(shown[at], max(most, inside if column.right else 0))
 
-def _fit(
-    columns: Sequence[Column], widths: Sequence[int], least: Sequence[int], room: int
-) -> dict[int, int]:
-    """Return the columns that fit into ``room`` cells, by position, and the cells of each."""
-    shown = dict(enumerate(widths))
-    while len(shown) > 1 and sum(least[at] for at in shown) + _GAP * (len(shown) - 1) > room:
-        worst = max(shown, key=lambda at: (columns[at].rank, at))
-        if columns[worst].rank == 0:
+    def excess(widths: Mapping[int, int]) -> int:
+        return sum(widths[at] for at in shown) + _GAP * (len(shown) - 1) - room
+
+    while excess(least) > 0 and (ranked := [at for at in shown if columns[at].rank]):
+        del shown[max(ranked, key=lambda at: (columns[at].rank, at))]
+    for _ in range(excess(shown)):
+        if not (wider := [at for at in shown if shown[at] > least[at]]):
             break
-        del shown[worst]
-    excess = sum(shown.values()) + _GAP * (len(shown) - 1) - room
-    while excess > 0:
-        at, width = max(shown.items(), key=lambda one: (one[1] > least[one[0]], one[1]))
-        if width <= least[at]:
-            break
-        shown[at] -= 1
-        excess -= 1
+        shown[max(wider, key=shown.__getitem__)] -= 1
     return shown

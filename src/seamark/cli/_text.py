@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Final
 
 __all__ = [
@@ -13,12 +12,10 @@ __all__ = [
     "display_width",
     "human_age",
     "human_bytes",
-    "human_count",
     "human_duration",
     "human_number",
     "human_time",
     "int_text",
-    "iso_time",
     "plural",
     "readable",
     "shorten",
@@ -85,10 +82,9 @@ def display_width(text: str) -> int:
     """Return how many terminal cells ``text`` (already `clean`) takes."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in text
-    )
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
@@ -113,11 +109,6 @@ def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
 def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
     """Return ``"1 run"``, ``"2 runs"``, ``"1,234 runs"``."""
     return f"{count:,} {noun if count == 1 else plural_noun or noun + 's'}"
-
-
-def human_count(count: int) -> str:
-    """Return a whole number with separators: ``"1,234,567"``."""
-    return f"{count:,}"
 
 
 def human_number(value: float, digits: int = 5) -> str:
@@ -210,8 +201,3 @@ def human_age(then: datetime, now: datetime) -> str:
 def human_time(moment: datetime) -> str:
     """Return a moment in this computer's time zone, to the second: ``"2026-11-21 08:00:12"``."""
     return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def iso_time(moment: datetime) -> str:
-    """Return a moment as ISO 8601 in UTC with milliseconds: ``"2026-11-21T08:00:12.345Z"``."""
-    return moment.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -50,7 +50,7 @@ _TEXTS: Final = ("string_series",)
     "--format",
     "kind",
     type=click.Choice(["csv", "json"]),
-    help="[default: by FILE, else csv]",
+    help="Format.  [default: by the name of FILE, else csv]",
 )
 @click.option(
     "-w",
@@ -72,7 +72,7 @@ _TEXTS: Final = ("string_series",)
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write here instead of to standard output.",
+    help="Write to this file instead of to standard output.",
 )
 @root_option
 @click.pass_context
@@ -92,9 +92,9 @@ def export(
     """Write runs as CSV or JSON.
 
     CSV is one long table. Series: run, path, step, value, time, attempt, one line for each point;
-    times are UTC with nanoseconds. Attributes: run, path, family, type, value; of a series its
-    summary, as JSON. JSON is one document with both. NaN and infinities are nan, inf and -inf
-    (strings in JSON), numbers keep all their digits.
+    times are UTC with nanoseconds. Attributes: run, path, family, type, value; the value of a
+    series is its summary, as JSON. JSON is one document with both. NaN and infinities are nan, inf
+    and -inf (strings in JSON), numbers keep all their digits.
 
     A wide table with one line for each run is: seamark ls --csv
 

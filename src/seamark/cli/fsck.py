@@ -26,12 +26,14 @@ __all__ = ["fsck"]
 _EXIT_FOUND: Final = 1
 
 
-@click.command(short_help="Read all journals and tell what is damaged.")
+@click.command(short_help="Read all journals and report what is damaged.")
 @runs_argument
 @project_option
 @click.option("--blobs", is_flag=True, help="Also read every stored file and compare its digest.")
 @click.option(
-    "--finish", is_flag=True, help="First store what processes that died had taken but not stored."
+    "--finish",
+    is_flag=True,
+    help="First store the files that dead processes took but did not store.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write one strict JSON document.")
 @root_option
@@ -45,12 +47,12 @@ def fsck(
     finish: bool,
     as_json: bool,
 ) -> None:
-    """Read every journal to its end and tell what is damaged. Only --finish changes anything.
+    """Read every journal to its end and report what is damaged. Only --finish changes anything.
 
-    Found are: damaged bytes (gap), ends that are no whole record (torn tail: the process died while
-    it wrote; what it had written before is all there), records of a newer Seamark, stored files
-    that are missing or of the wrong size or digest, and files that were taken but never finished. A
-    run that is being written to is no finding.
+    It reports damaged bytes (gap), ends that are not a whole record (torn tail: the process died
+    while it wrote; everything it had written before is there), records of a newer Seamark, stored
+    files that are missing or of the wrong size or digest, and files that were taken but never
+    stored. That a run is still being written to is not reported as a problem.
 
     The exit code is 1 if anything was found, else 0.
 
@@ -85,7 +87,7 @@ def _all_folders(root: Path, project: str | None) -> list[RunFolder]:
 
 
 def _finish(runs: Runs, folders: Sequence[RunFolder]) -> None:
-    from seamark.content import finish_staged
+    from seamark.blobs import finish_staged
 
     count = 0
     for folder in folders:
@@ -129,7 +131,7 @@ def _check_one(
         if own_log:
             runs.index.refresh(folder.project, folder.run)
         for name in runs.index.verify(folder.project, folder.run):
-            detail = "its bytes are not those that were read before; it was read anew"
+            detail = "its bytes are not those that were read before; it was read again"
             yield Finding(folder.project, folder.run, "changed", name, detail)
         view = runs.index.view(folder.project, folder.run)
         yield from _checks.check_copies(view)
@@ -143,7 +145,7 @@ def _unfinished_purges(root: Path, project: str | None) -> Iterator[Finding]:
     for hidden in _checks.half_purged(root, project):
         where = hidden.parent.relative_to(root).as_posix()
         run = hidden.name.removeprefix(".").removesuffix(_checks.PURGING)
-        detail = "left by a purge that did not come to its end; seamark purge removes it"
+        detail = "left by a purge that was not completed; seamark purge removes it"
         yield Finding(where, run, "half purged", hidden.name, detail)
 
 

@@ -68,7 +68,7 @@ _DEFAULT_LIMIT: Final = 100
     "tags",
     multiple=True,
     metavar="TAG",
-    help="Only runs with this tag; several: with all of them.",
+    help="Only runs with this tag; if repeated, with all of them.",
 )
 @click.option(
     "--state",
@@ -77,25 +77,25 @@ _DEFAULT_LIMIT: Final = 100
     metavar="STATE",
     help="Only runs in this state: running, completed, failed, crashed, ...",
 )
-@click.option("--trashed", is_flag=True, help="What is in the trash, instead of what is not.")
+@click.option("--trashed", is_flag=True, help="Runs in the trash, instead of the others.")
 @click.option(
     "-c",
     "--columns",
     multiple=True,
     metavar="PATH[,PATH...]",
-    help="What to show of each run, such as val/loss:min or 'hyperparams/*'.",
+    help="Columns to show, such as val/loss:min or 'hyperparams/*'.",
 )
 @click.option(
     "--differing",
     is_flag=True,
-    help="Of those columns, only the ones in which the listed runs differ.",
+    help="Only those columns in which the listed runs differ.",
 )
 @click.option(
     "-s",
     "--sort",
     default="sys/creation_time",
     metavar="PATH",
-    help="By what.  [default: when created]",
+    help="Sort by this path.  [default: when created]",
 )
 @click.option(
     "--desc/--asc",
@@ -110,7 +110,7 @@ _DEFAULT_LIMIT: Final = 100
     default=_DEFAULT_LIMIT,
     show_default=True,
     metavar="N",
-    help="At most so many runs; 0 for all.",
+    help="Show at most N runs; 0 for all.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Write the table as CSV, with all digits.")
 @click.option(
@@ -139,12 +139,13 @@ def ls(
 ) -> None:
     """List runs, newest first: choose, sort, compare.
 
-    Columns and --sort take paths. Of a series they mean its last value; val/loss:min, :max, :mean,
-    :count, :first_step and :last_step mean the rest. A * stands for anything: 'hyperparams/*'.
+    Columns and --sort take paths. The path of a series means its last value; val/loss:min, :max,
+    :mean, :count, :first_step and :last_step are its other summaries. A * matches anything:
+    'hyperparams/*'.
 
     A query compares paths with values: < <= > >= = != for numbers, texts and times, CONTAINS for
-    texts and tags, =~ for regular expressions; AND, OR, NOT and brackets join them. A path with odd
-    characters stands in back-ticks.
+    texts and tags, =~ for regular expressions; AND, OR, NOT and brackets combine them. A path with
+    unusual characters needs back-ticks around it.
 
     \b
     Examples:
@@ -199,7 +200,7 @@ def _hints(index: Index, columns: Sequence[str], sort: str, query: str | None) -
         fields += fields_of(parse(query))
     for path in dict.fromkeys(field.path for field in fields):
         if near := index.near_paths(path):
-            others = f" (and {len(near) - 1} more that end so)" if len(near) > 1 else ""
+            others = f" (and {len(near) - 1} more with this ending)" if len(near) > 1 else ""
             yield f"no run has {path!r}; there is {near[0]!r}{others}"
 
 

@@ -27,7 +27,7 @@ from seamark.errors import RunNotFoundError
 
 if TYPE_CHECKING:
     from seamark.local.view import RunView
-    from seamark.plots import Axes, Curve
+    from seamark.pictures.plots import Axes, Curve
     from seamark.reading.points import Attempt
 
 __all__ = ["plot"]
@@ -53,7 +53,7 @@ class _Wanted:
     "--out",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write .png, .svg, .pdf or .html (works without a network) instead of drawing here.",
+    help="Write .png, .svg, .pdf or .html (works offline) instead of drawing in the terminal.",
 )
 @click.option(
     "-x",
@@ -62,7 +62,7 @@ class _Wanted:
     type=click.Choice(["step", "time", "date"]),
     default="step",
     show_default=True,
-    help="Over steps, time since the run's first point, or clock time.",
+    help="X axis: steps, time since the run's first point, or clock time.",
 )
 @click.option(
     "--smooth",
@@ -75,7 +75,10 @@ class _Wanted:
 @click.option("--log-x", is_flag=True, help="Logarithmic x axis.")
 @attempt_option
 @click.option(
-    "--height", type=click.IntRange(_LEAST_HEIGHT), metavar="LINES", help="Of the drawing here."
+    "--height",
+    type=click.IntRange(_LEAST_HEIGHT),
+    metavar="LINES",
+    help="Height of the drawing in the terminal.",
 )
 @root_option
 @click.pass_context
@@ -93,10 +96,10 @@ def plot(
     log_y: bool,
     log_x: bool,
 ) -> None:
-    """Plot series of numbers of one run or of several, one over the other.
+    """Plot series of numbers of one or several runs in one picture.
 
-    First the runs, then the series: paths, namespaces, or patterns with * (quote them). With
-    --query the runs come from the query and all words are series. NaN and infinite values are
+    Give the runs first, then the series: paths, namespaces, or patterns with * (quote them). With
+    --query the query chooses the runs and all arguments are series. NaN and infinite values are
     marked at the edge of the picture.
 
     \b
@@ -112,7 +115,7 @@ def plot(
     wanted = _sort_words(runs, words, project, query)
     thinned = x_kind == "step" and not smooth and not log_x
     raw = _curves(runs, wanted, x_kind, attempt, log_y=log_y if thinned else None)
-    from seamark import plots
+    from seamark.pictures import plots
 
     axes = plots.Axes(x_kind=x_kind, title=_title(wanted, raw), log_x=log_x, log_y=log_y)
     curves = [replace(curve, y=plots.smooth(curve.y, smooth)) for curve in raw] if smooth else raw
@@ -211,7 +214,7 @@ def _in_parts(
     """
     import numpy as np
 
-    from seamark.plots import PICTURE_POINTS, Curve
+    from seamark.pictures.plots import PICTURE_POINTS, Curve
 
     found = view.curve(path, PICTURE_POINTS, attempt)
     if found.inf_count.any() or (log_y and bool((found.min <= 0).any())):
@@ -226,7 +229,7 @@ def _in_parts(
 def _curve(points: Any, label: str, x_kind: str) -> Curve:
     import numpy as np
 
-    from seamark.plots import Curve
+    from seamark.pictures.plots import Curve
 
     x = points.step
     if x_kind != "step":
@@ -247,6 +250,6 @@ def _note_left_out(curves: Sequence[Curve], axes: Axes) -> None:
     left = sum(len(curve.x) - len(axes.visible(curve).x) for curve in curves)
     if left:
         note(
-            f"{plural(left, 'point')} at or below zero have no place on a logarithmic axis",
+            f"{plural(left, 'point')} at or below zero cannot be drawn on a logarithmic axis",
             style="warning",
         )

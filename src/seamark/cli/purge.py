@@ -95,7 +95,7 @@ def _refuse_live(folders: Sequence[RunFolder]) -> None:
 
 def _ask(runs: Runs, folders: Sequence[RunFolder]) -> None:
     if not sys.stdin.isatty():
-        misuse("purge asks before it deletes, and nobody is there to answer: add --yes")
+        misuse("purge asks before it deletes, and there is no terminal to answer from: add --yes")
     size = sum(_size(folder.path) for folder in folders)
     for folder in folders[:_LISTED]:
         note(f"  {runs.label(RunRef(folder.project, folder.run))}  ({folder.path})")

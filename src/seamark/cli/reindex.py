@@ -1,4 +1,4 @@
-"""``seamark reindex``: build the local index anew."""
+"""``seamark reindex``: rebuild the local index."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from seamark.cli._text import human_duration, plural
 __all__ = ["reindex"]
 
 
-@click.command(short_help="Build the local index of all runs anew.")
+@click.command(short_help="Rebuild the local index of all runs.")
 @root_option
 @click.pass_context
 def reindex(context: click.Context) -> None:
-    """Build the local index anew from the journals.
+    """Rebuild the local index from the journals.
 
-    The index only makes reading fast; it holds nothing that the journals do not. It lies in your
-    cache folder (SEAMARK_INDEX moves it) and renews itself, so this is for the day when it looks
+    The index only makes reading fast; it holds nothing that the journals do not. It is in your
+    cache folder (SEAMARK_INDEX moves it) and updates itself, so this is needed only if it looks
     wrong.
 
     \b

@@ -13,7 +13,7 @@ from seamark.cli._json import dumps
 from seamark.cli._ranks import rank_mappings
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, run_argument
 from seamark.cli._screen import Cell, Column, Screen
-from seamark.cli._text import clean, human_count, human_number, plural, step_text
+from seamark.cli._text import clean, human_number, plural, step_text
 from seamark.paths import is_inside
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 """Namespaces whose series `show` only counts unless asked for: a profiled training has hundreds."""
 
 
-@click.command(short_help="Show all that one run recorded.")
+@click.command(short_help="Show everything that one run recorded.")
 @run_argument
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @project_option
@@ -43,7 +43,7 @@ _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
     default=10,
     show_default=True,
     metavar="N",
-    help="Last points shown of a single series.",
+    help="How many of its last points to show of a single series.",
 )
 @click.option(
     "--json",
@@ -62,15 +62,15 @@ def show(
     *,
     as_json: bool,
 ) -> None:
-    """Show all that one run recorded: state, losses, parameters, series, files.
+    """Show everything that one run recorded: state, problems, parameters, series, files.
 
-    PATH narrows it to one attribute or one namespace; a single series then shows its last points, a
-    single value is shown in full.
+    PATH limits the output to one attribute or one namespace. Of a single series the last points are
+    shown; a single value is shown in full.
 
     \b
     Examples:
       seamark show latest                    the newest run
-      seamark show quick-otter val           what lies below val/
+      seamark show quick-otter val           everything below val/
       seamark show d1vku val/loss --limit 50 the last points of one series
       seamark show quick-otter source_code   git commit, arguments, packages
       seamark show latest --json | jq '.attributes["val/loss"].value.min'
@@ -220,7 +220,7 @@ def _series(screen: Screen, view: RunView, attributes: Sequence[Attribute]) -> N
     for attribute in attributes:
         summary = attribute.value
         odd = summary.nan_count + summary.inf_count
-        points = human_count(summary.count) + (f" ({odd:,} not finite)" if odd else "")
+        points = f"{summary.count:,}" + (f" ({odd:,} not finite)" if odd else "")
         row = [
             Cell(clean(attribute.path)),
             Cell(number(summary.last), "bold"),
@@ -246,7 +246,7 @@ def _tails(screen: Screen, view: RunView, attributes: Sequence[Attribute]) -> No
     rows = [
         [
             Cell(clean(a.path)),
-            Cell(human_count(a.value.count)),
+            Cell(f"{a.value.count:,}"),
             Cell(_facts.span_text(a.value), "dim"),
             Cell(_facts.last_text(a)),
         ]

@@ -1,4 +1,4 @@
-"""``seamark stragglers``: which rank of a distributed training is slower than the others."""
+"""``seamark stragglers``: find the slow rank of a distributed training."""
 
 from __future__ import annotations
 
@@ -13,26 +13,16 @@ from seamark.cli._app import root_option
 from seamark.cli._json import dumps
 from seamark.cli._ranks import rank_troubles
 from seamark.cli._runs import open_runs, project_option, run_argument
-from seamark.cli._screen import Cell, Column, Screen
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen
 
 if TYPE_CHECKING:
-    from seamark.stragglers import RankTiming
+    from seamark.run.stragglers import RankTiming
 
 __all__ = ["stragglers"]
 
 _BAR: Final = 24
 _STANDS_OUT: Final = 1.1
 """From this slowdown on a rank is called slow; below it, times differ by chance."""
-_STYLES: Final = {
-    "running": "cyan",
-    "completed": "green",
-    "failed": "bold red",
-    "killed": "bold red",
-    "lost": "bold red",
-    "hangs": "bold red",
-    "interrupted": "yellow",
-    "suspended": "magenta",
-}
 
 
 @click.command(short_help="Show which rank of a distributed training is slow.")
@@ -52,22 +42,24 @@ def stragglers(context: click.Context, run: str, project: str | None, *, as_json
     For runs that every rank recorded: ranks="all" in the logger or in init_run(). Ranks are
     compared by profiling/own_time_s, the part of a step in which a rank does not wait for others;
     where they wait for each other in every step, as with DDP, whole steps take equally long.
-    Without it they are compared by profiling/step_time_s. Lightning's logger records both, that of
-    Ignite the latter.
+    Without it they are compared by profiling/step_time_s. Lightning's logger records both, and so
+    does Ignite's where it knows the optimizer; otherwise it records step_time_s only.
 
     \b
-    SLOWDOWN is the time of a rank over the median of the others.
+    SLOWDOWN is the time of a rank divided by the median of the others.
     STATE    running, completed, failed, interrupted, suspended;
-             killed: the process is gone without a word;
-             hangs:  it lives, and there was no step or heartbeat for long;
-             lost:   no heartbeat, and its host cannot be asked from here.
+             killed: the process ended without reporting why;
+             hangs:  it is alive, but no step or heartbeat for a long time;
+             waits:  the same, while a rank that hangs is behind it;
+             lost:   no heartbeat, and the process cannot be checked from here;
+             missing: it never recorded anything.
 
     \b
     Examples:
       seamark stragglers latest
       seamark stragglers quick-otter --json | jq '.ranks[0].rank'
     """
-    from seamark.stragglers import rank_timings
+    from seamark.run.stragglers import rank_timings
 
     runs = open_runs(context, project)
     ref = runs.find(run, project)
@@ -111,7 +103,7 @@ def _table(screen: Screen, timings: Sequence[RankTiming]) -> None:
             Cell(str(one.rank), "bold"),
             Cell(one.host or ""),
             Cell("" if one.pid is None else str(one.pid)),
-            Cell(one.state or "", _STYLES.get(one.state or "", "")),
+            Cell(one.state or "", STATE_STYLES.get(one.state or "", "")),
             Cell(f"{one.steps:,}"),
             *([Cell(seconds_text(one.own_s), style)] if own else []),
             Cell(seconds_text(one.mean_s), "" if own else style),
@@ -163,6 +155,6 @@ def verdict(timings: Sequence[RankTiming]) -> str:
     if own:
         return said
     return (
-        f"{said} Ranks that wait for each other in every step take equally long, whoever is slow: "
-        "profiling/own_time_s would tell."
+        f"{said} Ranks that wait for each other in every step take equally long, whichever is "
+        "slow: profiling/own_time_s would show it."
     )

@@ -66,7 +66,7 @@ def untrash(
 
 def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> None:
     """Write the mark through a journal of our own, which takes part in nothing else of the run."""
-    from seamark.run import init_run
+    from seamark.run.run import init_run
 
     for ref in refs:
         run = init_run(

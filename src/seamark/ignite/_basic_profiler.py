@@ -10,11 +10,11 @@ import torch
 from ignite.engine import Events
 
 from seamark.ignite._profiling import EngineProfiler, index_of, seconds_of
-from seamark.printing import show
-from seamark.timing import Source, position_parts
+from seamark.pictures.printing import show
+from seamark.profiling import Source, position_parts
 
 if TYPE_CHECKING:
-    from seamark.ignite._times import RunTimes
+    from seamark.ignite._times import EventTimes, RunTimes
 
 __all__ = ["BasicTimeProfiler"]
 
@@ -53,7 +53,7 @@ class BasicTimeProfiler(EngineProfiler):
     .. versionadded:: 0.1.0
     """
 
-    wants_handlers: ClassVar[bool] = False
+    _wants_handlers: ClassVar[bool] = False
     _kind: ClassVar[str] = "events"
     events_to_ignore: ClassVar[list[Any]] = [
         event
@@ -68,24 +68,21 @@ class BasicTimeProfiler(EngineProfiler):
         }
     ]
 
-    def sources(self, times: RunTimes) -> list[Source]:
+    def _sources(self, times: RunTimes) -> list[Source]:
         """Return processing, dataflow, and each event that happened or has handlers."""
-        events = list(times.events.values())
         shown = [
-            one.source()
-            for one in events
+            source
+            for source, one in [(each.source(), each) for each in list(times.events.values())]
             if one.event not in self.events_to_ignore
             or one.names
-            or one.source().samples.running(one.source().column).count
+            or source.samples.running(source.column).count
         ]
         return times.phases() + shown
 
-    def _known(self, times: RunTimes | None) -> list[tuple[str, Source | None, list[str]]]:
-        """Return name, times and names of handlers of each event that Ignite reports, or custom."""
-        if times is None:
-            return [(e.name, None, []) for e in Events if e not in self.events_to_ignore]
-        shown = [one for one in times.events.values() if one.event not in self.events_to_ignore]
-        return [(one.name.replace(".", "_"), one.source(), one.names) for one in shown]
+    def _reported(self) -> list[EventTimes]:
+        """Return the times of each event that Ignite reports, and of custom ones."""
+        events = list(self._times().events.values())
+        return [one for one in events if one.event not in self.events_to_ignore]
 
     def get_results(self) -> dict[str, dict[str, Any]]:
         """Return aggregated times of the latest run of the first engine, in seconds.
@@ -98,22 +95,17 @@ class BasicTimeProfiler(EngineProfiler):
             ``total_time``) and ``event_handlers_names``; with ``cuda="events"`` also
             ``cuda_processing_stats``.
         """
-        times = self._times()
-        phases = [] if times is None else times.phases()
-        known = self._known(times)
-        handlers: dict[str, Any] = {name: _basic(source) for name, source, _ in known}
-        handlers["total_time"] = _Total(
-            sum(source.own_ns for _, source, _ in known if source is not None) / 1e9
+        processing, dataflow, *device = self._times().phases()
+        events = {one.name.replace(".", "_"): one for one in self._reported()}
+        stats: dict[str, Any] = {name: _basic(one.source()) for name, one in events.items()}
+        stats["total_time"] = _Total(sum(one.source().own_ns for one in events.values()) / 1e9)
+        return OrderedDict(
+            processing_stats=_basic(processing),
+            dataflow_stats=_basic(dataflow),
+            event_handlers_stats=stats,
+            event_handlers_names={f"{name}_names": one.names for name, one in events.items()},
+            **({"cuda_processing_stats": _basic(device[0])} if device else {}),
         )
-        found: dict[str, dict[str, Any]] = OrderedDict(
-            processing_stats=_basic(phases[0] if phases else None),
-            dataflow_stats=_basic(phases[1] if phases else None),
-            event_handlers_stats=handlers,
-            event_handlers_names={f"{name}_names": list(names) for name, _, names in known},
-        )
-        for source in phases[2:]:
-            found["cuda_processing_stats"] = _basic(source)
-        return found
 
     @staticmethod
     def print_results(results: Mapping[str, Any]) -> str:
@@ -154,14 +146,14 @@ class BasicTimeProfiler(EngineProfiler):
         show(text)
         return text
 
-    def _columns(self, times: RunTimes | None) -> Mapping[str, Any]:
+    def _columns(self, times: RunTimes) -> Mapping[str, Any]:
         names = [
             "epoch", "iteration", "processing_stats", "dataflow_stats", "Event_STARTED",
             "Event_COMPLETED", "Event_EPOCH_STARTED", "Event_EPOCH_COMPLETED",
             "Event_ITERATION_STARTED", "Event_ITERATION_COMPLETED", "Event_GET_BATCH_STARTED",
             "Event_GET_BATCH_COMPLETED",
         ]  # fmt: skip
-        rows = [] if times is None else _wide_rows(times)
+        rows = _wide_rows(times)
         return {name: [row[at] for row in rows] for at, name in enumerate(names)}
 
     # ------------------------------------------------------------ attributes that Ignite's has
@@ -169,53 +161,37 @@ class BasicTimeProfiler(EngineProfiler):
     @property
     def processing_times(self) -> torch.Tensor:
         """Seconds of each step of the latest run, shape ``(N,)``."""
-        return self._tensor(0)
+        return torch.tensor(seconds_of(self._times().phases()[0]) or [0.0])
 
     @property
     def dataflow_times(self) -> torch.Tensor:
         """Seconds of each batch of the latest run, shape ``(N,)``."""
-        return self._tensor(1)
-
-    def _tensor(self, phase: int) -> torch.Tensor:
-        times = self._times()
-        return torch.zeros(1) if times is None else torch.tensor(seconds_of(times.phases()[phase]))
+        return torch.tensor(seconds_of(self._times().phases()[1]) or [0.0])
 
     @property
     def event_handlers_times(self) -> dict[Any, torch.Tensor]:
         """Seconds of all handlers together each time an event happened, by event."""
-        times = self._times()
-        events = [] if times is None else list(times.events.values())
-        return {
-            one.event: torch.tensor(seconds_of(one.source()))
-            for one in events
-            if one.event not in self.events_to_ignore
-        }
+        return {one.event: torch.tensor(seconds_of(one.source())) for one in self._reported()}
 
     @property
     def event_handlers_names(self) -> dict[Any, list[str]]:
         """Names of the handlers of each event."""
-        times = self._times()
-        events = [] if times is None else list(times.events.values())
-        return {
-            one.event: list(one.names) for one in events if one.event not in self.events_to_ignore
-        }
+        return {one.event: one.names for one in self._reported()}
 
     @property
     def max_epochs(self) -> int | None:
         """How many epochs the engine was to run."""
-        times = self._times()
-        return None if times is None else times.max_epochs
+        return self._times().max_epochs
 
     @property
     def total_num_iters(self) -> int:
         """How many iterations the latest run had."""
-        times = self._times()
-        return 0 if times is None else times.rows.running(1).count
+        return self._times().rows.running(1).count
 
 
-def _basic(source: Source | None) -> OrderedDict[str, Any]:
-    found = None if source is None else source.samples.running(source.column)
-    if source is None or found is None or not found.count:
+def _basic(source: Source) -> OrderedDict[str, Any]:
+    found = source.samples.running(source.column)
+    if not found.count:
         return OrderedDict(total="not yet triggered")
     return OrderedDict(
         [

@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seamark.checkpoints import CheckpointSet
 from seamark.ignite import _host
 from seamark.ignite._target import checked_tag, target_of
 from seamark.paths import join_path
+from seamark.process.interrupts import let_pass
+from seamark.run.checkpoints import CheckpointSet
 from seamark.values import encode_atom, to_float
 
 if TYPE_CHECKING:
-    from seamark.run import Run
+    from seamark.run.run import Run
 
 __all__ = ["CheckpointRecorder"]
 
@@ -90,6 +91,7 @@ class CheckpointRecorder:
             if run.speaks_for_all:
                 step(run, join_path(base, self._tag, "model"))
         except Exception as error:  # noqa: BLE001 - must not stop the training
+            let_pass(error)
             run.drop("checkpoints", warn=f"checkpoints could not be recorded: {error!r}")
 
     def _look(self, run: Run, namespace: str) -> None:

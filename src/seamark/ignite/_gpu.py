@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from seamark.timing import Samples
+from seamark.profiling import Samples
 
 __all__ = ["GpuTimes"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -17,8 +17,8 @@ from torch.nn.parameter import is_lazy
 from seamark.errors import ValueKindError
 from seamark.ignite import _host
 from seamark.ignite._target import checked_tag, series_target_of
-from seamark.loggers import record_histograms, record_series
 from seamark.paths import check_path, join_path
+from seamark.run.adapters import record_histograms, record_series
 from seamark.values import to_float
 
 if TYPE_CHECKING:
@@ -180,7 +180,9 @@ class OptimizerParamsHandler(_host.BaseOptimizerParamsHandler):
 
 
 class _Parameters(_host.BaseWeightsHandler):
-    """What the handlers of a model's parameters share."""
+    """What the handlers of a model's parameters share; each says in a word what it records."""
+
+    _of: ClassVar[Literal["weights", "grads"]]
 
     def _check(self, tag: Any, whitelist: Any) -> None:
         checked_tag(tag, type(self).__name__)
@@ -191,17 +193,12 @@ class _Parameters(_host.BaseWeightsHandler):
             )
             raise TypeError(msg)
 
-    def _weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (path, values) of every chosen parameter that has values yet."""
+    def _found(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield (path, tensor) of every chosen parameter that has values, or a gradient, yet."""
         for name, parameter in self.weights:
-            if not is_lazy(parameter):
-                yield name.replace(".", "/"), parameter.detach()
-
-    def _grads(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (path, gradient) of every chosen parameter that has a gradient."""
-        for name, parameter in self.weights:
-            if parameter.grad is not None:
-                yield name.replace(".", "/"), parameter.grad.detach()
+            tensor = parameter.grad if self._of == "grads" else parameter
+            if tensor is not None and not is_lazy(tensor):
+                yield name.replace(".", "/"), tensor.detach()
 
 
 def _as_numbers(tensor: Tensor) -> Tensor:
@@ -230,14 +227,17 @@ class _ScalarHandler(_Parameters, _host.BaseWeightsScalarHandler):
         super().__init__(model, reduction, tag, whitelist)
         self.weights = tuple(self.weights)  # a view that cannot be pickled, in 0.4.13
 
-    def _record(
-        self, what: str, found: Iterator[tuple[str, Tensor]], engine: Any, logger: Any, event: Any
-    ) -> None:
+    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
+        """Record what there is now.
+
+        Raises:
+            TypeError: If the logger is none of ours.
+        """
         run, base = series_target_of(logger, type(self).__name__)
         name = getattr(self.reduction, "__name__", type(self.reduction).__name__)
-        values = {path: self.reduction(_as_numbers(tensor)) for path, tensor in found}
-        prefix = join_path(base, self.tag or "", f"{what}_{name}")
-        record_series(run, values, _own_step(engine, event), prefix)
+        values = {path: self.reduction(_as_numbers(tensor)) for path, tensor in self._found()}
+        prefix = join_path(base, self.tag or "", f"{self._of}_{name}")
+        record_series(run, values, _own_step(engine, event_name), prefix)
 
 
 class WeightsScalarHandler(_ScalarHandler):
@@ -259,13 +259,7 @@ class WeightsScalarHandler(_ScalarHandler):
     .. versionadded:: 0.1.0
     """
 
-    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        """Record what the parameters are now.
-
-        Raises:
-            TypeError: If the logger is none of ours.
-        """
-        self._record("weights", self._weights(), engine, logger, event_name)
+    _of = "weights"
 
 
 class GradsScalarHandler(_ScalarHandler):
@@ -276,13 +270,7 @@ class GradsScalarHandler(_ScalarHandler):
     .. versionadded:: 0.1.0
     """
 
-    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        """Record what the gradients are now.
-
-        Raises:
-            TypeError: If the logger is none of ours.
-        """
-        self._record("grads", self._grads(), engine, logger, event_name)
+    _of = "grads"
 
 
 class _HistHandler(_Parameters):
@@ -295,12 +283,15 @@ class _HistHandler(_Parameters):
         super().__init__(model, tag, whitelist)
         self.weights = tuple(self.weights)
 
-    def _record(
-        self, what: str, found: Iterator[tuple[str, Tensor]], engine: Any, logger: Any, event: Any
-    ) -> None:
+    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
+        """Record what there is now.
+
+        Raises:
+            TypeError: If the logger is none of ours.
+        """
         run, base = series_target_of(logger, type(self).__name__)
-        step = _own_step(engine, event)
-        record_histograms(run, dict(found), step, join_path(base, self.tag or "", what))
+        step = _own_step(engine, event_name)
+        record_histograms(run, dict(self._found()), step, join_path(base, self.tag or "", self._of))
 
 
 class WeightsHistHandler(_HistHandler):
@@ -318,13 +309,7 @@ class WeightsHistHandler(_HistHandler):
     .. versionadded:: 0.1.0
     """
 
-    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        """Record what the parameters are now.
-
-        Raises:
-            TypeError: If the logger is none of ours.
-        """
-        self._record("weights", self._weights(), engine, logger, event_name)
+    _of = "weights"
 
 
 class GradsHistHandler(_HistHandler):
@@ -335,10 +320,4 @@ class GradsHistHandler(_HistHandler):
     .. versionadded:: 0.1.0
     """
 
-    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        """Record what the gradients are now.
-
-        Raises:
-            TypeError: If the logger is none of ours.
-        """
-        self._record("grads", self._grads(), engine, logger, event_name)
+    _of = "grads"

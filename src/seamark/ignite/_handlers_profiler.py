@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from seamark.ignite._profiling import EngineProfiler, index_of, seconds_of
-from seamark.ignite._times import ALL_HANDLERS, RunTimes
-from seamark.printing import show
-from seamark.timing import Source
+from seamark.pictures.printing import show
+
+if TYPE_CHECKING:
+    from seamark.ignite._times import RunTimes
+    from seamark.profiling import Source
 
 __all__ = ["HandlersTimeProfiler"]
 
@@ -28,25 +30,14 @@ class HandlersTimeProfiler(EngineProfiler):
     .. versionadded:: 0.1.0
     """
 
-    wants_handlers: ClassVar[bool] = True
+    _wants_handlers: ClassVar[bool] = True
     _kind: ClassVar[str] = "handlers"
     EVENT_FILTER_THESHOLD_TIME: ClassVar[float] = 0.0001
     """Seconds; kept because Ignite has it, and without effect: filters are looked at themselves."""
 
-    def sources(self, times: RunTimes) -> list[Source]:
+    def _sources(self, times: RunTimes) -> list[Source]:
         """Return processing, dataflow and each handler."""
-        return times.phases() + self._handlers(times)
-
-    def _handlers(self, times: RunTimes) -> list[Source]:
-        if times.by_handler:
-            return times.handler_sources()
-        # On an engine with a ``_fire_event`` of its own, handlers cannot be told apart.
-        return [
-            Source(
-                "handler", ALL_HANDLERS, one.samples, one.column, one.name, "wall", one.nested_ns
-            )
-            for one in [event.source() for event in list(times.events.values()) if event.names]
-        ]
+        return times.phases() + times.handler_sources()
 
     def get_results(self) -> list[list[Any]]:
         """Return aggregated times of the latest run of the first engine, in seconds.
@@ -57,15 +48,15 @@ class HandlersTimeProfiler(EngineProfiler):
             is the 0-based position of the iteration, for events of an epoch that of the epoch.
         """
         times = self._times()
-        handlers = [] if times is None else self._handlers(times)
-        phases = [] if times is None else times.phases()
-        rows = [[one.name, one.event, *_cells(one)] for one in handlers]
-        rows += [["Processing on the GPU", "CUDA events", *_cells(one)] for one in phases[2:]]
+        handlers, (processing, dataflow, *device) = times.handler_sources(), times.phases()
         total = round(sum(one.own_ns for one in handlers) / 1e9, 5)
-        rows.append(["Total", "", total, "", "", "", ""])
-        for at, name in enumerate(("Processing", "Dataflow")):
-            rows.append([name, "None", *_cells(phases[at] if phases else None)])
-        return rows
+        return [
+            *([one.name, one.event, *_cells(one)] for one in handlers),
+            *(["Processing on the GPU", "CUDA events", *_cells(one)] for one in device),
+            ["Total", "", total, "", "", "", ""],
+            ["Processing", "None", *_cells(processing)],
+            ["Dataflow", "None", *_cells(dataflow)],
+        ]
 
     @staticmethod
     def print_results(results: Sequence[Sequence[Any]]) -> None:
@@ -106,15 +97,13 @@ class HandlersTimeProfiler(EngineProfiler):
             )
         show("\n".join(lines))
 
-    def _columns(self, times: RunTimes | None) -> Mapping[str, Any]:
-        found: dict[str, list[float]] = {"processing_stats": [], "dataflow_stats": []}
-        if times is not None:
-            processing, dataflow = times.phases()[:2]
-            found = {
-                "processing_stats": seconds_of(processing),
-                "dataflow_stats": seconds_of(dataflow),
-                **{f"{one.name} ({one.event})": seconds_of(one) for one in self._handlers(times)},
-            }
+    def _columns(self, times: RunTimes) -> Mapping[str, Any]:
+        processing, dataflow = times.phases()[:2]
+        found = {
+            "processing_stats": seconds_of(processing),
+            "dataflow_stats": seconds_of(dataflow),
+            **{f"{one.name} ({one.event})": seconds_of(one) for one in times.handler_sources()},
+        }
         size = max(map(len, found.values()))
         numbers: Iterable[Any] = list(range(1, size + 1))
         return {"#": numbers} | {
@@ -126,40 +115,30 @@ class HandlersTimeProfiler(EngineProfiler):
     @property
     def processing_times(self) -> list[float]:
         """Seconds of each step of the latest run."""
-        times = self._times()
-        return [] if times is None else seconds_of(times.phases()[0])
+        return seconds_of(self._times().phases()[0])
 
     @property
     def dataflow_times(self) -> list[float]:
         """Seconds of each batch of the latest run."""
-        times = self._times()
-        return [] if times is None else seconds_of(times.phases()[1])
+        return seconds_of(self._times().phases()[1])
 
     @property
     def event_handlers_times(self) -> dict[Any, dict[str, list[float]]]:
         """Seconds of each call, by event and by name of the handler."""
-        times = self._times()
-        events = [] if times is None else list(times.events.values())
         return {
-            one.event: {
-                handler.name: seconds_of(Source("handler", handler.name, handler.samples))
-                for handler in list(one.handlers)
-            }
-            for one in events
+            one.event: {source.name: seconds_of(source) for source in one.handler_sources()}
+            for one in list(self._times().events.values())
         }
 
     @property
     def event_handlers_names(self) -> dict[Any, list[str]]:
         """Names of the handlers of each event."""
-        times = self._times()
-        return (
-            {} if times is None else {one.event: list(one.names) for one in times.events.values()}
-        )
+        return {one.event: one.names for one in list(self._times().events.values())}
 
 
-def _cells(source: Source | None) -> list[Any]:
-    found = None if source is None else source.samples.running(source.column)
-    if source is None or found is None or not found.count:
+def _cells(source: Source) -> list[Any]:
+    found = source.samples.running(source.column)
+    if not found.count:
         return ["not triggered", ("None", "None"), ("None", "None"), "None", "None"]
     return [
         round(found.total / 1e9, 5),

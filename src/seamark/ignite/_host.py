@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import MissingExtraError
-from seamark.ranks import current_rank
+from seamark.process.rank import current_rank
 
 __all__ = [
     "BaseLogger",
@@ -113,5 +113,6 @@ def idist_knows() -> bool:
     Where a script made the process group itself, the first question has all ranks talk to each
     other. A rank that asks alone would wait for ever.
     """
-    serial = type(idist.utils._model).__name__ == "_SerialModel"  # noqa: SLF001 - only it tells
-    return not serial or current_rank().source != "torch.distributed"
+    model = getattr(idist.utils, "_model", None)  # only it tells
+    asks = model is None or type(model).__name__ == "_SerialModel"
+    return not asks or current_rank().source != "torch.distributed"

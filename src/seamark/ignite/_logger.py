@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.handler import Handler
 from seamark.ignite import _host
 from seamark.ignite._checkpoints import CheckpointRecorder
 from seamark.ignite._handlers import (
@@ -16,9 +15,10 @@ from seamark.ignite._handlers import (
     global_step_from_engine,
 )
 from seamark.ignite._watch import EngineWatch
-from seamark.loggers import check_run, new_run
-from seamark.ranks import connected
-from seamark.run import Run
+from seamark.process.rank import connected
+from seamark.run.adapters import check_run, new_run
+from seamark.run.handler import Handler
+from seamark.run.run import Run
 from seamark.values import Atom
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class SeamarkLogger(_host.BaseLogger):
     ``profiling/own_time_s`` until other ranks are waited for, if the logger or the engine's
     function knows the optimizer. Then every rank has to make the logger and attach to the engine
     that trains: they agree on the run when the logger is made, if they are connected by then, and
-    whenever that engine starts. Until then other ranks than 0 record nothing.
+    whenever that engine starts. Until then ranks other than 0 record nothing.
 
     When the engine that trains starts, rank 0 records how it is distributed under ``distributed/``:
     ``strategy`` (the backend), ``launcher``, ``world_size``, ``nodes``, ``devices`` of a node,

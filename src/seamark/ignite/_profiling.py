@@ -17,15 +17,15 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from ignite.engine import Engine
 
 from seamark.errors import ArgumentError, MissingExtraError
-from seamark.ignite._clock import clock_of
-from seamark.ignite._firing import NEVER
+from seamark.ignite._clock import NEVER, clock_of
+from seamark.ignite._times import RunTimes
 from seamark.paths import join_path
-from seamark.timing import (
+from seamark.profiling import (
     Breakdown,
     Source,
     TimesInRun,
@@ -36,9 +36,6 @@ from seamark.timing import (
     time_stats,
     write_long,
 )
-
-if TYPE_CHECKING:
-    from seamark.ignite._times import RunTimes
 
 log = logging.getLogger("seamark")
 
@@ -74,20 +71,24 @@ class _Attached:
     def __init__(self, profiler: EngineProfiler, engine: Engine, number: int) -> None:
         self._profiler = profiler
         self._ref: weakref.ref[Engine] | None = weakref.ref(engine)
-        self._started = 0
         self._summed_up_ns = -_SUMMARY_EVERY_NS
         self._not_summed_up: RunTimes | None = None
-        self._told: dict[object, int] = {}
+        self._records: list[TimesInRun] = []
+        self.record: TimesInRun | None = None  # of these, the one into which runs go
         self.number = number
         self.runs: OrderedDict[int, RunTimes] = OrderedDict()
-        self.record: TimesInRun | None = None
-        self.wants_handlers = profiler.wants_handlers
+        self.wants_handlers = profiler._wants_handlers  # noqa: SLF001 - its own class
         self.wants_gpu = profiler.cuda == "events"
         self.due_ns = NEVER
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel as numbers, away from the engine and the run."""
-        alone: dict[str, Any] = {"_ref": None, "record": None, "_not_summed_up": None, "_told": {}}
+        alone: dict[str, Any] = {
+            "_ref": None,
+            "_records": [],
+            "record": None,
+            "_not_summed_up": None,
+        }
         return {**self.__dict__, **alone, "due_ns": NEVER}
 
     @property
@@ -95,13 +96,11 @@ class _Attached:
         """The engine, if it is still there."""
         return None if self._ref is None else self._ref()
 
-    def record_in(self, run: Any, namespace: str) -> None:
-        """Record into a run from now on."""
-        self.record = TimesInRun(run, namespace)
-        self.due_ns = 0
-
-    def listen(self) -> None:
-        """Hear of the engine's runs."""
+    def listen(self, record: TimesInRun | None) -> None:
+        """Hear of the engine's runs, and record them."""
+        if record is not None:
+            self.record = self._known(record)
+            self.due_ns = 0
         if (engine := self.engine) is not None:
             clock_of(engine).listen(self)
 
@@ -114,71 +113,75 @@ class _Attached:
         """Return the times of the latest run, as of now."""
         times = next(reversed(self.runs.values()), None)
         engine = self.engine
-        if times is not None and engine is not None and clock_of(engine).is_running(times):
-            times.look(engine)
+        if times is not None and engine is not None and clock_of(engine).run is times:
+            clock_of(engine).look()
         return times
+
+    # ------------------------------------------------------------ as a listener of the clock
 
     def opened(self, times: RunTimes) -> None:
         """Keep a run that begins, and less of those before."""
-        if (before := next(reversed(self.runs.values()), None)) is times:
+        number, before = next(reversed(self.runs.items()), (-1, None))
+        if before is times:
             return
         if before is not None:
             before.thin(_ROWS_OF_OLD_RUNS)
-        self.runs[self._started] = times
-        self._started += 1
+        self.runs[number + 1] = times
         if len(self.runs) > _KEPT_RUNS:
             self.runs.popitem(last=False)
         if self.wants_gpu and times.gpu is None:
-            self._profiler.warn_of_no_gpu()
-
-    def left(self, times: RunTimes) -> None:
-        """Keep the numbers of a run that goes on without this profiler."""
-        self.runs[next(reversed(self.runs))] = times
-        self.over(times)
+            self._profiler._warn_of_no_gpu()  # noqa: SLF001
 
     def iterated(self, times: RunTimes, now_ns: int, iteration: int) -> None:
         """Record a row of means."""
         if self.record is not None:
-            self.record.row(now_ns, self._profiler.sources(times), iteration)
+            self.record.row(now_ns, self._profiler._sources(times), iteration)  # noqa: SLF001
             self.due_ns = self.record.due_ns
 
     def over(self, times: RunTimes) -> None:
         """Record the summary; an evaluator that runs every minute need not do so each time."""
+        self.runs[next(reversed(self.runs))] = times
         if self.record is None or not self.record.recording:
             return
-        now = perf_counter_ns()
-        if now - self._summed_up_ns < _SUMMARY_EVERY_NS:
-            self._not_summed_up = times
-            self.record.at_end(self._sum_up_late)
+        self._not_summed_up = times
+        if perf_counter_ns() - self._summed_up_ns < _SUMMARY_EVERY_NS:
+            self.record.at_end(self._sum_up)
         else:
-            self._sum_up(self.record, times, now)
+            self._sum_up()
 
-    def _sum_up(self, record: TimesInRun, times: RunTimes, now: int) -> None:
-        self._summed_up_ns, self._not_summed_up = now, None
+    def _sum_up(self) -> None:
+        record, times, self._not_summed_up = self.record, self._not_summed_up, None
+        if record is None or times is None:
+            return
+        now = self._summed_up_ns = perf_counter_ns()
         iteration = position_parts(times.rows.running(1).last_at)[1]
-        record.row(now, self._profiler.sources(times), iteration)
-        record.summary(time_stats(self._profiler.sources(times)), self._profiler.breakdown(times))
+        sources = self._profiler._sources(times)  # noqa: SLF001
+        record.row(now, sources, iteration)
+        record.summary(time_stats(sources), self._profiler._breakdown(times))  # noqa: SLF001
 
-    def _sum_up_late(self) -> None:
-        """Record what was left out, now that the run into which it goes is about to end."""
-        if self.record is not None and self._not_summed_up is not None:
-            self._sum_up(self.record, self._not_summed_up, perf_counter_ns())
+    # ------------------------------------------------------------ afterwards
 
-    def tell(self, run: Any, namespace: str) -> None:
+    def tell(self, record: TimesInRun) -> None:
         """Record the latest run now; what was recorded there before is not recorded again."""
-        record = TimesInRun(run, namespace)
         if (times := self.latest()) is None:
             return
-        if self.record is None or not self.record.has_rows_in(record):
-            key = (record.place, next(reversed(self.runs)))
-            self._told[key] = record.points(self._profiler.sources(times), self._told.get(key, -1))
-        record.summary(time_stats(self._profiler.sources(times)), self._profiler.breakdown(times))
+        record = self._known(record)
+        sources = self._profiler._sources(times)  # noqa: SLF001
+        record.points(sources)
+        record.summary(time_stats(sources), self._profiler._breakdown(times))  # noqa: SLF001
+
+    def _known(self, record: TimesInRun) -> TimesInRun:
+        """Return what records in the same place, and knows what is there already."""
+        found = next((one for one in self._records if one.place == record.place), None)
+        if found is None:
+            self._records.append(record)
+        return found or record
 
 
 class EngineProfiler:
     """What both profilers share: engines, runs, statistics, files and records."""
 
-    wants_handlers: ClassVar[bool]
+    _wants_handlers: ClassVar[bool]
     _kind: ClassVar[str]
 
     def __init__(self, *, cuda: Literal["off", "events"] = "off") -> None:
@@ -190,7 +193,7 @@ class EngineProfiler:
         self._attached = 0
         self._warned_of_no_gpu = False
 
-    def warn_of_no_gpu(self) -> None:
+    def _warn_of_no_gpu(self) -> None:
         """Say once that there is no CUDA device whose time could be taken."""
         if not self._warned_of_no_gpu:
             self._warned_of_no_gpu = True
@@ -219,17 +222,16 @@ class EngineProfiler:
         if not isinstance(engine, Engine):
             msg = f"Argument engine should be ignite.engine.Engine, but given {type(engine)}"
             raise TypeError(msg)
-        found = self._attached_to(engine)
+        found = self._attached_to(engine) or _Attached(self, engine, self._attached)
+        record = None
         if run is not None:
             TimesInRun(run, namespace)  # refuses what is none before anything is attached
-        if found is None:
-            found = _Attached(self, engine, self._attached)
+            record = TimesInRun(run, self._namespace(namespace, found.number))
+        if found not in self._engines:
             self._attached += 1
             self._forget_engines()
             self._engines.append(found)
-        if run is not None:
-            found.record_in(run, self._namespace(namespace, found.number))
-        found.listen()
+        found.listen(record)
 
     def _attached_to(self, engine: Engine) -> _Attached | None:
         return next((one for one in self._engines if one.engine is engine), None)
@@ -255,16 +257,16 @@ class EngineProfiler:
 
     # ------------------------------------------------------------ results
 
-    def sources(self, times: RunTimes) -> list[Source]:
+    def _sources(self, times: RunTimes) -> list[Source]:
         """Return what the statistics are of."""
         raise NotImplementedError
 
-    def breakdown(self, times: RunTimes) -> Breakdown:
+    def _breakdown(self, times: RunTimes) -> Breakdown:
         """Return what the time of an epoch is made of."""
-        return times.breakdown(by_handler=self.wants_handlers)
+        return times.breakdown(by_handler=self._wants_handlers)
 
-    def _times(self, run: int = -1, engine: Engine | None = None) -> RunTimes | None:
-        """Return the times of a run, None if there was none yet.
+    def _times(self, run: int = -1, engine: Engine | None = None) -> RunTimes:
+        """Return the times of a run; if there was none yet, those of nothing.
 
         Raises:
             ArgumentError: If the engine is not attached, or the run does not exist.
@@ -279,7 +281,7 @@ class EngineProfiler:
             msg = f"run: expected the number of a run, got {run!r:.80}"
             raise ArgumentError(msg)
         if run == -1:
-            return None if found is None else found.latest()
+            return (found and found.latest()) or RunTimes()
         runs = {} if found is None else found.runs
         number = run if run >= 0 or not runs else next(reversed(runs)) + 1 + run
         if number not in runs:
@@ -304,7 +306,7 @@ class EngineProfiler:
         .. versionadded:: 0.1.0
         """
         times = self._times(run, engine)
-        return [] if times is None else time_stats(self.sources(times))
+        return time_stats(self._sources(times)) if times.began else []
 
     def largest_cost(self, run: int = -1, engine: Engine | None = None) -> str:
         """Return one line that names the largest cost of an epoch in plain words.
@@ -312,8 +314,7 @@ class EngineProfiler:
         Raises:
             ArgumentError: If the engine is not attached, or the run does not exist.
         """
-        times = self._times(run, engine)
-        return largest_cost(Breakdown((), 0.0, 0) if times is None else self.breakdown(times))
+        return largest_cost(self._breakdown(self._times(run, engine)))
 
     def table(self, run: int = -1, engine: Engine | None = None) -> str:
         """Return `stats` as a table, with the largest cost below.
@@ -338,7 +339,7 @@ class EngineProfiler:
         """
         TimesInRun(run, namespace)  # refuses what is none, also where there is nothing to record
         for one in self._engines:
-            one.tell(run, self._namespace(namespace, one.number))
+            one.tell(TimesInRun(run, self._namespace(namespace, one.number)))
 
     def write_results(
         self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
@@ -353,7 +354,7 @@ class EngineProfiler:
         Raises:
             ArgumentError: If the layout is another one.
             MissingExtraError: If pandas is missing; that is a RuntimeError as well.
-            TypeError: If ``output_path`` is no path.
+            TypeError: If ``output_path`` is not a path.
             OSError: If the file cannot be written.
         """
         if layout not in ("wide", "long"):
@@ -361,7 +362,7 @@ class EngineProfiler:
             raise ArgumentError(msg)
         times = self._times()
         if layout == "long":
-            write_long([] if times is None else self.sources(times), output_path)
+            write_long(self._sources(times), output_path)
             return
         try:
             import pandas as pd
@@ -370,7 +371,7 @@ class EngineProfiler:
             raise _NoPandasError(msg, name="pandas") from error
         pd.DataFrame(self._columns(times)).to_csv(os.fspath(output_path), index=False)
 
-    def _columns(self, times: RunTimes | None) -> Mapping[str, Any]:
+    def _columns(self, times: RunTimes) -> Mapping[str, Any]:
         raise NotImplementedError
 
 

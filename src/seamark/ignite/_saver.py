@@ -16,10 +16,11 @@ from seamark.errors import ArgumentError
 from seamark.ignite import _host
 from seamark.ignite._target import target_of
 from seamark.paths import check_writable, join_path
+from seamark.process.interrupts import let_pass
 from seamark.values import parameters
 
 if TYPE_CHECKING:
-    from seamark.run import Run
+    from seamark.run.run import Run
 
 __all__ = ["NeptuneSaver", "SeamarkSaver"]
 
@@ -112,6 +113,7 @@ class SeamarkSaver(_host.BaseSaveHandler):
         try:
             _write(checkpoint, target)
         except (OSError, RuntimeError) as error:
+            let_pass(error)
             if not _is_disk(error):
                 raise
             run.drop("checkpoints", warn=f"checkpoint {filename!r} could not be saved: {error}")
@@ -119,6 +121,7 @@ class SeamarkSaver(_host.BaseSaveHandler):
         try:
             _record(run, join_path(base, str(filename)), target, metadata)
         except Exception as error:  # noqa: BLE001 - it is saved; the training goes on
+            let_pass(error)
             run.drop("checkpoints", warn=f"checkpoint {filename!r} could not be recorded: {error}")
 
     def remove(self, filename: str) -> None:
@@ -132,6 +135,7 @@ class SeamarkSaver(_host.BaseSaveHandler):
             run.record_op({"op": "delete", "paths": [at]})
             run.content.prune(at)
         except Exception as error:  # noqa: BLE001 - must not stop the training
+            let_pass(error)
             run.drop("checkpoints", warn=f"checkpoint {filename!r} could not be removed: {error}")
 
     def _recorder(self) -> tuple[Run, str] | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from seamark.errors import PathError
-from seamark.handler import Handler
 from seamark.paths import check_path
-from seamark.run import Run
+from seamark.run.handler import Handler
+from seamark.run.run import Run
 
 __all__ = ["checked_tag", "series_target_of", "target_of"]
 

@@ -1,33 +1,27 @@
-"""What the runs of an engine took: by iteration, by event and by handler."""
+"""What the runs of an engine took, by iteration, by event and by handler: numbers only."""
 
 from __future__ import annotations
 
 import copy
-import logging
-import threading
-import weakref
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
-from ignite.engine import Engine, EventEnum, Events
+from ignite.engine import Events
 
-from seamark.timing import MISSING, Breakdown, Samples, Source
+from seamark.profiling import MISSING, Breakdown, Samples, Source
 
 if TYPE_CHECKING:
     from seamark.ignite._gpu import GpuTimes
 
 __all__ = [
-    "ALL_HANDLERS",
-    "DATAFLOW",
+    "ASIDE",
     "EMPTY_ROW",
+    "END",
     "EPOCH",
     "EPOCH_END",
     "FETCH",
     "FETCHED",
-    "OTHER",
-    "PROCESSING",
     "STEP",
     "STEPPED",
     "EventTimes",
@@ -35,252 +29,164 @@ __all__ = [
     "RunTimes",
 ]
 
-log = logging.getLogger("seamark")
+OTHER, FETCH, FETCHED, STEP, STEPPED, EPOCH, EPOCH_END, END, ASIDE = range(9)
+"""Codes of events; those from `FETCH` to `STEPPED` make up an iteration.
 
-ALL_HANDLERS: Final = "(all handlers)"
-"""Name of what is timed where handlers cannot be told apart."""
-
-OTHER, FETCH, FETCHED, STEP, STEPPED, EPOCH, EPOCH_END = range(7)
-"""Codes of events; those from `FETCH` to `STEPPED` make up an iteration."""
+`ASIDE` are those that the engine fires while it waits for a batch or is about to take a step, and
+that are no part of either.
+"""
 
 _CODES: Final[dict[Any, int]] = {
-    Events.GET_BATCH_STARTED: FETCH,
-    Events.GET_BATCH_COMPLETED: FETCHED,
-    Events.ITERATION_STARTED: STEP,
-    Events.ITERATION_COMPLETED: STEPPED,
-    Events.EPOCH_STARTED: EPOCH,
-    Events.EPOCH_COMPLETED: EPOCH_END,
+    "GET_BATCH_STARTED": FETCH,
+    "GET_BATCH_COMPLETED": FETCHED,
+    "ITERATION_STARTED": STEP,
+    "ITERATION_COMPLETED": STEPPED,
+    "EPOCH_STARTED": EPOCH,
+    "EPOCH_COMPLETED": EPOCH_END,
+    "TERMINATE": END,
+    "COMPLETED": END,
+    "DATALOADER_STOP_ITERATION": ASIDE,
+    "INTERRUPT": ASIDE,
 }
 
-DATAFLOW, PROCESSING = 1, 2
-"""Where they stand in a row: position, dataflow, processing, then the events by code."""
+_ASKS: Final = frozenset({OTHER, FETCH, EPOCH, EPOCH_END, END})
 
 EMPTY_ROW: Final = [MISSING] * 6
-"""A row without its position."""
-
-# Before these something is to be done: a run opens, a summary is written, a run pauses.
-_SELDOM: Final = frozenset({"STARTED", "COMPLETED", "INTERRUPT"})
-_Key = tuple[str, str, str]
-_FILTER_CELLS: Final = ("event_filter", "event_name", "handler", "self")
-_adding: Final = threading.Lock()  # whoever reads results adds handlers too, maybe on a thread
-
-
-def _handler_name(handler: Any) -> str:
-    """Return the name of a handler as Ignite shows it; of a filtered one, what is behind."""
-    try:
-        parent = getattr(handler, "_parent", None)
-        found = parent() if isinstance(parent, weakref.ref) else None
-        handler = handler if found is None else found
-        return str(getattr(handler, "__qualname__", type(handler).__name__))
-    except Exception:  # noqa: BLE001 - a __getattr__ of somebody's
-        return type(handler).__name__
-
-
-def _key(source: Source) -> _Key:
-    return source.kind, source.event, source.name
+"""A row without its position: dataflow, processing, then the events of an iteration by code."""
 
 
 class HandlerTimes:
-    """What one handler of one event took."""
+    """What one handler of one event took.
 
-    __slots__ = (
-        "condition",
-        "entry",
-        "event_name",
-        "function",
-        "name",
-        "of",
-        "own_name",
-        "samples",
-        "take_row",
-    )
+    Attributes:
+        own_name: As Ignite shows it.
+        name: The same, with a number where several handlers of the event are called so.
+        outside_ns: Time of its own that is no epoch's.
+    """
 
-    def __init__(self, entry: Any, own_name: str, name: str) -> None:
+    __slots__ = ("name", "outside_ns", "own_name", "samples")
+
+    def __init__(self, own_name: str, name: str) -> None:
         self.own_name = own_name
         self.name = name
         self.samples = Samples()
-        self.take_row = self.samples.waiting.extend
-        self.take(entry)
-
-    def __getstate__(self) -> tuple[str, str, Samples]:
-        """Travel without the handler itself."""
-        return self.own_name, self.name, self.samples
-
-    def __setstate__(self, state: tuple[str, str, Samples]) -> None:
-        """Be the same times elsewhere."""
-        self.own_name, self.name, self.samples = state
-        self.take_row = self.samples.waiting.extend
-        self.release()
-
-    def take(self, entry: Any) -> None:
-        """Be the times of this entry of the engine's table."""
-        self.entry = entry  # kept while the run lasts, so that its id stays its own
-        self.function = entry[0]
-        self.condition: Any = None
-        self.event_name: Any = None
-        self.of: Any = None
-        try:
-            self._look_behind_filter()
-        except Exception:  # noqa: BLE001 - then every call counts
-            log.debug("seamark: no filter found on %s", self.name)
-
-    def _look_behind_filter(self) -> None:
-        """Find the filter of ``Events.X(every=...)``: a call that it stops is no call."""
-        code = getattr(self.function, "__code__", None)
-        if hasattr(self.function, "_parent") and getattr(code, "co_freevars", ()) == _FILTER_CELLS:
-            found = [cell.cell_contents for cell in self.function.__closure__]
-            self.condition, self.event_name, self.function, self.of = found
-
-    def release(self) -> None:
-        """Forget the handler itself, which may hold a model."""
-        self.entry = self.function = self.condition = self.event_name = self.of = None
+        self.outside_ns = 0
 
 
 class EventTimes:
-    """What the handlers of one event took, together and each."""
+    """What the handlers of one event took, together and each.
 
-    __slots__ = ("by_entry", "code", "event", "handlers", "name", "nested_ns", "samples")
+    Attributes:
+        asks: Whether to find out, when it is fired, if somebody listens to the engine's messages.
+        in_row: Whether it is one of the four of an iteration.
+        is_quick: Whether nothing but a phase may begin with it.
+        ends: The phase that ends with it, by the code of the event before, else 0.
+        nested_ns: How much of it belongs to events that they fired.
+        outside_ns: Time of their own that is no epoch's.
+    """
 
-    def __init__(self, event: Any, samples: Samples) -> None:
+    __slots__ = (
+        "asks",
+        "code",
+        "ends",
+        "event",
+        "handlers",
+        "in_row",
+        "is_quick",
+        "name",
+        "nested_ns",
+        "outside_ns",
+        "samples",
+    )
+
+    def __init__(self, event: Any, rows: Samples) -> None:
         self.event = event
         self.name = str(getattr(event, "name", event))
-        self.code = _CODES.get(event, OTHER)
-        self.samples = samples
-        self.nested_ns = 0
+        self.code = _CODES.get(self.name, OTHER) if isinstance(event, Events) else OTHER
+        self.asks = self.code in _ASKS
+        self.in_row = FETCH <= self.code <= STEPPED
+        self.is_quick = self.code in (FETCH, FETCHED)
+        self.ends = self.code - 1 if self.code in (FETCHED, STEPPED) else 0
+        self.samples = rows if self.in_row else Samples()
+        self.nested_ns = self.outside_ns = 0
         self.handlers: list[HandlerTimes] = []
-        self.by_entry: dict[int, HandlerTimes] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Travel without what the ids of this process find."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"by_entry": {}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Be the same times elsewhere."""
-        for name, value in state.items():
-            setattr(self, name, value)
 
     @property
     def names(self) -> list[str]:
         """Names of the handlers, as Ignite shows them."""
         return [one.own_name for one in self.handlers]
 
-    def add(self, entry: Any, table: Sequence[Any]) -> HandlerTimes:
-        """Return the times of a handler that is new in the table.
-
-        It goes on with those of one of the same name that is no longer there: what is added and
-        removed again at every iteration must not need memory each time.
-        """
-        with _adding:
-            if (found := self.by_entry.get(id(entry))) is not None:
-                return found
-            name = _handler_name(entry[0])
-            alike = [one for one in self.handlers if one.own_name == name]
-            present = {id(other) for other in table}
-            for found in alike:
-                if id(found.entry) not in present:
-                    self.by_entry.pop(id(found.entry), None)
-                    found.take(entry)
-                    break
-            else:
-                number = f" #{len(alike) + 1}" if alike else ""
-                found = HandlerTimes(entry, name, name + number)
-                self.handlers.append(found)
-            self.by_entry[id(entry)] = found
-            return found
-
     def source(self) -> Source:
         """Return all handlers of the event together."""
-        column = self.code + 1 if FETCH <= self.code <= STEPPED else 0
+        column = self.code + 1 if self.in_row else 0
         return Source("event", self.name, self.samples, column, nested_ns=self.nested_ns)
+
+    def handler_sources(self) -> list[Source]:
+        """Return each handler."""
+        return [
+            Source("handler", one.name, one.samples, event=self.name) for one in list(self.handlers)
+        ]
 
 
 class RunTimes:
     """What one run of one engine took, so far.
 
+    Args:
+        engine: Which begins to run; None for a run that never was.
+        gpu: Times between CUDA events, if asked for.
+
     Attributes:
         rows: A row for each iteration: dataflow, processing, and the handlers of the four events of
             an iteration.
+        nested_ns: How much of dataflow and processing belongs to events that were fired meanwhile.
         events: What the handlers of each event took, in the engine's order of events.
         gpu: Times between CUDA events, if asked for.
         by_handler: Whether each handler is timed, rather than all of an event together.
+        began: Whether there was a run at all.
         max_epochs: As the engine had it at the start.
+        epoch_start_ns: When the epoch began that goes on; 0 outside of epochs.
+        paused_ns: When the run was interrupted; 0 while it is not.
     """
 
-    def __init__(self, engine: Engine, gpu: GpuTimes | None) -> None:
+    def __init__(self, engine: Any = None, gpu: GpuTimes | None = None) -> None:
         self.rows = Samples(len(EMPTY_ROW))
-        self.gpu = gpu
+        self.nested_ns = [0, 0]
         self.events: dict[Any, EventTimes] = {}
-        self.by_id: dict[int, EventTimes] = {}
+        self.gpu = gpu
         self.by_handler = False
-        self.max_epochs = engine.state.max_epochs
-        self.dataflow_nested_ns = self.processing_nested_ns = 0
-        self.epochs = 0
-        self.epochs_ns = 0
-        self.epoch_start_ns = 0
-        self.interrupted = False
-        self._outside: Counter[_Key] = Counter()  # time of their own that is no epoch's
-        self._before_outside: Counter[_Key] | None = None
-        for event in engine._allowed_events:  # noqa: SLF001
+        self.began = engine is not None
+        self.max_epochs: int | None = getattr(getattr(engine, "state", None), "max_epochs", None)
+        self.epoch_start_ns = self.paused_ns = 0
+        self._epochs = self._epochs_ns = 0
+        for event in getattr(engine, "_allowed_events", Events):
             self.times_of(event)
-        self.look(engine)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel as numbers, without the handlers and the device."""
+        """Travel as numbers, with what the device has still to tell."""
         if self.gpu is not None:
             self.gpu.collected()
-        return {**self.__dict__, "by_id": {}}
-
-    def look(self, engine: Engine) -> None:
-        """Take in handlers that were added since."""
-        for event, entries in list(engine._event_handlers.items()):  # noqa: SLF001
-            times = self.times_of(event)
-            for entry in list(entries):
-                if id(entry) not in times.by_entry:
-                    times.add(entry, entries)
+        return self.__dict__
 
     def times_of(self, event: Any) -> EventTimes:
-        """Return the times of an event, from now on also found by its id if it has but one."""
+        """Return the times of an event."""
         found = self.events.get(event)
         if found is None:
-            one_row = _CODES.get(event, OTHER) in (FETCH, FETCHED, STEP, STEPPED)
-            found = self.events[event] = EventTimes(event, self.rows if one_row else Samples())
-        if isinstance(event, EventEnum) and found.name not in _SELDOM:
-            self.by_id[id(event)] = found
+            found = self.events[event] = EventTimes(event, self.rows)
         return found
 
     def end_epoch(self, now: int) -> None:
         """Count an epoch that began, if one did."""
         if self.epoch_start_ns:
-            self.epochs_ns += now - self.epoch_start_ns
-            self.epochs += 1
+            self._epochs_ns += now - self.epoch_start_ns
+            self._epochs += 1
             self.epoch_start_ns = 0
 
-    def leave_epochs(self) -> None:
-        """Count nothing to an epoch until `back`: an event that is outside of them begins."""
-        self._before_outside = self._own_times() if self.epochs else Counter()
-
-    def back(self) -> None:
-        """Hear that such an event is over, with all events that its handlers fired."""
-        self._outside, self._before_outside = self._outside_now(), None
-
-    def _own_times(self) -> Counter[_Key]:
-        sources = self.event_sources() + self.handler_sources()
-        return Counter({_key(one): one.own_ns for one in sources})
-
-    def _outside_now(self) -> Counter[_Key]:
-        before = self._before_outside
-        return self._outside if before is None else self._outside + (self._own_times() - before)
-
-    def release(self) -> None:
-        """Forget the handlers themselves; the run is over."""
-        for event in self.events.values():
-            event.by_entry = {}
-            for handler in event.handlers:
-                handler.release()
-
-    def frozen(self) -> RunTimes:
+    def apart(self, now: int) -> RunTimes:
         """Return the numbers as they are now, apart from a run that goes on."""
-        return copy.deepcopy(self)
+        found = copy.deepcopy(self)
+        found.end_epoch(self.paused_ns or now)
+        found.paused_ns = 0
+        return found
 
     def thin(self, limit: int) -> None:
         """Keep fewer rows: a later run has begun."""
@@ -306,44 +212,45 @@ class RunTimes:
     def phases(self) -> list[Source]:
         """Return processing and dataflow, on the wall clock and, if asked for, on the GPU's."""
         found = [
-            Source("processing", "processing", self.rows, 1, nested_ns=self.processing_nested_ns),
-            Source("dataflow", "dataflow", self.rows, 0, nested_ns=self.dataflow_nested_ns),
+            Source(name, name, self.rows, column, nested_ns=self.nested_ns[column])
+            for name, column in (("processing", 1), ("dataflow", 0))
         ]
         if self.gpu is not None:
             gpu = self.gpu.collected()
             found.append(Source("processing", "processing", gpu, clock="cuda"))
         return found
 
-    def event_sources(self) -> list[Source]:
-        """Return each event: all its handlers together."""
-        return [event.source() for event in list(self.events.values())]
-
     def handler_sources(self) -> list[Source]:
-        """Return each handler of each event."""
+        """Return each handler of each event, or all of an event where they were timed together."""
+        events = list(self.events.values())
+        if self.by_handler:
+            return [source for event in events for source in event.handler_sources()]
         return [
-            Source("handler", handler.name, handler.samples, event=event.name)
-            for event in list(self.events.values())
-            for handler in list(event.handlers)
+            Source("handler", "(all handlers)", one.samples, one.column, one.name, "wall", nested)
+            for one, nested in [(each.source(), each.nested_ns) for each in events if each.names]
         ]
 
     def breakdown(self, *, by_handler: bool) -> Breakdown:
         """Return what the time of an epoch is made of."""
-        whole, epochs = self.epochs_ns, self.epochs
+        whole, epochs = self._epochs_ns, self._epochs
         if self.epoch_start_ns:
-            whole, epochs = whole + perf_counter_ns() - self.epoch_start_ns, epochs + 1
+            whole += (self.paused_ns or perf_counter_ns()) - self.epoch_start_ns
+            epochs += 1
         epochs = max(1, epochs)
         processing, dataflow = self.phases()[:2]
         parts = [
             ("processing (the step itself)", processing.own_ns),
             ("dataflow (waiting for data)", dataflow.own_ns),
         ]
-        outside = self._outside_now()
-        for one in self.handler_sources() if by_handler else self.event_sources():
-            if (own_ns := one.own_ns - outside[_key(one)]) > 0:
-                what = (
-                    f"the handler {one.name} on {one.event}" if by_handler
-                    else f"the handlers of {one.name}"
-                )  # fmt: skip
-                parts.append((what, own_ns))
-        in_seconds = tuple((what, ns / 1e9 / epochs) for what, ns in parts)
+        for event in list(self.events.values()):
+            if by_handler and self.by_handler:
+                parts += [
+                    (f"the handler {source.name} on {event.name}", source.own_ns - one.outside_ns)
+                    for source, one in zip(event.handler_sources(), event.handlers, strict=False)
+                ]
+            else:
+                own_ns = event.source().own_ns - event.outside_ns
+                parts.append((f"the handlers of {event.name}", own_ns))
+        first, others = parts[:2], [part for part in parts[2:] if part[1] > 0]
+        in_seconds = tuple((what, ns / 1e9 / epochs) for what, ns in first + others)
         return Breakdown(in_seconds, whole / 1e9 / epochs, epochs)

@@ -14,10 +14,11 @@ from torch.utils.hooks import unserializable_hook
 from seamark.ignite import _host
 from seamark.ignite._handlers import GradsHistHandler, GradsScalarHandler, OptimizerParamsHandler
 from seamark.ignite._target import series_target_of, target_of
-from seamark.loggers import batch_size
 from seamark.paths import join_path
-from seamark.ranks import current_rank
-from seamark.stragglers import OWN_TIME, STEP_TIME
+from seamark.process.interrupts import let_pass
+from seamark.process.rank import current_rank
+from seamark.run.adapters import batch_size
+from seamark.run.stragglers import OWN_TIME, STEP_TIME
 from seamark.values import encode_atom
 
 __all__ = ["EngineWatch"]
@@ -117,6 +118,7 @@ class EngineWatch:
                 paths = {name: join_path(base, "distributed", name) for name in known}
                 run.tell({paths[name]: encode_atom(fact) for name, fact in known.items()})
         except Exception as error:  # noqa: BLE001 - nobody asked for them
+            let_pass(error)
             run.drop("facts", warn=f"facts of the training could not be recorded: {error!r}")
 
 
@@ -158,8 +160,8 @@ class _StepTimes:
                 # So that pickling a model does not warn that this hook stays behind.
                 hook = unserializable_hook(has_gradient)  # type: ignore[no-untyped-call]
                 self._hook = found[0].register_hook(hook)
-        except Exception:  # noqa: BLE001, S110 - nobody asked for it, and steps are timed anyway
-            pass
+        except Exception as error:  # noqa: BLE001 - nobody asked, and steps are timed anyway
+            let_pass(error)
 
     def _unhook(self, *_: Any) -> None:
         if self._hook is not None:
@@ -190,6 +192,7 @@ class _StepTimes:
                 row[join_path(base, OWN_TIME)] = self._own / self._steps
             run.log_metrics(row, engine.state.iteration)
         except Exception as error:  # noqa: BLE001 - stands in a training loop
+            let_pass(error)
             run.drop("step_time", warn=f"step times could not be recorded: {error!r}")
         self._due, self._spent, self._own, self._steps = now + _INTERVAL_S, 0.0, 0.0, 0
 

@@ -1,6 +1,6 @@
 """What the disk refused, in memory until it takes it.
 
-A full disk is often free again after minutes. What a run recorded meanwhile waits here in the order
+A full disk is often free again after minutes. What a run records until then waits here in the order
 in which it was made, as much of it as is reasonable in the memory of a training, and each record
 keeps the time at which it was made.
 """
@@ -14,38 +14,51 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from seamark.journal.rows import FrameMaker
 
-__all__ = ["LARGE_BYTES", "MAX_BYTES", "MAX_RECORDS", "Backlog", "Payloads", "Record", "Waiting"]
+__all__ = [
+    "LARGE_BYTES",
+    "MAX_BYTES",
+    "MAX_RECORDS",
+    "Backlog",
+    "Note",
+    "Payloads",
+    "Record",
+    "Waiting",
+]
 
 MAX_BYTES: Final = 8 << 20
 """Records wait up to this many bytes; what they take in memory is a few times that at most."""
 MAX_RECORDS: Final = 10_000
-"""So many calls wait, whatever their size: an hour of training at three a second."""
+"""How many calls wait at most, whatever their size: an hour of training at three a second."""
 LARGE_BYTES: Final = 64 << 10
 """A record above this size that an open journal refuses does not wait: smaller ones still fit."""
 
 
 class Record(Protocol):
-    """What one call appends to a journal, all of it or nothing."""
+    """What one call appends to a journal."""
 
     @property
     def count(self) -> int:
-        """How many values or records are lost with it."""
+        """How many values or records are not in a journal yet, and lost with it."""
 
     @property
     def size(self) -> int:
         """Bytes that it holds, roughly."""
 
-    def frames(self) -> bytes:
-        """Return its frames for the open journal; asked again for another one."""
+    @property
+    def done(self) -> bool:
+        """Whether all of it is in a journal."""
 
-    def written(self, t: int) -> None:
-        """Take note that it is in the journal, at a time in ns."""
+    def frames(self) -> list[bytes]:
+        """Return the frames that are missing in the open journal; asked again for another one."""
+
+    def took(self, whole: int, t: int) -> None:
+        """Note that the first ``whole`` frames, as made last, are in the journal.
+
+        Harmless when called twice. ``t`` is the time of the last frame that was made, in ns.
+        """
 
     def kept(self, t: int) -> None:
-        """Take note that it waits, and was made at a time in ns."""
-
-    def caught_up(self) -> None:
-        """Take note that it is in the journal after having waited."""
+        """Note that it waits, and was made at a time in ns."""
 
 
 class Payloads:
@@ -59,31 +72,66 @@ class Payloads:
 
     def __init__(self, frame: FrameMaker, kind: int, packed: Sequence[tuple[bytes, int]]) -> None:
         self._frame, self._kind, self._packed = frame, kind, packed
+        self._start = self._end = 0
 
     @property
     def count(self) -> int:
-        """How many they are."""
-        return len(self._packed)
+        """How many of them are missing."""
+        return len(self._packed) - self._end
 
     @property
     def size(self) -> int:
         """Bytes of their payloads."""
         return sum(len(payload) for payload, _ in self._packed)
 
-    def frames(self) -> bytes:
-        """Return one frame for each."""
-        return b"".join(
-            [self._frame(self._kind, payload, flags=flags) for payload, flags in self._packed]
-        )
+    @property
+    def done(self) -> bool:
+        """Whether all of them are in a journal."""
+        return not self.count
 
-    def written(self, t: int) -> None:
-        """Nothing depends on it."""
+    def frames(self) -> list[bytes]:
+        """Return one frame for each that is missing."""
+        self._start = self._end
+        return [
+            self._frame(self._kind, payload, flags=flags)
+            for payload, flags in self._packed[self._start :]
+        ]
+
+    def took(self, whole: int, t: int) -> None:
+        """Note how many are in the journal."""
+        del t
+        self._end = self._start + whole
 
     def kept(self, t: int) -> None:
         """Nothing depends on it."""
 
-    def caught_up(self) -> None:
-        """Nothing depends on it."""
+
+class Note:
+    """One frame about the writer itself, made when a journal is there to take it.
+
+    Args:
+        frame: Makes frames for the open journal.
+        kind: Of frame.
+        payload: Returns its contents as they are now.
+    """
+
+    count = size = 0
+
+    def __init__(self, frame: FrameMaker, kind: int, payload: Callable[[], bytes]) -> None:
+        self._frame, self._kind, self._payload = frame, kind, payload
+        self.done = False
+
+    def frames(self) -> list[bytes]:
+        """Return it."""
+        return [self._frame(self._kind, self._payload())]
+
+    def took(self, whole: int, t: int) -> None:
+        """Note that it was written."""
+        del t
+        self.done = bool(whole)
+
+    def kept(self, t: int) -> None:
+        """Do nothing: it never waits."""
 
 
 class Waiting(NamedTuple):
@@ -92,11 +140,13 @@ class Waiting(NamedTuple):
     Attributes:
         t: When it was made, nanoseconds since the Unix epoch.
         record: The record, None where a journal begins.
+        size: Bytes that it was counted with.
         header: What the HEADER of that journal says.
     """
 
     t: int
     record: Record | None
+    size: int = 0
     header: Mapping[str, Any] | None = None
 
 
@@ -114,7 +164,7 @@ class Backlog:
         self._records = 0
 
     def __bool__(self) -> bool:
-        """Tell whether anything waits."""
+        """Return whether anything waits."""
         return bool(self._waiting)
 
     def __len__(self) -> int:
@@ -127,15 +177,15 @@ class Backlog:
         return self._waiting[0]
 
     def has_room_for(self, record: Record) -> bool:
-        """Tell whether a record can be added."""
+        """Return whether a record can be added."""
         return self._records < MAX_RECORDS and self._bytes + record.size <= MAX_BYTES
 
     def add(self, record: Record) -> None:
         """Keep a record, as made now."""
-        t = self._clock()
+        t, size = self._clock(), record.size
         record.kept(t)
-        self._waiting.append(Waiting(t, record))
-        self._records, self._bytes = self._records + 1, self._bytes + record.size
+        self._waiting.append(Waiting(t, record, size))
+        self._records, self._bytes = self._records + 1, self._bytes + size
 
     def begin_journal(self, header: Mapping[str, Any] | None) -> None:
         """Have what is added from now on written to a journal of its own.
@@ -143,10 +193,10 @@ class Backlog:
         Args:
             header: What its HEADER says; None to ask when it is opened.
         """
-        self._waiting.append(Waiting(self._clock(), None, header))
+        self._waiting.append(Waiting(self._clock(), None, header=header))
 
     def done(self) -> None:
         """Take away what was next."""
-        record = self._waiting.popleft().record
-        if record is not None:
-            self._records, self._bytes = self._records - 1, self._bytes - record.size
+        first = self._waiting.popleft()
+        if first.record is not None:
+            self._records, self._bytes = self._records - 1, self._bytes - first.size

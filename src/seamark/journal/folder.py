@@ -1,4 +1,4 @@
-"""Where things lie: the root, run folders, journals, and the names that they get.
+"""Where things are: the root, run folders, journals, and their names.
 
 ::
 
@@ -16,7 +16,6 @@ import hashlib
 import os
 import re
 import secrets
-import socket
 import time
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from typing import Final
 
 from seamark.errors import ArgumentError
 from seamark.journal.safe import fits, is_folder, names_in
+from seamark.process.liveness import host_name
 
 __all__ = [
     "DEEPEST",
@@ -32,7 +32,6 @@ __all__ = [
     "JournalFile",
     "RunFolder",
     "hashed_run_id",
-    "host_name",
     "is_linked",
     "iter_runs",
     "journal_name",
@@ -44,7 +43,7 @@ __all__ = [
 ]
 
 PROJECT_LOG: Final = ".project"
-"""The folder of a project's own log, which stands where a run id stands otherwise."""
+"""The folder of a project's own log, in the place of a run id."""
 
 DEEPEST: Final = 32
 """Folders inside each other in which runs are looked for; projects are not nested like that."""
@@ -60,7 +59,7 @@ def root_dir(root: str | os.PathLike[str] | None = None) -> Path:
     Creates nothing.
 
     Raises:
-        ArgumentError: If the argument is no path.
+        ArgumentError: If the argument is not a path.
     """
     if root is not None and not isinstance(root, (str, os.PathLike)):
         msg = f"root: expected a path or None, got {type(root).__name__}: {root!r:.80}"
@@ -90,15 +89,6 @@ def hashed_run_id(project: str, custom_run_id: str) -> str:
     """Return the run id that every process derives from the same project and ``custom_run_id``."""
     digest = hashlib.sha256(f"{project}\0{custom_run_id}".encode("utf-8", "surrogatepass")).digest()
     return _base32(int.from_bytes(digest[:10], "big"))
-
-
-def host_name() -> str:
-    """Return this host's name with everything replaced that could not stand in a file name.
-
-    Never empty.
-    """
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname())[:60].strip(".-_")
-    return name or "host"
 
 
 def writer_id(uid: bytes) -> str:
@@ -151,6 +141,13 @@ class RunFolder:
     root: Path
     project: str
     run: str
+
+    @property
+    def words(self) -> str:
+        """What it is the folder of, for messages."""
+        if self.run == PROJECT_LOG:
+            return f"project {self.project!r}"
+        return f"run {self.run!r} of project {self.project!r}"
 
     @property
     def path(self) -> Path:
@@ -219,11 +216,11 @@ class RunFolder:
             OSError: If one of its folders is a link.
         """
         if (link := self.link(inside=inside)) is not None:
-            msg = "a link stands in the place of a folder, and is not followed"
+            msg = "expected a folder, found a link, which is not followed"
             raise OSError(errno.ELOOP, msg, str(link))
 
     def is_there(self) -> bool:
-        """Tell whether this is a run: a folder with journals, and no link to one."""
+        """Return whether this is a run: a folder with journals, and no link to one."""
         return is_folder(self.journal_dir) and is_folder(self.path)
 
 
@@ -235,7 +232,7 @@ def _above(root: Path, project: str) -> Iterator[Path]:
 
 
 def is_linked(root: Path, project: str) -> bool:
-    """Tell whether a project, or one that it is in, is a link: its runs are none of the root."""
+    """Return whether a project, or one that it is in, is a link; its runs are then not found."""
     return any(folder.is_symlink() for folder in _above(root, project))
 
 

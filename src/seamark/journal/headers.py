@@ -7,7 +7,6 @@ an id of its own in its name, and its header never changes.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import time
@@ -16,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seamark.errors import JournalError
-from seamark.journal._format import Kind
-from seamark.journal.process import process_alive, process_facts
+from seamark.journal.format import Kind
 from seamark.journal.reader import SETTLE_NS, JournalReader
+from seamark.process.interrupts import quietly
+from seamark.process.liveness import process_alive, process_facts
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
@@ -44,12 +44,12 @@ def header_of(path: Path) -> Mapping[str, Any]:
 def headers(folder: RunFolder) -> Iterator[Mapping[str, Any]]:
     """Yield the HEADER of every journal of a run that can be read."""
     for journal in folder.journals():
-        with contextlib.suppress(OSError):
+        with quietly(only=OSError):
             yield header_of(journal.path)
 
 
 def may_grow(reader: JournalReader) -> bool:
-    """Tell whether a process may still append to a journal, or finish what it says.
+    """Return whether a process may still append to a journal, or finish what it says.
 
     A process that was stopped by hand, or sleeps with its laptop, beats no more, but lives: it is
     asked itself where that is possible, and only elsewhere its silence counts.
@@ -61,11 +61,11 @@ def may_grow(reader: JournalReader) -> bool:
 
 
 def recorded_here(path: Path, *, boot: bool = False) -> bool:
-    """Tell whether this user recorded a journal on this host, as far as a file can show that.
+    """Return whether this user recorded a journal on this host, as far as a file can show that.
 
-    Its header names this host, and the file is this user's or root's. Whoever unpacks an archive
-    owns what comes out of it, and a name of a host can be guessed; so what is opened for this
-    reason has to be recognised by more than its name.
+    Its header names this host, and the file is this user's or root's. Somebody who unpacks an
+    archive owns what comes out of it, and a name of a host can be guessed; so what is opened for
+    this reason has to be recognised by more than its name.
 
     Args:
         path: The journal.
@@ -85,7 +85,7 @@ def recorded_here(path: Path, *, boot: bool = False) -> bool:
 
 
 def writer_lives(path: Path) -> bool:
-    """Tell whether the process that wrote a journal lives; of another host its last frame tells.
+    """Return whether the process that wrote a journal lives; on another host its last frame tells.
 
     Raises:
         JournalError: If the journal cannot be read, or has no header yet.

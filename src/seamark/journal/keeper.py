@@ -1,32 +1,33 @@
-"""The thread beside a journal.
-
-Forces data to disk, writes heartbeats, rotates, notices a removed file.
-"""
+"""The thread beside a journal: it syncs the journal at intervals, and once more at the end."""
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from seamark.journal.writer import JournalWriter
+from typing import Protocol
 
 __all__ = ["Keeper"]
 
 
+class _Keep(Protocol):
+    """What is done at each interval; never raises."""
+
+    def __call__(self, *, heartbeat: bool = False) -> None:
+        """Force data to disk, write what waits and, if asked, a heartbeat."""
+
+
 class Keeper(threading.Thread):
-    """Daemon thread of one `JournalWriter`.
+    """Daemon thread of one writer.
 
     Args:
-        writer: Whose journal is kept.
+        keep: Called at each interval.
         sync_s: Interval of ``fdatasync``, in seconds.
         heartbeat_s: Interval of heartbeat frames, in seconds.
     """
 
-    def __init__(self, writer: JournalWriter, sync_s: float, heartbeat_s: float) -> None:
+    def __init__(self, keep: _Keep, sync_s: float, heartbeat_s: float) -> None:
         super().__init__(name="seamark-sync", daemon=True)
-        self._writer = writer
+        self._keep = keep
         self._sync_s = sync_s
         self._heartbeat_s = heartbeat_s
         self._done = threading.Event()
@@ -42,26 +43,28 @@ class Keeper(threading.Thread):
             self._done.set()
 
     def run(self) -> None:
-        """Keep the journal until `finish` is called, then sync a last time."""
+        """Keep the journal until `end` is called, then once more."""
         beat_at = time.monotonic() + self._heartbeat_s
-        self._writer.keep()
+        self._keep()
         while not self._done.wait(self._sync_s):
             beat = time.monotonic() >= beat_at
             if beat:
                 beat_at = time.monotonic() + self._heartbeat_s
-            self._writer.keep(heartbeat=beat)
-        self._writer.keep()
+            self._keep(heartbeat=beat)
+        self._keep()
 
     def end(self) -> None:
         """Have the last round done now, without waiting for it."""
         self._done.set()
 
     def finish(self, timeout_s: float) -> bool:
-        """Have the last sync done.
+        """Have the last round done; return whether it is within ``timeout_s`` seconds.
 
-        Wait at most ``timeout_s`` seconds. Returns whether it is done.
+        It is done here where the thread could not be started.
         """
         self._done.set()
-        if self.ident is not None and self is not threading.current_thread():
+        if self.ident is None:
+            self._keep()
+        elif self is not threading.current_thread():
             self.join(timeout_s)
         return not self.is_alive()

@@ -25,7 +25,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.errors import JournalError
-from seamark.journal._format import (
+from seamark.journal.folder import split_journal_name
+from seamark.journal.format import (
     FILE_HEADER_BYTES,
     FRAME_HEADER,
     FRAME_HEADER_BYTES,
@@ -40,10 +41,10 @@ from seamark.journal._format import (
     parse_file_header,
     salt_of,
 )
-from seamark.journal.folder import split_journal_name
-from seamark.journal.process import process_alive
 from seamark.journal.records import sound_header
 from seamark.journal.source import FileSource, Source
+from seamark.process.interrupts import let_pass
+from seamark.process.liveness import process_alive
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -83,7 +84,7 @@ class Frame(NamedTuple):
     Attributes:
         offset: Where it starts in the file, bytes.
         end: Where the next one starts, bytes.
-        kind: See `seamark.journal._format.Kind`; unknown kinds that may be skipped are given too.
+        kind: See `seamark.journal.format.Kind`; unknown kinds that may be skipped are given too.
         flags: Flag bits.
         aux: Schema number of a row, else 0.
         t: When it was written, nanoseconds since the Unix epoch.
@@ -161,7 +162,7 @@ def scan(data: bytes, salt: int, frames: list[RawFrame], pos: int = 0) -> tuple[
 
     Args:
         data: Bytes of a journal, starting at a frame.
-        salt: See `seamark.journal._format.salt_of`.
+        salt: See `seamark.journal.format.salt_of`.
         frames: Filled with what was found.
         pos: Where to start, bytes.
 
@@ -221,7 +222,7 @@ def decode_json(payload: bytes) -> Any:
     """Return the JSON value of a payload.
 
     Raises:
-        ValueError: If it is no strict JSON in UTF-8, or nested more than `MAX_JSON_DEPTH` deep.
+        ValueError: If it is not strict JSON in UTF-8, or nested more than `MAX_JSON_DEPTH` deep.
     """
     if payload.count(b"[") + payload.count(b"{") > MAX_JSON_DEPTH:  # else it cannot be too deep
         texts_apart = payload.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
@@ -236,7 +237,7 @@ def decode_json(payload: bytes) -> Any:
 
 
 def _refuse(token: str) -> None:
-    msg = f"JSON: {token} is no number in it"
+    msg = f"JSON: {token} is not a JSON number"
     raise ValueError(msg)
 
 
@@ -259,7 +260,7 @@ class JournalReader:
         block_bytes: How much is read at a time, bytes.
 
     Raises:
-        JournalError: If the file cannot be opened or is no journal.
+        JournalError: If the file cannot be opened or is not a journal.
     """
 
     def __init__(
@@ -287,6 +288,7 @@ class JournalReader:
             self._open_header()
         except OSError as error:
             self.close()
+            let_pass(error)
             if isinstance(error, JournalError):
                 raise
             msg = f"journal {self.name!r} cannot be read: {error.strerror}"
@@ -348,7 +350,7 @@ class JournalReader:
 
     @property
     def owner(self) -> int | None:
-        """Number of the user that the file belongs to; None if it is no file."""
+        """Number of the user that the file belongs to; None if it is not a file."""
         return self._source.owner()
 
     def header(self) -> dict[str, Any]:
@@ -482,7 +484,7 @@ class JournalReader:
         return self._source.pread(FRAME_HEADER_BYTES + padded(length), offset)
 
     def bytes_at(self, size: int, offset: int) -> bytes:
-        """Return up to so many bytes from an offset on."""
+        """Return up to ``size`` bytes from an offset on."""
         return self._source.pread(size, offset)
 
     def time_at(self, offset: int) -> int:
@@ -490,7 +492,7 @@ class JournalReader:
         return int.from_bytes(self._source.pread(8, offset + 16), "little", signed=True)
 
     def settled(self) -> bool:
-        """Tell whether nothing more can be expected.
+        """Return whether nothing more can be expected.
 
         Closed, its process gone, or unchanged for `SETTLE_NS`.
         """

@@ -1,8 +1,8 @@
 """The records that decide what is opened, written and counted, checked at one gate.
 
-A record with a valid CRC may still hold anything: whoever can write a file can compute one. What
-passes here has the types and ranges of ``docs/explanation/journal.md``, table C, so that nobody
-behind it has to ask again. Keys with null are as good as absent.
+A record with a valid CRC may still hold anything: anybody who can write a file can compute one.
+What passes here has the types and ranges of ``docs/explanation/journal.md``, table C, so that
+nobody behind it has to ask again. Keys with null are as good as absent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Check = Callable[[Any], bool]
 
 
 def whole(value: Any, limit: int = WHOLE) -> bool:
-    """Tell whether a value is an integer from 0 on, below a limit; booleans are none."""
+    """Return whether a value is an integer from 0 on, below a limit; booleans are none."""
     return type(value) is int and 0 <= value < limit
 
 
@@ -80,7 +80,7 @@ def file_of(value: Any) -> dict[str, Any]:
     """Return a FILE record, without the keys that this version does not know.
 
     Raises:
-        TypeError: If it is no object.
+        TypeError: If it is not an object.
         ValueError: If one of its values is of another type, or out of range.
     """
     return _checked(value, _FILE, "file")
@@ -90,7 +90,7 @@ def digest_of_text(value: Any) -> dict[str, Any]:
     """Return what stands for a text that is kept as a blob: ``sha256`` and ``size``.
 
     Raises:
-        TypeError: If it is no object.
+        TypeError: If it is not an object.
         ValueError: If it is not exactly that.
     """
     found = _checked(value, {"sha256": _is_digest, "size": whole}, "text")

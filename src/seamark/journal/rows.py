@@ -11,9 +11,10 @@ import struct
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final, Protocol
 
-from seamark.journal._format import FRAME_HEAD, MARK, USER_TIME, Kind
+from seamark.journal.format import FRAME_HEAD, MARK, USER_TIME, Kind
 
 __all__ = ["MAX_SCHEMAS", "Column", "FrameMaker", "Row", "RowTable", "Schema", "Series"]
 
@@ -51,13 +52,15 @@ class Schema:
     A row is ``join(crc32(row, salt), head, row)`` of ``row = pack(t, step, *values)``.
 
     Attributes:
-        head: What stands between CRC and time in all these frames.
+        head: The bytes between CRC and time in all these frames.
         salt: CRC of ``head``, with which that of a row begins.
         live: Until that journal is left.
         plain: Until a row holds anything else than Python's own numbers.
     """
 
     __slots__ = (
+        "_salt",
+        "_timed",
         "head",
         "join",
         "last_step",
@@ -85,6 +88,20 @@ class Schema:
         self.live = self.plain = True
         self.last_t = -1
         self.last_step: float = -1
+        self._salt = salt
+        self._timed: tuple[bytes, int, Callable[..., bytes], Callable[..., bytes]] | None = None
+
+    def timed(self, t: int, step: float, time_ns: int, values: Iterable[float]) -> bytes:
+        """Return the frame of a row with a time of the caller's own; times are in ns."""
+        if self._timed is None:
+            length = 16 + 8 * len(self.paths)
+            head = FRAME_HEAD.pack(length, Kind.ROW, USER_TIME, MARK, self.number)
+            pack = struct.Struct(f"<qdq{len(self.paths)}d").pack
+            join = struct.Struct(f"<I{len(head)}s{8 + length}s").pack
+            self._timed = head, zlib.crc32(head, self._salt), pack, join
+        head, salt, pack, join = self._timed
+        row = pack(t, step, time_ns, *values)
+        return join(zlib.crc32(row, salt), head, row)
 
 
 class RowTable:
@@ -124,20 +141,31 @@ class RowTable:
                 steps.append(one.last_step)
         return max(steps) + 1 if steps else 0
 
-    def name(self, paths: tuple[str, ...]) -> tuple[list[bytes], list[int]]:
-        """Return PATH frames for what has no number yet in this journal, and all the numbers.
+    def name(self, paths: tuple[str, ...]) -> tuple[dict[str, int], list[int]]:
+        """Return the numbers that are new in this journal, in order, and those of all paths.
 
         A number is given once, even if the write fails or an exception comes between, so that it
         has one meaning in the whole file.
         """
-        frames, numbers = [], []
+        new, numbers = {}, []
         for path in paths:
             number = self.numbers.get(path)
             if number is None:
                 number, self._next_number = self._next_number, self._next_number + 1
-                frames.append(self.frame(Kind.PATH, struct.pack("<I", number) + path.encode()))
+                new[path] = number
             numbers.append(number)
-        return frames, numbers
+        return new, numbers
+
+    def path_frames(self, new: Mapping[str, int]) -> list[bytes]:
+        """Return the frames that name paths."""
+        return [
+            self.frame(Kind.PATH, struct.pack("<I", number) + path.encode())
+            for path, number in new.items()
+        ]
+
+    def took_names(self, new: Mapping[str, int], whole: int) -> None:
+        """Remember the names among the first ``whole`` frames, which begin with them."""
+        self.numbers.update(islice(new.items(), whole))
 
     def new_schema(self) -> int | None:
         """Return a number for a schema of this journal, given once; None if there are enough."""
@@ -147,7 +175,7 @@ class RowTable:
         return self._next_schema - 1
 
     def was_seen(self, paths: tuple[str, ...]) -> bool:
-        """Tell whether a key set comes again; remembers a bounded number of them, by hash."""
+        """Return whether a key set comes again; remembers a bounded number of them, by hash."""
         key = hash(paths)
         if key in self._seen:
             return True
@@ -177,7 +205,7 @@ class RowTable:
                 one.schemas.remove(schema)
 
     def leave_journal(self) -> None:
-        """Start numbering anew, for another journal."""
+        """Start numbering again, for another journal."""
         self.retire_all()
         self.numbers.clear()
         self.schema_numbers.clear()
@@ -185,10 +213,7 @@ class RowTable:
 
 
 class Row:
-    """One row on its way: `frames` as often as a journal is tried, `written` once one took it.
-
-    If none does, it is `kept`, and has `caught_up` when one took it later.
-    """
+    """One row on its way: `frames` as often as a journal is tried; `kept` if none took it."""
 
     def __init__(
         self, table: RowTable, values: Mapping[str, float], step: float | None, time_ns: int | None
@@ -202,8 +227,10 @@ class Row:
         self._head = struct.pack("<d", self._step) + own_time
         self._values = struct.pack(f"<{len(self._paths)}d", *values.values())
         self._comes_again = table.was_seen(self._paths)
-        self._numbers: list[int] = []
+        self._new: dict[str, int] = {}
         self._schema: int | None = None
+        self._frames = 0
+        self._waited = self.done = False
 
     @property
     def count(self) -> int:
@@ -215,50 +242,52 @@ class Row:
         """Bytes that it holds, roughly: values, paths, and a reference or two for each."""
         return len(self._head) + 3 * len(self._values) + sum(map(len, self._paths))
 
-    def frames(self) -> bytes:
+    def frames(self) -> list[bytes]:
         """Return the row's frame, behind those that name its paths and schema."""
         table, paths, count = self._table, self._paths, len(self._paths)
-        frames, self._numbers = table.name(paths)
+        self._new, numbers = table.name(paths)
+        frames = table.path_frames(self._new)
         self._schema = table.schema_numbers.get(paths)
         if self._schema is None and self._comes_again and (new := table.new_schema()):
-            numbers = struct.pack(f"<I{count}I", new, *self._numbers)
-            frames.append(table.frame(Kind.SCHEMA, numbers))
+            frames.append(table.frame(Kind.SCHEMA, struct.pack(f"<I{count}I", new, *numbers)))
             self._schema = new
         if self._schema is not None:
             payload = self._head + self._values
             frames.append(table.frame(Kind.ROW, payload, flags=self._flags, aux=self._schema))
         else:
-            head = self._head + struct.pack(f"<II{count}I", count, 0, *self._numbers)
+            head = self._head + struct.pack(f"<II{count}I", count, 0, *numbers)
             payload = head + bytes(-len(head) % 8) + self._values
             frames.append(table.frame(Kind.SPARSE, payload, flags=self._flags))
-        return b"".join(frames)
+        self._frames = len(frames)
+        return frames
 
-    def written(self, t: int) -> None:
-        """Remember the numbers that are on disk now, and the step.
+    def took(self, whole: int, t: int) -> None:
+        """Remember the numbers that are in the journal now, and with the row itself its step.
 
-        ``t`` is the frame's time in ns.
+        Not the step of a row that waited: later rows may have been made meanwhile, or the series
+        been deleted.
         """
         table, paths = self._table, self._paths
-        self.caught_up()
+        table.took_names(self._new, whole)
+        if self._schema is not None and whole > len(self._new):
+            table.schema_numbers[paths] = self._schema
+        self.done = whole == self._frames
+        if not self.done or self._waited:
+            return
         if self._schema is not None and paths not in table.schemas:
             schema = table.schemas[paths] = Schema(self._schema, paths, self._series, table.salt)
             for one in self._series:
                 one.schemas.append(schema)
-        self.kept(t)
+        self._remember(t)
 
     def kept(self, t: int) -> None:
         """Remember the step, which the next row is numbered after; ``t`` is a time in ns."""
+        self._waited = True
+        self._remember(t)
+
+    def _remember(self, t: int) -> None:
         for one in self._series:
             one.last_t, one.last_step = t, self._step
-
-    def caught_up(self) -> None:
-        """Remember the numbers that are on disk now.
-
-        Not the step: later rows may have been made meanwhile, or the series been deleted.
-        """
-        self._table.numbers.update(zip(self._paths, self._numbers, strict=True))
-        if self._schema is not None:
-            self._table.schema_numbers[self._paths] = self._schema
 
 
 class Column:
@@ -283,36 +312,36 @@ class Column:
         self._data = struct.pack("<I", len(values)) + _packed("d", steps) + _packed("d", values)
         if times_ns is not None:
             self._data += _packed("q", times_ns)
-        self._number = -1
+        self._new: dict[str, int] = {}
         self.count = len(values)
+        self._waited = self.done = False
 
     @property
     def size(self) -> int:
         """Bytes that it holds."""
         return len(self._data)
 
-    def frames(self) -> bytes:
+    def frames(self) -> list[bytes]:
         """Return the column's frame, behind the one that names its path for the first time."""
-        frames, (self._number,) = self._table.name((self._path,))
-        payload = struct.pack("<I", self._number) + self._data
-        frames.append(self._table.frame(Kind.COLUMN, payload, flags=self._flags))
-        return b"".join(frames)
+        self._new, (number,) = self._table.name((self._path,))
+        payload = struct.pack("<I", number) + self._data
+        frame = self._table.frame
+        return [*self._table.path_frames(self._new), frame(Kind.COLUMN, payload, flags=self._flags)]
 
-    def written(self, t: int) -> None:
-        """Remember the number that is on disk now, and the last step.
-
-        ``t`` is the frame's time in ns.
-        """
-        self.caught_up()
-        self.kept(t)
+    def took(self, whole: int, t: int) -> None:
+        """Remember the number that is in the journal now, and with the points the last step."""
+        self._table.took_names(self._new, whole)
+        self.done = whole > len(self._new)
+        if self.done and not self._waited:
+            self._remember(t)
 
     def kept(self, t: int) -> None:
         """Remember the last step, which the next point is numbered after; ``t`` is in ns."""
-        self._series.last_t, self._series.last_step = t, self._last
+        self._waited = True
+        self._remember(t)
 
-    def caught_up(self) -> None:
-        """Remember the number that is on disk now."""
-        self._table.numbers[self._path] = self._number
+    def _remember(self, t: int) -> None:
+        self._series.last_t, self._series.last_step = t, self._last
 
 
 def _packed(code: str, numbers: Sequence[float]) -> bytes:

@@ -1,11 +1,11 @@
-"""What a run folder may do to the disk of whoever reads it: be read, and nothing else.
+"""What a run folder may do to its reader's disk: be read, and nothing else.
 
 Run folders are copied from other people, so names, links and device files in them are somebody
 else's. Here is decided which of them touch the reader's disk; everything that opens, lists, writes
 or removes by a name that came from a run folder goes through this module.
 
 * **No link is followed.** Folders are opened one below the other, each relative to the one above
-  it, so that a link neither stands in the way nor can be put there meanwhile.
+  it, so that a link is neither followed nor can be put there in the meantime.
 * **Only regular files are opened.** A pipe would wait for ever, a device does things when opened.
 * **A name stays below its folder.** See `parts_of`.
 * **Nothing is removed by its path**, only by its name in a folder that is open.
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from seamark.errors import ArgumentError, FileMissingError
+from seamark.process.interrupts import let_pass
 
 __all__ = [
     "MAX_TEXT_BYTES",
@@ -43,7 +44,7 @@ MAX_TEXT_BYTES: Final = 1 << 30
 _MAX_PART_BYTES: Final = 255
 _MAX_NAME_BYTES: Final = 4096
 _MAX_DEPTH: Final = 200
-"""So many folders inside each other are removed; each of them takes a descriptor."""
+"""How many folders inside each other are removed; each of them takes a descriptor."""
 
 _ALWAYS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _ENTER: Final = _ALWAYS | os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
@@ -58,11 +59,11 @@ def open_folder(path: str | os.PathLike[str], above: int = 1) -> int:
 
     Args:
         path: The folder.
-        above: So many folders above it must not be links either; how one gets to the topmost of
+        above: How many folders above it must not be links either; how one gets to the topmost of
             them is the reader's own business.
 
     Raises:
-        FileMissingError: If a link or something else than a folder stands in its place.
+        FileMissingError: If a link or anything but a folder is there.
         OSError: If it is not there or cannot be opened.
     """
     return _open(path, above, _LIST)
@@ -76,7 +77,7 @@ def open_file(path: str | os.PathLike[str], above: int = 2) -> int:
         above: As in `open_folder`; 2 reach from a journal or a blob to its run folder.
 
     Raises:
-        FileMissingError: If a link, a pipe, a device or a folder stands in its place.
+        FileMissingError: If a link, a pipe, a device or a folder is there.
         OSError: If it is not there or cannot be opened.
     """
     fd = _open(path, above, _READ)
@@ -96,6 +97,7 @@ def _open(path: str | os.PathLike[str], above: int, flags: int) -> int:
     try:
         return _descend(os.open(head, _ENTER if names else flags), names, flags)
     except OSError as error:
+        let_pass(error)
         raise _told(error, os.fspath(path)) from error
 
 
@@ -111,23 +113,24 @@ def _descend(fd: int, names: Sequence[str], flags: int) -> int:
 
 
 def _told(error: OSError, path: str) -> OSError:
-    """Return an error that says what is wrong if a link was in the way, else the same one."""
+    """Return an error that says what is wrong if there was a link, else the same one."""
     if error.errno not in _LINK:
         return error
-    msg = f"{path}: a link or another file stands in its place, and no link is followed there"
+    msg = f"{path}: found a link or another kind of file there, and links are not followed"
     return FileMissingError(msg)
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """Tell whether something is a folder itself, and no link to one."""
+    """Return whether something is a folder itself, and no link to one."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        let_pass(error)
         return False
 
 
 def fits(name: str) -> bool:
-    """Tell whether a name on disk is text; others cannot be printed, nor kept in a database."""
+    """Return whether a name on disk is text; others cannot be printed, nor kept in a database."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -166,18 +169,18 @@ def make_folder(path: Path) -> None:
     """Make a folder of a run if it is not there, with those above it.
 
     Raises:
-        OSError: If it cannot be made, or a link stands in its place.
+        OSError: If it cannot be made, or a link is there.
     """
     path.mkdir(parents=True, exist_ok=True)
     if not is_folder(path):
-        raise OSError(errno.ELOOP, "a link stands where a folder of the run should be", str(path))
+        raise OSError(errno.ELOOP, "a link is where a folder of the run should be", str(path))
 
 
 def touch(path: Path) -> None:
     """Make an empty file if it is not there, in a folder that is made as well.
 
     Raises:
-        OSError: If it cannot be made, or a link stands in the place of it or of its folder.
+        OSError: If it cannot be made, or it or its folder is a link.
     """
     make_folder(path.parent)
     fd = open_folder(path.parent)
@@ -221,7 +224,7 @@ def folder_below(base: Path, parts: Sequence[str]) -> Iterator[int]:
         parts: As `parts_of` gives them; none of them may be a link.
 
     Raises:
-        FileMissingError: If a link or another file stands in the way.
+        FileMissingError: If a link or another file is there.
         OSError: If it cannot be made.
     """
     base.mkdir(parents=True, exist_ok=True)
@@ -235,6 +238,7 @@ def folder_below(base: Path, parts: Sequence[str]) -> Iterator[int]:
                 fd = os.open(part, _LIST, dir_fd=above)
             except OSError as error:
                 fd = above
+                let_pass(error)
                 raise _told(error, str(base.joinpath(*parts))) from error
             os.close(above)
         yield fd

@@ -1,18 +1,22 @@
 """One journal file that is being written.
 
-Created, appended to, taken back when torn, brought back when removed.
+Created, appended to, cut behind its last whole frame when torn, brought back when removed. A whole
+frame is never cut off: somebody may have read it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from seamark.journal._format import FILE_HEADER_BYTES, file_header, salt_of
 from seamark.journal.folder import RunFolder, journal_name, writer_id
+from seamark.journal.format import FILE_HEADER_BYTES, file_header, salt_of
+from seamark.journal.reader import JournalReader
+from seamark.journal.source import FileSource
+from seamark.process.interrupts import let_pass, quietly
 
 __all__ = ["Segment"]
 
@@ -33,7 +37,8 @@ class Segment:
         fd: Descriptor, opened for appending.
         writer: Writer id.
         salt: Start value of every CRC in the file.
-        lost: True once nothing more can be appended; the writer goes on in another file.
+        begun: Whether it holds its HEADER, so that somebody may have read it.
+        lost: True once nothing more can be appended; the writer continues in another file.
 
     Raises:
         OSError: If the file cannot be created.
@@ -48,7 +53,7 @@ class Segment:
         self.salt = salt_of(self.uid)
         self.path = str(folder.journal_dir / journal_name(self.writer, self.uid))
         self.fd = os.open(self.path, _CREATE, 0o666)
-        self.lost = False
+        self.begun = self.lost = False
         self._inode = self._inode_of(self.fd)
         self._synced = 0
         self._folder_synced = False
@@ -64,20 +69,29 @@ class Segment:
         Raises:
             OSError: If they could not be written whole.
         """
-        try:
-            self.put(file_header(self.uid) + frame)
-        except OSError:
-            self.close()
-            os.unlink(self.path)  # noqa: PTH108 - nothing was recorded in it
-            raise
+        _, error = self.put([file_header(self.uid) + frame])
+        if error is not None:
+            self.discard()
+            raise error
+        self.begun = True
 
-    def put(self, data: bytes) -> None:
-        """Append ``data`` whole, or not at all.
+    def discard(self) -> None:
+        """Close and remove a file that holds no frame, and that nobody has read anything in.
 
         Raises:
-            OSError: If the disk did not take it; `lost` says whether another file has to be used.
+            OSError: If it cannot be removed.
         """
-        written = 0
+        self.close()
+        os.unlink(self.path)  # noqa: PTH108 - strings throughout
+
+    def put(self, frames: Sequence[bytes]) -> tuple[int, OSError | None]:
+        """Append frames.
+
+        Returns:
+            How many of them are in the file, whole, and why the others are not: None if all are.
+            Of these others no byte is in the file, unless it is `lost` now.
+        """
+        data, written = b"".join(frames), 0
         try:
             # A part is taken where space ends; the attempt at the rest says why, or brings it.
             while written < len(data):
@@ -85,24 +99,56 @@ class Segment:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301
                 written += more
         except OSError as error:
+            let_pass(error)
+            whole = 0
+            for frame in frames:
+                if len(frame) > written:
+                    break
+                written -= len(frame)
+                whole += 1
             self.take_back(written, error)
-            raise
+            return whole, error
+        return len(frames), None
 
-    def take_back(self, written: int, error: OSError | None) -> None:
-        """Cut off the ``written`` bytes of a torn record; where that fails the file is `lost`.
+    def take_back(self, torn: int, error: OSError | None) -> None:
+        """Cut off the ``torn`` bytes of a frame that is not whole; if that fails, it is `lost`.
 
         ``write(2)`` that raises has written nothing, so the size tells the last good offset at any
         time.
         """
         try:
-            size = os.fstat(self.fd).st_size - written
+            size = os.fstat(self.fd).st_size - torn
             os.ftruncate(self.fd, size)
-        except OSError:
+        except OSError as trouble:
+            let_pass(trouble)
             self.lost = True
             return
         # This file may not grow any more (RLIMIT_FSIZE, or the file system's limit); another may.
         if error is not None and error.errno == errno.EFBIG and size > FILE_HEADER_BYTES:
             self.lost = True
+
+    def mend(self) -> int:
+        """Cut off what follows the last whole frame, where it is unknown what was written.
+
+        Returns:
+            The time of that frame, nanoseconds since the Unix epoch; -1 if there is none, or if the
+            file cannot be looked at. It is `lost` then, and removed if nothing was ever in it.
+        """
+        self.lost = True  # until it was looked at
+        with quietly(only=OSError), self._reader() as reader:
+            last, size = reader.last_frame(), reader.size
+            if last is None:
+                self.discard()
+                return -1
+            self.begun, self.lost = True, False
+            if size > last.end:
+                self.take_back(size - last.end, None)
+            return last.t
+        return -1
+
+    def _reader(self) -> JournalReader:
+        """Return a reader of what is behind the descriptor, wherever the file lies."""
+        return JournalReader(FileSource(self.path, os.dup(self.fd)))
 
     @property
     def size(self) -> int:
@@ -126,12 +172,12 @@ class Segment:
         size = os.fstat(fd).st_size
         if size == self._synced:
             return
+        self._synced = size  # also if it fails: the disk says so once, and lies when asked again
         try:
             _sync_data(fd)
         except OSError as error:
             if error.errno not in _NO_SYNC:
                 raise
-        self._synced = size
 
     def sync_folder(self) -> None:
         """Force the new folder entries to disk, once.
@@ -154,7 +200,7 @@ class Segment:
                 os.close(fd)
 
     def is_linked(self) -> bool:
-        """Tell whether the file still lies where it was made; somebody may have removed it."""
+        """Return whether the file still lies where it was made; somebody may have removed it."""
         try:
             stat = os.stat(self.path)  # noqa: PTH116 - strings throughout
         except FileNotFoundError:
@@ -164,7 +210,7 @@ class Segment:
         return (stat.st_dev, stat.st_ino) == self._inode
 
     def bring_back(self) -> None:
-        """Write a removed file anew where it was; the descriptor still holds every byte.
+        """Write a removed file again where it was; the descriptor still holds every byte.
 
         Raises:
             OSError: If it cannot be written there.
@@ -183,7 +229,7 @@ class Segment:
             os.rename(draft, self.path)  # noqa: PTH104
         except BaseException:
             os.close(fd)
-            with contextlib.suppress(OSError):
+            with quietly(only=OSError):
                 os.unlink(draft)  # noqa: PTH108 - on a full disk it would take what others need
             raise
         os.close(self.fd)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from seamark.errors import JournalError
 from seamark.journal.safe import open_file
+from seamark.process.interrupts import let_pass
 
 __all__ = ["BytesSource", "FileSource", "Source"]
 
@@ -50,7 +51,7 @@ class Source(Protocol):
         ...
 
     def owner(self) -> int | None:
-        """Return the number of the user whose file it is; None if it is no file."""
+        """Return the number of the user whose file it is; None if it is not a file."""
         ...
 
     def close(self) -> None:
@@ -63,17 +64,19 @@ class FileSource:
 
     Args:
         path: The file.
+        fd: A descriptor of it, if it is open already; it is closed with the source.
 
     Raises:
         JournalError: If it cannot be opened.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], fd: int | None = None) -> None:
         self.path = os.fspath(path)
         self.name = os.path.basename(self.path)  # noqa: PTH119 - 10,000 of them are opened
         try:
-            self._fd = open_file(path)
+            self._fd = open_file(path) if fd is None else fd
         except OSError as error:
+            let_pass(error)
             msg = f"journal {self.path!r} cannot be opened: {error.strerror or error}"
             raise JournalError(error.errno, msg) from error
 

@@ -7,7 +7,6 @@ metrics: batches that ended in an optimizer step, whatever the number of optimiz
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,80 +17,17 @@ import torch
 
 from seamark.errors import ArgumentError
 from seamark.lightning import _host
-from seamark.lightning._logger import SeamarkLogger
-from seamark.values import to_floats
+from seamark.lightning._hooks import QuietCallback, only_accumulates, step_of
+from seamark.process.interrupts import let_pass
+from seamark.run.adapters import guarded
 
 __all__ = ["DeviceMemory", "GradientNorms", "LearningRates", "StepTimes"]
-
-log = logging.getLogger("seamark")
 
 _SHORT_FLOATS: Final = {torch.float16, torch.bfloat16}
 
 
-def _step(trainer: Any) -> int:
-    """Return the step that Lightning gives to loggers; `global_step` counts each optimizer's."""
-    epoch_loop = trainer.fit_loop.epoch_loop
-    return int(getattr(epoch_loop, "_batches_that_stepped", trainer.global_step))
-
-
-def _accumulates(trainer: Any) -> bool:
-    """Tell at the end of a batch whether it only added to the gradients."""
-    ask = getattr(trainer.fit_loop, "_should_accumulate", None)
-    return bool(ask and trainer.lightning_module.automatic_optimization and ask())
-
-
-class _Quiet(_host.Callback):
-    """What the callbacks share: when to log, where to, and that nothing reaches the training."""
-
-    _told = False
-
-    def _is_logged(self, trainer: Any) -> bool:
-        every = trainer.log_every_n_steps
-        if not every or not trainer.loggers:
-            return False
-        return bool(trainer.should_stop or (_step(trainer) + 1) % every == 0)
-
-    def _log(
-        self,
-        trainer: Any,
-        metrics: Mapping[str, Any],
-        *,
-        step: int | None = None,
-        beside_prefix: bool = False,
-    ) -> None:
-        """Hand metrics to every logger.
-
-        Args:
-            trainer: The trainer.
-            metrics: Numbers or tensors by name.
-            step: At which step; that of the batch if left out.
-            beside_prefix: Whether a Seamark run gets them outside of the logger's prefix.
-        """
-        plain: dict[str, float] | None = None
-        step = _step(trainer) if step is None else step
-        for logger in trainer.loggers if metrics else ():
-            try:
-                if isinstance(logger, SeamarkLogger):
-                    to = logger.experiment if beside_prefix else logger
-                    to.log_metrics(metrics, step)
-                else:
-                    if plain is None:
-                        plain, _ = to_floats(metrics)
-                    logger.log_metrics(plain, step=step)
-            except Exception as error:  # noqa: BLE001 - the other loggers go on
-                self._lost(error, f" with {type(logger).__name__}")
-
-    def _lost(self, error: Exception, where: str = "") -> None:
-        if not self._told:
-            self._told = True
-            log.warning("seamark: %s records nothing%s: %r", type(self).__name__, where, error)
-
-
-_host.register(_Quiet, "callbacks.callback")
-
-
 @_host.configurable
-class LearningRates(_Quiet):
+class LearningRates(QuietCallback):
     """Records the learning rate of every parameter group, at the steps that are logged.
 
     Names are those of Lightning's ``LearningRateMonitor``: ``lr-SGD``, with several groups
@@ -111,15 +47,13 @@ class LearningRates(_Quiet):
         self._momentum = momentum
         self._weight_decay = weight_decay
 
+    @guarded
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, *_: Any, **__: Any
     ) -> None:
         """Record what the step will use."""
-        try:
-            if self._is_logged(trainer) and not batch_idx % max(1, trainer.accumulate_grad_batches):
-                self._log(trainer, dict(self._values(trainer)))
-        except Exception as error:  # noqa: BLE001 - training comes first
-            self._lost(error)
+        if self.is_logged(trainer) and not batch_idx % max(1, trainer.accumulate_grad_batches):
+            self.tell(trainer, dict(self._values(trainer)))
 
     def _values(self, trainer: Any) -> Iterator[tuple[str, Any]]:
         for name, optimizer in _named_optimizers(trainer):
@@ -167,7 +101,7 @@ def _group_suffixes(groups: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 @_host.configurable
-class GradientNorms(_Quiet):
+class GradientNorms(QuietCallback):
     """Records the norm of the gradients before an optimizer step, at the steps that are logged.
 
     It is what clipping has not seen yet: ``grad_norm``, and where asked for the norm of each
@@ -193,15 +127,13 @@ class GradientNorms(_Quiet):
         self._type = float(norm_type)
         self._per_parameter = per_parameter
 
+    @guarded
     def on_before_optimizer_step(
         self, trainer: Any, pl_module: Any, optimizer: Any, *_: Any
     ) -> None:
         """Record the norms, which go to the logger as tensors: in one transfer."""
-        try:
-            if self._is_logged(trainer):
-                self._log(trainer, self._norms(trainer, pl_module, optimizer))
-        except Exception as error:  # noqa: BLE001 - training comes first
-            self._lost(error)
+        if self.is_logged(trainer):
+            self.tell(trainer, self._norms(trainer, pl_module, optimizer))
 
     def _norms(self, trainer: Any, module: Any, optimizer: Any) -> dict[str, torch.Tensor]:
         own = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
@@ -236,7 +168,7 @@ class GradientNorms(_Quiet):
 
 
 @_host.configurable
-class StepTimes(_Quiet):
+class StepTimes(QuietCallback):
     """Records how long batches and epochs take, samples per second, and how long is left.
 
     ``profiling/step_time_s`` is the mean from batch to batch since the last record, waiting for
@@ -287,32 +219,28 @@ class StepTimes(_Quiet):
         """Leave validation out of the next step."""
         self._last = perf_counter()
 
+    @guarded
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, *_: Any, **__: Any
     ) -> None:
         """Count a step, and record where steps are logged."""
-        try:
-            now = perf_counter()
-            self._spent += now - self._last
-            self._last = now
-            self._steps += 1
-            self._done += 1
-            self._samples += self._batch_size or _length(batch)
-            if self._is_logged(trainer) and not _accumulates(trainer):
-                self._log(trainer, self._rates(trainer, now), beside_prefix=True)
-                self._spent = self._samples = 0.0
-                self._steps = 0
-        except Exception as error:  # noqa: BLE001 - training comes first
-            self._lost(error)
+        now = perf_counter()
+        self._spent += now - self._last
+        self._last = now
+        self._steps += 1
+        self._done += 1
+        self._samples += self._batch_size or _length(batch)
+        if self.is_logged(trainer) and not only_accumulates(trainer):
+            self.tell(trainer, self._rates(trainer, now), beside_prefix=True)
+            self._spent = self._samples = 0.0
+            self._steps = 0
 
+    @guarded
     def on_train_epoch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Record how long the epoch took."""
-        try:
-            metrics = {"profiling/epoch_time_s": perf_counter() - self._epoch_began}
-            # Where Lightning records what belongs to an epoch: at its last step.
-            self._log(trainer, metrics, step=max(0, _step(trainer) - 1), beside_prefix=True)
-        except Exception as error:  # noqa: BLE001 - training comes first
-            self._lost(error)
+        metrics = {"profiling/epoch_time_s": perf_counter() - self._epoch_began}
+        # Where Lightning records what belongs to an epoch: at its last step.
+        self.tell(trainer, metrics, step=max(0, step_of(trainer) - 1), beside_prefix=True)
 
     def _rates(self, trainer: Any, now: float) -> dict[str, float]:
         found = {"profiling/step_time_s": self._spent / self._steps}
@@ -357,7 +285,7 @@ def _seconds_left(trainer: Any) -> Iterator[float]:
                 yield left
 
 
-class DeviceMemory(_Quiet):
+class DeviceMemory(QuietCallback):
     """Records memory at the steps that are logged: of the process, and of its CUDA device.
 
     Under ``profiling/memory/``: ``host_rss_bytes`` (on Linux), and with CUDA ``allocated_bytes``,
@@ -368,22 +296,21 @@ class DeviceMemory(_Quiet):
     .. versionadded:: 0.1.0
     """
 
+    @guarded
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Record memory where steps are logged."""
-        try:
-            if self._is_logged(trainer) and not _accumulates(trainer):
-                found = _host_memory() | _cuda_memory(trainer.strategy.root_device)
-                metrics = {f"profiling/memory/{name}": size for name, size in found.items()}
-                self._log(trainer, metrics, beside_prefix=True)
-        except Exception as error:  # noqa: BLE001 - training comes first
-            self._lost(error)
+        if self.is_logged(trainer) and not only_accumulates(trainer):
+            found = _host_memory() | _cuda_memory(trainer.strategy.root_device)
+            metrics = {f"profiling/memory/{name}": size for name, size in found.items()}
+            self.tell(trainer, metrics, beside_prefix=True)
 
 
 def _host_memory() -> dict[str, int]:
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - a fast one
             return {"host_rss_bytes": int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")}
-    except OSError:  # not on Linux
+    except OSError as error:  # not on Linux
+        let_pass(error)
         return {}
 
 

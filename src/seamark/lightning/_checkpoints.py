@@ -10,13 +10,13 @@ import weakref
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seamark.checkpoints import CheckpointSet, fingerprint, is_url
-from seamark.journal.interrupts import raised_by_signal_handler
 from seamark.paths import join_path
+from seamark.process.interrupts import raised_by_signal_handler
+from seamark.run.checkpoints import CheckpointSet, fingerprint, is_url
 from seamark.values import encode_atom, to_float
 
 if TYPE_CHECKING:
-    from seamark.run import Run
+    from seamark.run.run import Run
 
 __all__ = ["Checkpoints"]
 
@@ -143,9 +143,8 @@ class Checkpoints:
             found[join_path(namespace, "best_model_score")] = to_float(score)
         new = {name: value for name, value in found.items() if self._noted.get(name) != value}
         if new:
-            before = self._run.positions()
-            self._run.record_atoms({name: encode_atom(value) for name, value in new.items()})
-            if self._run.positions() != before:
+            atoms = {name: encode_atom(value) for name, value in new.items()}
+            if self._run.record_atoms(atoms):
                 self._noted.update(new)
 
 

@@ -7,12 +7,12 @@ import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seamark.errors import ArgumentError
-from seamark.loggers import guarded
+from seamark.run.adapters import guarded
 from seamark.types import File
 
 if TYPE_CHECKING:
-    from seamark.handler import Handler
-    from seamark.run import Run
+    from seamark.run.handler import Handler
+    from seamark.run.run import Run
 
 __all__ = ["DeprecatedMethods"]
 

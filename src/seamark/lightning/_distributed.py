@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from seamark.loggers import batch_size
-from seamark.ranks import current_rank
+from seamark.process.rank import current_rank
+from seamark.run.adapters import batch_size
 
 __all__ = ["batch_facts", "facts"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.lightning import _host
 
 if TYPE_CHECKING:
-    from seamark.run import Run
+    from seamark.run.run import Run
 
 __all__ = ["silent_experiment"]
 

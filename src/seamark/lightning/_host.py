@@ -10,16 +10,16 @@ without a list only if it is one of its own.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from abc import ABCMeta
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 
 from seamark.errors import MissingExtraError
+from seamark.process import fork
 
 __all__ = [
     "Callback",
@@ -30,11 +30,13 @@ __all__ = [
     "global_rank",
     "model_summary",
     "register",
+    "trainer_that_asks",
     "version",
 ]
 
 _Class = TypeVar("_Class")
 _PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
+_ASKING: Final = frozenset({"_call_setup_hook", "log_dir"})
 _BASES: Final = {
     "loggers.logger": "Logger",
     "callbacks.callback": "Callback",
@@ -77,8 +79,7 @@ def _count_fork() -> None:
     forks += 1
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
+fork.register(_count_fork)
 
 if TYPE_CHECKING:
     # What the adapter relies on, so that types are checked without a host.
@@ -197,6 +198,23 @@ def global_rank() -> int:
     """Return the rank that Lightning gave this process, 0-based; 0 as long as it gave none."""
     rank_zero: Any = sys.modules["lightning_utilities.core.rank_zero"]
     return int(getattr(rank_zero.rank_zero_only, "rank", 0) or 0)
+
+
+def trainer_that_asks(frame: FrameType | None) -> Any:
+    """Return the trainer that reads a property of a logger, None where somebody else does.
+
+    Args:
+        frame: Of a function that the getter calls.
+    """
+    for _ in range(4):  # that function, the getter, and perhaps one of a subclass
+        if frame is None:
+            break
+        if frame.f_code.co_name in _ASKING:
+            names = frame.f_locals
+            found = names.get("trainer", names.get("self"))
+            return found if hasattr(found, "loggers") and hasattr(found, "callbacks") else None
+        frame = frame.f_back
+    return None
 
 
 def version(model: object = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import sys
@@ -10,33 +11,35 @@ import weakref
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, get_type_hints
+from typing import Any, Final, Literal, get_type_hints
 
 from seamark.errors import ArgumentError, InactiveRunError, ReadOnlyError
-from seamark.handler import Handler
 from seamark.lightning import _host
 from seamark.lightning._arguments import check_legacy, check_prefix
+from seamark.lightning._base import RunLogger
 from seamark.lightning._checkpoints import Checkpoints
 from seamark.lightning._deprecated import DeprecatedMethods
 from seamark.lightning._distributed import batch_facts, facts
 from seamark.lightning._experiment import silent_experiment
+from seamark.lightning._rank_times import time_steps
+from seamark.lightning._resume import attach, attach_late
 from seamark.lightning._translate import (
     MetricPaths,
+    can_hold,
     folder_name,
     hide_in_files,
     masked,
     set_aside,
     state_after,
 )
-from seamark.loggers import check_run, guarded, new_run
 from seamark.paths import join_path
-from seamark.ranks import current_rank
-from seamark.run import Run
+from seamark.process.interrupts import let_pass
+from seamark.process.rank import current_rank
+from seamark.run.adapters import check_run, guarded, new_run
+from seamark.run.handler import Handler
+from seamark.run.run import Run
 from seamark.types import File
 from seamark.values import Atom, encode_atom, parameters
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
 
 __all__ = ["NeptuneLogger", "SeamarkLogger"]
 
@@ -53,7 +56,7 @@ _NOT_PICKLED: Final = {
 }
 
 
-class SeamarkLogger(DeprecatedMethods, _host.Logger):
+class SeamarkLogger(DeprecatedMethods, RunLogger):
     """A Lightning logger that records a training into a Seamark run.
 
     It takes the arguments of the ``NeptuneLogger`` that Lightning removed in 2026, and writes the
@@ -165,7 +168,10 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         self._agreed_in: int | None = None
         self._fitting: Any = None
         self._held: list[Callable[[], None]] | None = None
-        self._has_room = self._told = False
+        self._has_room = self._told = self._elsewhere_told = False
+        self._failed_with: int | None = None  # only its id: an error holds on to all frames
+        self._default_dir: str | None = None
+        self._can_hold: bool | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the key, and what belongs to this process."""
@@ -189,14 +195,27 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
 
     @property
     def save_dir(self) -> str:
-        """Where Lightning puts files of this run."""
+        """Where Lightning puts files of this run.
+
+        Where the run's own folder cannot be written, that is where it would put them by itself.
+        """
+        self._attach_to_who_asks()
         if self._save_dir is not None:
             return self._save_dir
-        folder, attempt = self._run.folder.files_dir, self._run.restarted_as
-        if attempt is not None and not (self._has_room or self._is_other_rank()):
-            self._has_room = True
-            set_aside(folder, attempt)
-        return str(folder)
+        folder = self._run.folder.files_dir
+        if self._can_hold is None:
+            self._can_hold = self._is_other_rank() or can_hold(folder)
+        if self._can_hold:
+            return str(folder)
+        elsewhere = self._default_dir or os.getcwd()  # noqa: PTH109 - as Lightning does
+        if not self._elsewhere_told:
+            self._elsewhere_told = True
+            log.warning(
+                "seamark: Lightning saves checkpoints below %s, for %s cannot be written",
+                elsewhere,
+                folder,
+            )
+        return elsewhere
 
     @property
     def root_dir(self) -> str:
@@ -208,15 +227,6 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         """The folder of this run below `root_dir`, in which checkpoints go."""
         return os.path.join(self.root_dir, self.version)  # noqa: PTH118
 
-    def log_dir_of(self, folder: RunFolder) -> str:
-        """Return what `log_dir` would be if this run were recorded here.
-
-        Args:
-            folder: Of a run.
-        """
-        save_dir = os.fspath(folder.files_dir) if self._save_dir is None else self._save_dir
-        return os.path.join(save_dir, self.name, folder.run)  # noqa: PTH118
-
     @property
     def own_run(self) -> Run:
         """The run itself, on every rank."""
@@ -225,6 +235,7 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
     @property
     def experiment(self) -> Any:
         """The ``Run``, or the namespace given; on other ranks a stand-in that does nothing."""
+        self._attach_to_who_asks()
         if self._is_other_rank():
             return silent_experiment(self._run)
         if self._checkpoints is not None and self._checkpoints.unsettled:
@@ -237,6 +248,23 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         return self.experiment
 
     # ---------------------------------------------------------------- checkpoints and resuming
+
+    def attach(self, trainer: Any) -> None:
+        """Have a trainer go on with this logger's run when it loads a checkpoint.
+
+        Happens by itself at the beginning of each stage.
+
+        Args:
+            trainer: One of whose loggers this is.
+        """
+        self._default_dir = trainer.default_root_dir
+        attach(trainer)
+
+    def make_room(self) -> None:
+        """Have configurations that earlier processes left in the run give way to a new one."""
+        if self._save_dir is None and not (self._has_room or self._is_other_rank()):
+            self._has_room = True
+            set_aside(self._run.folder.files_dir, self._run.restarted_as)
 
     def checkpoint_state(self, *, marked: bool = False) -> dict[str, Any]:
         """Return what a checkpoint keeps of the run; see ``Run.checkpoint_state``.
@@ -261,10 +289,18 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
             ArgumentError: If it is nothing of that kind.
             RunNotFoundError: If ``resume="must"`` and the run is not below this root.
         """
-        found = self._run.resumed(state, stay=not self._is_own, training=training)
-        if found is not self._run:
-            self._run = self._experiment = found
-            self._noted, self._checkpoints, self._began_in = {}, None, None
+        self._go_over(self._run.resumed(state, stay=not self._is_own, training=training))
+
+    def follow(self, run: str, project: str) -> None:
+        """Go over to the run of rank 0, whatever lies on the disk of this rank.
+
+        Args:
+            run: Run id.
+            project: Project path.
+        """
+        is_there = (run, project) == (self._run.id, self._run.project)
+        if self._is_own and self._run.writer is None and not is_there:
+            self._go_over(self._run.at(run, project))
 
     def expect_resumed(self) -> None:
         """Refuse to go on where ``resume="must"`` and there is nothing to go on with.
@@ -331,8 +367,10 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
                 none is made.
         """
         trainer = getattr(model, "_trainer", None)  # the property raises without one
-        if trainer is not None and self._run.ranks == "all":
-            self._join_ranks(trainer)
+        if trainer is not None:
+            attach_late(trainer)
+            if self._run.ranks == "all":
+                self._join_ranks(trainer)
         if self._is_other_rank() or self._is_apart():
             return
         if self._held is not None:
@@ -383,6 +421,8 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
                 Lightning says.
         """
         error = sys.exc_info()[1]
+        if status == "failed" and self._is_as_found():
+            return
         if (run := self._recording(again=False)) is None:
             return
         if self._fitting is not None:
@@ -394,15 +434,43 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
             # this.
             self._checkpoints.unsettled |= status != "success"
         if status:
-            run.record_atoms({self._path("status"): Atom("string", str(status))})
+            self._note({self._path("status"): Atom("string", str(status))}, again=False)
         state, error = state_after(status, error)
-        if state is not None:
-            run.note_state(state, error=error)
+        known = error is None or id(error) == self._failed_with
+        if state is not None and not (known and state == run.state):
+            run.rest(state, error=error)
+        self._failed_with = id(error) if error is not None else None
         if self._api_key:  # a stage may fail after a configuration was saved and before `log_graph`
             hide_in_files(run.folder.files_dir, self._api_key)
         self._began_in = None
 
     # ---------------------------------------------------------------- inside
+
+    def _attach_to_who_asks(self) -> None:
+        """Attach to the trainer that asks for a property, if it is one.
+
+        No hook gives a logger its trainer before a checkpoint is loaded. But `Trainer` reads
+        ``save_dir`` of the first logger, and 2.x ``experiment`` of all of them, when it sets up a
+        stage, in functions in whose frames it stands.
+        """
+        trainer = _host.trainer_that_asks(inspect.currentframe())
+        if trainer is not None and any(one is self for one in trainer.loggers):
+            self.attach(trainer)
+
+    def _go_over(self, found: Run) -> None:
+        if found is not self._run:
+            self._run = self._experiment = found
+            self._noted, self._checkpoints, self._began_in = {}, None, None
+            self._can_hold, self._has_room = None, False
+
+    def _is_as_found(self) -> bool:
+        """Tell whether the run is one that others recorded, and this process not yet.
+
+        A start that is refused (a folder that exists, an argument) is no part of it. After a
+        restart, however, it is the same job that ends.
+        """
+        run = self._run
+        return run.writer is None and run.restarted_as is None and bool(run.folder.journals())
 
     def _path(self, *parts: str) -> str:
         return join_path(self._paths.prefix, *parts)
@@ -431,14 +499,10 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
             if self._is_own:  # else whoever made the run saw to it, on every rank
                 found = self._run.agree()
             self._agreed_in = _host.forks
-            if found is not self._run:
-                self._run = self._experiment = found
-                self._noted, self._checkpoints, self._began_in = {}, None, None
+            self._go_over(found)
             rank = current_rank().rank
             below = join_path(self._paths.prefix, f"ranks/{rank}")
             self._series = MetricPaths(below) if rank else self._paths
-        from seamark.lightning._rank_times import time_steps
-
         time_steps(trainer)
 
     def _recording(self, *, again: bool = True) -> Run | None:
@@ -458,19 +522,18 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
                 self._run.note_state("running")
         return self._run
 
-    def _note(self, atoms: Mapping[str, Atom]) -> None:
+    def _note(self, atoms: Mapping[str, Atom], *, again: bool = True) -> None:
         """Record those values that are new or changed."""
-        if (run := self._recording()) is None:
+        if (run := self._recording(again=again)) is None:
             return
         new = {path: atom for path, atom in atoms.items() if self._noted.get(path) != atom}
-        if new:
-            before = run.positions()
-            run.record_atoms(new)
-            if run.positions() != before:  # else the disk was full; the next stage says it again
-                self._noted.update(new)
+        if new and run.record_atoms(new):  # else the disk was full; the next stage says it again
+            self._noted.update(new)
 
     def _begin_stage(self, trainer: Any) -> None:
         """Take the beginning of a stage as what revives a run that failed or was interrupted."""
+        if trainer is not None and trainer.state.fn == "fit":
+            self._run.own()
         if self._run.state in {"completed", "failed", "interrupted"}:
             self._run.note_state("running")
         if self._api_key:
@@ -513,6 +576,7 @@ class SeamarkLogger(DeprecatedMethods, _host.Logger):
         return self._checkpoints
 
     def _lost(self, method: str, error: Exception) -> None:
+        let_pass(error)
         if isinstance(error, (InactiveRunError, ReadOnlyError)) or self._run.writer is None:
             if not self._told:  # a run that is not open neither warns nor counts
                 self._told = True

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import textwrap
 from time import perf_counter, perf_counter_ns
 from types import TracebackType
 from typing import Any, Final
 
 from seamark.errors import ArgumentError
 from seamark.lightning import _host
-from seamark.lightning._logger import SeamarkLogger
-from seamark.timing import (
+from seamark.lightning._base import RunLogger
+from seamark.process.interrupts import let_pass
+from seamark.profiling import (
     FLUSH_AT,
     Breakdown,
     Samples,
@@ -32,6 +35,10 @@ _EPOCH: Final = "run_training_epoch"
 _BATCH: Final = "run_training_batch"
 _NEVER: Final = 1 << 62
 _FULL: Final = 4 * FLUSH_AT  # numbers; two are a row
+_KEPT: Final = FLUSH_AT
+"""So many calls of an action are kept when it is thinned: Lightning has a hundred actions or so."""
+_TOP: Final = 15
+_COLUMNS: Final = 100
 
 
 class _Action:
@@ -75,7 +82,7 @@ class TimeProfiler(_host.Profiler):
         run: A ``Run``, a namespace of one or a ``SeamarkLogger`` to record into.
 
     Raises:
-        ArgumentError: If ``run`` cannot be recorded into, or ``dirpath`` is no path.
+        ArgumentError: If ``run`` cannot be recorded into, or ``dirpath`` is not a path.
 
     Example:
         ::
@@ -169,7 +176,7 @@ class TimeProfiler(_host.Profiler):
         waiting = samples.waiting
         waiting.extend((self._at, took))
         if len(waiting) >= _FULL:  # there may be no training batch at whose end they are taken in
-            samples.flush()
+            samples.thin(_KEPT)
         samples.nested_ns += inside
         stack = self._stack
         if stack and stack[-1] == action_name:
@@ -194,7 +201,8 @@ class TimeProfiler(_host.Profiler):
                 trainer = self._trainer()
                 self._epoch = trainer.current_epoch
                 self._batch = trainer.fit_loop.epoch_loop.total_batch_idx
-            except Exception:  # noqa: BLE001 - of a trainer unlike those we know, or of none
+            except Exception as error:  # noqa: BLE001 - of a trainer unlike those we know, or none
+                let_pass(error)
                 self._epoch += 1
         self._at = position(max(0, self._epoch), max(0, self._batch))
 
@@ -203,7 +211,7 @@ class TimeProfiler(_host.Profiler):
         if self._left < 0:
             self._left = FLUSH_AT
             for action in list(self._actions.values()):
-                action.samples.flush()
+                action.samples.thin(_KEPT)
         if now >= self._due_ns:
             sources = self._sources()
             for record in self._records:
@@ -221,22 +229,27 @@ class TimeProfiler(_host.Profiler):
         if not self._given:
             try:
                 loggers = self._trainer().loggers
-                self._record_in([one for one in loggers if isinstance(one, SeamarkLogger)])
-            except Exception:  # noqa: BLE001 - then there is only the report
+                self._record_in([one for one in loggers if isinstance(one, RunLogger)])
+            except Exception as error:  # noqa: BLE001 - then there is only the report
+                let_pass(error)
                 self._record_in([])
 
     def _trainer(self) -> Any:
-        return self._lightning_module._trainer  # type: ignore[attr-defined] # noqa: SLF001 - Lightning sets both
+        return self._lightning_module.trainer  # type: ignore[attr-defined] # Lightning sets it
 
     def describe(self) -> None:
         """Write the report, and record the summary into the run."""
         self._stage_end_ns = perf_counter_ns()
-        try:
-            super().describe()
-        except (OSError, ValueError) as error:  # a full disk, say, after hours of training
-            self.teardown(stage=self._stage)
-            log.warning("seamark: the profiler's report could not be written: %s", error)
-            self._rank_zero_info(self.summary())
+        if self.filename and self.dirpath:
+            try:
+                super().describe()
+            except (OSError, ValueError) as error:  # a full disk, say, after hours of training
+                let_pass(error)
+                self.teardown(stage=self._stage)
+                log.warning("seamark: the profiler's report could not be written: %s", error)
+                self._rank_zero_info(self.digest())
+        else:
+            self._rank_zero_info(self.digest())
         if self._records and self._actions:
             sources = self._sources()
             for record in self._records:
@@ -248,7 +261,7 @@ class TimeProfiler(_host.Profiler):
 
     @property
     def recorded_durations(self) -> dict[str, list[float]]:
-        """Seconds of each call, by action; of more than 65,536 an evenly thinned sample."""
+        """Seconds of each call, by action; of many thousands an evenly thinned sample."""
         return {one.name: (one.durations()[1] / 1e9).tolist() for one in self._sources()}
 
     def _sources(self) -> list[Source]:
@@ -296,8 +309,33 @@ class TimeProfiler(_host.Profiler):
         named = f"the stage {self._stage.lower()}" if self._stage else "the time since the start"
         return Breakdown(tuple(parts), whole_s, 1, named)
 
+    def digest(self) -> str:
+        """Return the report in short: the 15 largest totals, at most 100 columns wide.
+
+        It is logged after each stage where no file is named.
+        """
+        whole_s = max(perf_counter() - self.start_time, 1e-9)
+        stats = sorted((one for one in self.stats() if one.count), key=lambda one: -one.total_s)
+        rows = [["Calls", "Mean (s)", "Total (s)", "%", "p95 (s)", "Max (s)"]]
+        for one in stats[:_TOP]:
+            times = (one.mean_s, one.total_s, one.p95_s, one.max_s)
+            mean, total, p95, longest = (f"{time:.3g}" for time in times)
+            share = f"{100 * one.total_s / whole_s:.1f}"
+            rows.append([str(one.count), mean, total, share, p95, longest])
+        room = _COLUMNS - len(_framed(rows, " ")[0]) - len("|  ")
+        names = ["Action", *(_short(one.name, room) for one in stats[:_TOP])]
+        table = [[name, *row] for name, row in zip(names, rows, strict=True)]
+        lines = ["", *_framed(table, " ")] if stats else [""]
+        if (left := len(stats) - _TOP) > 0:
+            lines.append(f"and {left} more: in summary(), and in the file where one is named")
+        cost = textwrap.wrap(self.largest_cost(), _COLUMNS)
+        return os.linesep.join([self._title(), *lines, *cost, ""])
+
+    def _title(self) -> str:
+        return f"{self._stage.upper()} Profiler Report" if self._stage else "Profiler Report"
+
     def summary(self) -> str:
-        """Return the report."""
+        """Return the whole report, a row for each action; `digest` is shorter."""
         whole_s = max(perf_counter() - self.start_time, 1e-9)
         stats = [one for one in self.stats() if one.count]
         stats.sort(key=lambda one: -one.total_s if self.extended else -one.mean_s)
@@ -318,9 +356,8 @@ class TimeProfiler(_host.Profiler):
                 row[2:2] = [str(one.count)]
                 row += [f"{100 * one.total_s / whole_s:.5}", *(f"{time:.5}" for time in times)]
             rows.append(row)
-        title = f"{self._stage.upper()} Profiler Report" if self._stage else "Profiler Report"
         lines = ["", *_framed([head, *rows]), self.largest_cost(), ""] if stats else [""]
-        return os.linesep.join([title, *lines])
+        return os.linesep.join([self._title(), *lines])
 
 
 _host.register(TimeProfiler, "profilers.profiler")
@@ -334,10 +371,19 @@ def _one_line(name: str) -> str:
     )
 
 
-def _framed(rows: list[list[str]]) -> list[str]:
+def _short(name: str, width: int) -> str:
+    """Return the name of an action without a callback's settings, and without its middle."""
+    name = re.sub(r"\{.*\}", "", _one_line(name))
+    half = (width - 1) // 2
+    return name if len(name) <= width else f"{name[:half]}…{name[-half:]}"
+
+
+def _framed(rows: list[list[str]], gap: str = "  ") -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     shown = [
-        "|  " + "  |  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + "  |"
+        f"|{gap}"
+        + f"{gap}|{gap}".join(c.ljust(w) for c, w in zip(row, widths, strict=True))
+        + f"{gap}|"
         for row in rows
     ]
     rule = "-" * len(shown[0])

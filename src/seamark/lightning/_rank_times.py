@@ -7,9 +7,11 @@ from typing import Any
 
 from torch.utils.hooks import unserializable_hook
 
-from seamark.lightning._callbacks import StepTimes, _accumulates, _Quiet, _step
-from seamark.lightning._logger import SeamarkLogger
-from seamark.stragglers import OWN_TIME, STEP_TIME
+from seamark.lightning._base import RunLogger
+from seamark.lightning._callbacks import StepTimes
+from seamark.lightning._hooks import QuietCallback, only_accumulates, step_of
+from seamark.run.adapters import guarded
+from seamark.run.stragglers import OWN_TIME, STEP_TIME
 
 __all__ = ["time_steps"]
 
@@ -20,7 +22,7 @@ def time_steps(trainer: Any) -> None:
         trainer.callbacks.append(_RankTimes())
 
 
-class _RankTimes(_Quiet):
+class _RankTimes(QuietCallback):
     """Records how long the steps of this rank take, and how much of that is its own.
 
     Ranks that exchange gradients wait for each other in the backward pass, so that a step takes as
@@ -42,20 +44,20 @@ class _RankTimes(_Quiet):
         self._spent = self._waited = 0.0
         self._steps = 0
         self._unhook()
+        self._await_last_gradient(trainer)
 
+    @guarded
+    def _await_last_gradient(self, trainer: Any) -> None:
         def has_gradient(_: Any) -> None:
             self._ready = perf_counter()
 
-        try:
-            groups = (group for one in trainer.optimizers for group in one.param_groups)
-            weights = (weight for group in groups for weight in group["params"])
-            first = next((weight for weight in weights if weight.requires_grad), None)
-            if first is not None:
-                # So that pickling a model does not warn that this hook stays behind.
-                hook = unserializable_hook(has_gradient)  # type: ignore[no-untyped-call]
-                self._hook = first.register_hook(hook)
-        except Exception as error:  # noqa: BLE001 - training comes first
-            self._lost(error)
+        groups = (group for one in trainer.optimizers for group in one.param_groups)
+        weights = (weight for group in groups for weight in group["params"])
+        first = next((weight for weight in weights if weight.requires_grad), None)
+        if first is not None:
+            # So that pickling a model does not warn that this hook stays behind.
+            hook = unserializable_hook(has_gradient)  # type: ignore[no-untyped-call]
+            self._hook = first.register_hook(hook)
 
     def on_train_epoch_start(self, *_: Any, **__: Any) -> None:
         """Leave out what lies between epochs."""
@@ -73,17 +75,15 @@ class _RankTimes(_Quiet):
         """Count what was waiting."""
         self._waited += perf_counter() - self._ready
 
+    @guarded
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Count a step, and record where steps are logged."""
-        try:
-            now = perf_counter()
-            self._spent += now - self._last
-            self._last = now
-            self._steps += 1
-            if self._is_logged(trainer) and not _accumulates(trainer):
-                self._record(trainer)
-        except Exception as error:  # noqa: BLE001 - training comes first
-            self._lost(error)
+        now = perf_counter()
+        self._spent += now - self._last
+        self._last = now
+        self._steps += 1
+        if self.is_logged(trainer) and not only_accumulates(trainer):
+            self._record(trainer)
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
         """Leave the model as it was."""
@@ -100,8 +100,8 @@ class _RankTimes(_Quiet):
         self._spent = self._waited = 0.0
         self._steps = 0
         for logger in trainer.loggers:
-            if isinstance(logger, SeamarkLogger) and logger.own_run.ranks == "all":
-                logger.experiment.log_metrics(times, _step(trainer))
+            if isinstance(logger, RunLogger) and logger.own_run.ranks == "all":
+                logger.experiment.log_metrics(times, step_of(trainer))
 
     def _unhook(self) -> None:
         if self._hook is not None:

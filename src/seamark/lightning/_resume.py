@@ -2,31 +2,40 @@
 
 The order in which Lightning calls (1.9.5 and 2.6.6), and what follows from it:
 
-1. ``setup`` of every callback; that of ``ModelCheckpoint`` comes last and takes its folder from
+1. ``save_dir`` of the first logger and (2.x) ``experiment`` of all of them: the loggers attach this
+   callback to the trainer that asks. It is the first in its list from then on.
+2. ``setup`` of every callback; that of ``ModelCheckpoint`` comes last and takes its folder from
    the first logger, whose run may be about to change.
-2. The checkpoint is read; ``on_load_checkpoint`` of every callback, then ``load_state_dict`` of
+3. The checkpoint is read; ``on_load_checkpoint`` of every callback, then ``load_state_dict`` of
    every callback: ``ModelCheckpoint`` forgets what it kept if its folder differs from the one in
    the checkpoint. So the folders have to follow in between. (1.9: only in ``fit``.)
-3. ``on_fit_start``, then ``log_hyperparams`` and ``log_graph``: the first that a logger records.
-   Strategies that load after the model was set up (FSDP, DeepSpeed) come to 2 only after this.
+4. ``on_fit_start``, then ``log_hyperparams`` and ``log_graph``: the first that a logger records.
+   Strategies that load after the model was set up (FSDP, DeepSpeed) come to 3 only after this.
+
+What ranks have to do alike is decided by rank 0 and told to the others: each of them may see
+another disk. Where one changes the folder of a ``ModelCheckpoint`` and another does not, they
+differ later in whether to save, and wait for each other for ever.
 """
 
 from __future__ import annotations
 
 import filecmp
-import importlib
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.errors import RunNotFoundError
-from seamark.journal.folder import RunFolder
 from seamark.lightning import _host
-from seamark.lightning._logger import SeamarkLogger
+from seamark.lightning._base import RunLogger
+from seamark.process.interrupts import let_pass
+from seamark.run.adapters import guarded
 
-__all__ = ["KEY", "ResumeCallback", "resume_callback"]
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+
+__all__ = ["KEY", "ResumeCallback", "attach", "attach_late"]
 
 log = logging.getLogger("seamark")
 
@@ -36,69 +45,94 @@ KEY: Final = "seamark"
 _FORMAT: Final = 1
 
 
-class _Resuming:
-    """The hooks; what they are a callback of is said by the classes below.
+class _Decision(NamedTuple):
+    """What rank 0 did when a checkpoint was loaded. Plain, for it travels to the other ranks.
 
-    Has no ``state_dict``: Lightning refuses two callbacks of one kind that have one.
+    Attributes:
+        runs: Run id and project of each logger from now on.
+        states: What the checkpoint holds of each logger, None where it holds nothing.
+        folders: Folder of each checkpoint callback whose folder the logger decides.
+        refusal: Why training must not begin; None if it may.
     """
+
+    runs: tuple[tuple[str, str], ...] = ()
+    states: tuple[Mapping[str, Any] | None, ...] = ()
+    folders: tuple[Any, ...] = ()
+    refusal: str | None = None
+
+
+class ResumeCallback(_host.Callback):
+    """Goes on with the run that a checkpoint was saved in when a training loads it.
+
+    Every Trainer with a `SeamarkLogger` gets one by itself when a stage begins; a second one does
+    nothing. It puts the run of each `SeamarkLogger` into every checkpoint, under the key
+    ``"seamark"``, and when ``fit`` loads such a checkpoint the loggers go on with these runs: as a
+    new attempt, before which readers hide what was recorded after the checkpoint. See ``resume`` of
+    `SeamarkLogger`. With several ranks, every rank has to have the logger.
+
+    .. versionadded:: 0.1.0
+    """
+
+    # Has no ``state_dict``: Lightning refuses two callbacks of one kind that have one.
 
     def __init__(self) -> None:
         super().__init__()
         self._unplaced: list[Any] = []
-        self._due = False
-        self._told = False
+        self._saved: Mapping[str, Any] | None = None
+        self._due = self._expected = self._told = False
 
     # ---------------------------------------------------------------- what Lightning calls
 
+    @guarded
     def setup(self, trainer: Any, pl_module: Any, stage: str | None = None) -> None:
         """Note whose folders the logger decides, and be called before all other callbacks."""
-        try:
-            loggers = self._loggers(trainer)
-            if not loggers:
-                return
-            # First, so that nobody has recorded anything of a step before this says that it began.
-            trainer.callbacks = [self, *(one for one in trainer.callbacks if one is not self)]
-            found = trainer.checkpoint_callbacks
-            self._unplaced = [one for one in found if getattr(one, "dirpath", "") is None]
-            if _loads_late(trainer):
-                for logger in loggers:
-                    logger.hold()
-        except Exception as error:  # noqa: BLE001 - training comes first
-            self._lost(error)
+        loggers = self._loggers(trainer)
+        if not loggers:
+            return
+        # First, so that nobody has recorded anything of a step before this says that it began.
+        trainer.callbacks = [self, *(one for one in trainer.callbacks if one is not self)]
+        self._saved, self._expected = None, False
+        found = trainer.checkpoint_callbacks
+        self._unplaced = [one for one in found if getattr(one, "dirpath", "") is None]
+        if trainer.loggers[0] is loggers[0] and any(map(_saves_configuration, trainer.callbacks)):
+            loggers[0].make_room()
+        if _loads_late(trainer):
+            for logger in loggers:
+                logger.hold()
 
+    @guarded
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Put the run of every Seamark logger, and how far it is recorded, into a checkpoint."""
-        try:
-            loggers = self._loggers(trainer)
-            if loggers:
-                self._due = _is_between_steps(trainer)
-                states = {
-                    str(number): logger.checkpoint_state(marked=self._due)
-                    for number, logger in enumerate(loggers)
-                }
-                checkpoint[KEY] = {"format": _FORMAT, "runs": states}
-        except Exception as error:  # noqa: BLE001 - training comes first
-            self._lost(error)
+        loggers = self._loggers(trainer)
+        if loggers:
+            self._due = _is_between_steps(trainer)
+            states = {
+                str(number): logger.checkpoint_state(marked=self._due)
+                for number, logger in enumerate(loggers)
+            }
+            self._saved = checkpoint[KEY] = {"format": _FORMAT, "runs": states}
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Have every Seamark logger go on with the run that the checkpoint was saved in.
 
         Raises:
-            RunNotFoundError: If a logger with ``resume="must"`` finds none.
+            RunNotFoundError: If a logger with ``resume="must"`` finds none; on all ranks.
         """
-        try:
-            if loggers := self._loggers(trainer):
-                self._resume(trainer, loggers, checkpoint)
-        except RunNotFoundError:
-            raise
-        except Exception as error:  # noqa: BLE001 - training comes first
-            self._lost(error)
+        loggers = self._loggers(trainer)
+        if not loggers:
+            return
+        decision = self._decide(trainer, loggers, checkpoint) if trainer.is_global_zero else None
+        decision = trainer.strategy.broadcast(decision)
+        if decision.refusal:
+            raise RunNotFoundError(decision.refusal)
+        if not trainer.is_global_zero:
+            self._follow(trainer, loggers, decision)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Refuse to train into a new run where one must be gone on with.
+        """Refuse to train with ``resume="must"`` and no run found.
 
         Raises:
-            RunNotFoundError: If a logger with ``resume="must"`` goes on with none.
+            RunNotFoundError: If a logger with ``resume="must"`` goes on with none; on all ranks.
         """
         if not _loads_late(trainer):
             self._begin(trainer)
@@ -140,22 +174,42 @@ class _Resuming:
             self._mark(trainer)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Let loggers record that it failed, whatever they were waiting for."""
+        """Have loggers record that it failed, whatever they were waiting for.
+
+        Lightning tells them as well, after this; but not those behind a logger that raises then.
+        """
         for logger in self._loggers(trainer):
             logger.release()
+            logger.finalize("failed")
 
     # ---------------------------------------------------------------- inside
 
-    def _loggers(self, trainer: Any) -> list[SeamarkLogger]:
+    def _loggers(self, trainer: Any) -> list[RunLogger]:
         """Return the Seamark loggers of a trainer; none if another such callback acts for them."""
-        first = next((one for one in trainer.callbacks if isinstance(one, _Resuming)), self)
+        first = next((one for one in trainer.callbacks if isinstance(one, ResumeCallback)), self)
         if first is not self:
             return []
-        return [one for one in trainer.loggers if isinstance(one, SeamarkLogger)]
+        return [one for one in trainer.loggers if isinstance(one, RunLogger)]
+
+    def _decide(
+        self, trainer: Any, loggers: Sequence[RunLogger], checkpoint: Mapping[str, Any]
+    ) -> _Decision:
+        """Have the loggers of rank 0 go on; whatever goes wrong, the others are told something."""
+        try:
+            return self._resume(trainer, loggers, checkpoint)
+        except RunNotFoundError as error:
+            return _Decision(refusal=str(error))
+        except Exception as error:  # noqa: BLE001 - training comes first
+            self._lost("on_load_checkpoint", error)
+            return _Decision()
 
     def _resume(
-        self, trainer: Any, loggers: Sequence[SeamarkLogger], checkpoint: Mapping[str, Any]
-    ) -> None:
+        self, trainer: Any, loggers: Sequence[RunLogger], checkpoint: Mapping[str, Any]
+    ) -> _Decision:
+        if self._saved is not None and checkpoint.get(KEY) == self._saved:
+            # Saved since this stage began, and put back: those who look for a learning rate or a
+            # batch size try them out like this.
+            return _Decision()
         training = trainer.state.fn == "fit"
         states = _states(checkpoint)
         if not states and any(logger.own_run.must_resume for logger in loggers):
@@ -165,59 +219,112 @@ class _Resuming:
             )
             raise RunNotFoundError(msg)
         folders = _Folders(trainer, self._unplaced)
+        matched = dict(_matched(loggers, states))
         done: set[int] = set()
-        for logger, state in _matched(loggers, states):
+        for number, state in matched.items():
+            logger = loggers[number]
             if id(logger.own_run) not in done:  # namespaces of one run are one attempt
                 done.add(id(logger.own_run))
                 logger.resumed(state, training=training)
         folders.follow(checkpoint)
+        return _Decision(
+            tuple((logger.own_run.id, logger.own_run.project) for logger in loggers),
+            tuple(matched.get(number) for number in range(len(loggers))),
+            tuple(callback.dirpath for callback in self._unplaced),
+        )
+
+    @guarded
+    def _follow(self, trainer: Any, loggers: Sequence[RunLogger], decision: _Decision) -> None:
+        """Do on another rank what rank 0 has done, without a look at the disk."""
+        # Folders first: whatever goes wrong with a run must not let ranks differ in these.
+        for callback, folder in zip(self._unplaced, decision.folders, strict=False):
+            callback.dirpath = folder
+        training = trainer.state.fn == "fit"
+        done: set[int] = set()
+        for logger, (run, project), state in zip(
+            loggers, decision.runs, decision.states, strict=False
+        ):
+            if id(logger.own_run) in done:
+                continue
+            logger.follow(run, project)
+            done.add(id(logger.own_run))
+            if state and (state.get("run"), state.get("project")) == (run, project):
+                logger.resumed(state, training=training)
 
     def _begin(self, trainer: Any) -> None:
-        for logger in self._loggers(trainer):
-            logger.expect_resumed()
+        loggers = self._loggers(trainer)
+        self._expect_resumed(trainer, loggers)
+        for logger in loggers:
             logger.release()
         if self._due:
             self._mark(trainer)
+
+    def _expect_resumed(self, trainer: Any, loggers: Sequence[RunLogger]) -> None:
+        if self._expected or not any(logger.own_run.must_resume for logger in loggers):
+            return
+        refusal = None
+        if trainer.is_global_zero:
+            try:
+                for logger in loggers:
+                    logger.expect_resumed()
+            except RunNotFoundError as error:
+                refusal = str(error)
+        refusal = trainer.strategy.broadcast(refusal)
+        self._expected = True
+        if refusal:
+            raise RunNotFoundError(refusal)
 
     def _mark(self, trainer: Any) -> None:
         self._due = False
         for logger in self._loggers(trainer):
             logger.mark_checkpoint()
 
-    def _lost(self, error: Exception) -> None:
+    def _lost(self, hook: str, error: Exception) -> None:
+        let_pass(error)
         if not self._told:
             self._told = True
-            log.warning("seamark: a checkpoint does not tell of its run: %r", error)
-
-
-class ResumeCallback(_Resuming, _host.Callback):
-    """Goes on with the run that a checkpoint was saved in when a training loads it.
-
-    Every Trainer has one by itself where Seamark is installed and ``seamark.lightning`` was
-    imported before the Trainer was made (through the entry points ``lightning.pytorch.
-    callbacks_factory`` and ``pytorch_lightning.callbacks_factory``); a second one does nothing. It
-    puts the run of each `SeamarkLogger` into every checkpoint, under the key ``"seamark"``, and
-    when ``fit`` loads such a checkpoint the loggers go on with these runs: as a new attempt, before
-    which readers hide what was recorded after the checkpoint. See ``resume`` of `SeamarkLogger`.
-
-    .. versionadded:: 0.1.0
-    """
+            log.warning(
+                "seamark: could not store the run in a checkpoint, or read it from one (%s): %r",
+                hook,
+                error,
+            )
 
 
 _host.register(ResumeCallback, "callbacks.callback")
 
 
-def resume_callback(package: str) -> Any:
-    """Return a `ResumeCallback` that is a callback of this package.
+# --------------------------------------------------------------------- trainers
+
+
+def attach(trainer: Any) -> bool:
+    """Put a `ResumeCallback` before the other callbacks of a trainer, if it has none yet.
 
     Args:
-        package: ``"lightning.pytorch"`` or ``"pytorch_lightning"``; imported.
+        trainer: One with a Seamark logger.
+
+    Returns:
+        Whether it had none.
     """
-    if package == _host.PACKAGE:
-        return ResumeCallback()
-    base = importlib.import_module(f"{package}.callbacks.callback").Callback
-    made = {"__module__": __name__, "__reduce__": lambda _: (resume_callback, (package,))}
-    return type("ResumeCallback", (_Resuming, base), made)()
+    own = next((one for one in trainer.callbacks if isinstance(one, ResumeCallback)), None)
+    first = own or ResumeCallback()
+    trainer.callbacks = [first, *(one for one in trainer.callbacks if one is not first)]
+    return own is None
+
+
+def attach_late(trainer: Any) -> None:
+    """Attach to a trainer that reads nothing of its second logger before it loads a checkpoint.
+
+    1.9 does not. What it saves from now on names its run.
+
+    Args:
+        trainer: One with a Seamark logger; a stage has begun.
+    """
+    if attach(trainer) and trainer.ckpt_path and not _loads_late(trainer):
+        log.warning(
+            "seamark: the checkpoint was loaded before the logger knew of it, so this is a new "
+            "run; put the SeamarkLogger before other loggers, or give the Trainer a "
+            "seamark.lightning.ResumeCallback"
+        )
 
 
 # --------------------------------------------------------------------- which logger goes on
@@ -233,24 +340,26 @@ def _states(checkpoint: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _matched(
-    loggers: Sequence[SeamarkLogger], states: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[SeamarkLogger, Mapping[str, Any]]]:
-    """Yield each logger with the state that is its own.
+    loggers: Sequence[RunLogger], states: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the number of each logger with the state that is its own.
 
     As many loggers as states belong together by their order. Else by what they are: the same run,
     or else the same project and prefix, in order.
     """
     if len(loggers) == len(states):
-        yield from zip(loggers, states, strict=True)
+        yield from enumerate(states)
         return
     left = list(states)
+    unmatched = list(enumerate(loggers))
     for facts in (("run", "project"), ("project", "prefix")):
-        for logger in loggers:
+        for number, logger in list(unmatched):
             own = logger.checkpoint_state()
             for state in left:
                 if all(state.get(fact) == own[fact] for fact in facts):
                     left.remove(state)
-                    yield logger, state
+                    unmatched.remove((number, logger))
+                    yield number, state
                     break
     if states:
         log.warning(
@@ -267,20 +376,17 @@ def _matched(
 class _Folders:
     """What lies in the folder of the first logger, before and after it goes over to another run.
 
-    Every rank comes to the same result without asking another, although each has minted an id of
-    its own: the folders of ``ModelCheckpoint`` are those of rank 0 on all ranks, and whether rank 0
-    had to stay with its run is seen by what is on the disk. If ranks differed here, they would
-    differ later in whether to save, and wait for each other for ever.
+    For rank 0. The folders of ``ModelCheckpoint`` are those of rank 0 on all ranks.
     """
 
     def __init__(self, trainer: Any, unplaced: Sequence[Any]) -> None:
         self._trainer = trainer
         self._unplaced = unplaced
-        first = trainer.loggers[0] if trainer.loggers else None
-        self._logger = first if isinstance(first, SeamarkLogger) else None
+        first = trainer.loggers[0]
+        self._logger = first if isinstance(first, RunLogger) else None
         if self._logger is not None:
             self._was = self._logger.own_run.folder
-            self._save_dir = self._logger.save_dir
+            self._save_dir, self._log_dir = self._logger.save_dir, self._logger.log_dir
 
     def follow(self, checkpoint: Mapping[str, Any]) -> None:
         """Lead everything that was to go into the abandoned folder into the new one."""
@@ -292,23 +398,19 @@ class _Folders:
                 state = saved.get(callback.state_key)
                 callback.dirpath = self._place(state.get("dirpath") if state else None)
         profiler: Any = getattr(self._trainer, "profiler", None)
-        if getattr(profiler, "_log_dir", None) == self._save_dir:
-            profiler._log_dir = self._logger.save_dir  # noqa: SLF001 - has no other way in
-        if self._trainer.is_global_zero:
-            _carry_files(self._was, self._logger.own_run.folder)
+        for name in ("dirpath", "_log_dir"):  # has no other way in; which it is depends on releases
+            if getattr(profiler, name, None) == self._save_dir:
+                setattr(profiler, name, self._logger.save_dir)
+        _carry_files(self._was, self._logger.own_run.folder)
 
     def _is_abandoned(self, dirpath: object) -> bool:
         """Tell whether a folder was to be that of a run which does not come to be."""
-        assert self._logger is not None  # noqa: S101 - `follow` saw to it
-        if not isinstance(dirpath, (str, os.PathLike)):
+        if not isinstance(dirpath, (str, os.PathLike)) or self._was.journal_dir.is_dir():
             return False
-        version = os.path.basename(os.path.dirname(dirpath))  # noqa: PTH119, PTH120 - may be a URL
-        then = RunFolder(self._was.root, self._was.project, version)
-        mine = os.path.join(self._logger.log_dir_of(then), "checkpoints")  # noqa: PTH118
-        return os.fspath(dirpath) == mine and not then.journal_dir.is_dir()
+        return os.fspath(dirpath) == os.path.join(self._log_dir, "checkpoints")  # noqa: PTH118
 
     def _place(self, saved: object) -> str:
-        """Return where the checkpoints of the run that is gone on with lie."""
+        """Return where the checkpoints of the resumed run are."""
         assert self._logger is not None  # noqa: S101 - `follow` saw to it
         run = self._logger.own_run.id
         if isinstance(saved, str) and run in Path(saved).parts and Path(saved).is_dir():
@@ -336,6 +438,12 @@ def _carry_files(old: RunFolder, new: RunFolder) -> None:
         path.replace(to)
     for folder, _, _ in os.walk(old.path, topdown=False):
         os.rmdir(folder)  # noqa: PTH106
+
+
+def _saves_configuration(callback: Any) -> bool:
+    """Tell whether a callback is that of LightningCLI, and refuses to replace a file."""
+    kinds = {cls.__name__ for cls in type(callback).__mro__}
+    return "SaveConfigCallback" in kinds and not callback.overwrite
 
 
 def _loads_late(trainer: Any) -> bool:

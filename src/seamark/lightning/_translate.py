@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from pathlib import Path
 from typing import Any, Final
 
+from seamark.process.interrupts import let_pass
 from seamark.values import Atom
 
 __all__ = [
     "MetricPaths",
+    "can_hold",
     "folder_name",
     "hide_in_files",
     "masked",
@@ -74,24 +77,38 @@ def hide_in_files(folder: Path, secret: str) -> None:
             if hidden != text:
                 path.write_text(hidden, encoding="utf-8", errors="surrogateescape")
         except OSError as error:
+            let_pass(error)
             log.warning("seamark: the key may stand in %s, which cannot be mended: %s", path, error)
 
 
-def set_aside(folder: Path, attempt: int) -> None:
-    """Give the configurations of earlier attempts other names: LightningCLI replaces none.
+def set_aside(folder: Path, attempt: int | None) -> None:
+    """Give the configurations of earlier starts other names: LightningCLI replaces none.
 
     It would refuse to start instead.
 
     Args:
         folder: Where it saves them.
-        attempt: The attempt that begins, 0-based.
+        attempt: The attempt that a restart of the job begins, 0-based; else None.
     """
-    for path in folder.glob("*.yaml"):
-        if "-before-attempt-" not in path.name:
-            try:
-                path.rename(path.with_name(f"{path.stem}-before-attempt-{attempt}.yaml"))
-            except OSError as error:
-                log.warning("seamark: %s stands in the way and cannot be moved: %s", path, error)
+    for path in sorted(folder.glob("*.yaml")):
+        if "-before-" in path.name:
+            continue
+        name = f"{path.stem}-before-attempt-{attempt}.yaml"
+        if attempt is None:
+            earlier = len(list(folder.glob(f"{path.stem}-before-*.yaml")))
+            name = f"{path.stem}-before-start-{earlier + 1}.yaml"
+        try:
+            path.rename(path.with_name(name))
+        except OSError as error:
+            let_pass(error)
+            log.warning("seamark: %s already exists and could not be moved: %s", path, error)
+
+
+def can_hold(folder: Path) -> bool:
+    """Tell whether files can be put into a folder, which may have to be made."""
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
 def state_after(

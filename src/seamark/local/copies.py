@@ -1,13 +1,12 @@
 """Which file of several is a journal, and which are copies of it.
 
-Editors, ``rsync -b`` and synchronisers leave copies beside a journal. A journal is told by its uid:
-of several files with one uid the one with the most valid bytes is read, and one that says something
-else is named.
+Editors, ``rsync -b`` and synchronisers leave copies beside a journal. A journal is identified by
+its uid: of several files with one uid the one with the most valid bytes is read, and one that says
+something else is named.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from seamark.errors import JournalError
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.journal.reader import JournalReader
 from seamark.journal.source import FileSource, Source
+from seamark.process.interrupts import quietly
 from seamark.store.fold.walk import BLOCK_BYTES, walk
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def choose(folder: RunFolder, stats: Mapping[str, Stat], before: Mapping[str, Lo
 
 
 def _stated_uid(folder: RunFolder, name: str) -> bytes:
-    """Return the uid in a file's first bytes; one made of its name if it is no journal."""
-    with contextlib.suppress(OSError), JournalReader(open_journal(folder, name)) as reader:
+    """Return the uid in a file's first bytes; one made of its name if it is not a journal."""
+    with quietly(only=OSError), JournalReader(open_journal(folder, name)) as reader:
         if any(reader.uid):
             return reader.uid
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[:16]
@@ -117,7 +117,7 @@ def _valid_bytes(folder: RunFolder, name: str) -> int:
 
 
 def _says_the_same(folder: RunFolder, best: str, other: str) -> bool:
-    """Tell whether every valid frame of a file stands in another one at the same place."""
+    """Return whether every valid frame of a file is in another one at the same place."""
     try:
         with _reader(folder, best) as whole, _reader(folder, other) as part:
             for block in part.blocks():

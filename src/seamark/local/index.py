@@ -1,6 +1,6 @@
 """The local index of one root: a cache of what its journals say, to use and to throw away.
 
-It lies outside the root (`seamark.local.place`). Whoever reads folds what is new; two processes
+It lies outside the root (`seamark.local.place`). A reader folds what is new; two processes
 that do so at once share the work, because each saves a run only if nobody else did meanwhile.
 Whatever goes wrong with the file, it is made again.
 """
@@ -15,7 +15,6 @@ import random
 import sqlite3
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -28,6 +27,8 @@ from seamark.local import looks, place
 from seamark.local.lock import exclusive
 from seamark.local.looks import Known, Looks, Ref
 from seamark.paths import is_inside
+from seamark.process import fork
+from seamark.process.interrupts import quietly
 from seamark.reading.curves import check_points
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
@@ -50,14 +51,14 @@ if TYPE_CHECKING:
 __all__ = ["Index"]
 
 _LOCK_S: Final = 10.0
-"""How long to wait for the right to make the file anew, seconds."""
-_PATIENCE_MS: Final = 1000
+"""How long to wait for the lock under which the file is made again, seconds."""
+_BUSY_MS: Final = 1000
 """How long one run that is asked for waits until others have written, milliseconds."""
 _TRIES: Final = 5
 _SHARED: Final = 16
-"""From so many runs on, two processes that fold them at once had better not go in one order."""
+"""From this many runs on, processes that fold at once take them in different orders."""
 _BATCH: Final = 64
-"""So many runs are saved together: most of what a database does for one it does for all."""
+"""How many runs are saved together: most of what a database does for one it does for all."""
 _FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
 _RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name)
 _DIR_FD: Final = os.stat in os.supports_dir_fd
@@ -71,7 +72,7 @@ _inherited: list[Any] = []
 class Index:
     """What the journals below one root say, folded; see `open`.
 
-    Safe to use from several threads; after a fork the child opens the file anew.
+    Safe to use from several threads; after a fork the child opens the file again.
 
     Attributes:
         root: Absolute root folder.
@@ -88,11 +89,18 @@ class Index:
         self._aside: dict[Ref, Store] = {}
         self._recent: Recent | None = None
         self._pid = 0
-        _indexes.add(self)
+        fork.register(self.after_fork)
+
+    def after_fork(self) -> None:
+        """Take a new lock in a forked child.
+
+        Another thread may have been reading: nobody is left there to let go of the old one.
+        """
+        self.lock = threading.RLock()
 
     @classmethod
     def open(cls, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> Index:
-        """Open the index of a root, made anew if it is missing, damaged or of another version.
+        """Open the index of a root, built again if it is missing, damaged or of another version.
 
         Folds nothing.
 
@@ -129,7 +137,7 @@ class Index:
             opened = self._is_inside_root(target) or self._open_file(target)
         except (OSError, sqlite3.Error, sa.exc.DBAPIError) as error:
             log.debug(
-                "seamark: the index %s cannot be used, it is held in memory: %s", target, error
+                "seamark: the index %s cannot be used, using one in memory: %s", target, error
             )
             opened = False
         if self._store is None or not opened:
@@ -137,8 +145,7 @@ class Index:
 
     def _hold_in_memory(self) -> None:
         self._disconnect()
-        self._use(None)
-        self._create_tables()
+        self._use(_store_in_memory(), None)
 
     def _is_inside_root(self, target: Path) -> bool:
         return os.path.realpath(target).startswith(os.path.realpath(self.root) + os.sep)
@@ -155,7 +162,7 @@ class Index:
             self._disconnect()
             place.remove_file(target)
             place.make_file(target)
-            self._use(target)
+            self._use(_store_on(place.file_engine(target)), target)
             self._create_tables()
             place.keep_private(target)
             place.remove_old_files(target)
@@ -170,7 +177,7 @@ class Index:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
         place.keep_private(target)
         try:
-            self._use(target)
+            self._use(_store_on(place.file_engine(target)), target)
             with self.store.database.reading() as connection:
                 facts = dict(self.store.database.rows(connection, _FACTS))
         except (sqlite3.Error, sa.exc.DBAPIError) as error:
@@ -180,9 +187,8 @@ class Index:
             raise
         return facts.get("schema") == schema.SCHEMA_VERSION and facts.get("root") == str(self.root)
 
-    def _use(self, file: Path | None) -> None:
-        database = Database(memory_engine() if file is None else place.file_engine(file))
-        self._store = Store(database, PathNumbers(database))
+    def _use(self, store: Store, file: Path | None) -> None:
+        self._store = store
         self._looks = Looks()
         self._recent = None  # runs have other numbers now
         self.file = file
@@ -252,11 +258,11 @@ class Index:
             return work()
         except (sa.exc.DatabaseError, sqlite3.DatabaseError, DamageError) as error:
             if isinstance(error, DamageError) or _damaged(error):
-                log.debug("seamark: the index %s is damaged and made again: %s", self.file, error)
+                log.debug("seamark: the index %s is damaged, rebuilding it: %s", self.file, error)
                 self._replace()
             elif self.file is not None and _unwritable(error):
                 log.warning(
-                    "seamark: the index %s cannot be written, it is held in memory: %s",
+                    "seamark: the index %s cannot be written, using one in memory: %s",
                     self.file,
                     error,
                 )
@@ -301,7 +307,7 @@ class Index:
             self._forget([(ref, known.number)])
         elif change:
             try:
-                with self._patience(_PATIENCE_MS):
+                with self._busy_timeout(_BUSY_MS):
                     self._fold(ref, known)
             except (sqlite3.OperationalError, sa.exc.OperationalError) as error:
                 if not _locked(error):
@@ -317,18 +323,18 @@ class Index:
         return looks.look_at(known, folder, self.now_ns())
 
     @contextlib.contextmanager
-    def _patience(self, milliseconds: int) -> Iterator[None]:
+    def _busy_timeout(self, milliseconds: int) -> Iterator[None]:
         """Wait less long than usual for other processes that write."""
         if self.file is None:
             yield
             return
-        self._set_patience(milliseconds)
+        self._set_busy_timeout(milliseconds)
         try:
             yield
         finally:
-            self._set_patience(int(place.BUSY_S * 1000))
+            self._set_busy_timeout(int(place.BUSY_S * 1000))
 
-    def _set_patience(self, milliseconds: int) -> None:
+    def _set_busy_timeout(self, milliseconds: int) -> None:
         with self.store.database.engine.connect() as connection:
             connection.exec_driver_sql(f"PRAGMA busy_timeout={milliseconds}")
 
@@ -336,11 +342,9 @@ class Index:
         """Fold one run in memory: others write to the file all the time."""
         from seamark.local.refresh import Refresh
 
-        database = Database(memory_engine())
-        database.create_tables(schema.metadata, looks.metadata)
-        store = Store(database, PathNumbers(database))
+        store = _store_in_memory()
         refresh = Refresh(store, RunFolder(self.root, *ref), None, self.now_ns)
-        with database.writing() as connection:
+        with store.database.writing() as connection:
             refresh.write(connection)
         self._aside[ref] = store
 
@@ -496,7 +500,7 @@ class Index:
                 return
 
     def _folded(self, ref: Ref, known: Known | None) -> Refresh | None:
-        """Return a run with what is new in its folder; None, and a word, if that is impossible."""
+        """Return a run with what is new in its folder; None and a warning if that fails."""
         from seamark.local.refresh import Refresh  # NumPy is for those who fold
 
         folder = RunFolder(self.root, *ref)
@@ -510,7 +514,7 @@ class Index:
                 log.warning("seamark: %s cannot be read: %s", folder.path, error)
                 return None
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-                log.exception("seamark: run %s/%s cannot be folded", *ref)
+                log.exception("seamark: the journals of run %s/%s cannot be read", *ref)
                 return None
         return None
 
@@ -533,7 +537,7 @@ class Index:
     def verify(self, project: str, run: str) -> list[str]:
         """Return the journals of a run whose bytes are not those that were folded.
 
-        If there are any, the run is folded anew.
+        If there are any, the run is folded again.
 
         Raises:
             RunNotFoundError: If the index has no such run.
@@ -545,7 +549,7 @@ class Index:
         with self.lock:
             number = self._number(ref)
             for journal in self._ask(lambda asked: load_journals(self.store, asked, number)):
-                with contextlib.suppress(OSError):  # told by whoever looks at the file
+                with quietly(only=OSError):  # told by whoever looks at the file
                     source = open_journal(folder, journal.file)
                     try:
                         if prefix_crc(source, journal.offset) != journal.prefix_crc:
@@ -622,7 +626,7 @@ class Index:
             patterns: Paths, or patterns with ``*`` and ``?``.
             attempt: See `seamark.store.read.run.RunReader.points`.
             progress: Called with the number of runs read and of all.
-            points: Read curves of at most so many representative points; None for all points.
+            points: Read curves of at most this many representative points; None for all points.
 
         Raises:
             ArgumentError: If ``attempt`` or ``points`` cannot be one.
@@ -706,6 +710,18 @@ class Index:
         return self._aside.get(ref) or self.store
 
 
+def _store_on(engine: sa.Engine) -> Store:
+    database = Database(engine)
+    return Store(database, PathNumbers(database))
+
+
+def _store_in_memory() -> Store:
+    """Return an empty store that is nobody else's."""
+    store = _store_on(memory_engine())
+    store.database.create_tables(schema.metadata, looks.metadata)
+    return store
+
+
 class _Tries:
     """How often to begin again because others were faster.
 
@@ -722,7 +738,7 @@ class _Tries:
         self._left = _TRIES
 
     def go_on(self) -> bool:
-        """Tell whether to try, or to try again."""
+        """Return whether to try, or to try again."""
         if self._furthest is None:
             self._furthest = -1
             return True
@@ -783,7 +799,7 @@ def _locked(error: BaseException) -> bool:
 
 
 def _damaged(error: BaseException) -> bool:
-    """Tell whether an error of SQLite means that the file is no good; other errors may pass."""
+    """Return whether an error of SQLite means that the file is no good; other errors may pass."""
     words = (
         "malformed",
         "not a database",
@@ -797,16 +813,3 @@ def _damaged(error: BaseException) -> bool:
 
 def _unwritable(error: BaseException) -> bool:
     return any(word in str(error) for word in ("is full", "readonly", "unable to open"))
-
-
-_indexes: weakref.WeakSet[Index] = weakref.WeakSet()
-
-
-def _renew_after_fork() -> None:
-    """Another thread may have been reading: nobody is left here to let go of its lock."""
-    for index in list(_indexes):
-        index.lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_after_fork)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from seamark.process.interrupts import quietly
+
 __all__ = ["exclusive"]
 
 _POLL_S: Final = 0.005
@@ -16,7 +18,7 @@ _POLL_S: Final = 0.005
 
 @contextlib.contextmanager
 def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
-    """Hold the lock beside the index, if it can be had within so many seconds.
+    """Hold the lock beside the index, if it can be had within ``wait_s`` seconds.
 
     Where the file system knows no locks, everybody has it: offsets are compared at every write
     anyway.
@@ -37,7 +39,7 @@ def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
         yield mine
     finally:
         if mine:  # closing is not enough: a process forked meanwhile holds the same lock
-            with contextlib.suppress(OSError):
+            with quietly(only=OSError):
                 fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 

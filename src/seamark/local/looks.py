@@ -1,7 +1,7 @@
 """What the files of runs looked like when they were last folded, and what has changed since.
 
 Asking the file system is what a table waits for: of 10,000 runs, 10,000 questions. A run whose
-journals are all closed costs one, because whoever goes on with it makes a new file in its folder.
+journals are all closed costs one, because recording more makes a new file in its folder.
 """
 
 from __future__ import annotations
@@ -110,12 +110,12 @@ class Known:
     rests: bool = False
 
     def covers(self, sizes: Mapping[str, int]) -> bool:
-        """Tell whether its files were looked at when they had so many bytes, or more."""
+        """Return whether its files were looked at when they had this many bytes, or more."""
         seen = {look.file: look.stat.size for look in self.looks}
         return all(seen.get(file, -1) >= size for file, size in sizes.items())
 
     def settle(self) -> None:
-        """Tell whether it rests."""
+        """Return whether it rests."""
         self.rests = bool(self.looks) and all(look.closed and not look.retry for look in self.looks)
 
 
@@ -225,7 +225,7 @@ def rests_since(folder: str, root: int | None) -> int:
 
 
 def look_at(known: Known, folder: str, now_ns: int, root: int | None = None) -> bool | None:
-    """Tell whether a run has something to fold: True, None (nothing), or False (it is gone).
+    """Return whether a run has something to fold: True, None (nothing), or False (it is gone).
 
     Args:
         known: What the index has. Learns when its folder was changed, once that can be trusted.

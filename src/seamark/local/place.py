@@ -5,7 +5,6 @@ The values of a root that only its owner can read must not lie in a cache that e
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import socket
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError
+from seamark.process.interrupts import quietly
 from seamark.store.database import BUSY_S, file_connection, sqlite_engine
 from seamark.store.schema import SCHEMA_VERSION
 
@@ -83,7 +83,7 @@ def keep_private(file: Path) -> None:
     if os.name != "posix":
         return
     for path, mode in ((file.parent, 0o700), *((Path(f"{file}{end}"), 0o600) for end in _PRIVATE)):
-        with contextlib.suppress(OSError):
+        with quietly(only=OSError):
             found = path.stat()
             # A folder that somebody chose with SEAMARK_INDEX may hold other things.
             ours = path != file.parent or path.name == "seamark"
@@ -94,7 +94,7 @@ def keep_private(file: Path) -> None:
 def remove_file(file: Path) -> None:
     """Remove an index file with its helpers, as far as that is possible."""
     for suffix in _SUFFIXES:
-        with contextlib.suppress(OSError):
+        with quietly(only=OSError):
             os.unlink(f"{file}{suffix}")  # noqa: PTH108
 
 
@@ -109,7 +109,7 @@ def remove_old_files(file: Path, now_s: float | None = None) -> None:
         return
     limit = (time.time() if now_s is None else now_s) - _OLD_S
     ending = f".v{SCHEMA_VERSION}.db"
-    with contextlib.suppress(OSError):
+    with quietly(only=OSError):
         for path in file.parent.glob("*.db"):
             used = max(
                 (
@@ -121,5 +121,5 @@ def remove_old_files(file: Path, now_s: float | None = None) -> None:
             )
             if not path.name.endswith(ending) and used < limit:
                 remove_file(path)
-                with contextlib.suppress(OSError):
+                with quietly(only=OSError):
                     Path(f"{path}.lock").unlink()

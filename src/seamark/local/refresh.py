@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.journal._format import MAX_PAYLOAD_BYTES, salt_of
+from seamark.journal.format import MAX_PAYLOAD_BYTES, salt_of
 from seamark.journal.reader import SETTLE_NS, scan
 from seamark.local.copies import choose, open_journal
 from seamark.local.looks import Known, Look, Stat, listing, save_looks, stat_of
@@ -98,7 +98,7 @@ class Refresh:
     # ------------------------------------------------------------------ its files
 
     def _continues(self, journal: JournalState) -> bool:
-        """Tell whether a file still starts with what was folded of it."""
+        """Return whether a file still starts with what was folded of it."""
         name = self.copies.chosen.get(journal.uid)
         if name is None:
             return False
@@ -171,7 +171,7 @@ def _stat(path: str) -> Stat:
 
 
 def _same_frame(journal: JournalState, source: Source) -> bool:
-    """Tell whether the frame that was folded last is still there, which a writer never changes."""
+    """Return whether the frame that was folded last is still there; a writer never changes it."""
     if not journal.last_offset:
         return True
     found = source.pread(4, journal.last_offset)
@@ -179,7 +179,7 @@ def _same_frame(journal: JournalState, source: Source) -> bool:
 
 
 def _mended(journal: JournalState, source: Source) -> bool:
-    """Tell whether there is a frame now where there was none when it was folded."""
+    """Return whether there is a frame now where there was none when it was folded."""
     for offset, length in journal.gaps:
         frames: list[Any] = []
         scan(source.pread(min(length, MAX_PAYLOAD_BYTES), offset), salt_of(journal.uid), frames)

@@ -80,7 +80,7 @@ class JournalInfo:
         writer: Writer id.
         file: Name of the file in the journal folder.
         header: The HEADER record; empty if it is damaged.
-        offset: So many bytes are folded.
+        offset: How many bytes are folded.
         last_t: Time of the last frame, nanoseconds since the Unix epoch; 0 if there is none.
         closed: Whether the writer closed it.
         gaps: (offset, length) of the bytes that hold no valid frame.

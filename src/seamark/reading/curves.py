@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seamark.errors import ArgumentError
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Floats = np.ndarray[Any, np.dtype[np.float64]]
-    Ints = np.ndarray[Any, np.dtype[np.int64]]
+    from seamark.values.arrays import Floats, Ints
 
 __all__ = ["Curve", "check_points"]
 
@@ -21,7 +18,7 @@ class Curve:
     """A float series in parts: what is drawn of a series that has more points than a screen.
 
     Part k holds the points with ``k * width <= step < (k + 1) * width``; parts without points are
-    left out. A curve that was asked for with so many ``points`` has at most ``points // 2`` parts,
+    left out. A curve that was asked for with ``points`` has at most ``points // 2`` parts,
     hence at most ``points`` representative points, and every one-point spike is one of them. Of a
     series with at most ``points`` points, each point is a part of its own, in the order of the
     series. While the width stays the same, appended points change no part but the last.
@@ -62,6 +59,14 @@ class Curve:
         """Return the number of parts."""
         return len(self.count)
 
+    @classmethod
+    def none(cls) -> Curve:
+        """Return a curve without points."""
+        import numpy as np
+
+        none, no_count = np.empty(0), np.empty(0, np.int64)
+        return cls(0.0, none, none, none, none, none, none, none, no_count, no_count, no_count)
+
     @property
     def step(self) -> Floats:
         """Steps of the representative points, float64; see `value`."""
@@ -94,7 +99,7 @@ def check_points(points: object) -> int:
     """Return a number of representative points if it can be one.
 
     Raises:
-        ArgumentError: If it is no whole number, or less than 2.
+        ArgumentError: If it is not a whole number, or less than 2.
     """
     if isinstance(points, int) and not isinstance(points, bool) and points >= 2:  # noqa: PLR2004
         return points

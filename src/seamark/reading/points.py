@@ -49,12 +49,19 @@ class Points:
         """Return the number of points."""
         return len(self.step)
 
+    @classmethod
+    def none(cls) -> Points:
+        """Return no points."""
+        import numpy as np
+
+        return cls(np.empty(0), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+
 
 @dataclass(frozen=True, slots=True)
 class TextPoint:
     """One text of a string series; time in ns since the Unix epoch, attempt -1 if of none.
 
-    A text that is too long for a journal stands here as the record of its blob: ``{"sha256": ...,
+    A text that is too long for a journal is given here as the record of its blob: ``{"sha256": ...,
     "size": ...}``.
     """
 

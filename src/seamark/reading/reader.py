@@ -28,7 +28,7 @@ class Reader(Protocol):
         ...
 
     def has(self, path: str) -> bool:
-        """Tell whether a path, or anything below it, shows something."""
+        """Return whether a path, or anything below it, shows something."""
         ...
 
     def series_paths(self) -> list[str]:
@@ -49,7 +49,7 @@ class Reader(Protocol):
         ...
 
     def points(self, path: str, attempt: Attempt = "latest", *, limit: int | None = None) -> Points:
-        """Return the points of a float series, or the last so many."""
+        """Return the points of a float series, or the last ``limit`` of them."""
         ...
 
     def many_points(

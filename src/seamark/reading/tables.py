@@ -16,7 +16,7 @@ __all__ = ["CurveTable", "RunsTable", "SeriesTable", "StringList", "pandas"]
 
 
 class RunsTable:
-    """Runs and what they show, one row each; made by `seamark.project.Project.fetch_runs_table`.
+    """Runs and what they show, one row each; made by `seamark.Project.fetch_runs_table`.
 
     A row is a dict from column to value; what a run does not have is not in its row. Series show
     their last value (or what the column asks for: ``val/loss:min``), sets of strings a sorted list,
@@ -26,7 +26,7 @@ class RunsTable:
         columns: All columns, ``sys/id`` first.
         refs: (project, run id) of the rows.
         total: How many runs match, regardless of limit and offset.
-        offset: How many of them stand before the first row.
+        offset: How many of them come before the first row.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class _LongTable:
 
 
 class SeriesTable(_LongTable):
-    """Points of several series of several runs; see `seamark.project.Project.fetch_series`.
+    """Points of several series of several runs; see `seamark.Project.fetch_series`.
 
     Columns: ``run``, ``path``, ``step``, ``value``, ``time`` and ``attempt`` (-1: of a writer that
     belongs to none).

@@ -9,8 +9,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ValueKindError
-from seamark.journal.process import process_alive
 from seamark.journal.reader import SETTLE_NS
+from seamark.process.liveness import process_alive
 from seamark.store.fold.payloads import legible
 from seamark.store.fold.registers import (
     FamilyState,
@@ -55,7 +55,7 @@ _EXACT: Final = 1 << 53
 _SPECIAL: Final[dict[int | None, float]] = {-1: -math.inf, 1: math.inf, 2: math.nan}
 _MAX_WHOLE: Final = (1 << 63) - 1
 _SHOWN_TEXT: Final = 4096
-"""So many characters of a string series' last text can be searched for in a runs table."""
+"""How many characters of a string series' last text can be searched in a runs table."""
 _NOTHING: Final = (None, None, None, None)
 
 
@@ -108,7 +108,7 @@ def atom_value(
     text: str | None,
     registers: str | None,
 ) -> Any:
-    """Return the value of an atom's row, as it stands in the journal (floats as floats)."""
+    """Return the value of an atom's row, as it is in the journal (floats as floats)."""
     if kind == "float":
         return number if klass == 0 else _SPECIAL.get(klass)
     if kind == "int":
@@ -121,7 +121,7 @@ def atom_value(
 
 
 def family_columns(run: RunState, path: str, state: FamilyState) -> tuple[Any, ...]:
-    """Return class, number, whole and text of a row that is no atom."""
+    """Return class, number, whole and text of a row that is not an atom."""
     if isinstance(state, FloatSeriesState):
         return (*_number(state.last), None, None) if state.count else _NOTHING
     if isinstance(state, SeriesState):
@@ -179,7 +179,7 @@ def run_columns(run: RunState) -> dict[str, Any]:
 
 
 def is_crashed(state: str, owners: Collection[JournalState], now_ns: int) -> bool:
-    """Tell whether a run that says it is running is not.
+    """Return whether a run that says it is running is not.
 
     Args:
         state: As its newest owner wrote it.
@@ -193,7 +193,7 @@ def is_crashed(state: str, owners: Collection[JournalState], now_ns: int) -> boo
 
 
 def decoded(kind: str, value: Any) -> Any:
-    """Return the Python value of an atom; what cannot be decoded as it stands in the journal."""
+    """Return the Python value of an atom; what cannot be decoded as it is in the journal."""
     try:
         return decode_atom(kind, value)
     except ValueKindError:

@@ -20,15 +20,13 @@ import zstandard
 from seamark.store.damage import DamageError
 
 if TYPE_CHECKING:
-    Floats = np.ndarray[Any, np.dtype[np.float64]]
-    Ints = np.ndarray[Any, np.dtype[np.int64]]
+    from seamark.values.arrays import Floats, Ints
 
 __all__ = [
     "join_parts",
     "pack_floats",
     "pack_ints",
     "pack_records",
-    "packed_count",
     "packed_stride",
     "split_parts",
     "unpack_floats",
@@ -62,7 +60,7 @@ def _shuffled(numbers: np.ndarray[Any, Any]) -> bytes:
 def _unshuffled(
     data: bytes, count: int, width: int, out: np.ndarray[Any, Any] | None = None
 ) -> np.ndarray[Any, Any]:
-    """Return ``count`` unsigned integers of so many bytes, or ``out`` filled with their bytes."""
+    """Return ``count`` unsigned integers of ``width`` bytes, or ``out`` filled with their bytes."""
     raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=max(1, count * width))
     planes = np.frombuffer(raw, np.uint8).reshape(width, count)
     numbers = np.empty(count, np.dtype(f"<u{width}")) if out is None else out
@@ -88,11 +86,6 @@ def pack_ints(values: Ints) -> bytes:
     return _HEAD.pack(Codec.DELTA, width, count, first, least) + _shuffled(
         spread.astype(f"<u{width}")
     )
-
-
-def packed_count(data: bytes) -> int:
-    """Return how many numbers were packed."""
-    return int(_HEAD.unpack_from(data)[2])
 
 
 def packed_stride(data: bytes) -> tuple[int, int] | None:
@@ -174,7 +167,7 @@ def pack_records(records: np.ndarray[Any, Any]) -> bytes:
 
 
 def unpack_records(data: bytes, count: int, kind: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return what `pack_records` was given: so many records of this type."""
+    """Return what `pack_records` was given: ``count`` records of this type."""
     size = count * kind.itemsize
     raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=max(1, size))
     planes = np.frombuffer(raw, np.uint8).reshape(kind.itemsize, count)

@@ -1,8 +1,8 @@
 """A database that holds a store: its transactions and how its statements are run.
 
 SQLite and PostgreSQL (and CockroachDB through its protocol) take the same statements, written with
-SQLAlchemy Core. What differs between them stands here: how a transaction begins, and how a
-connection is set up. Nothing here opens a database by itself: whoever has one gives its engine.
+SQLAlchemy Core. What differs between them is here: how a transaction begins, and how a
+connection is set up. Nothing here opens a database by itself: the caller gives its engine.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Run a block that sees one state of all tables, whoever writes meanwhile."""
+        """Run a block that sees one state of all tables, also if others write meanwhile."""
         options: dict[str, Any] = {_WRITES: False}
         if self.dialect in _ISOLATION:
             options["isolation_level"] = _ISOLATION[self.dialect]
@@ -116,7 +116,7 @@ class Database:
 
     @staticmethod
     def is_bad_pattern(error: BaseException) -> bool:
-        """Tell whether an error means that the database cannot read a regular expression."""
+        """Return whether an error means that the database cannot read a regular expression."""
         return _sqlstate(error) == _BAD_PATTERN
 
     def rows(
@@ -173,7 +173,7 @@ class Database:
     def run_many(
         self, connection: sa.Connection, statement: Any, rows: Iterable[Sequence[Any]]
     ) -> None:
-        """Run a statement once for each row of values, which stand in the order of its columns.
+        """Run a statement once for each row of values, which are in the order of its columns.
 
         SQLAlchemy would take more time for each row than SQLite does.
         """
@@ -198,7 +198,7 @@ class Database:
 
 
 def can_hold(text: str) -> bool:
-    """Tell whether a text can be in a database: no NUL and no lone surrogate is in it."""
+    """Return whether a text can be in a database: no NUL and no lone surrogate is in it."""
     return _UNSAFE.search(text) is None
 
 

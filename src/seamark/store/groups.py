@@ -1,6 +1,6 @@
 """Row groups: stretches of one journal whose points are kept packed, series by series.
 
-A group's series share the columns of steps, times and offsets; what stands beside each of them in
+A group's series share the columns of steps, times and offsets; what is kept with each of them in
 the tables (how many points, between which steps) tells whether it has to be unpacked at all.
 """
 
@@ -26,12 +26,13 @@ from seamark.store.chunks import (
     unpack_ints,
 )
 from seamark.store.database import insertion
-from seamark.store.fold.decode import Decoded, Floats, Ints, Sheet, may_hold_points, merge
+from seamark.store.fold.decode import Decoded, RowBatch, may_hold_points, merge
 from seamark.store.pyramid import Pyramid, pack_pyramid, unpack_pyramid
 
 if TYPE_CHECKING:
     from seamark.journal.reader import Block
     from seamark.store.database import Database
+    from seamark.values.arrays import Floats, Ints
 
 __all__ = [
     "CHUNK_BYTES",
@@ -55,13 +56,13 @@ SMALL_BYTES: Final = 64 * 1024
 CHUNK_BYTES: Final = 256 * 1024
 """What was appended since is read like that too, until it is more than this."""
 GROUP_ROWS: Final = 1 << 16
-"""So many rows make a full group."""
+"""How many rows make a full group."""
 _GROUP_VALUES: Final = 1 << 21
 _PYRAMID_POINTS: Final = 1024
 """Fewer points of a group are read when it is drawn."""
 _STEPS: Final = 0
 _TIMES: Final = -1
-"""What the series of a group share stands in rows of its own, under numbers that no path has."""
+"""What the series of a group share is in rows of its own, under numbers that no path has."""
 
 _INSERT: Final = insertion(schema.chunk)
 _INSERT_PYRAMID: Final = insertion(schema.pyramid)
@@ -149,13 +150,13 @@ class Group:
     Attributes:
         journal: Number of the journal.
         place: Where it starts in the journal, bytes.
-        sheet: Its rows.
+        batch: Its rows.
         records: Offsets of the frames that may hold points other than numbers.
     """
 
     journal: int
     place: int
-    sheet: Sheet
+    batch: RowBatch
     records: list[int]
 
 
@@ -172,17 +173,17 @@ class Gathering:
     journal: int
     place: int
     done: list[Group] = field(default_factory=list)
-    _sheets: list[Sheet] = field(default_factory=list)
+    _batches: list[RowBatch] = field(default_factory=list)
     _records: list[int] = field(default_factory=list)
 
     def add(self, decoded: Decoded, block: Block, end: int) -> None:
         """Take what was decoded of a block, up to an offset; a group ends only there."""
-        self._sheets += decoded.sheets
+        self._batches += decoded.batches
         self._records += [
             block.base + frame[0] for frame in decoded.records if may_hold_points(block, frame)
         ]
-        rows = sum(len(sheet.step) for sheet in self._sheets)
-        values = sum(len(own) for sheet in self._sheets for _, own in sheet.series.values())
+        rows = sum(len(batch.step) for batch in self._batches)
+        values = sum(len(own) for batch in self._batches for _, own in batch.series.values())
         if rows > GROUP_ROWS:
             self._end_full()
         elif values >= _GROUP_VALUES:
@@ -194,30 +195,30 @@ class Gathering:
         Then the stretches of a pyramid begin where parts of a picture do, for a series that has a
         point in every row.
         """
-        sheet = merge(self._sheets)
-        while len(sheet.step) > GROUP_ROWS:
+        batch = merge(self._batches)
+        while len(batch.step) > GROUP_ROWS:
             # What one frame holds stays together.
-            count = int(np.searchsorted(sheet.offset, sheet.offset[GROUP_ROWS]))
+            count = int(np.searchsorted(batch.offset, batch.offset[GROUP_ROWS]))
             if not count:
-                count = int(np.searchsorted(sheet.offset, sheet.offset[0], side="right"))
-            if count == len(sheet.step):
+                count = int(np.searchsorted(batch.offset, batch.offset[0], side="right"))
+            if count == len(batch.step):
                 break
-            place = int(sheet.offset[count])
+            place = int(batch.offset[count])
             records = [offset for offset in self._records if offset < place]
-            self.done.append(Group(self.journal, self.place, sheet.before(count), records))
+            self.done.append(Group(self.journal, self.place, batch.before(count), records))
             self._records = self._records[len(records) :]
-            self.place, sheet = place, sheet.after(count)
-        self._sheets = [sheet]
+            self.place, batch = place, batch.after(count)
+        self._batches = [batch]
 
     def end(self, offset: int) -> None:
         """End the group that is being gathered at an offset, bytes."""
         if offset > self.place:
-            self.done.append(Group(self.journal, self.place, merge(self._sheets), self._records))
-            self.place, self._sheets, self._records = offset, [], []
+            self.done.append(Group(self.journal, self.place, merge(self._batches), self._records))
+            self.place, self._batches, self._records = offset, [], []
 
     def paths(self) -> Iterable[str]:
         """Return the paths of all series in the groups that are complete."""
-        return {path for group in self.done for path in group.sheet.series}
+        return {path for group in self.done for path in group.batch.series}
 
 
 def store_groups(
@@ -229,21 +230,21 @@ def store_groups(
 ) -> None:
     """Write groups, within a transaction."""
     for group in groups:
-        sheet = group.sheet
-        same = sheet.time is sheet.t or bool((sheet.time == sheet.t).all())
-        steps = [pack_floats(sheet.step), pack_ints(np.array(group.records, np.int64))]
+        batch = group.batch
+        same = batch.time is batch.t or bool((batch.time == batch.t).all())
+        steps = [pack_floats(batch.step), pack_ints(np.array(group.records, np.int64))]
         times = [
-            pack_ints(sheet.t),
-            b"" if same else pack_ints(sheet.time),
-            pack_ints(sheet.offset),
+            pack_ints(batch.t),
+            b"" if same else pack_ints(batch.time),
+            pack_ints(batch.offset),
         ]
         at = (group.journal, group.place)
-        bounds = _bounds(sheet.step, sheet.t)
+        bounds = _bounds(batch.step, batch.t)
         rows = [(run, _STEPS, *at, *bounds, join_parts(steps))]
         rows.append((run, _TIMES, *at, *bounds, join_parts(times)))
         pyramids = []
-        for path, (own, values) in sheet.series.items():
-            _, t, step, _ = sheet.points(path)
+        for path, (own, values) in batch.series.items():
+            _, t, step, _ = batch.points(path)
             data = join_parts([b"" if own is None else pack_ints(own), pack_floats(values)])
             rows.append((run, numbers[path], *at, *_bounds(step, t), data))
             if len(values) >= _PYRAMID_POINTS:

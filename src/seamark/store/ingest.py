@@ -41,7 +41,7 @@ __all__ = ["UNREADABLE", "Folding", "fold_run", "prefix_crc"]
 
 UNREADABLE: Final = "unreadable"
 _STEP_BYTES: Final = 64 << 20
-"""After so many bytes what was folded is saved, so that memory does not grow with a journal."""
+"""After this many bytes what was folded is saved, so that memory does not grow with a journal."""
 _REMADE_BYTES: Final = 4 << 20
 """A group that is not full is made again with what was added, unless it is larger than this."""
 _TRIES: Final = 5
@@ -206,7 +206,7 @@ class Folding:
             if journal.stopped != UNREADABLE:
                 journal.note(journal.offset, str(error))
             journal.stopped = UNREADABLE
-            if error.errno is not None:  # what is no journal stays none
+            if error.errno is not None:  # what is not a journal stays none
                 self.failed.add(journal.file)
         journal.touched = journal.touched or before != _facts(journal)
         if journal.stopped in ("incomplete", "bad") and journal.tail is None:
@@ -293,7 +293,7 @@ class Folding:
             more: Writes further rows in the same transaction, given the number of the run.
         """
         groups, dropped, database = self._groups, self._dropped, self.store.database
-        paths = {path for group in groups for path in group.sheet.series}
+        paths = {path for group in groups for path in group.batch.series}
 
         def write(connection: sa.Connection, number: int) -> None:
             for journal, place in dropped:

@@ -14,7 +14,7 @@ import math
 import struct
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,8 +23,8 @@ from seamark.store.chunks import pack_records, unpack_records
 
 __all__ = ["Piece", "Pyramid", "pack_pyramid", "reduce_series", "unpack_pyramid"]
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Ints = np.ndarray[Any, np.dtype[np.int64]]
+if TYPE_CHECKING:
+    from seamark.values.arrays import Floats, Ints
 
 _CELL: Final = 64
 _FAR: Final = 2.0**62  # beyond every whole step, and still an int64
@@ -51,7 +51,7 @@ class Pyramid(NamedTuple):
 
 
 def _cell_type(width: int) -> np.dtype[Any]:
-    """Return the type of cells whose extremes are floats of so many bytes."""
+    """Return the type of cells whose extremes are floats of this many bytes."""
     extreme = f"<f{width}"
     return np.dtype(
         [("min", extreme), ("max", extreme), ("mean", "<f8")]
@@ -128,7 +128,7 @@ def _pyramid(values: Floats) -> Pyramid:
 
 
 def _fits(*columns: Floats) -> bool:
-    """Tell whether float32 holds these numbers exactly."""
+    """Return whether float32 holds these numbers exactly."""
     with np.errstate(over="ignore"):
         return all(
             np.array_equal(column.astype(np.float32), column, equal_nan=True) for column in columns
@@ -229,7 +229,7 @@ def _means(cells: _Stretches, firsts: Ints, finite: Ints) -> Floats:
 
 
 def reduce_series(pieces: Sequence[Piece], points: int) -> Curve:
-    """Return a series as a curve with at most so many representative points.
+    """Return a series as a curve with at most ``points`` representative points.
 
     Args:
         pieces: Consecutive stretches of the series, in the order of writing. Where steps fall, all
@@ -237,7 +237,7 @@ def reduce_series(pieces: Sequence[Piece], points: int) -> Curve:
         points: At least 2; a series with no more points is returned point by point.
 
     Raises:
-        ArgumentError: If ``points`` is no whole number, or less than 2.
+        ArgumentError: If ``points`` is not a whole number, or less than 2.
     """
     limit = check_points(points) // 2
     pieces = [piece for piece in pieces if piece.count]
@@ -338,7 +338,7 @@ def _all_cells(pieces: Sequence[Piece]) -> _Stretches:
 
 
 def _ranges(starts: Ints, counts: Ints) -> Ints:
-    """Return so many consecutive numbers from each start on, as one array."""
+    """Return, for each start, its count of consecutive numbers, as one array."""
     ends = np.cumsum(counts)
     return np.repeat(starts - ends + counts, counts) + np.arange(ends[-1])
 
@@ -412,7 +412,7 @@ def _parts(steps: _Steps, count: int, limit: int) -> tuple[float, Ints]:
     Args:
         steps: Of the series.
         count: Number of points, at least 1.
-        limit: So many parts there may be.
+        limit: How many parts there may be.
     """
     first, last = steps.at(np.array([0, count - 1])).tolist()
     width = _likely_width(first, last, limit)
@@ -470,6 +470,6 @@ def _distinct(places: Ints) -> Ints:
 
 
 def _are_single(steps: _Steps, starts: Ints, count: int) -> bool:
-    """Tell whether the points of each part share one step."""
+    """Return whether the points of each part share one step."""
     ends = np.append(starts[1:], count) - 1
     return bool((steps.at(starts) == steps.at(ends)).all())

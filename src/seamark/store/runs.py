@@ -101,7 +101,7 @@ def _of_run(table: sa.Table) -> Any:
 
 
 def filled(values: Iterable[Any], count: int) -> dict[str, Any]:
-    """Return values for so many bind parameters, of which the last value fills the rest.
+    """Return values for ``count`` bind parameters; the last value fills the rest.
 
     One statement of a fixed size is compiled once, where one of the right size is each time.
     """
@@ -166,7 +166,7 @@ _BELOW: Final = _ATTRIBUTES.join(schema.path, schema.path.c.id == _cells.path).w
 
 
 RUNS_AT_ONCE: Final = 200
-"""So many runs are asked for together at most."""
+"""How many runs are asked for together at most."""
 _PLACES: Final = sa.select(_run.project, _run.name, _run.id, _run.version).where(
     _one_of(_run.name, RUNS_AT_ONCE)
 )
@@ -307,7 +307,7 @@ def places_of(
 def load_many(
     store: Store, connection: sa.Connection, refs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], StoredRun]:
-    """Return up to `RUNS_AT_ONCE` runs as they were saved, for whoever reads points.
+    """Return up to `RUNS_AT_ONCE` runs as they were saved, for reading their points.
 
     Their attributes are left out, and what their journals said about themselves.
     """
@@ -571,7 +571,7 @@ def delete_rows(store: Store, connection: sa.Connection, run: int) -> None:
 def forget_run(store: Store, connection: sa.Connection, run: int) -> None:
     """Remove a run, within a transaction.
 
-    Its own row goes first: whoever is saving the run has locked it, or learns that it is gone.
+    Its own row goes first: a process that is saving the run has locked it, or finds it gone.
     """
     store.database.run(connection, _DELETE_RUN, run=run)
     delete_rows(store, connection, run)

@@ -1,7 +1,7 @@
 """The tables of a store.
 
 SQLAlchemy Core, and only what SQLite, PostgreSQL and CockroachDB all take. Nothing here migrates: a
-store is derived from journals, so one of another version is made anew beside it.
+store is derived from journals, so one of another version is built beside it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 SCHEMA_VERSION: Final = "6"
-"""Changes with the tables and the rules of the fold; a store of another version is made anew."""
+"""Changes with the tables and the rules of the fold; a store of another version is rebuilt."""
 
 metadata = sa.MetaData()
 

@@ -1,4 +1,4 @@
-"""Atoms: single values with their type, as they stand in the journal."""
+"""Atoms: single values with their type, as they are in the journal."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from seamark.errors import ValueKindError
+from seamark.process.interrupts import quietly, raised_by_signal_handler
 from seamark.values._fields import MAX_DEPTH, members, thaw
 from seamark.values._foreign import (
     array_size,
@@ -68,7 +69,7 @@ class Atom(NamedTuple):
 
 
 class Escaped(str):
-    r"""Text in which NUL and lone surrogates stand as visible escapes (``\x00``, ``\udc80``)."""
+    r"""Text with NUL and lone surrogates written as visible escapes (``\x00``, ``\udc80``)."""
 
     __slots__ = ()
 
@@ -177,7 +178,7 @@ class JsonWalk:
     """Turn nested values into what `json.dumps` takes, one level at a time.
 
     Args:
-        odd: Called with a value that has no JSON form, with where it stands, and with the reason
+        odd: Called with a value that has no JSON form, with its place, and with the reason
             ("" if it is its type); returns what to keep in its place, or raises. Containers that
             hold themselves or are nested too deep are such values too.
         array_limit: Arrays and tensors with more elements than this are odd.
@@ -193,7 +194,7 @@ class JsonWalk:
         self._limit = self._left = limit
 
     def walk(self, value: Any, where: str = "") -> Any:
-        """Return the JSON form of ``value``, which stands at ``where`` (such as ``[3].lr``)."""
+        """Return the JSON form of ``value``, which is at ``where`` (such as ``[3].lr``)."""
         self._left -= 1
         plain = scalar(value)
         if plain is not NOT_PLAIN:
@@ -227,7 +228,9 @@ class JsonWalk:
             return self._odd(value, where, f"has {size} elements, over {self._array_limit}")
         try:
             inside = array_values(value)
-        except Exception:  # noqa: BLE001 - no data behind it (meta, fake), or out of reach
+        except Exception as error:  # no data behind it (meta, fake), or out of reach
+            if raised_by_signal_handler(error):
+                raise
             return self._odd(value, where, "cannot be read")
         return self.walk(inside, where)
 
@@ -254,10 +257,9 @@ class JsonWalk:
 
 def _sorted(value: Any) -> list[Any]:
     """Return a set in an order that does not depend on the process."""
-    try:
+    with quietly():  # mixed types, or a broken order
         return sorted(value)
-    except Exception:  # noqa: BLE001 - mixed types, or a broken order
-        return sorted(value, key=lambda each: (type(each).__qualname__, repr(each)))
+    return sorted(value, key=lambda each: (type(each).__qualname__, repr(each)))
 
 
 def _refuse(value: Any, where: str, reason: str) -> Any:

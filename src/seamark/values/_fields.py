@@ -25,7 +25,7 @@ def thaw(value: Any) -> Any:
 
 
 def is_container(value: Any) -> bool:
-    """Tell whether `flatten` would go into ``value``.
+    """Return whether `flatten` would go into ``value``.
 
     Containers are mappings, dataclass and attrs instances, pydantic models, and namespaces. Lists
     are not: they are atoms.
@@ -53,7 +53,7 @@ def _field_names(kind: type) -> tuple[str, ...]:
 
 
 def members(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return (key, value) of what a container holds, in order; None if it is no container.
+    """Return (key, value) of what a container holds, in order; None if it is not a container.
 
     Fields are read from where they are stored, so that no property of the object is called.
     """
@@ -88,12 +88,12 @@ def flatten(value: Any, path: str, leaves: tuple[type, ...] = ()) -> dict[str, A
     Args:
         value: A container (see `is_container`), or a leaf.
         path: Where it is being assigned; ``""`` is the root of the run. Keys that are no strings
-            are turned into text; a key that holds ``/`` goes on down, as in Neptune.
+            are turned into text; a key that holds ``/`` makes levels, as in Neptune.
         leaves: Classes whose instances are not taken apart.
 
     Returns:
         ``{path: leaf}`` in order. A container that is empty is a leaf itself, ``{}``. Whether the
-        paths are legal is left to whoever writes them.
+        paths are legal is checked where they are written.
 
     Raises:
         ArgumentError: If two keys lead to one path, such as ``1`` and ``"1"``.

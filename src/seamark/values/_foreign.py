@@ -6,9 +6,13 @@ with side effects, and a dead weak reference raises when it is asked.
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
+from collections.abc import Callable
 from typing import Any, Final
+
+from seamark.process.interrupts import quietly
 
 __all__ = [
     "array_size",
@@ -25,8 +29,8 @@ _NODE: Final = re.compile(r"\$\{([\w-][\w.\-\[\]]*)\}")
 _MAX_HOPS: Final = 32
 
 
-def _is_kind(kind: type, module: str, *names: str) -> bool:
-    """Tell whether ``kind`` is, or derives from, one of the named classes of a loaded module."""
+def _derives(kind: type, module: str, *names: str) -> bool:
+    """Return whether ``kind`` is, or derives from, one of the named classes of a loaded module."""
     loaded = sys.modules.get(module)
     if loaded is None:
         return False
@@ -34,23 +38,27 @@ def _is_kind(kind: type, module: str, *names: str) -> bool:
     return any(isinstance(each, type) and issubclass(kind, each) for each in known)
 
 
+# Asked of each value at each step; whatever a type derives from was loaded before it.
+_is_kind: Final[Callable[..., bool]] = functools.lru_cache(maxsize=1024)(_derives)
+
+
 def is_tensor(kind: type) -> bool:
-    """Tell whether a type is that of a PyTorch tensor."""
+    """Return whether a type is that of a PyTorch tensor."""
     return _is_kind(kind, "torch", "Tensor")
 
 
 def is_array(kind: type) -> bool:
-    """Tell whether a type is that of a NumPy array or a PyTorch tensor."""
+    """Return whether a type is that of a NumPy array or a PyTorch tensor."""
     return _is_kind(kind, "numpy", "ndarray") or is_tensor(kind)
 
 
 def is_numpy_scalar(kind: type) -> bool:
-    """Tell whether a type is that of a NumPy scalar such as ``numpy.float32(1)``."""
+    """Return whether a type is that of a NumPy scalar such as ``numpy.float32(1)``."""
     return _is_kind(kind, "numpy", "generic")
 
 
 def is_omegaconf(kind: type) -> bool:
-    """Tell whether a type is an OmegaConf dictionary or list."""
+    """Return whether a type is an OmegaConf dictionary or list."""
     return _is_kind(kind, "omegaconf", "DictConfig", "ListConfig")
 
 
@@ -105,11 +113,9 @@ def summary(value: Any) -> dict[str, Any]:
     if is_tensor(kind):
         found["device"] = str(value.device)
         value = value.detach()
-    try:
+    with quietly():  # no numbers inside, or out of reach
         wide = value.double() if is_tensor(kind) else value.astype("float64", casting="same_kind")
         found |= {name: float(getattr(wide, name)()) for name in ("min", "max", "mean")}
-    except Exception:  # noqa: BLE001, S110 - no numbers inside, or out of reach
-        pass
     return found
 
 

@@ -9,12 +9,15 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, ValueKindError
+from seamark.process.interrupts import let_pass, quietly, raised_by_signal_handler
 from seamark.values._foreign import is_array, is_numpy_scalar, is_tensor, numpy_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 __all__ = [
+    "NUMERIC",
+    "Converted",
     "move",
     "shown",
     "to_float",
@@ -24,6 +27,12 @@ __all__ = [
     "waits",
     "wide_dtype",
 ]
+
+NUMERIC: Final[set[type]] = {float, int, bool}
+"""Types whose values are packed as floats as they are; NumPy's are added as they are met."""
+
+Converted = tuple[dict[str, float], dict[str, Exception]]
+"""What `to_floats` returns: numbers by name, and what was wrong with the rest."""
 
 _NO_NUMBERS: Final = (str, bytes, bytearray, complex, datetime)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -40,7 +49,7 @@ def to_float(value: Any) -> float:
             are rounded.
 
     Raises:
-        ValueKindError: If it is no real number, or too large for a float.
+        ValueKindError: If it is not a real number, or too large for a float.
     """
     kind = type(value)
     if kind is float:
@@ -60,13 +69,31 @@ def _from_int(value: int) -> float:
 @functools.lru_cache(maxsize=256)
 def _how(kind: type) -> Callable[[Any], float]:
     """Return what converts values of a type; a metric has the same type at every step."""
+    if kind is int or kind is bool:
+        return _from_int
     if issubclass(kind, _NO_NUMBERS):
         return _refuse
     if is_numpy_scalar(kind):
         return _from_numpy
+    if is_tensor(kind):
+        return _from_tensor
     if is_array(kind):
         return _from_array
     return _from_object if hasattr(kind, "__float__") or hasattr(kind, "__index__") else _refuse
+
+
+def _from_tensor(value: Any) -> float:
+    return _from_array(value)
+
+
+def _from_array(value: Any) -> float:
+    try:
+        number = value.item()
+        return number if type(number) is float else to_float(number)
+    except Exception as error:
+        if raised_by_signal_handler(error):
+            raise
+        raise _no_float(value) from error
 
 
 def _refuse(value: Any) -> float:
@@ -76,20 +103,17 @@ def _refuse(value: Any) -> float:
 def _from_numpy(value: Any) -> float:
     if value.dtype.kind not in "biufV":  # V: the short floats of ml_dtypes
         raise _no_float(value)
-    return _from_object(value)
-
-
-def _from_array(value: Any) -> float:
-    try:
-        return to_float(value.item())
-    except Exception as error:
-        raise _no_float(value) from error
+    found = _from_object(value)
+    NUMERIC.add(type(value))
+    return found
 
 
 def _from_object(value: Any) -> float:
     try:
         return float(value)
     except Exception as error:
+        if raised_by_signal_handler(error):
+            raise
         raise _no_float(value) from error
 
 
@@ -101,7 +125,7 @@ def _no_float(value: Any, what: str | None = None) -> ValueKindError:
     return ValueKindError(f"value: expected one real number, got {given}")
 
 
-def to_floats(values: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Exception]]:
+def to_floats(values: Mapping[str, Any]) -> Converted:
     """Return the numbers among ``values`` as floats, and the errors of the others.
 
     Tensors on a device are stacked there and moved in one transfer, so that a row of metrics costs
@@ -110,35 +134,42 @@ def to_floats(values: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Ex
     Returns:
         The floats in the order of ``values``, and by name what was wrong with the rest.
     """
-    moved = _moved(values) if "torch" in sys.modules else {}
     found: dict[str, float] = {}
     failed: dict[str, Exception] = {}
+    waiting: dict[str, Any] = {}
     for name, value in values.items():
-        if name in moved:
-            found[name] = moved[name]
+        kind = type(value)
+        if kind is float:
+            found[name] = value
+            continue
+        how = _how(kind)  # type: ignore[arg-type]  # typeshed asks for Hashable
+        if how is _from_tensor and waits(value) and value.numel() == 1:
+            waiting[name] = value
+            found[name] = math.nan  # its place in the order
             continue
         try:
-            found[name] = to_float(value)
+            found[name] = how(value)
         except ValueKindError as error:
+            failed[name] = error
+    moved = move(waiting) if len(waiting) > 1 else {}
+    for name, value in waiting.items():
+        try:
+            found[name] = moved[name][0] if name in moved else to_float(value)
+        except ValueKindError as error:
+            del found[name]
             failed[name] = error
     return found, failed
 
 
-def _moved(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return the values of one-element tensors that lie on a device, moved together."""
-    waiting = {
-        name: value
-        for name, value in values.items()
-        if is_tensor(type(value)) and waits(value) and value.numel() == 1
-    }
-    return {name: found[0] for name, found in move(waiting).items()} if len(waiting) > 1 else {}
-
-
 def waits(tensor: Any) -> bool:
-    """Tell whether reading a tensor's numbers would wait for a device."""
+    """Return whether reading a tensor's numbers would wait for a device."""
     try:
+        if tensor.is_cpu:  # the quick answer to what is asked of every tensor
+            return False
         return tensor.device.type not in {"cpu", "meta"} and not tensor.is_complex()
-    except Exception:  # noqa: BLE001 - half-made; it gets its own error later
+    except Exception as error:  # half-made; it gets its own error later
+        if raised_by_signal_handler(error):
+            raise
         return False
 
 
@@ -165,9 +196,10 @@ def wide_dtype(device: Any) -> Any:
 def _joined(device: Any, tensors: dict[str, Any]) -> dict[str, list[float]]:
     torch = sys.modules["torch"]
     wide = wide_dtype(device)
-    try:
+    row = None
+    with quietly():
         row = torch.cat([each.reshape(-1).to(wide) for each in tensors.values()]).tolist()
-    except Exception:  # noqa: BLE001 - cannot be joined; one by one then
+    if row is None:  # cannot be joined; one by one then
         return {}
     found, start = {}, 0
     for name, tensor in tensors.items():
@@ -208,7 +240,8 @@ def to_time_ns(timestamp: float | datetime | None) -> int | None:
         return None
     try:
         found = _nanoseconds(timestamp)
-    except (ValueKindError, ValueError, OverflowError, OSError, TypeError):
+    except (ValueKindError, ValueError, OverflowError, OSError, TypeError) as error:
+        let_pass(error)
         found = None
     if found is None or abs(found) > _MAX_NS:
         msg = (
@@ -221,15 +254,14 @@ def to_time_ns(timestamp: float | datetime | None) -> int | None:
 
 def shown(value: Any) -> str:
     """Return type and text of a value for a message; the text of some values is refused."""
-    try:
+    with quietly():  # ints of over 4300 digits, and whatever people write
         return f"{type(value).__name__}: {value!r:.80}"
-    except Exception:  # noqa: BLE001 - ints of over 4300 digits, and whatever people write
-        return type(value).__name__
+    return type(value).__name__
 
 
 def _nanoseconds(timestamp: Any) -> int | None:
     kind = type(timestamp)
-    if is_numpy_scalar(kind):
+    if kind is not float and is_numpy_scalar(kind):
         timestamp = numpy_scalar(timestamp)
         kind = type(timestamp)
     if isinstance(timestamp, datetime):

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from seamark.paths import MAX_PATH_BYTES
+from seamark.process.interrupts import quietly
 from seamark.values._atoms import NOT_PLAIN, Atom, JsonWalk, atom_of, scalar
 from seamark.values._fields import MAX_DEPTH, members, thaw
 from seamark.values._foreign import is_array, summary
@@ -45,9 +46,10 @@ def parameters(params: Any, path: str) -> dict[str, Atom]:
     and an object that can be called is the name of its class. Anything else is its text, without
     memory addresses. No callable is called, no property is read, nothing is cut short.
 
-    A key that is no legal part of a path is made one visibly: control characters, and the slashes
-    of a key with empty parts, are percent-encoded; an empty key is ``(empty)``; a key that meets
-    another gets a ``~2`` behind; one too long for a path is cut and its value holds the whole key.
+    A key that is not a legal part of a path is made one visibly: control characters, and the
+    slashes of a key with empty parts, are percent-encoded; an empty key is ``(empty)``; a key that
+    meets another gets a ``~2`` behind; one too long for a path is cut and its value holds the
+    whole key.
 
     Args:
         params: Anything at all.
@@ -56,10 +58,9 @@ def parameters(params: Any, path: str) -> dict[str, Atom]:
     Returns:
         ``{path: atom}``; never raises.
     """
-    try:
+    with quietly():
         return _Walk().run(params, path)
-    except Exception:  # noqa: BLE001 - the last resort of what must not fail
-        return {path: Atom("string", _type_name(type(params)))}
+    return {path: Atom("string", _type_name(type(params)))}  # the last resort
 
 
 class _Walk:
@@ -77,11 +78,10 @@ class _Walk:
 
     def _go(self, value: Any, path: str) -> None:
         self._left -= 1
-        try:
+        inside = None
+        with quietly():  # a mapping that fails is kept as text
             value = thaw(value)
             inside = members(value)
-        except Exception:  # noqa: BLE001 - a mapping that fails; kept as text
-            inside = None
         stuck = id(value) in self._above or len(self._above) >= MAX_DEPTH
         if not inside or stuck or self._left < 0 or len(path.encode()) + _ROOM > MAX_PATH_BYTES:
             self._found[path] = self._leaf({} if inside == [] else value)
@@ -108,13 +108,12 @@ class _Walk:
         return free
 
     def _leaf(self, value: Any) -> Atom:
-        try:
+        with quietly():  # recursion, or fails whatever it is asked
             if id(value) in self._above:
                 return Atom("string", f"<{type(value).__name__} that holds itself>")
             plain = scalar(value)
             return atom_of(self._json.walk(value) if plain is NOT_PLAIN else plain)
-        except Exception:  # noqa: BLE001 - recursion, or fails whatever it is asked
-            return atom_of(text_of(value))
+        return atom_of(text_of(value))
 
     @staticmethod
     def _odd(value: Any, _where: str, reason: str) -> Any:
@@ -149,12 +148,10 @@ def text_of(value: Any) -> str:
     Memory addresses are left out: they say nothing, and two runs that are equal should read so.
     """
     for describe in (_name, str, repr):
-        try:
+        with quietly():  # what cannot be printed has a type
             found: str | None = describe(value)
             if found is not None:
                 return _ADDRESS.sub("", str.__str__(found))
-        except Exception:  # noqa: BLE001, S112 - what cannot be printed has a type
-            continue
     return f"<{_type_name(type(value))}>"
 
 

@@ -18,7 +18,7 @@ class SeriesLeaves(NamedTuple):
     """Points by path.
 
     Attributes:
-        numbers: Plain numbers, and whatever else there was: ``log_metrics`` refuses what is none.
+        numbers: Plain numbers, and other values, which ``log_metrics`` refuses.
         texts: Points of string series.
     """
 
@@ -37,30 +37,32 @@ def series_leaves(values: Mapping[str, Any], prefix: str = "") -> SeriesLeaves:
         values: Points by name; names that are no strings are turned into text.
         prefix: Namespace of the names; empty for none.
     """
-    leaves = dict(_leaves(values, prefix, ()))
-    waiting = {path: leaf for path, leaf in leaves.items() if _is_vector(leaf, 0) and waits(leaf)}
+    leaves = {path: (leaf, _dimensions(leaf)) for path, leaf in _leaves(values, prefix, ())}
+    waiting = {
+        path: leaf for path, (leaf, size) in leaves.items() if size is not None and waits(leaf)
+    }
     moved = move(waiting) if waiting else {}
     numbers: dict[str, Any] = {}
     texts: dict[str, str] = {}
-    for path, leaf in leaves.items():
+    for path, (leaf, size) in leaves.items():
         if isinstance(leaf, str):
             texts[path] = leaf
-        elif _is_vector(leaf, 1):
+        elif size == 1:
             parts = moved[path] if path in moved else leaf.tolist()
             numbers.update((f"{path}/{index}", part) for index, part in enumerate(parts))
         elif path in moved:
             numbers[path] = moved[path][0]
         else:
-            numbers[path] = leaf.item() if _is_vector(leaf, 0) else leaf
+            numbers[path] = leaf if size is None else leaf.item()
     return SeriesLeaves(numbers, texts)
 
 
-def _is_vector(leaf: Any, least: int) -> bool:
-    """Tell whether a leaf is an array with no more than one dimension and at least so many."""
+def _dimensions(leaf: Any) -> int | None:
+    """Return how many dimensions an array has; None for more than one, or for other values."""
     kind = type(leaf)
-    if not is_array(kind) or not least <= leaf.ndim <= 1:
-        return False
-    return not is_tensor(kind) or leaf.device.type != "meta"
+    if kind is float or not is_array(kind) or leaf.ndim > 1:
+        return None
+    return None if is_tensor(kind) and leaf.device.type == "meta" else int(leaf.ndim)
 
 
 def _leaves(value: Any, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import seamark
-from seamark.journal._format import Kind
+from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader, decode_json
 
 PREFIX = "training/"
@@ -48,7 +48,7 @@ class Recorded:
             (run,) = runs(folder, project)
         root = folder / ".seamark"
         self.run = seamark.init_run(project=project, with_id=run, mode="read-only", root=root)
-        self.found = {one.path: one for one in self.run._attributes()}
+        self.found = {one.path: one for one in self.run.recorded.attributes()}
 
     def value(self, path):
         return self.found[path].value

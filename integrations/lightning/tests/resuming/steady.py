@@ -82,8 +82,16 @@ def counts_steps_twice(host):
 
 
 def attempts(view):
-    """Return the attempts of the journals, in their order."""
-    return sorted(journal.header["attempt"] for journal in view.journals())
+    """Return the attempts of the journals, in order.
+
+    One for those that continue each other: each stage of a training has a journal of its own.
+    """
+    headers = {journal.writer: journal.header for journal in view.journals()}
+    return sorted(
+        one["attempt"]
+        for one in headers.values()
+        if headers.get(one["continues"], {}).get("attempt") != one["attempt"]
+    )
 
 
 def value(view, path):

@@ -364,11 +364,11 @@ def test_other_peoples_checkpoints(host, model, trainer):
 
 
 def test_two_callbacks_do_the_work_once(host, saved, model, trainer):
-    """One that the script makes, beside the one that Lightning finds by itself."""
+    """Where the script makes two."""
     first = SeamarkLogger()
     path = saved(first).last_model_path
     logger = SeamarkLogger()
-    made = resume(trainer, model, logger, path, callbacks=[ResumeCallback()])
+    made = resume(trainer, model, logger, path, callbacks=[ResumeCallback(), ResumeCallback()])
     kinds = [type(one).__name__ for one in made.callbacks]
     assert kinds.count("ResumeCallback") == 2
     (run,) = runs().values()

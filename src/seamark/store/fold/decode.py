@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from seamark.journal._format import FRAME_HEADER_BYTES, USER_TIME, ZLIB, Kind
+from seamark.journal.format import FRAME_HEADER_BYTES, USER_TIME, ZLIB, Kind
 from seamark.journal.reader import Block, RawFrame, payload_of
 from seamark.store.fold.names import PATH_BYTES
 from seamark.store.fold.payloads import legible, unpack_sparse
@@ -21,17 +21,16 @@ from seamark.store.fold.payloads import legible, unpack_sparse
 if TYPE_CHECKING:
     from seamark.store.fold.names import Names
     from seamark.store.fold.walk import Frames
+    from seamark.values.arrays import Floats, Ints
 
-__all__ = ["Decoded", "Floats", "Ints", "Sheet", "decode", "merge"]
+__all__ = ["Decoded", "RowBatch", "decode", "merge"]
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 _NUMBERS: Final = (int(Kind.SPARSE), int(Kind.COLUMN))
 _POINTS: Final = frozenset({int(Kind.TEXT), int(Kind.HISTOGRAM), int(Kind.OP)})
 
 
-class Sheet(NamedTuple):
+class RowBatch(NamedTuple):
     """Rows of one journal, and which series have a value in which of them.
 
     Attributes:
@@ -48,15 +47,15 @@ class Sheet(NamedTuple):
     step: Floats
     series: dict[str, tuple[Ints | None, Floats]]
 
-    def before(self, count: int) -> Sheet:
+    def before(self, count: int) -> RowBatch:
         """Return the first rows."""
         return self._part(slice(0, count))
 
-    def after(self, count: int) -> Sheet:
+    def after(self, count: int) -> RowBatch:
         """Return all but the first rows."""
         return self._part(slice(count, None))
 
-    def _part(self, rows: slice) -> Sheet:
+    def _part(self, rows: slice) -> RowBatch:
         start, end = rows.start, len(self.step) if rows.stop is None else rows.stop
         series: dict[str, tuple[Ints | None, Floats]] = {}
         for path, (own, values) in self.series.items():
@@ -66,7 +65,7 @@ class Sheet(NamedTuple):
             first, last = np.searchsorted(own, [start, end]).tolist()
             if first < last:
                 series[path] = (own[first:last] - start, values[first:last])
-        return Sheet(self.offset[rows], self.t[rows], self.time[rows], self.step[rows], series)
+        return RowBatch(self.offset[rows], self.t[rows], self.time[rows], self.step[rows], series)
 
     def points(self, path: str) -> tuple[Ints, Ints, Floats, Floats]:
         """Return offset, t, step and value of the points of one series."""
@@ -81,13 +80,13 @@ class Decoded:
     """What a stretch of a journal holds.
 
     Attributes:
-        sheets: Rows of numbers.
+        batches: Rows of numbers.
         records: Frames that hold JSON, or that this version does not know.
         points: How many frames hold numbers that can be read, and the times of the first and last.
         notes: (offset, message, how many) of what could not be decoded.
     """
 
-    sheets: list[Sheet] = field(default_factory=list)
+    batches: list[RowBatch] = field(default_factory=list)
     records: list[RawFrame] = field(default_factory=list)
     points: list[tuple[int, int, int]] = field(default_factory=list)
     notes: list[tuple[int, str, int]] = field(default_factory=list)
@@ -244,11 +243,13 @@ class _Decoder:
             values = floats[starts + (skip + place)]
             if path in series:  # a schema that names a path twice
                 everyone = np.arange(len(step))
-                self.found.sheets.append(Sheet(offset, t, time, step, {path: (everyone, values)}))
+                self.found.batches.append(
+                    RowBatch(offset, t, time, step, {path: (everyone, values)})
+                )
             else:
                 series[path] = (None, values)
         if series:
-            self.found.sheets.append(Sheet(offset, t, time, step, series))
+            self.found.batches.append(RowBatch(offset, t, time, step, series))
 
     def _inflated(
         self, places: Ints, flags: int, length: int, size: int
@@ -332,7 +333,7 @@ class _Decoder:
         self.found.points.append((1, t, t))
         if self._wants(path):
             offset = np.full(len(step), self.block.base + pos, np.int64)
-            self.found.sheets.append(Sheet(offset, times, time, step, {path: (None, value)}))
+            self.found.batches.append(RowBatch(offset, times, time, step, {path: (None, value)}))
 
     def _flush_sparse(self) -> None:
         if not self.values:
@@ -343,12 +344,12 @@ class _Decoder:
             path: (np.array(rows, np.int64), np.array(values))
             for path, (rows, values) in self.values.items()
         }
-        sheet = Sheet(ints[0], ints[1], ints[2], np.array(step, np.float64), series)
-        self.found.sheets.append(sheet)
+        batch = RowBatch(ints[0], ints[1], ints[2], np.array(step, np.float64), series)
+        self.found.batches.append(batch)
 
 
 def may_hold_points(block: Block, frame: RawFrame) -> bool:
-    """Tell whether a frame may hold points of series that are no numbers."""
+    """Return whether a frame may hold points of series that are no numbers."""
     if frame[1] not in _POINTS:
         return False
     if frame[1] != Kind.OP:
@@ -359,17 +360,17 @@ def may_hold_points(block: Block, frame: RawFrame) -> bool:
         return False
 
 
-def merge(sheets: Sequence[Sheet]) -> Sheet:
-    """Return sheets of one journal as one, in the order in which the rows were written."""
-    if len(sheets) == 1:
-        return sheets[0]
-    if not sheets:
+def merge(batches: Sequence[RowBatch]) -> RowBatch:
+    """Return batches of one journal as one, in the order in which the rows were written."""
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
         empty = np.empty(0, np.int64)
-        return Sheet(empty, empty, empty, np.empty(0), {})
+        return RowBatch(empty, empty, empty, np.empty(0), {})
     columns = [
-        np.concatenate(parts) for parts in zip(*(sheet[:4] for sheet in sheets), strict=True)
+        np.concatenate(parts) for parts in zip(*(batch[:4] for batch in batches), strict=True)
     ]
-    starts = np.cumsum([0, *(len(sheet.step) for sheet in sheets)])
+    starts = np.cumsum([0, *(len(batch.step) for batch in batches)])
     order = np.argsort(columns[0], kind="stable")
     in_order = bool((order[1:] > order[:-1]).all())
     if not in_order:
@@ -377,9 +378,9 @@ def merge(sheets: Sequence[Sheet]) -> Sheet:
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     found: dict[str, list[tuple[Ints, Floats]]] = {}
-    for start, sheet in zip(starts, sheets, strict=False):
-        for path, (rows, values) in sheet.series.items():
-            own = place[start : start + len(sheet.step)] if rows is None else place[start + rows]
+    for start, batch in zip(starts, batches, strict=False):
+        for path, (rows, values) in batch.series.items():
+            own = place[start : start + len(batch.step)] if rows is None else place[start + rows]
             found.setdefault(path, []).append((own, values))
     series: dict[str, tuple[Ints | None, Floats]] = {}
     for path, parts in found.items():
@@ -391,4 +392,4 @@ def merge(sheets: Sequence[Sheet]) -> Sheet:
         every = len(rows) == len(order) and bool((rows[1:] == rows[:-1] + 1).all())
         series[path] = (None if every else rows, values)
     offset, t, time, step = columns
-    return Sheet(offset, t, time, step, series)
+    return RowBatch(offset, t, time, step, series)

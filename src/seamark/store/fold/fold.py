@@ -16,12 +16,12 @@ and passed over.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from seamark.journal._format import FRAME_HEADER_BYTES, Kind
+from seamark.journal.format import FRAME_HEADER_BYTES, Kind
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
 from seamark.journal.records import sound_header
-from seamark.store.fold.decode import Decoded, Floats, Ints, decode
+from seamark.store.fold.decode import Decoded, decode
 from seamark.store.fold.payloads import (
     ATOM_TYPES,
     artifact_of,
@@ -49,6 +49,7 @@ from seamark.store.fold.registers import (
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
     from seamark.store.fold.walk import Frames
+    from seamark.values.arrays import Floats, Ints
 
 __all__ = ["fold"]
 
@@ -68,7 +69,7 @@ def fold(run: RunState, writer: str, block: Block) -> Decoded:
         block: Whole valid frames, as `seamark.journal.reader.JournalReader.blocks` yields them.
 
     Returns:
-        What was applied, decoded, for whoever keeps the points.
+        What was applied, decoded, for storing the points.
 
     Raises:
         ValueError: If the block starts behind the journal's offset without a gap that says why, or
@@ -95,7 +96,7 @@ def _check_overlap(journal: JournalState, block: Block) -> None:
     seen = journal.last_offset - block.base
     if seen >= 0 and int.from_bytes(block.data[seen : seen + 4], "little") != journal.last_crc:
         where = f"journal {journal.writer}: the frame at {journal.last_offset}"
-        msg = f"{where} is another one than was folded"
+        msg = f"{where} is not the one that was folded before"
         raise ValueError(msg)
 
 
@@ -141,7 +142,7 @@ class _Folding:
         for offset, message, count in decoded.notes:
             self.journal.note(offset, message, count)
         records = [record for record in map(self._read, decoded.records) if record is not None]
-        paths = {path for sheet in decoded.sheets for path in sheet.series}
+        paths = {path for batch in decoded.batches for path in batch.series}
         paths.add("sys/trashed")  # stands in the row of the run
         namespaces: set[str] = set()
         for record in records:
@@ -149,20 +150,20 @@ class _Folding:
         self.run.need(paths, namespaces)
         for record in records:
             try:
-                _READERS[record.kind](self, record)
+                self._READERS[record.kind](self, record)
             except Exception as error:  # noqa: BLE001 - one odd record never stops a reader
                 self.journal.note(record.offset, f"{type(error).__name__}: {error}")
         for count, first_t, last_t in decoded.points:
             self.journal.saw_rows(count, first_t, last_t)
-        for sheet in decoded.sheets:
-            for path in sheet.series:
-                self._extend(path, *sheet.points(path))
+        for batch in decoded.batches:
+            for path in batch.series:
+                self._extend(path, *batch.points(path))
 
     def _read(self, frame: RawFrame) -> _Record | None:
         """Decode the JSON of a frame; None if there is nothing to apply."""
         pos, kind, _, _, t, length = frame
         offset = self.block.base + pos
-        if kind not in _READERS:
+        if kind not in self._READERS:
             name = str(kind)
             self.journal.unknown[name] = self.journal.unknown.get(name, 0) + 1
             return None
@@ -194,7 +195,7 @@ class _Folding:
         self._heartbeat(record)
 
     def _op(self, record: _Record) -> None:
-        apply = _OPS.get(record.said["op"])
+        apply = self._OPS.get(record.said["op"])
         if apply is None:
             msg = f"unknown op {record.said['op']!r:.60}"
             raise ValueError(msg)
@@ -303,7 +304,7 @@ class _Folding:
             self.run.state = (key, said)
 
     def _op_checkpoint(self, record: dict[str, Any], t: int, offset: int) -> None:
-        """Change nothing: the mark is for whoever loads the checkpoint."""
+        """Change nothing: the mark is for a process that loads the checkpoint."""
 
     # ------------------------------------------------------------------ points
 
@@ -352,6 +353,33 @@ class _Folding:
             assert isinstance(state, FloatSeriesState)  # noqa: S101
             state.extend(journal.uid, t, step, value)
 
+    _READERS: ClassVar[dict[int, Callable[[_Folding, _Record], None]]] = {
+        Kind.HEADER: _header,
+        Kind.OP: _op,
+        Kind.TEXT: _texts,
+        Kind.HISTOGRAM: _histograms,
+        Kind.HEARTBEAT: _heartbeat,
+        Kind.CLOSE: _close,
+    }
+
+    _OPS: ClassVar[dict[str, Callable[[_Folding, dict[str, Any], int, int], None]]] = {
+        "assign": _op_assign,
+        "delete": _op_delete,
+        "clear": _op_clear,
+        "add": _op_add,
+        "remove": _op_remove,
+        "assign_set": _op_assign_set,
+        "file": _op_file,
+        "own": _op_file,
+        "digest": _op_digest,
+        "files": _op_files,
+        "unfiles": _op_unfiles,
+        "artifact": _op_artifact,
+        "file_point": _op_file_point,
+        "state": _op_state,
+        "checkpoint": _op_checkpoint,
+    }
+
 
 def _touched(record: _Record, paths: set[str], namespaces: set[str]) -> None:
     """Gather the paths that a record is about, and the namespaces that it deletes."""
@@ -365,31 +393,3 @@ def _touched(record: _Record, paths: set[str], namespaces: set[str]) -> None:
             paths.update(atoms)
         if isinstance(gone := said.get("paths"), list):
             namespaces.update(one for one in gone if isinstance(one, str))
-
-
-_READERS: Final[dict[int, Callable[[_Folding, _Record], None]]] = {
-    Kind.HEADER: _Folding._header,  # noqa: SLF001 - a table of the class above
-    Kind.OP: _Folding._op,  # noqa: SLF001
-    Kind.TEXT: _Folding._texts,  # noqa: SLF001
-    Kind.HISTOGRAM: _Folding._histograms,  # noqa: SLF001
-    Kind.HEARTBEAT: _Folding._heartbeat,  # noqa: SLF001
-    Kind.CLOSE: _Folding._close,  # noqa: SLF001
-}
-
-_OPS: Final[dict[str, Callable[[_Folding, dict[str, Any], int, int], None]]] = {
-    "assign": _Folding._op_assign,  # noqa: SLF001
-    "delete": _Folding._op_delete,  # noqa: SLF001
-    "clear": _Folding._op_clear,  # noqa: SLF001
-    "add": _Folding._op_add,  # noqa: SLF001
-    "remove": _Folding._op_remove,  # noqa: SLF001
-    "assign_set": _Folding._op_assign_set,  # noqa: SLF001
-    "file": _Folding._op_file,  # noqa: SLF001
-    "own": _Folding._op_file,  # noqa: SLF001
-    "digest": _Folding._op_digest,  # noqa: SLF001
-    "files": _Folding._op_files,  # noqa: SLF001
-    "unfiles": _Folding._op_unfiles,  # noqa: SLF001
-    "artifact": _Folding._op_artifact,  # noqa: SLF001
-    "file_point": _Folding._op_file_point,  # noqa: SLF001
-    "state": _Folding._op_state,  # noqa: SLF001
-    "checkpoint": _Folding._op_checkpoint,  # noqa: SLF001
-}

@@ -1,4 +1,4 @@
-"""What the numbers of a journal stand for."""
+"""What the numbers of a journal mean: its paths and schemas."""
 
 from __future__ import annotations
 

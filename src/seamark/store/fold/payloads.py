@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final
 
-from seamark.journal._format import USER_TIME, Kind
+from seamark.journal.format import USER_TIME, Kind
 from seamark.journal.reader import decode_json
 from seamark.journal.records import WHOLE, digest_of_text, file_of, whole
 
@@ -91,7 +91,7 @@ def _time_of(value: Any) -> int | None:
 
 
 def _texts_of(record: dict[str, Any], *names: str) -> dict[str, str | None]:
-    """Return what a record says under these names, None where that is no string."""
+    """Return what a record says under these names, None where that is not a string."""
     found = {name: record.get(name) for name in names}
     return {name: each if isinstance(each, str) else None for name, each in found.items()}
 
@@ -114,7 +114,7 @@ def histogram_of_point(point: list[Any]) -> list[list[float]]:
     """
     edges, counts = [float(edge) for edge in point[1]], [float(count) for count in point[2]]
     if len(edges) != len(counts) + 1:
-        msg = f"histogram: expected one edge more than counts, got {len(edges)} and {len(counts)}"
+        msg = f"histogram: expected one more edge than counts, got {len(edges)} and {len(counts)}"
         raise ValueError(msg)
     return [edges, counts]
 
@@ -200,13 +200,13 @@ def artifact_of(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tracked(file: Any) -> dict[str, Any]:
-    """Return one file of an artifact: its path, and what told it from others."""
+    """Return one file of an artifact: its path, and what identified its contents."""
     known = file_of({**file, "name": text_of(file["path"])})
     return {"path": known["name"]} | {key: known[key] for key in _TRACKED if key in known}
 
 
 def state_of(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what a state op says, without what is no text: the state, and how it came to it."""
+    """Return what a state op says, without what is not text: the state, and how it came to it."""
     error = record.get("error")
     found: dict[str, Any] = {"state": record["state"], **_texts_of(record, "signal")}
     found["error"] = _texts_of(error, "type", "message") if isinstance(error, dict) else None
@@ -217,7 +217,7 @@ def counts_of(record: Any) -> dict[str, int]:
     """Return the counts of what a writer dropped, by reason.
 
     Raises:
-        AttributeError: If it is no object, or its counts are none.
+        AttributeError: If it is not an object, or its counts are none.
     """
     dropped = record.get("dropped") or {}
     return {reason: count for reason, count in dropped.items() if whole(count) and count}
@@ -227,7 +227,7 @@ def step_of(value: Any) -> float:
     """Return a step.
 
     Raises:
-        ValueError: If it is no finite number.
+        ValueError: If it is not a finite number.
     """
     try:
         step = float(value) if type(value) in (int, float) else math.nan

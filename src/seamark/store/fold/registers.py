@@ -17,10 +17,7 @@ from seamark.reading.attributes import SeriesSummary, SeriesTail
 from seamark.store.fold.sums import SCALE, exact_sum, scaled_sum
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Floats = np.ndarray[Any, np.dtype[np.float64]]
-    Ints = np.ndarray[Any, np.dtype[np.int64]]
+    from seamark.values.arrays import Floats, Ints
 
 __all__ = [
     "NEVER",

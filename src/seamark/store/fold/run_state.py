@@ -18,7 +18,7 @@ from seamark.store.fold.registers import NEVER, FamilyState, Key, SeriesState, s
 __all__ = ["JournalState", "RunState"]
 
 _NOTES: Final = 20
-"""So many fold errors of a journal are kept in words; the others are only counted."""
+"""How many fold errors of a journal are kept as text; the others are only counted."""
 _I63: Final = (1 << 63) - 1
 
 Attributes = dict[str, dict[str, FamilyState]]
@@ -36,7 +36,7 @@ class JournalState:
         number: Small number of the journal within its run, in the store.
         attempt: Number of the attempt that wrote it; None: of none, and never hidden.
         owner: Whether this writer speaks for the run's state; where the header is damaged, it may.
-        offset: Where folding goes on, bytes.
+        offset: Where folding continues, bytes.
         touched: Whether its row in the store is out of date.
         last_offset: Where the last folded frame starts, bytes; 0 if there is none.
         last_crc: Its CRC.
@@ -130,7 +130,7 @@ class JournalState:
         self._header = None if text else {}
 
     def positions(self) -> Mapping[str, Any] | None:
-        """Return the positions that this attempt goes on from, or None if it names none."""
+        """Return the positions that this attempt resumes from, or None if it names none."""
         return None if self.positions_text is None else _decoded(self.positions_text)
 
     def saved(self) -> None:
@@ -174,7 +174,7 @@ class RunState:
         journals: By writer id.
         state: Key and record of the newest state that an owner wrote.
         dirty: Paths whose rows in the store are out of date.
-        needs_refold: Whether summaries have to be counted anew from the journals.
+        needs_refold: Whether summaries have to be counted again from the journals.
         load: Finds what is stored of the run, of which only what a fold touches is loaded; None for
             a run that is new.
     """
@@ -332,7 +332,7 @@ class RunState:
         """Return the state of a family of a path, empty if it is new, and mark the path as changed.
 
         Raises:
-            ValueError: If the path is none.
+            ValueError: If the path is not a legal path.
         """
         families = self.attributes.get(path)
         if families is None:

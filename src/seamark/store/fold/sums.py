@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    _Floats = np.ndarray[Any, np.dtype[np.float64]]
+    from seamark.values.arrays import Floats
 
 __all__ = ["SCALE", "exact_sum", "scaled_sum"]
 
@@ -36,7 +34,7 @@ _DOWN: Final = 1024
 """Powers of two by which the others are brought down."""
 
 
-def exact_sum(values: _Floats) -> int:
+def exact_sum(values: Floats) -> int:
     """Return the exact sum of finite float64 (N,), in units of 2 ** -1074."""
     if len(values) < _SMALL:
         return scaled_sum(values.tolist())
@@ -49,7 +47,7 @@ def exact_sum(values: _Floats) -> int:
     return exact_sum(values[~huge]) + (exact_sum(np.ldexp(values[huge], -_DOWN)) << _DOWN)
 
 
-def _binned_sum(values: _Floats) -> int:
+def _binned_sum(values: Floats) -> int:
     """Do as `exact_sum`, for at most `_SAFE` numbers below `_HUGE`.
 
     Numbers of one sign and exponent go to one bin, upper and lower halves apart. Each half is a

@@ -3,8 +3,8 @@
 `walk` gives what `seamark.journal.reader.scan` gives, which stays its oracle. Two things make it
 quick:
 
-* Frames begin where the mark is. A mark may also stand inside a payload by chance, so a frame only
-  counts where the one before it ends.
+* Frames begin where the mark is. The mark may also occur inside a payload by chance, so a frame
+  only counts where the one before it ends.
 * CRC-32 is linear: the CRCs of two frames of one size differ by what the bits contribute in which
   the frames differ, whatever the others and the salt are. So zlib computes the CRC of one frame,
   and tables give all others from it, word for word.
@@ -17,16 +17,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from seamark.journal._format import FRAME_HEADER_BYTES, MARK, MAX_PAYLOAD_BYTES, Kind
+from seamark.journal.format import FRAME_HEADER_BYTES, MARK, MAX_PAYLOAD_BYTES, Kind
 from seamark.journal.reader import RawFrame, scan
+
+if TYPE_CHECKING:
+    from seamark.values.arrays import Ints
 
 __all__ = ["BLOCK_BYTES", "Frames", "walk"]
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
 _Words = np.ndarray[Any, np.dtype[np.uint64]]
 _Crcs = np.ndarray[Any, np.dtype[np.uint32]]
@@ -61,7 +63,7 @@ class Frames:
 
     Attributes:
         place: Where the frame starts in the data, bytes, int64 (N,), as all of these.
-        kind: See `seamark.journal._format.Kind`.
+        kind: See `seamark.journal.format.Kind`.
         flags: Flag bits.
         aux: Schema number of a row, else 0.
         t: Nanoseconds since the Unix epoch.
@@ -100,7 +102,7 @@ class Frames:
         return list(zip(*(column[which].tolist() for column in columns), strict=True))
 
     def part(self, start: int, end: int) -> Frames:
-        """Return some frames that stand side by side."""
+        """Return some of the frames, which are consecutive."""
         here = slice(start, end)
         return Frames(
             self.place[here],
@@ -130,7 +132,7 @@ def walk(data: bytes, salt: int, start: int = 0) -> tuple[Frames, int, bool]:
 
     Args:
         data: Bytes of a journal.
-        salt: See `seamark.journal._format.salt_of`.
+        salt: See `seamark.journal.format.salt_of`.
         start: Where a frame starts, bytes.
 
     Returns:

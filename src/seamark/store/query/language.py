@@ -6,7 +6,7 @@ comparisons are joined by AND, OR, NOT and brackets::
     params/lr <= 0.01 AND (`sys/tags`:stringSet CONTAINS "best" OR NOT sys/state = running)
     val/loss:min < 0.3 and sys/name =~ "resnet.*" and `my metric` IS NOT MISSING
 
-Paths with other characters than letters, digits and ``_ . / -`` stand in back-ticks. Words are the
+Paths with characters other than letters, digits and ``_ . / -`` need back-ticks. Words are the
 same in upper and lower case. A value is a number, ``true``, ``false``, a quoted string, or a bare
 word, which is a string.
 """
@@ -229,7 +229,7 @@ def parse_field(text: str, what: str = "column") -> Field:
     The last ``:word`` counts only if it is an aggregate or a type; a path may hold colons.
 
     Raises:
-        QueryError: If it is no string or empty.
+        QueryError: If it is not a string or empty.
     """
     if not isinstance(text, str) or not text.strip("`"):
         msg = f"{what}: expected a path such as 'val/loss' or 'val/loss:min', got {text!r:.80}"
@@ -286,7 +286,7 @@ def _unexpected(text: str, error: Any) -> QueryError:
         closing = text.find(text[position], position + 1) < 0
         if closing:
             return _complaint(
-                text, position, f"expected a closing {text[position]} for the one that opens"
+                text, position, f"expected a closing {text[position]} for the one opened"
             )
     found = str(token) if token is not None else text[position]
     return _complaint(text, position, f"expected {wanted}, got {found!r:.60}")
@@ -302,7 +302,7 @@ class _Builder:
     def expression(self, tree: Any) -> Expression:
         """Return the expression of a node."""
         if self.depth >= _MAX_DEPTH:
-            msg = f"query: expected brackets and NOTs at most {_MAX_DEPTH} deep, got more"
+            msg = f"query: expected brackets and NOTs nested at most {_MAX_DEPTH} deep, got more"
             raise QueryError(msg)
         build = getattr(self, f"_{tree.data}")
         self.depth += 1

@@ -42,7 +42,7 @@ _GROUPS: Final = {"active": ("created", "running"), "inactive": tuple(STATES[2:]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which runs, in which order; see `seamark.project.Project.fetch_runs_table`.
+    """Which runs, in which order; see `seamark.Project.fetch_runs_table`.
 
     Attributes:
         project: Only this project and its sub-projects.
@@ -52,8 +52,8 @@ class Selection:
         owner: One owner or several.
         tag: One tag, or several that a run must all have.
         trashed: Whether runs are in the trash; None for both.
-        limit: At most so many.
-        offset: Leave out so many of the first.
+        limit: At most this many.
+        offset: How many of the first to leave out.
         sort_by: Path, perhaps with an aggregate.
         ascending: Smallest first.
     """

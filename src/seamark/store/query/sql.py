@@ -47,7 +47,7 @@ _WORDS: Final = {"sys/id": "name", "sys/owner": "owner"}
 
 
 class place_of(FunctionElement[int]):  # noqa: N801 - the name of an SQL function
-    """Where one string stands in another, 1-based; 0: nowhere. Minds the case, unlike LIKE."""
+    """Where one string is in another, 1-based; 0: nowhere. Case-sensitive, unlike LIKE."""
 
     type = sa.Integer()
     inherit_cache = True

@@ -12,8 +12,8 @@ from seamark.store.read.series import Sources, cut_of, newer, tail_pieces, unpac
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from seamark.store.fold.decode import Floats, Ints
     from seamark.store.runs import Store, StoredRun
+    from seamark.values.arrays import Floats, Ints
 
 __all__ = ["read_curve"]
 
@@ -35,11 +35,11 @@ def read_curve(
         run: As loaded.
         sources: Opens its journals.
         path: Of the series.
-        points: At most so many representative points.
+        points: At most this many representative points.
         attempt: As checked by `seamark.reading.points.check_attempt`.
 
     Raises:
-        ArgumentError: If ``points`` is no number of at least 2.
+        ArgumentError: If ``points`` is not a number of at least 2.
     """
     limit = check_points(points)
     state, after = run.state, run.state.emptied(path)

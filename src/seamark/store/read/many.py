@@ -95,7 +95,7 @@ def read_many(
         attempt: As checked by `seamark.reading.points.check_attempt`.
         sources: Returns what opens the journals of a run.
         progress: Called with the number of runs read and of all.
-        points: Read curves of at most so many representative points; None for all points.
+        points: Read curves of at most this many representative points; None for all points.
         recent: What was read before.
     """
     reading = _Reading(store, connection, attempt, sources, points, recent or Recent())

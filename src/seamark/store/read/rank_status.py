@@ -1,38 +1,40 @@
-"""How each rank of a run is doing: what it said, when it was last heard of, whether it lives.
+"""How each rank of a run is doing: what it reported, when it was last seen, whether it lives.
 
 A rank is its newest process. One that closed its journal without a failure is fine, also while the
-run goes on; one that is gone without a word was killed. A process that cannot be looked at from
-here (on another host, or before a reboot) is judged by its heartbeats alone.
+run goes on; one that ended without reporting why was killed. A process that cannot be looked at
+from here (on another host, or before a reboot) is judged by its heartbeats alone. Where every rank
+records, one that never did is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.journal.process import process_alive
 from seamark.journal.reader import SETTLE_NS
+from seamark.process.liveness import process_alive
 
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
 
-__all__ = ["BAD_STATES", "RankStatus", "rank_statuses"]
-
-BAD_STATES: Final = ("failed", "killed", "lost", "interrupted", "hangs")
-"""States of a rank that a reader must know of, the worst first."""
+__all__ = ["RankStatus", "rank_statuses", "who_waits"]
 
 _QUIET_NS: Final = 60 * 10**9
 """No pause between two records is taken for a hang before this time, nanoseconds."""
 _MANY_PAUSES: Final = 20
 """Nor before so many times the mean pause."""
+_MOST_RANKS: Final = 1 << 16
+"""No more are looked for: a header may come from a stranger."""
+_RANK: Final = re.compile(r"(?:^|(?<=/))ranks/(\d+)/")
 
 
 @dataclass(frozen=True, slots=True)
 class RankStatus:
     """One rank, as its newest process left it or is.
 
-    Times are nanoseconds since the Unix epoch.
+    Times are nanoseconds since the Unix epoch; 0 for a rank that is missing.
 
     Attributes:
         rank: 0-based.
@@ -40,9 +42,11 @@ class RankStatus:
         pid: Process id, or None.
         writers: Writer ids of the journals of the process, the newest first.
         state: ``"running"``; ``"hangs"`` (alive, and no record or no heartbeat for long);
+            ``"waits"`` (the same, while another rank that hangs is behind it); ``"missing"`` (the
+            run has such a rank, which never recorded anything);
             ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``, as it said itself;
-            ``"killed"`` (its process is gone without a word); ``"lost"`` (no heartbeat for 90 s,
-            and nobody can look at the process from here).
+            ``"killed"`` (its process ended without reporting why); ``"lost"`` (no heartbeat for 90
+            s, and nobody can look at the process from here).
         why: What it said of its end: ``"ValueError: boom"``, ``"SIGTERM"``, or empty.
         first_t: When it began.
         last_t: When it was last heard of, heartbeats (every 30 s) included.
@@ -66,7 +70,7 @@ class RankStatus:
         return max(0, now_ns - (self.row_t or self.first_t))
 
 
-def rank_statuses(run: RunState, now_ns: int) -> list[RankStatus]:
+def rank_statuses(run: RunState, now_ns: int, world_size: int | None = None) -> list[RankStatus]:
     """Return the status of every rank that takes part in a run, by rank.
 
     What is of an earlier attempt, or ended beside an earlier process of rank 0, is past and left
@@ -75,6 +79,8 @@ def rank_statuses(run: RunState, now_ns: int) -> list[RankStatus]:
     Args:
         run: As folded.
         now_ns: Nanoseconds since the Unix epoch.
+        world_size: How many ranks there are, as far as the run says; what their processes said of
+            it is believed first.
     """
     found: dict[int, list[JournalState]] = {}
     for journal in run.journals.values():
@@ -84,17 +90,71 @@ def rank_statuses(run: RunState, now_ns: int) -> list[RankStatus]:
     present = newest.get(0, [])
     earlier = [one for one in found.get(0, []) if one not in present]
     everything = list(run.journals.values())
-    return [
-        _status(rank, journals, everything, now_ns)
+    here = {
+        rank: journals
         for rank, journals in sorted(newest.items())
         if not _is_past(journals, present, earlier)
-    ]
+    }
+    spoke = [_status(rank, journals, everything, now_ns) for rank, journals in here.items()]
+    size = _expected([journals[0].header for journals in here.values()], world_size)
+    begun = min((one.first_t for one in spoke), default=now_ns)
+    if now_ns - begun < _QUIET_NS and any(one.state == "running" for one in spoke):
+        size = 0  # it may still come
+    return sorted(spoke + [_missing(rank) for rank in range(size) if rank not in here], key=_number)
+
+
+def _number(status: RankStatus) -> int:
+    return status.rank
+
+
+def _expected(headers: Collection[Mapping[str, Any]], world_size: int | None) -> int:
+    """Return how many ranks record, 0 if only rank 0 does or that is not known."""
+    if not any(header.get("ranks") == "all" for header in headers):
+        return 0
+    told = [size for header in headers if isinstance(size := header.get("world_size"), int)]
+    return min(max(told, default=world_size or 0), _MOST_RANKS)
+
+
+def _missing(rank: int) -> RankStatus:
+    return RankStatus(rank, None, None, (), "missing", "", 0, 0, None, None)
+
+
+def who_waits(
+    statuses: list[RankStatus], last_steps: Mapping[str, float], now_ns: int
+) -> list[RankStatus]:
+    """Tell ranks that hang from those that wait for them.
+
+    A rank hangs by itself if its heartbeats have stopped, or if a series of it ends before that of
+    another rank that stands still; where nobody is behind, all are said to hang.
+
+    Args:
+        statuses: Of all ranks.
+        last_steps: Last step of each float series of the run, by path.
+        now_ns: Nanoseconds since the Unix epoch.
+    """
+    still = {one.rank for one in statuses if one.state == "hangs"}
+    steps: dict[str, dict[int, float]] = {}
+    for path, step in last_steps.items():
+        match = _RANK.search(path)
+        rank = int(match.group(1)) if match else 0
+        if rank in still:
+            steps.setdefault(_RANK.sub("", path, count=1), {})[rank] = step
+    unheard = {one.rank for one in statuses if one.last_t < now_ns - SETTLE_NS}
+    behind = {
+        rank
+        for of_ranks in steps.values()
+        if of_ranks.keys() == still
+        for rank, step in of_ranks.items()
+        if step < max(of_ranks.values())
+    }
+    hang = still & (unheard | behind) or still
+    return [replace(one, state="waits") if one.rank in still - hang else one for one in statuses]
 
 
 def _is_past(
     journals: list[JournalState], present: list[JournalState], earlier: list[JournalState]
 ) -> bool:
-    """Tell whether a rank belongs to what was before the present process of rank 0.
+    """Return whether a rank belongs to what was before the present process of rank 0.
 
     One that ended before that began may also have been quicker to start. Where the launcher is
     rank 0 as well, it may record for the first time when the ranks that it spawned are gone: those
@@ -112,7 +172,7 @@ def _is_past(
 
 
 def _takes_part(journal: JournalState) -> bool:
-    """Tell whether a journal is of a rank, and not of a helper of one or of a later script."""
+    """Return whether a journal is of a rank, and not of a helper of one or of a later script."""
     rank = journal.header.get("rank")
     part = journal.header.get("owner") is True or (journal.attempt is not None and rank)
     return isinstance(rank, int) and bool(part)
@@ -173,7 +233,7 @@ def _state(
 
 
 def _rests(rows: list[JournalState], now_ns: int) -> bool:
-    """Tell whether the pause since the last point is longer than this run's pauses are."""
+    """Return whether the pause since the last point is longer than this run's pauses are."""
     count = sum(one.rows for one in rows)
     if not count:
         return False

@@ -36,7 +36,7 @@ from seamark.store.fold.registers import (
     SetState,
 )
 from seamark.store.read.curve import read_curve
-from seamark.store.read.rank_status import RankStatus, rank_statuses
+from seamark.store.read.rank_status import RankStatus, rank_statuses, who_waits
 from seamark.store.read.series import Sources, read_floats, read_record_at, read_records
 from seamark.store.runs import Store, StoredRun, load_attributes, load_run
 
@@ -58,8 +58,9 @@ _HIDDEN: Final = (
     sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
 )
 _FLOATS: Final = "float_series"
+_WORLD_SIZE: Final = "distributed/world_size"
 COPY: Final = "journal/"
-"""What stands before the name of a file among the conflicts."""
+"""Prefix of the name of a file among the conflicts."""
 _NO_ANSWER: Final = ("sys/", "monitoring/seamark/")
 
 
@@ -161,7 +162,7 @@ class RunReader:
         return self._ask(answer)
 
     def has(self, path: str) -> bool:
-        """Tell whether a path, or anything below it, shows something."""
+        """Return whether a path, or anything below it, shows something."""
 
         def answer(seen: Snapshot) -> bool:
             self._load(seen, (), [path])
@@ -262,7 +263,7 @@ class RunReader:
         return self._ask(lambda seen: troubles(seen.state, self._conflicts(seen)))
 
     def has_failed(self) -> bool:
-        """Tell whether a process that spoke for the run noted that it failed."""
+        """Return whether a process that spoke for the run noted that it failed."""
 
         def answer(seen: Snapshot) -> bool:
             journals = seen.state.journals.values()
@@ -274,7 +275,20 @@ class RunReader:
         """Return how each rank that takes part in the run is doing, by rank."""
 
         def answer(seen: Snapshot) -> list[RankStatus]:
-            return rank_statuses(seen.state, self._now_ns())
+            self._load(seen, [_WORLD_SIZE])
+            told = next(iter(seen.state.surviving(_WORLD_SIZE)), None)
+            size = getattr(told, "value", None)
+            now_ns = self._now_ns()
+            found = rank_statuses(seen.state, now_ns, size if isinstance(size, int) else None)
+            if sum(one.state == "hangs" for one in found) > 1:
+                self._load(seen, None)
+                steps = {
+                    path: state.last_step
+                    for path, state in seen.state.visible()
+                    if isinstance(state, SeriesState) and state.family == _FLOATS
+                }
+                found = who_waits(found, steps, now_ns)
+            return found
 
         return self._ask(answer)
 
@@ -312,7 +326,7 @@ class RunReader:
             path: Of the series.
             attempt: ``"latest"``, ``"all"``, or the number of an attempt: the run as that attempt
                 left it.
-            limit: Only the last so many.
+            limit: Only this many of the last points.
 
         Raises:
             ArgumentError: If ``attempt`` is none of these.
@@ -342,7 +356,7 @@ class RunReader:
 
         Args:
             path: Of the series.
-            points: At most so many representative points.
+            points: At most this many representative points.
             attempt: See `points`.
 
         Raises:

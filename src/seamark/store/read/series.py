@@ -1,7 +1,7 @@
 """Reading series: from groups where there are some, else straight from the journals.
 
 Everything comes from one snapshot of the tables, and of a journal nothing is read that the snapshot
-has not folded: whoever folds or writes meanwhile changes nothing in an answer.
+has not folded: a process that folds or writes meanwhile changes nothing in an answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from seamark.journal._format import (
+from seamark.journal.format import (
     FILE_HEADER_BYTES,
     FRAME_HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
@@ -23,7 +23,7 @@ from seamark.journal._format import (
 )
 from seamark.journal.reader import Block, JournalReader, payload_of, scan
 from seamark.reading.points import Points
-from seamark.store.fold.decode import Floats, Ints, Sheet, decode
+from seamark.store.fold.decode import RowBatch, decode
 from seamark.store.fold.names import Names
 from seamark.store.fold.payloads import record_points
 from seamark.store.fold.walk import BLOCK_BYTES, walk
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from seamark.store.fold.registers import Key
     from seamark.store.fold.run_state import JournalState, RunState
     from seamark.store.runs import Store, StoredRun
+    from seamark.values.arrays import Floats, Ints
 
 __all__ = [
     "Piece",
@@ -59,7 +60,7 @@ Raises:
 """
 
 _WHOLE_BYTES: Final = 1 << 17
-"""A journal of so many bytes is read in one piece."""
+"""A journal of up to this many bytes is read in one piece."""
 _NO_TIME: Final = -(1 << 64)
 _KINDS: Final = {
     "string_series": Kind.TEXT,
@@ -102,7 +103,7 @@ def read_floats(
         sources: Opens its journals.
         paths: Of float series that it has.
         attempt: As checked by `seamark.reading.points.check_attempt`.
-        limit: Only the last so many points of each; None for all.
+        limit: Only this many of the last points of each; None for all.
 
     Returns:
         Points by path; series of the same rows may share the arrays of steps and times. A journal
@@ -144,15 +145,15 @@ def tail_pieces(
     paths: Sequence[str],
     attempt: int | str,
 ) -> dict[str, list[Piece]]:
-    """Return what stands in journals only, by path; see `read_floats`."""
+    """Return what is in journals only, by path; see `read_floats`."""
     state = run.state
     found: dict[str, list[Piece]] = {path: [] for path in paths}
     for journal in state.journals.values():
         cut = cut_of(state, journal, attempt)
         if journal.point_end < 0 or cut <= 0:
             continue
-        for sheet in _tail_sheets(store, connection, run, journal, sources, frozenset(paths)):
-            for path, piece in _pieces(journal, sheet, cut):
+        for batch in _tail_batches(store, connection, run, journal, sources, frozenset(paths)):
+            for path, piece in _pieces(journal, batch, cut):
                 found[path].append(piece)
     return found
 
@@ -201,7 +202,7 @@ class _Groups:
 
 
 def _least_of_last(pieces: list[Piece], limit: int) -> float | None:
-    """Return the smallest of the last so many steps; None while there are not so many."""
+    """Return the smallest of the last ``limit`` steps; None while there are fewer."""
     if sum(len(piece.step) for piece in pieces) < limit:
         return None
     steps = np.concatenate([piece.step for piece in pieces])
@@ -215,22 +216,22 @@ def cut_of(run: RunState, journal: JournalState, attempt: int | str) -> float:
     return run.cut(journal, attempt if isinstance(attempt, int) else None)
 
 
-def _pieces(journal: JournalState, sheet: Sheet, cut: float) -> Iterator[tuple[str, Piece]]:
+def _pieces(journal: JournalState, batch: RowBatch, cut: float) -> Iterator[tuple[str, Piece]]:
     kept = None
-    if len(sheet.offset) and sheet.offset[-1] >= cut:
-        kept = int(np.searchsorted(sheet.offset, cut))
-    for path, (rows, values) in sheet.series.items():
+    if len(batch.offset) and batch.offset[-1] >= cut:
+        kept = int(np.searchsorted(batch.offset, cut))
+    for path, (rows, values) in batch.series.items():
         if rows is None:
             part: Any = slice(0, kept)
             own = values[part]
         else:
             size = len(rows) if kept is None else int(np.searchsorted(rows, kept))
             part, own = rows[:size], values[:size]
-        yield path, Piece(journal, sheet.step[part], own, sheet.t[part], sheet.time[part])
+        yield path, Piece(journal, batch.step[part], own, batch.t[part], batch.time[part])
 
 
 def unpacked(journal: JournalState, group: StoredGroup, cut: float) -> Piece:
-    """Return the points of a group that stand before an offset."""
+    """Return the points of a group that are before an offset."""
     t = group.t()
     piece = Piece(journal, group.steps(), group.values(), t, group.times(t))
     if cut >= journal.chunked:
@@ -280,14 +281,14 @@ def _joined(parts: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
 # ---------------------------------------------------------------------- straight from journals
 
 
-def _tail_sheets(
+def _tail_batches(
     store: Store,
     connection: sa.Connection,
     run: StoredRun,
     journal: JournalState,
     sources: Sources,
     paths: frozenset[str],
-) -> Iterator[Sheet]:
+) -> Iterator[RowBatch]:
     """Yield what is folded of a journal and not in groups."""
     if journal.point_end < journal.chunked:
         return
@@ -296,21 +297,21 @@ def _tail_sheets(
         assert run.number is not None  # noqa: S101 - it was loaded
         names = names_before(store, run.number, journal.number, journal.chunked, connection)
     if not journal.chunked and journal.offset <= _WHOLE_BYTES:
-        found = _small_sheets(journal, sources, paths)
+        found = _small_batches(journal, sources, paths)
         if found is not None:
             yield from found
             return
     with _reader(journal, sources) as reader:
         if reader is not None:
             for block in reader.blocks(journal.chunked):
-                yield from decode(block, names, paths, stop=journal.offset).sheets
+                yield from decode(block, names, paths, stop=journal.offset).batches
                 if block.end >= journal.offset:
                     return
 
 
-def _small_sheets(
+def _small_batches(
     journal: JournalState, sources: Sources, paths: frozenset[str]
-) -> list[Sheet] | None:
+) -> list[RowBatch] | None:
     """Return the same of a small journal; None where there is damage in it.
 
     Of a thousand of them every step counts.
@@ -328,7 +329,7 @@ def _small_sheets(
     frames, end, _ = walk(data, salt_of(journal.uid))
     if start + end < journal.offset:
         return None
-    return decode(Block(start, data, frames, start + end), Names(), paths).sheets
+    return decode(Block(start, data, frames, start + end), Names(), paths).batches
 
 
 def _warn(journal: JournalState, error: OSError) -> None:

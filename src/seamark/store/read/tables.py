@@ -38,9 +38,9 @@ _DERIVED: Final = ("sys/id", "sys/state", "sys/owner", *_FIRST[4:])
 _NUMBERS: Final = frozenset({"float", "float_series"})
 _LONG: Final = ("text", "string_series")
 _APART: Final = frozenset({"string_set", *_LONG})
-"""What these show does not stand in the columns that all have."""
+"""What these show is not in the columns that all have."""
 _PART: Final = 900
-"""So many values stand in one statement; old SQLite takes 999."""
+"""How many values one statement has at most; old SQLite takes 999."""
 
 At = tuple[str, str | None]
 """A path and what is asked of a series there; None: what it shows."""

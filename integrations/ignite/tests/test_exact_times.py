@@ -1,0 +1,402 @@
+"""Time profilers under a clock that stands still: what is recorded is exact, to the nanosecond.
+
+And whatever an Ignite that we do not know does, it does under a profiler too.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import weakref
+from pathlib import Path
+
+import pytest
+from ignite.engine import Engine, EventEnum, Events
+
+from seamark import init_run
+from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
+from seamark.profiling import Samples
+
+
+class Custom(EventEnum):
+    HAPPENED = "happened"
+
+
+def nothing(engine, batch):
+    pass
+
+
+def seconds(profiler, name="processing", event="", **given):
+    (found,) = [one for one in profiler.stats(**given) if (one.name, one.event) == (name, event)]
+    return pytest.approx(found.total_s), found.count
+
+
+def of_event(profiler, event):
+    """What the handlers of an event took, together."""
+    found = [one for one in profiler.stats() if event in (one.name, one.event)]
+    return sum(one.total_s for one in found), sum(one.count for one in found)
+
+
+def rows_of(profiler, path):
+    profiler.write_results(path)
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(params=[BasicTimeProfiler, HandlersTimeProfiler])
+def profiler(request):
+    return request.param()
+
+
+# ---------------------------------------------------------------- interruptions
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Events.STARTED,
+        Events.EPOCH_STARTED,
+        Events.GET_BATCH_STARTED(once=2),
+        Events.GET_BATCH_COMPLETED(once=2),
+        Events.ITERATION_STARTED(once=2),
+        Events.ITERATION_COMPLETED(once=2),
+        Events.EPOCH_COMPLETED,
+    ],
+    ids=lambda event: event.value,
+)
+@pytest.mark.parametrize("how", ["run", "bound", "class", "thread"])
+def test_an_interrupted_run_has_the_times_of_one_that_was_not(profiler, event, how, hand_clock):
+    """Neither the pause nor the handlers of INTERRUPT are part of a step, a fetch or an epoch."""
+
+    def data():
+        for batch in range(3):
+            hand_clock.sleep(0.5)
+            yield batch
+
+    engine = Engine(lambda *_: hand_clock.sleep(0.25))
+    bound = engine.run
+    engine.add_event_handler(Events.INTERRUPT, lambda: hand_clock.sleep(3))
+    engine.add_event_handler(event, engine.interrupt)
+    profiler.attach(engine)
+    given = {"data": data(), "max_epochs": 1, "epoch_length": 3}
+    engine.run(**given)
+    hand_clock.sleep(100)
+    if how == "thread":
+        thread = threading.Thread(target=engine.run, kwargs=given)
+        thread.start()
+        thread.join()
+    else:
+        {"run": engine.run, "bound": bound, "class": functools.partial(Engine.run, engine)}[how](
+            **given
+        )
+    assert engine.state.iteration == 3
+    assert seconds(profiler) == (0.75, 3)
+    assert seconds(profiler, "dataflow") == (1.5, 3)
+    assert of_event(profiler, "INTERRUPT") == (3, 1)
+    whole = profiler._breakdown(profiler._times()).whole_s
+    in_epoch = event not in (Events.STARTED, Events.EPOCH_COMPLETED)
+    assert whole == pytest.approx(2.25 + 3 * in_epoch)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [Events.GET_BATCH_STARTED, Events.GET_BATCH_COMPLETED],
+    ids=lambda event: event.value,
+)
+def test_an_interruption_leaves_rows_whole(event, tmp_path):
+    """A batch and its step stand in one row, however long ago the batch came."""
+    engine, profiler = Engine(nothing), BasicTimeProfiler()
+    profiler.attach(engine)
+    engine.add_event_handler(event(once=2), engine.interrupt)
+    engine.run(range(4))
+    engine.run(range(4))
+    rows = rows_of(profiler, tmp_path / "wide.csv")
+    assert [row["iteration"] for row in rows] == ["1", "2", "3", "4"]
+    assert all(row["processing_stats"] and row["dataflow_stats"] for row in rows)
+
+
+def test_handlers_of_the_end_of_the_data_are_no_waiting_for_it(profiler, hand_clock):
+    """They run between two fetches, and are reported themselves."""
+
+    def data():
+        hand_clock.sleep(1)
+        yield from range(2)
+
+    class Again:
+        def __iter__(self):
+            return data()
+
+    engine = Engine(nothing)
+    profiler.attach(engine)
+    engine.add_event_handler(Events.DATALOADER_STOP_ITERATION, lambda: hand_clock.sleep(7))
+    engine.run(Again(), epoch_length=4)
+    assert seconds(profiler, "dataflow") == (2, 4)
+    assert of_event(profiler, "DATALOADER_STOP_ITERATION") == (7, 1)
+
+
+# ---------------------------------------------------------------- our own work
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_no_event_pays_for_the_profilers_work(profiler, ends, hand_clock, monkeypatch):
+    """Taking in what waits, the summary of a run: however slow that is."""
+    flush = Samples.flush
+
+    def slow_flush(samples):
+        hand_clock.sleep(1)
+        flush(samples)
+
+    monkeypatch.setattr(Samples, "flush", slow_flush)
+    engine = Engine(nothing)
+    engine.register_events(*Custom)
+    for event in (Events.STARTED, Events.COMPLETED, Events.TERMINATE, Events.EPOCH_COMPLETED):
+        engine.add_event_handler(event, lambda: None)
+    engine.add_event_handler(Custom.HAPPENED, lambda: None)
+    engine.add_event_handler(Events.STARTED, engine.fire_event, Custom.HAPPENED)
+    if ends:
+        engine.add_event_handler(Events.ITERATION_COMPLETED(once=3), engine.terminate)
+    with init_run(capture_git=False, capture_packages=False) as run:
+        profiler.attach(engine, run=run)
+        engine.run(range(2), max_epochs=3)
+        assert max(one.max_s for one in profiler.stats()) == 0
+
+
+# ---------------------------------------------------------------- threads
+
+
+def test_events_of_other_threads_are_counted_too(profiler):
+    """While the engine runs its own; no row is lost, and no phase ends by them."""
+    engine = Engine(nothing)
+    engine.register_events(*Custom)
+    engine.add_event_handler(Custom.HAPPENED, lambda: None)
+    engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: None)
+    profiler.attach(engine)
+    threads, each = 4, 300
+    entered = threading.Barrier(threads + 1)
+
+    def fire():
+        entered.wait()
+        for _ in range(each):
+            engine.fire_event(Custom.HAPPENED)
+
+    helpers = [threading.Thread(target=fire) for _ in range(threads)]
+
+    @engine.on(Events.ITERATION_STARTED(once=1))
+    def start():
+        for one in helpers:
+            one.start()
+        entered.wait()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        engine.run(range(2000))
+    finally:
+        sys.setswitchinterval(interval)
+        for one in helpers:
+            one.join()
+    assert of_event(profiler, "HAPPENED")[1] == threads * each
+    assert seconds(profiler)[1] == seconds(profiler, "dataflow")[1] == 2000
+
+
+def test_a_thread_in_an_event_changes_nothing_for_the_engine(profiler, hand_clock):
+    """An event that another thread is in when a step ends, and a core event that it fires."""
+    steps = []
+
+    def step(engine, batch):
+        hand_clock.sleep(1)
+        if batch == 0:
+            helper.start()
+            inside.wait()
+        if batch == 1:
+            go_on.set()
+            helper.join()
+        steps.append(batch)
+
+    engine = Engine(step)
+    engine.register_events(*Custom)
+    inside, go_on = threading.Event(), threading.Event()
+    engine.add_event_handler(Custom.HAPPENED, lambda: (inside.set(), go_on.wait()))
+    engine.add_event_handler(Events.ITERATION_STARTED, lambda: None)
+
+    def fire():
+        engine.fire_event(Custom.HAPPENED)
+        engine.fire_event(Events.ITERATION_STARTED)
+
+    helper = threading.Thread(target=fire)
+    profiler.attach(engine)
+    engine.run(range(4))
+    assert steps == [0, 1, 2, 3]
+    assert seconds(profiler) == (4, 4)
+    assert of_event(profiler, "ITERATION_STARTED")[1] == 5
+
+
+# ---------------------------------------------------------------- every way to run
+
+
+@pytest.mark.parametrize("how", ["bound", "class"])
+def test_every_run_is_measured_however_it_is_called(profiler, how):
+    """By a method that was bound before, or through the class: also the second time."""
+    engine = Engine(nothing)
+    run = engine.run if how == "bound" else functools.partial(Engine.run, engine)
+    profiler.attach(engine)
+    for size in (2, 3, 4):
+        engine.state.max_epochs = None
+        run(range(size))
+    assert [seconds(profiler, run=at)[1] for at in range(3)] == [2, 3, 4]
+
+
+def test_a_run_in_a_handler_of_the_end_is_a_run(profiler):
+    """As of a training that goes on by itself."""
+    engine = Engine(nothing)
+
+    @engine.on(Events.COMPLETED)
+    def again():
+        if engine.state.iteration < 5:
+            engine.state.max_epochs = None
+            engine.run(range(5))
+
+    engine.add_event_handler(Events.COMPLETED, lambda: None)
+    profiler.attach(engine)
+    engine.run(range(2))
+    assert [seconds(profiler, run=at)[1] for at in range(2)] == [2, 5]
+    engine.state.max_epochs = None
+    engine.run(range(7))
+    assert seconds(profiler, run=2)[1] == 7
+
+
+def test_a_run_that_cannot_begin_does_not_end_the_one_around_it(profiler, hand_clock):
+    """Ignite refuses to run an engine in the middle of its own run."""
+    engine = Engine(nothing)
+    refused = []
+
+    @engine.on(Events.ITERATION_COMPLETED(once=2))
+    def nested():
+        try:
+            engine.run(range(3))
+        except ValueError as error:
+            refused.append(error)
+
+    profiler.attach(engine)
+    engine.run(range(4))
+    assert refused
+    assert seconds(profiler) == (0, 4)
+
+
+# ---------------------------------------------------------------- an Ignite that is not known
+
+
+def furnished(cls):
+    seen = []
+    engine = cls(lambda engine, batch: batch)
+    engine.register_events(*Custom)
+    for number in range(3):
+        engine.add_event_handler(Events.ITERATION_COMPLETED(every=2), seen.append, number)
+    engine.add_event_handler(Events.EPOCH_COMPLETED, lambda: seen.append(engine.last_event_name))
+    engine.add_event_handler(Events.EPOCH_COMPLETED, engine.fire_event, Custom.HAPPENED)
+    return engine, seen
+
+
+def backwards(self, event_name, *event_args, **event_kwargs):
+    """Uses no other names than Ignite's own does."""
+    self.logger.debug(f"{self.state.epoch} | {self.state.iteration}")  # noqa: G004
+    self.last_event_name = event_name
+    for func, args, kwargs in tuple(self._event_handlers[event_name])[::-1]:
+        kwargs.update(event_kwargs)
+        held = [one() if isinstance(one, weakref.ref) else one for one in args]
+        func(*held[:1], *event_args, *held[1:], **kwargs)
+
+
+@pytest.mark.parametrize("disguised", [False, True])
+def test_an_engine_that_fires_otherwise_does_so_under_a_profiler(profiler, monkeypatch, disguised):
+    """Ours acts in the place of no method that differs by a letter, whatever that calls itself."""
+    changed = functools.wraps(Engine._fire_event)(backwards) if disguised else backwards
+    monkeypatch.setattr(Engine, "_fire_event", changed)
+    (engine, seen), (twin, expected) = furnished(Engine), furnished(Engine)
+    profiler.attach(engine)
+    for one in (engine, twin):
+        one.run(range(4), max_epochs=2)
+    assert seen == expected
+    assert seen[:3] == [2, 1, 0]
+    assert seconds(profiler)[1] == 8
+
+
+OTHERWISE = {
+    "order": (
+        "in self._event_handlers[event_name]:",
+        "in tuple(self._event_handlers[event_name])[::-1]:",
+    ),
+    "filters": ("if event_filter(self, event):", "if not event_filter(self, event):"),
+}
+FURNISHED = """
+from ignite.engine import Engine, Events
+from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
+for profiler in (None, BasicTimeProfiler(), HandlersTimeProfiler()):
+    engine, seen = Engine(lambda *_: None), []
+    for number in range(3):
+        engine.add_event_handler(Events.ITERATION_COMPLETED(every=2), seen.append, number)
+    if profiler is not None:
+        profiler.attach(engine)
+    engine.run(range(3))
+    print(*seen)
+"""
+
+
+def other_ignite(folder, change):
+    """Return the environment of a process that has an Ignite with another source."""
+    shutil.copytree(Path(inspect.getfile(Engine)).parents[1], folder / "ignite")
+    for path in (folder / "ignite").rglob("*.py"):
+        path.write_text(change(path.read_text()))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"), [("order", "2 1 0"), ("filters", "0 1 2 0 1 2")], ids=str
+)
+def test_another_release_behaves_as_it_does(what, expected, tmp_path):
+    """Though its methods use no other names than those that are known."""
+    env = other_ignite(tmp_path, lambda source: source.replace(*OTHERWISE[what]))
+    done = subprocess.run(
+        [sys.executable, "-c", FURNISHED], capture_output=True, text=True, check=True, env=env
+    )
+    assert done.stdout.splitlines() == [expected] * 3
+
+
+PRIVATE = ["_fire_event", "_internal_run", "_handler_wrapper", "_event_handlers", "_allowed_events"]
+TRAINING = """
+from ignite.engine import Engine, Events
+from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler, SeamarkLogger
+for cls in (BasicTimeProfiler, HandlersTimeProfiler):
+    engine = Engine(lambda engine, batch: float(batch))
+    profiler, seen = cls(), []
+    with SeamarkLogger(capture_git=False, capture_packages=False) as logger:
+        logger.attach_output_handler(
+            engine, Events.ITERATION_COMPLETED, "t", output_transform=lambda output: output
+        )
+        engine.add_event_handler(Events.EPOCH_COMPLETED(every=1), lambda: seen.append(1))
+        profiler.attach(engine, run=logger)
+        engine.run(range(3), max_epochs=2)
+        assert seen == [1, 1], seen
+        assert logger["t/output"].fetch_points().value.tolist() == [0, 1, 2, 0, 1, 2]
+        profiler.table(), profiler.get_results(), profiler.largest_cost()
+        print(*[one.count for one in profiler.stats() if one.kind == "processing"])
+"""
+
+
+@pytest.mark.parametrize("gone", PRIVATE)
+def test_nothing_needs_what_ignite_calls_private(gone, tmp_path):
+    """A release that renames it has loggers all the same, and trains under a profiler."""
+    env = other_ignite(tmp_path, lambda source: re.sub(rf"\b{gone}\b", "_renamed", source))
+    done = subprocess.run(
+        [sys.executable, "-c", TRAINING], capture_output=True, text=True, check=False, env=env
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ([] if gone == "_fire_event" else ["6", "6"])
+    assert ("is not known" in done.stderr) == (gone == "_fire_event")

@@ -1,0 +1,28 @@
+"""Files of a run by their digest: take them, store them, recover and remove them, read them.
+
+`BlobWriter` takes hold of files before its methods return and makes blobs of them on a thread, so
+that a checkpoint of ten gigabytes never holds up a metric. How a file is held, and what happens
+when it is rewritten in the meantime, is described in ``seamark.blobs.take``. What a process that
+died left half done, `finish_staged` completes.
+"""
+
+from __future__ import annotations
+
+from seamark.blobs.names import members_of, reference
+from seamark.blobs.read import is_pending, read_text, write_file
+from seamark.blobs.recover import finish_staged
+from seamark.blobs.references import are_ours
+from seamark.blobs.store import open_blob
+from seamark.blobs.writer import BlobWriter
+
+__all__ = [
+    "BlobWriter",
+    "are_ours",
+    "finish_staged",
+    "is_pending",
+    "members_of",
+    "open_blob",
+    "read_text",
+    "reference",
+    "write_file",
+]

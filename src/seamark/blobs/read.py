@@ -1,0 +1,133 @@
+"""Writing recorded files back to disk, for downloads."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from seamark.blobs.references import open_reference
+from seamark.blobs.store import open_blob
+from seamark.errors import FileMissingError
+from seamark.journal.safe import MAX_TEXT_BYTES, folder_below, parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from seamark.journal.folder import RunFolder
+
+__all__ = ["is_pending", "read_text", "write_file"]
+
+_BLOCK: Final = 1 << 20
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+
+
+def is_pending(file: Mapping[str, Any]) -> bool:
+    """Return whether the bytes of a recorded file were taken and are not stored yet."""
+    return not file.keys() & {"sha256", "ref", "lost"}
+
+
+def _open(
+    folder: RunFolder,
+    file: Mapping[str, Any],
+    path: str,
+    inner: Sequence[str] = (),
+    *,
+    references: bool,
+) -> BinaryIO:
+    """Open the bytes of a recorded file, or of a member of a recorded folder.
+
+    Raises:
+        FileMissingError: If there are no bytes: still pending, lost, removed, or not opened.
+    """
+    if "ref" in file:
+        return open_reference(folder, file, path, inner, wanted=references)
+    size, sha256 = file.get("size"), file.get("sha256")
+    if inner:
+        size, sha256 = file["members"]["/".join(inner)]
+    if sha256 is None:
+        why = {
+            "changed": "was rewritten before it could be copied",
+            "gone": "was removed before it could be copied",
+            "not stored": "could not be stored",
+        }.get(str(file.get("lost")), "is not stored yet")
+        name = inner[-1] if inner else file.get("name", "")
+        msg = f"{path}: the file {name!r} {why}"
+        raise FileMissingError(msg)
+    return open_blob(folder, sha256, size)
+
+
+def read_text(folder: RunFolder, record: Mapping[str, Any]) -> str:
+    """Return a very long text, which is kept as a blob.
+
+    Args:
+        folder: The run.
+        record: Its ``sha256`` and ``size``.
+
+    Raises:
+        FileMissingError: If it is not there, not what was recorded, or too large for memory.
+    """
+    if record["size"] > MAX_TEXT_BYTES:
+        msg = f"the text {record['sha256']} has {record['size']:,} bytes, too many to read at once"
+        raise FileMissingError(msg)
+    with open_blob(folder, record["sha256"], record["size"]) as blob:
+        return blob.read(record["size"]).decode("utf-8", "backslashreplace")
+
+
+def write_file(
+    folder: RunFolder,
+    file: Mapping[str, Any],
+    target: Path,
+    path: str,
+    *,
+    name: str | None = None,
+    references: bool = False,
+) -> Path:
+    """Write a recorded file, or folder, to disk and return where.
+
+    Whatever the record says, everything that is written lies below the target, and no link that
+    lies there is followed.
+
+    Args:
+        folder: The run.
+        file: FILE record.
+        target: An existing folder, in which the file gets its own name, or the name to give it.
+        path: Attribute path, for messages.
+        name: Of the file below ``target``, which is then a folder in any case; may contain ``/``.
+        references: Open what the record refers to, wherever that is.
+
+    Raises:
+        FileMissingError: If the bytes are not there, or a link or another file is at the target.
+        ArgumentError: If a name in the record leads out of the target, or is too long for a file.
+    """
+    if name is None and target.is_dir():
+        name = os.path.basename(str(file.get("name") or path.rpartition("/")[2]))
+        name = name if name not in {"", ".", ".."} else "file"
+    base, parts = (
+        (target.parent, (target.name,)) if name is None else (target, parts_of(name, path))
+    )
+    if not file.get("dir"):
+        with _open(folder, file, path, references=references) as source:
+            _write(source, base, parts)
+    for member in file.get("members", {}) if file.get("dir") else ():
+        inner = parts_of(member, path)
+        with _open(folder, file, f"{path}: {member}", inner, references=references) as source:
+            _write(source, base, (*parts, *inner))
+    return base.joinpath(*parts)
+
+
+def _write(source: BinaryIO, base: Path, parts: Sequence[str]) -> None:
+    """Copy to a temporary name first, so that nothing is half-written."""
+    left = os.fstat(source.fileno()).st_size  # a file that grows meanwhile would have no end
+    part = f".seamark-{secrets.token_hex(8)}"
+    with folder_below(base, parts[:-1]) as fd:
+        try:
+            with os.fdopen(os.open(part, _NEW, 0o666, dir_fd=fd), "wb") as out:
+                while left > 0 and (block := source.read(min(left, _BLOCK))):
+                    out.write(block)
+                    left -= len(block)
+            os.replace(part, parts[-1], src_dir_fd=fd, dst_dir_fd=fd)
+        except BaseException:
+            os.unlink(part, dir_fd=fd)
+            raise

@@ -1,0 +1,407 @@
+"""Contents of files, each kept once under the SHA-256 of its bytes.
+
+A blob is written under a temporary name in the run's ``.staging/`` and then moved to
+``blobs/<sha256>``, so that a reader never sees half of one. Its bytes are always its own: they are
+cloned (reflink) or copied from the source, never linked to it, because a trainer may rewrite its
+files in place. The digest is taken of the copy, so it is right whatever happened to the source.
+
+Nobody can read a blob who could not read its source; see `narrow`. Links in the place of a blob, of
+``blobs/`` or of ``.staging/`` are not followed; see `seamark.journal.safe`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import secrets
+import stat
+import time
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+
+from seamark.errors import ArgumentError, FileMissingError
+from seamark.journal.safe import is_folder, make_folder, open_file, open_folder, remove_entry
+from seamark.process.interrupts import let_pass, quietly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator
+    from pathlib import Path
+
+    from seamark.journal.folder import RunFolder
+
+__all__ = [
+    "ANYBODY",
+    "Stamp",
+    "adopt",
+    "blob_path",
+    "clone",
+    "copy_blob",
+    "copy_into",
+    "digest_of",
+    "has_blob",
+    "narrow",
+    "narrow_blob",
+    "open_blob",
+    "open_source",
+    "put_bytes",
+    "read_all",
+    "remove_blob",
+    "remove_leftovers",
+    "remove_staged",
+    "sync_blob",
+    "sync_folder",
+]
+
+_TEMPORARY: Final = ".tmp-"
+"""How the names of files begin that are being written in ``.staging/``."""
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_BLOCK: Final = 1 << 20
+_FICLONE: Final = 0x40049409  # _IOW(0x94, 9, int), linux/fs.h
+_READ_FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NEW_FLAGS: Final = (
+    os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+)
+_OLD_S: Final = 3600.0
+ANYBODY: Final = 0o777
+"""Rights of what comes from no file: the umask decides alone."""
+
+
+class Stamp(NamedTuple):
+    """What changes when a file is rewritten or replaced.
+
+    Attributes:
+        size: Bytes.
+        mtime_ns: Last change of the contents, nanoseconds since the Unix epoch.
+        inode: Number of the file on its file system.
+        device: Number of the file system.
+    """
+
+    size: int
+    mtime_ns: int
+    inode: int
+    device: int
+
+    @classmethod
+    def of(cls, stat: os.stat_result) -> Stamp:
+        """Return the stamp in what ``os.stat`` gave."""
+        return cls(stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev)
+
+
+def blob_path(folder: RunFolder, sha256: str) -> Path:
+    """Return where the blob with this digest lies or would lie.
+
+    Raises:
+        ArgumentError: If it is not 64 hexadecimal digits; digests come from files others may write.
+    """
+    if not _DIGEST.fullmatch(sha256):
+        msg = f"sha256: expected 64 lower-case hexadecimal digits, got {sha256!r:.80}"
+        raise ArgumentError(msg)
+    return folder.blobs_dir / sha256
+
+
+def has_blob(folder: RunFolder, sha256: str, size: int | None = None) -> bool:
+    """Return whether a blob is there, and of that size (bytes) if one is given."""
+    found = _stat_blob(folder, sha256)
+    return found is not None and (size is None or found.st_size == size)
+
+
+def _stat_blob(folder: RunFolder, sha256: str) -> os.stat_result | None:
+    """Return what a blob is like, None if there is none; a link is none."""
+    path = blob_path(folder, sha256)
+    try:
+        if path.parent.is_symlink():
+            return None
+        found = path.lstat()
+    except OSError as error:
+        let_pass(error)
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+def open_blob(folder: RunFolder, sha256: str, size: int | None = None) -> BinaryIO:
+    """Open a blob for reading.
+
+    Args:
+        folder: The run.
+        sha256: Its digest.
+        size: In bytes, as it was recorded; None for whatever is there.
+
+    Raises:
+        FileMissingError: If the run does not hold it, or not with this size.
+        ArgumentError: If it is not a digest.
+    """
+    path = blob_path(folder, sha256)
+    try:
+        file = os.fdopen(open_file(path), "rb")
+    except FileNotFoundError as error:
+        why = f": {error}" if isinstance(error, FileMissingError) else ""
+        msg = f"the contents {sha256} are not in {folder.path}{why}"
+        raise FileMissingError(msg) from error
+    found = os.fstat(file.fileno()).st_size
+    if size is not None and found != size:
+        file.close()
+        msg = f"the contents {sha256} in {folder.path} have {found:,} bytes, recorded were {size:,}"
+        raise FileMissingError(msg)
+    return file
+
+
+def narrow_blob(folder: RunFolder, sha256: str, mode: int) -> None:
+    """Let nobody else read or write a blob than a file with these rights lets; see `narrow`."""
+    with quietly(only=OSError):
+        fd = open_file(blob_path(folder, sha256))
+        try:
+            narrow(fd, mode)
+        finally:
+            os.close(fd)
+
+
+def narrow(fd: int, mode: int) -> None:
+    """Take the rights of an open file from whom its source, which has ``mode``, does not give them.
+
+    The user whose file it is keeps the right to read and write it.
+    """
+    now = stat.S_IMODE(os.fstat(fd).st_mode)
+    wanted = now & (stat.S_IMODE(mode) | stat.S_IRUSR | stat.S_IWUSR)
+    if wanted != now:
+        os.fchmod(fd, wanted)
+
+
+def open_source(path: str | os.PathLike[str]) -> int:
+    """Return a descriptor of a file, open for reading."""
+    return os.open(path, _READ_FLAGS)
+
+
+def put_bytes(folder: RunFolder, content: bytes, mode: int = ANYBODY) -> str:
+    """Store bytes that are in memory, and return their SHA-256.
+
+    They are with the operating system when this returns; `sync_blob` forces them to disk.
+
+    Args:
+        folder: The run.
+        content: The bytes.
+        mode: Rights of the file that they come from.
+
+    Raises:
+        OSError: If they cannot be written.
+    """
+    sha256 = hashlib.sha256(content).hexdigest()
+    if has_blob(folder, sha256, len(content)):
+        if mode != ANYBODY:
+            narrow_blob(folder, sha256, mode)
+    else:
+        with _new_file(folder) as (fd, path):
+            narrow(fd, mode)
+            _write_all(fd, memoryview(content))
+            _move(folder, path, sha256)
+    return sha256
+
+
+def copy_blob(
+    folder: RunFolder, source: int, check: Callable[[], None] | None = None
+) -> tuple[str, int]:
+    """Store a copy of an open file, forced to disk.
+
+    Args:
+        folder: The run.
+        source: Descriptor, open for reading.
+        check: Called when the bytes are copied, before they become a blob; may raise.
+
+    Returns:
+        SHA-256 and size in bytes.
+
+    Raises:
+        OSError: If the source cannot be read or the copy not be written.
+    """
+    with _new_file(folder) as (fd, path):
+        narrow(fd, os.fstat(source).st_mode)
+        sha256, size = digest_of(fd) if clone(source, fd) else copy_into(source, fd)
+        if check is not None:
+            check()
+        if not has_blob(folder, sha256, size):
+            os.fsync(fd)
+            _move(folder, path, sha256)
+            sync_folder(folder.blobs_dir)
+    return sha256, size
+
+
+def adopt(folder: RunFolder, path: Path) -> tuple[str, int]:
+    """Make a blob of a file in ``.staging/`` that nobody else can write; the file stays there too.
+
+    Returns:
+        SHA-256 and size in bytes.
+
+    Raises:
+        OSError: If that is impossible.
+    """
+    fd = open_source(path)
+    try:
+        sha256, size = digest_of(fd)
+        if has_blob(folder, sha256, size):
+            return sha256, size
+        os.fsync(fd)
+        _make(folder, folder.blobs_dir)
+        target = blob_path(folder, sha256)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                target.unlink()  # of another size: what a power cut left of it
+            os.link(path, target)
+        except OSError:
+            return copy_blob(folder, fd)
+        sync_folder(folder.blobs_dir)
+        return sha256, size
+    finally:
+        os.close(fd)
+
+
+def remove_blob(folder: RunFolder, sha256: str) -> None:
+    """Remove a blob if it is there.
+
+    Raises:
+        OSError: If it cannot be removed.
+    """
+    path = blob_path(folder, sha256)
+    with contextlib.suppress(FileNotFoundError):
+        fd = open_folder(path.parent)
+        try:
+            os.unlink(path.name, dir_fd=fd)
+        finally:
+            os.close(fd)
+
+
+def sync_blob(folder: RunFolder, sha256: str) -> None:
+    """Force the bytes of a blob to disk; `sync_folder` does the same for its name.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
+    try:
+        fd = open_file(blob_path(folder, sha256))
+    except FileNotFoundError:  # pruned meanwhile
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_folder(path: Path) -> None:
+    """Force the names in a folder to disk, where the system can."""
+    with quietly(only=OSError):
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def clone(source: int, target: int) -> bool:
+    """Let an empty file share the blocks of another, copy-on-write; False if that is impossible."""
+    try:
+        import fcntl
+
+        fcntl.ioctl(target, _FICLONE, source)
+    except (ImportError, OSError) as error:  # not Linux, or a file system that cannot share
+        let_pass(error)
+        return False
+    return True
+
+
+def copy_into(source: int, target: int) -> tuple[str, int]:
+    """Copy an open file from its start, and return SHA-256 and size in bytes of what was copied."""
+    return _read_through(source, lambda block: _write_all(target, block))
+
+
+def digest_of(fd: int) -> tuple[str, int]:
+    """Return SHA-256 and size in bytes of an open file."""
+    return _read_through(fd, lambda _: None)
+
+
+def read_all(fd: int, limit: int) -> bytes:
+    """Return up to ``limit`` bytes of an open file from its start."""
+    os.lseek(fd, 0, os.SEEK_SET)
+    parts, left = [], limit
+    while left > 0 and (part := os.read(fd, min(left, _BLOCK))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _read_through(fd: int, use: Callable[[memoryview], None]) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    buffer = memoryview(bytearray(_BLOCK))
+    os.lseek(fd, 0, os.SEEK_SET)
+    with os.fdopen(fd, "rb", buffering=0, closefd=False) as file:
+        while length := file.readinto(buffer):
+            block = buffer[:length]
+            digest.update(block)
+            use(block)
+            size += length
+    return digest.hexdigest(), size
+
+
+def _write_all(fd: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+@contextlib.contextmanager
+def _new_file(folder: RunFolder) -> Iterator[tuple[int, Path]]:
+    """Make a file under a temporary name in ``.staging/``; gone at the end unless it was moved."""
+    _make(folder, folder.staging_dir)
+    path = folder.staging_dir / (_TEMPORARY + secrets.token_hex(8))
+    fd = os.open(path, _NEW_FLAGS, 0o666)
+    try:
+        yield fd, path
+    finally:
+        os.close(fd)
+        with quietly(only=OSError):
+            path.unlink()
+
+
+def _make(folder: RunFolder, path: Path) -> None:
+    """Make a folder of the run; a purged run does not come back because a file was late."""
+    if is_folder(path):
+        return
+    if folder.purged_mark.exists():
+        raise OSError(errno.ENOENT, "the run was purged", str(folder.path))
+    make_folder(path)
+
+
+def _move(folder: RunFolder, path: Path, sha256: str) -> None:
+    _make(folder, folder.blobs_dir)
+    os.replace(path, blob_path(folder, sha256))
+
+
+def remove_leftovers(folder: RunFolder, wanted: Container[str], now_s: float | None = None) -> None:
+    """Remove from ``.staging/`` what nobody will ask for: half-written copies, deleted files.
+
+    Args:
+        folder: The run.
+        wanted: Names that stay. What was touched in the last hour stays as well, because a writer
+            may be about to record it.
+        now_s: Seconds since the Unix epoch; now if left out.
+    """
+    limit = (time.time() if now_s is None else now_s) - _OLD_S
+    with quietly(only=OSError):
+        fd = open_folder(folder.staging_dir)
+        try:
+            for name in os.listdir(fd):
+                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                if name not in wanted and found.st_ctime < limit:
+                    with quietly(only=OSError):
+                        remove_entry(fd, name)
+        finally:
+            os.close(fd)
+
+
+def remove_staged(folder: RunFolder, name: str) -> None:
+    """Remove a file or folder from ``.staging/`` if it is there."""
+    with quietly(only=OSError):
+        fd = open_folder(folder.staging_dir)
+        try:
+            remove_entry(fd, name)
+        finally:
+            os.close(fd)

@@ -1,0 +1,570 @@
+"""Taking files into a run: hold of the bytes at once, blobs of them on a thread."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from seamark.blobs.deferred import BytesWriter, WaitingRecord
+from seamark.blobs.names import extension_of, local_path, reference, walk_files
+from seamark.blobs.pending import Pending
+from seamark.blobs.prune import UsedBlobs
+from seamark.blobs.records import (
+    Target,
+    contents_of,
+    digests_of,
+    file_record,
+    tree_bytes,
+    without_bytes,
+)
+from seamark.blobs.store import (
+    ANYBODY,
+    Stamp,
+    copy_blob,
+    digest_of,
+    has_blob,
+    open_source,
+)
+from seamark.blobs.take import (
+    ChangedError,
+    Sources,
+    TakenFile,
+    TickWait,
+    look,
+    read_small,
+    take,
+)
+from seamark.blobs.worker import Job, Worker
+from seamark.errors import FileMissingError
+from seamark.journal.format import Kind
+from seamark.paths import is_inside
+from seamark.process.interrupts import let_pass, quietly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from seamark.journal.folder import RunFolder
+    from seamark.types import File
+
+__all__ = ["BlobWriter"]
+
+_MAX_OPEN: Final = 64
+"""Files on other file systems that may be held open; further ones are copied at once."""
+
+_MEMBERS_AN_OP: Final = 100
+"""Members of a file set that are recorded together; longer ops are compressed in the journal."""
+
+
+class _Place(NamedTuple):
+    """Where a file is recorded, and as what.
+
+    Attributes:
+        path: Attribute path.
+        name: File name.
+        ext: Extension.
+        member: Its name in the file set at the path, None for a file by itself.
+    """
+
+    path: str
+    name: str
+    ext: str
+    member: str | None = None
+
+
+class BlobWriter:
+    """Takes files into one run.
+
+    Every method that takes a file has hold of its bytes when it returns. All may be called from any
+    thread and after a fork; none of them lets trouble with a disk out, but a file that does not
+    exist is a mistake and raises.
+
+    Args:
+        folder: The run.
+        record: Appends one record to the journal: an OP, unless its kind is given too. Answers
+            False if its bytes are not there; nothing that it would take to record it again is let
+            go of then.
+        trouble: Called for every file that could not be stored (what happened, the error); warns
+            once and counts.
+        takes: Tells whether files at an attribute path are this process's to record; all are if
+            left out.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        record: Callable[..., bool | None],
+        trouble: Callable[[str, BaseException | None], None],
+        takes: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self.folder = folder
+        self._record = record
+        self._trouble = trouble
+        self._takes = takes
+        self._worker = Worker(trouble)
+        self._pending: list[Pending] = []
+        self._sources = Sources()
+        self._used = UsedBlobs(folder, self._worker)
+        self._bytes = BytesWriter(folder, self._worker, trouble, lambda one: self._drop([one]))
+
+    # ---------------------------------------------------------------- taking
+
+    def put(self, file: File) -> dict[str, Any]:
+        """Store a file before this returns, and return its FILE record.
+
+        A file that is being written meanwhile is marked as ``"changed"``; one that could not be
+        stored has no digest but ``"lost"``.
+
+        Raises:
+            FileMissingError: If there is no such file on disk.
+            OSError: If it cannot be read.
+        """
+        record = self._put(file)
+        self._used.hand_out(record)
+        return record
+
+    def put_text(self, text: str) -> dict[str, Any]:
+        """Store a text like `put`, and return what names it in a record: digest and size."""
+        content = text.encode("utf-8", "backslashreplace")
+        record = {"sha256": self._bytes.put(content), "size": len(content)}
+        self._used.hand_out(record)
+        return record
+
+    def _put(self, file: File) -> dict[str, Any]:
+        if file.content is not None:
+            return self._put_content(file.content, file.name, file.extension)
+        source = look(str(file.path))[0]
+        if not os.path.isdir(source):
+            return self._store_now(source, file.name, file.extension)
+        members: dict[str, list[Any]] = {}
+        for name, path in walk_files(source).items():
+            part = self._store_now(os.path.realpath(path), name, "")
+            members[name] = [part["size"], part.get("sha256")]
+        size = sum(size for size, _ in members.values())
+        sha256 = self._bytes.put(tree_bytes(members))
+        return file_record(
+            file.name, file.extension, size, dir=True, sha256=sha256, members=members
+        )
+
+    def upload(self, path: str, file: File, *, wait: bool = False) -> None:
+        """Take a file, or a folder, as the file at an attribute path.
+
+        Args:
+            path: Attribute path.
+            file: On disk or in memory.
+            wait: Return only when it is stored.
+
+        Raises:
+            FileMissingError: If there is no such file on disk.
+            OSError: If it cannot be read.
+        """
+        if not self._takes(path):
+            return
+        if file.content is not None:
+            name = f"{path.rpartition('/')[2]}.{file.extension}".rstrip(".")
+            with self._worker.lock:  # nothing is pruned between storing and recording
+                self._record_file(path, self._put_content(file.content, name, file.extension))
+        else:
+            self._take(path, str(file.path), file.extension, strict=False)
+        if wait:
+            self.flush()
+
+    def keep(self, path: str, target: str | os.PathLike[str]) -> bool:
+        """Take a checkpoint, which may be a folder; return whether that is recorded.
+
+        Raises:
+            FileMissingError: If it does not exist (yet).
+            OSError: If it cannot be read.
+        """
+        return self._takes(path) and self._take(path, os.path.abspath(target), None, strict=True)
+
+    def upload_members(self, path: str, members: Mapping[str, str | os.PathLike[str]]) -> None:
+        """Take files as members of the file set at an attribute path.
+
+        Raises:
+            FileMissingError: If one does not exist; nothing is taken then.
+            OSError: If one cannot be read.
+        """
+        if not self._takes(path):
+            return
+        found = {name: look(os.fspath(target))[0] for name, target in members.items()}
+        for name, source in found.items():
+            if os.path.isdir(source):
+                msg = f"expected files as members of a file set, got the folder {name!r}"
+                raise FileMissingError(msg)
+        complete: dict[str, dict[str, Any]] = {}
+        for name, source in found.items():
+            place = _Place(path, name.rpartition("/")[2], extension_of(name), name)
+            record = self._at_once(source, place.name, place.ext)
+            if record is None:
+                self._hold(place, source, {"": source}, strict=False)
+                continue
+            self._used.hand_out(record)
+            with self._worker.lock:
+                if self._bytes.missing(digests_of(record)):
+                    self._record_later(path, name, record)
+                    continue
+            complete[name] = record
+            if len(complete) == _MEMBERS_AN_OP:
+                self._record({"op": "files", "path": path, "members": complete})
+                complete = {}
+        if complete:
+            self._record({"op": "files", "path": path, "members": complete})
+
+    def refer(self, path: str, target: str | os.PathLike[str]) -> bool:
+        """Record where a file or folder is, without taking its bytes; its digest follows.
+
+        Args:
+            path: Attribute path.
+            target: On this machine, or a URL such as ``s3://bucket/last.ckpt``, which is not
+                touched, and loses user, password and secrets in its query.
+
+        Returns:
+            Whether it is recorded.
+
+        Raises:
+            FileMissingError: If nothing is there on this machine.
+            OSError: If it cannot be looked at.
+        """
+        if not self._takes(path):
+            return False
+        here = local_path(target)
+        if here is None:
+            url = reference(str(target))
+            name = url.partition("?")[0].rstrip("/").rpartition("/")[2]
+            return self._record_file(path, file_record(name, extension_of(name), None, ref=url))
+        source, found = look(here)
+        name, token = os.path.basename(here), secrets.token_hex(8)
+        folder = os.path.isdir(source)
+        inside = walk_files(source) if folder else {"": source}
+        sources = {each: (at, Stamp.of(os.stat(at))) for each, at in inside.items()}
+        stamps = [stamp for _, stamp in sources.values()]
+        file = file_record(
+            name,
+            extension_of(name),
+            sum(stamp.size for stamp in stamps),
+            ref=here,
+            mtime_ns=max((stamp.mtime_ns for stamp in stamps), default=found.st_mtime_ns),
+            inode=found.st_ino,
+            dir=folder or None,
+            members={each: [at[1].size, None] for each, at in sources.items()} if folder else None,
+        )
+        sha256 = None if folder else self._sources.digest_of(source, stamps[0])
+        if sha256 is not None:
+            return self._record_file(path, file | {"sha256": sha256})
+        recorded = self._record_file(path, file, token)
+        reference_ = Target(path, token, None, file)
+        self._worker.submit(Job(partial(self._digest, reference_, sources, {})))
+        return recorded
+
+    # ---------------------------------------------------------------- letting go
+
+    def forget(self, path: str, names: Iterable[str] | None = None) -> None:
+        """Store nothing more for an attribute that was deleted.
+
+        Args:
+            path: Attribute path or namespace.
+            names: Members of the file set at the path; None is all of it.
+        """
+        gone = None if names is None else set(names)
+        with self._worker.lock:
+            for pending in self._pending:
+                pending.targets = [
+                    each
+                    for each in pending.targets
+                    if not (is_inside(each.path, path) and (gone is None or each.name in gone))
+                ]
+            self._bytes.forget(path, gone)
+
+    def prune(self, path: str) -> None:
+        """Remove the bytes that were taken as the file at a path, if nothing else has them.
+
+        To be called after the attribute was deleted. What another process recorded with the same
+        content stays, and so does everything that was not taken here.
+        """
+        self.forget(path)
+        self._drop(self._used.pop(path))
+
+    def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait until everything taken is stored; what the disk refused is tried again.
+
+        Args:
+            timeout_s: Seconds; None waits without end.
+
+        Returns:
+            Whether everything is.
+        """
+        return self._worker.flush(timeout_s)
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Wait like `flush`; after that nothing is recorded any more.
+
+        What is staged and not stored by then is left to `finish_staged`.
+        """
+        if self._worker.stop(timeout_s):
+            with quietly(only=OSError):  # not empty: another process has something there
+                self.folder.staging_dir.rmdir()
+
+    # ---------------------------------------------------------------- records with contents
+
+    @property
+    def refuses(self) -> bool:
+        """Whether some content that was given is not stored; records may have to wait for it."""
+        return bool(self._bytes)
+
+    def postpones(self, record: Mapping[str, Any], path: str, kind: int = Kind.OP) -> bool:
+        """Take over a record that names a content which the disk refused.
+
+        It is appended once the content is stored; without it if that never happens, and not at all
+        if it would say nothing then.
+
+        Args:
+            record: A point of a file series, a text of a series, or an op that assigns one text.
+            path: Its attribute path.
+            kind: Kind of frame.
+
+        Returns:
+            False if it names nothing of the kind, and has to be appended as it is.
+        """
+
+        def append_without() -> None:
+            if "file" in record:
+                self._record({**record, "file": without_bytes(record["file"])}, kind)
+
+        needs = contents_of(record)
+        with self._worker.lock:
+            if missing := self._bytes.missing(needs):
+                append = partial(self._record, record, kind)
+                self._bytes.wait(WaitingRecord(path, None, missing, append, append_without))
+            return bool(missing) or self._bytes.is_lost(needs)
+
+    def replace(self, paths: Iterable[str]) -> None:
+        """Let no text follow at paths to which something else was assigned meanwhile."""
+        self._bytes.replace(paths)
+
+    # ---------------------------------------------------------------- on the thread
+
+    def _store(self, pending: Pending) -> None:
+        """Store, record, let go."""
+        if pending.targets or pending.is_stored:
+            found = pending.store(self.folder, self._note_changed)
+            if not self._complete(pending, found):
+                return
+        with self._worker.lock:
+            pending.closed = True
+            self._pending.remove(pending)
+        pending.release()
+
+    def _complete(self, pending: Pending, found: dict[str, Any]) -> bool:
+        """Record what is stored; False if nothing may be recorded any more.
+
+        Raises:
+            OSError: If the journal did not take it: what is staged is needed until it does.
+        """
+        with self._worker.lock:
+            if self._worker.stopped:
+                return False
+            pending.closed = True
+            only = pending.only
+            if only is not None and only.settled and not found.keys() & {"lost", "changed"}:
+                self._sources.remember(only.source, only.stamp, found["sha256"])
+            if not pending.targets:  # deleted while it was stored
+                self._drop(digests_of(found))
+            for target in list(pending.targets):
+                file = target.completed(found)
+                if "lost" not in file and target.name is None:
+                    self._used.put(target.path, file)
+                if self._record(target.op(file)) is not False:
+                    pending.targets.remove(target)
+            if pending.targets:
+                raise OSError(errno.EAGAIN, "the record of a file could not be written")
+        return True
+
+    def _note_changed(self, file: TakenFile) -> None:
+        """Learn that a file is rewritten in place, and say that a version of it is lost."""
+        self._sources.note_rewritten(file.source)
+        self._trouble("rewritten before it was copied", ChangedError(file.source))
+
+    def _digest(
+        self,
+        target: Target,
+        sources: Mapping[str, tuple[str, Stamp]],
+        found: dict[str, list[Any]],
+    ) -> None:
+        """Record the digest of what is referred to.
+
+        Nothing is recorded if a file is gone or rewritten, which readers see as well.
+
+        Args:
+            target: What is completed.
+            sources: Resolved paths and stamps, by name within the folder; a file by itself is
+                ``""``.
+            found: Size and digest of those that were read before.
+        """
+        for name, (source, stamp) in sources.items():
+            if name not in found:
+                sha256 = _digest_of_same(source, stamp)
+                if sha256 is None:
+                    return
+                found[name] = [stamp.size, sha256]
+        more: dict[str, Any] = {"sha256": found[""][1]} if "" in found else {"members": found}
+        if "" not in found:
+            more["sha256"] = hashlib.sha256(tree_bytes(found)).hexdigest()
+        with self._worker.lock:
+            if not self._worker.stopped:
+                self._record(target.op(target.file | more))
+                if "" in sources:
+                    self._sources.remember(*sources[""], more["sha256"])
+
+    def _drop(self, digests: Iterable[str]) -> None:
+        """Have the blobs removed that nothing has any more."""
+        if gone := frozenset(digests):
+            self._worker.submit(Job(partial(self._used.remove_unused, gone)))
+
+    # ---------------------------------------------------------------- inside
+
+    def _take(self, path: str, target: str, ext: str | None, *, strict: bool) -> bool:
+        """Take a file or folder; return whether that is recorded."""
+        source, _ = look(target)
+        name = os.path.basename(target)
+        place = _Place(path, name, extension_of(name) if ext is None else ext)
+        if os.path.isdir(source):
+            return self._hold(place, source, walk_files(source), strict=strict)
+        with self._worker.lock:  # nothing is pruned between storing and recording
+            file = self._at_once(source, place.name, place.ext)
+            if file is not None:
+                return self._record_file(path, file)
+        return self._hold(place, source, {"": source}, strict=strict)
+
+    def _at_once(self, source: str, name: str, ext: str) -> dict[str, Any] | None:
+        """Return the FILE record of a file that is known or small, None for one to be held."""
+        stamp = Stamp.of(os.stat(source))
+        sha256 = self._sources.digest_of(source, stamp)
+        if sha256 is not None and has_blob(self.folder, sha256, stamp.size):
+            return file_record(name, ext, stamp.size, sha256=sha256)
+        small = read_small(source)
+        if small is None:
+            return None
+        content, now, settled = small
+        file = self._put_content(content, name, ext, now.st_mode)
+        if settled:
+            self._sources.remember(source, Stamp.of(now), file.get("sha256"))
+        return file
+
+    def _hold(self, place: _Place, source: str, inside: dict[str, str], *, strict: bool) -> bool:
+        """Take hold of a large file or a folder, record that, and leave the rest to the thread."""
+        token = secrets.token_hex(8)
+        folder = "" not in inside
+        key = (source, Stamp.of(os.stat(source)))
+        with self._worker.lock:
+            for held in self._pending:
+                if (held.key, held.strict, held.closed) == (key, strict, False) and held.targets:
+                    return self._record_pending(held, place, token)
+        staged = self.folder.staging_dir / token
+        pending = Pending(staged if folder else None, strict)
+        try:
+            self._take_all(pending, inside, staged)
+            with self._worker.lock:
+                recorded = self._record_pending(pending, place, token)
+                self._pending.append(pending)
+        except BaseException:
+            pending.release()
+            raise
+        if not folder:
+            self._sources.remember(source, pending.files[""].stamp, None)
+        self._worker.submit(Job(partial(self._store, pending), pending.leave, pending.leave))
+        return recorded
+
+    def _take_all(self, pending: Pending, inside: Mapping[str, str], staged: Path) -> None:
+        ticks = TickWait()
+        for name, each in inside.items():
+            source, target = os.path.realpath(each), staged / name
+            with quietly(only=OSError):  # without a folder, descriptors hold the files
+                target.parent.mkdir(parents=True, exist_ok=True)
+            copy = self._sources.is_rewritten(source, Stamp.of(os.stat(source)))
+            with self._worker.lock:
+                held = [*self._pending, pending]
+                opened = sum(file.fd is not None for one in held for file in one.files.values())
+            try:
+                taken = take(source, target, ticks, copy=copy, scarce=opened >= _MAX_OPEN)
+            except ChangedError:  # while it was copied: another process is writing it
+                taken = take(source, target, ticks)
+            pending.files[name] = taken
+
+    def _record_pending(self, pending: Pending, place: _Place, token: str) -> bool:
+        """Record that the bytes of what belongs at a path are taken; return whether it is."""
+        file = pending.record(place.name, place.ext)
+        target = Target(place.path, token, place.member, file)
+        recorded = self._record(target.taken())
+        pending.targets.append(target)
+        return recorded is not False
+
+    def _record_file(self, path: str, file: dict[str, Any], token: str | None = None) -> bool:
+        op = {"op": "file", "path": path, "file": file}
+        with self._worker.lock:
+            if self._bytes.missing(digests_of(file)):
+                return self._record_later(path, None, file)
+            recorded = self._record(op if token is None else op | {"token": token})
+            if "ref" not in file:
+                self._used.put(path, file)
+            return recorded is not False
+
+    def _record_later(self, path: str, name: str | None, file: dict[str, Any]) -> bool:
+        """Record that a file is taken, and its digest once the disk takes the bytes."""
+        taken = {key: value for key, value in file.items() if key != "sha256"}
+        target = Target(path, secrets.token_hex(8), name, taken)
+
+        def append() -> None:
+            if name is None:
+                self._used.put(path, file)
+            self._record(target.op(file))
+
+        recorded = self._record(target.taken())
+        missing = self._bytes.missing(digests_of(file))
+        without = partial(self._record, target.op(without_bytes(file)))
+        self._bytes.wait(WaitingRecord(path, name, missing, append, without, taken=True))
+        return recorded is not False
+
+    def _put_content(
+        self, content: bytes, name: str, ext: str, mode: int = ANYBODY
+    ) -> dict[str, Any]:
+        file = file_record(name, ext, len(content), sha256=self._bytes.put(content, mode))
+        with self._worker.lock:
+            return without_bytes(file) if self._bytes.is_lost(digests_of(file)) else file
+
+    def _store_now(self, source: str, name: str, ext: str) -> dict[str, Any]:
+        """Store a file on disk before returning, whatever its size."""
+        record = self._at_once(source, name, ext)
+        if record is not None:
+            return record
+        fd = open_source(source)
+        try:
+            before = os.fstat(fd)
+            sha256, size = copy_blob(self.folder, fd)
+            same = Stamp.of(os.fstat(fd)) == Stamp.of(before)
+        except OSError as error:
+            let_pass(error)
+            self._trouble("not stored", error)
+            return file_record(name, ext, before.st_size, lost="not stored")
+        finally:
+            os.close(fd)
+        return file_record(name, ext, size, sha256=sha256, changed=None if same else True)
+
+
+def _digest_of_same(source: str, stamp: Stamp) -> str | None:
+    """Return the digest of a file, None if it is gone or not what it was."""
+    try:
+        fd = open_source(source)
+    except FileNotFoundError:
+        return None
+    try:
+        if Stamp.of(os.fstat(fd)) != stamp:
+            return None
+        sha256, _ = digest_of(fd)
+        return sha256 if Stamp.of(os.fstat(fd)) == stamp else None
+    finally:
+        os.close(fd)

@@ -1,0 +1,108 @@
+"""What a writer lost: counted by reason, written to its journals, and logged once as a warning."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from seamark.journal.format import dump_json
+from seamark.process.interrupts import quietly
+
+if TYPE_CHECKING:
+    from seamark.journal.guard import Guard
+
+__all__ = ["Losses"]
+
+_KINDS: Final = 4096
+"""At most this many different warnings are logged; further ones are only counted."""
+
+log = logging.getLogger("seamark")
+
+
+class Losses:
+    """Counts and warnings of one writer, which holds its lock around all but `drop` and `speak`.
+
+    Args:
+        guard: Of the writer.
+
+    Attributes:
+        counts: How many records were lost, by reason, without those that an earlier journal
+            already holds.
+        owed: Whether something was lost because the disk refused it, and no journal holds it yet.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self.counts: dict[str, int] = {}
+        self.owed = False
+        self._told: dict[str, int] = {}
+        self._warned: set[object] = set()
+        self._unsaid: deque[str] = deque()
+
+    def drop(self, reason: str, count: int, message: str, once: object = None) -> None:
+        """Count something that was lost, and warn of it once; see `JournalWriter.drop`."""
+        with quietly():
+            with self._guard.lock:
+                if count:
+                    self.counts[reason] = self.counts.get(reason, 0) + count
+                self.warn_once(
+                    reason if once is None else once,
+                    f"{message}. Training continues; more problems like this are counted silently.",
+                )
+                if self._guard.busy:
+                    return  # said when the lock is free
+            self.speak()
+
+    # ---------------------------------------------------------------- in journals
+
+    def payload(self) -> bytes:
+        """Return the payload of a heartbeat: totals of the open journal."""
+        return dump_json({"dropped": self.counts}) if self.counts else b""
+
+    def told(self) -> None:
+        """Note that the open journal holds the counts as they are now."""
+        self._told, self.owed = dict(self.counts), False
+
+    def leave_journal(self) -> None:
+        """Start counting again: what a journal holds stays there, the next counts only the rest."""
+        self.counts = {
+            reason: count - self._told.get(reason, 0)
+            for reason, count in self.counts.items()
+            if count > self._told.get(reason, 0)
+        }
+        self._told = {}
+
+    def begin_child(self) -> None:
+        """Leave to the parent, after a fork, what it lost and its pending warnings."""
+        self.counts, self._told, self.owed = {}, {}, False
+        self._unsaid = deque()
+
+    # ---------------------------------------------------------------- to people
+
+    def warn_once(self, key: object, message: str) -> None:
+        """Warn of something the first time that it happens."""
+        if key not in self._warned and len(self._warned) < _KINDS:
+            self._warned.add(key)
+            self.warn(message)
+
+    def said(self, key: object) -> bool:
+        """Return whether a warning with this key was logged."""
+        return key in self._warned
+
+    def warn(self, message: str) -> None:
+        """Queue a warning, to be logged as soon as the lock is free.
+
+        Never under it: a logging handler that writes to this very run holds a lock of its own, and
+        may be waiting for ours in another thread.
+        """
+        self._unsaid.append(f"seamark: {message}")
+
+    def speak(self) -> None:
+        """Log the queued warnings; the caller does not hold the writer's lock."""
+        while self._unsaid:
+            try:
+                message = self._unsaid.popleft()
+            except IndexError:  # another thread, or a handler, says it
+                return
+            log.warning("%s", message)

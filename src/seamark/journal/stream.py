@@ -1,0 +1,423 @@
+"""The journals of one writer, one after the other: frames go in, and lie in one of them.
+
+A `Stream` opens its first file at the first record and continues in a new file, which ``continues``
+the old one, after a fork, when it is asked to, and when a write or an ``fdatasync`` failed in a way
+that cannot be undone. A record that could not be written waits in memory, up to a limit, until the
+disk takes something again.
+
+The rules are in ``docs/explanation/journal.md``, "Writing".
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.journal.backlog import LARGE_BYTES, MAX_RECORDS, Backlog, Note, Record
+from seamark.journal.folder import writer_id
+from seamark.journal.format import Kind, dump_json, frame_bytes, time_of
+from seamark.journal.reader import JournalReader
+from seamark.journal.rows import RowTable
+from seamark.journal.segment import Segment
+from seamark.process.interrupts import let_pass, quietly, raised_by_signal_handler
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.journal.losses import Losses
+
+__all__ = ["Stream"]
+
+_REOPEN_S: Final = 1.0
+_LEFT: Final = 16
+"""How many journals that were left wait for the sync thread, each with a descriptor."""
+_MAX_AHEAD_NS: Final = 3600 * 10**9
+_PURGED: Final = "the run was purged"
+_STOPPED: Final = "the run is stopped"
+
+
+class Stream:
+    """The open journal of a writer, or the next one, and what waits to be written to it.
+
+    The writer holds its lock around every call. Where a method returns a text, it says why
+    something is impossible now; empty, it was done.
+
+    Args:
+        folder: The run.
+        header: Returns the HEADER record's own part for a new journal.
+        clock: Nanoseconds since the Unix epoch, never stepping.
+        losses: Takes what is lost.
+
+    Attributes:
+        table: Names and steps of series.
+        segment: The open journal.
+        fd: Its descriptor, or -1.
+        last_t: Time of the last frame, nanoseconds since the Unix epoch.
+        backlog: What waits.
+        left: Journals that are left, which the sync thread forces to disk and closes.
+        ends: {writer id: bytes} of the journals that were left.
+        in_doubt: Whether an exception left open what was written last.
+        closed: Whether there is no next journal.
+        wake: Called when there is something for the sync thread to do.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        header: Callable[[], dict[str, Any]],
+        clock: Callable[[], int],
+        losses: Losses,
+    ) -> None:
+        self.folder = folder
+        self.header = header
+        self.clock = clock
+        self.losses = losses
+        self.wake: Callable[[], object] = _nothing
+        self.table = RowTable(self.frame)
+        self.segment: Segment | None = None
+        self.fd = -1
+        self.last_t = 0
+        self.backlog = Backlog(clock)
+        self.left: deque[Segment] = deque()
+        self.ends: dict[str, int] = {}
+        self.in_doubt = self.closed = False
+        self._uid: bytes | None = None
+        self._told: Mapping[str, Any] | None = None
+        self._as_of: int | None = None
+        self._on_its_way: tuple[Record, list[bytes]] | None = None
+        self._looked_back = False
+        self._continues: str | None = None
+        self._retry_at = 0.0
+
+    @property
+    def writer(self) -> str | None:
+        """Writer id of the open journal, or of that in which what waits will lie; else None."""
+        if self.segment is not None:
+            return self.segment.writer
+        return None if self._uid is None else writer_id(self._uid)
+
+    def frame(self, kind: int, payload: bytes, *, flags: int = 0, aux: int = 0) -> bytes:
+        """Return a frame for the open journal, at the next tick of the clock."""
+        t = self.clock() if self._as_of is None else self._as_of
+        if t <= self.last_t:
+            t = self.last_t + 1
+        self.last_t = t
+        return frame_bytes(self.table.salt, kind, t, payload, flags=flags, aux=aux)
+
+    # ---------------------------------------------------------------- writing
+
+    def append(self, record: Record) -> bool:
+        """Write a record behind all that waits, or have it wait, or count it as lost.
+
+        Returns:
+            Whether all of it is in the kernel.
+        """
+        why = self.catch_up() or self._put(record)
+        if why and not (self._may_wait(record, why) and self._keep_back(record, why)):
+            self._lose(record.count, why)
+        return not why
+
+    def _put(self, record: Record) -> str:
+        """Write a record, or what is missing of it in the next journal if this one has to be left.
+
+        Returns an empty string if its bytes are in the kernel.
+        """
+        why = ""
+        for _ in range(2):
+            if self.segment is None and (why := self._open()):
+                break
+            segment, before = self.segment, self.last_t
+            assert segment is not None  # noqa: S101 - _open returned no reason
+            frames = record.frames()
+            self._on_its_way = record, frames
+            whole, error = segment.put(frames)
+            record.took(whole, self.last_t)
+            self._on_its_way = None
+            if error is None:
+                if self.losses.owed:
+                    self._report(segment)
+                return ""
+            why = error.strerror or str(error)
+            self.last_t = time_of(frames[whole - 1]) if whole else before
+            self.table.retire_all()  # the next row goes the slow way, which catches up
+            if not segment.lost:
+                break
+            self.leave()
+        return why
+
+    def _report(self, segment: Segment) -> None:
+        """Tell how much was lost, now that the disk takes something again."""
+        whole, _ = segment.put([self.frame(Kind.HEARTBEAT, self.losses.payload())])
+        if whole:
+            self.losses.told()
+        elif segment.lost:
+            self.leave()
+
+    def beat(self) -> bool:
+        """Write a heartbeat, with what was lost so far; return whether it is written."""
+        beat = Note(self.frame, Kind.HEARTBEAT, self.losses.payload)
+        if self.catch_up() or self._put(beat):
+            return False
+        self.losses.told()
+        return True
+
+    def put_close(self, reason: str) -> str:
+        """Write CLOSE: nothing waits that would have to come before it."""
+        note = Note(
+            self.frame,
+            Kind.CLOSE,
+            lambda: dump_json({"reason": reason, "dropped": self.losses.counts}),
+        )
+        if not (why := self._put(note)):
+            self.losses.told()
+        return why
+
+    def rotate(self) -> None:
+        """Go on in a new journal with the next record; its header says what is so then."""
+        self.catch_up()
+        if self.backlog:
+            self.backlog.begin_journal(self._header_now())
+            return
+        self._told = None
+        if self.segment is not None:
+            self.put_close("rotate")
+            self.leave()
+
+    def rest(self) -> str:
+        """Write all that waits, then CLOSE, and leave the journal."""
+        self._retry_at = 0.0
+        if why := self.catch_up():
+            return why
+        if self.segment is not None:
+            if why := self.put_close("stop"):
+                return why
+            self.leave()
+        return ""
+
+    def end(self, reason: str) -> None:
+        """Write all that waits, then CLOSE, and leave the journal for good; count what is lost."""
+        if self.segment is not None or self.losses.owed or self.backlog:
+            self._retry_at = 0.0
+            why = self.catch_up() or self.put_close(reason)
+            if self.backlog:
+                self._lose(len(self.backlog), why)
+        self.closed, self.backlog = True, Backlog(self.clock)
+        self.leave()
+
+    def retry_now(self) -> None:
+        """Have the next record try the disk again even if it failed just now."""
+        self._retry_at = 0.0
+
+    # ---------------------------------------------------------------- after an exception
+
+    def interrupted(self) -> None:
+        """Have the next record find out first what an exception has left of the last one."""
+        self.in_doubt = True
+        self.table.retire_all()  # that is the slow way's to do
+
+    def settle(self) -> None:
+        """Cut off what is not whole; note what is, so that nothing that waits is written twice."""
+        if (segment := self.segment) is not None:
+            last_t = segment.mend()
+            if self._on_its_way is not None:
+                record, frames = self._on_its_way
+                record.took(sum(time_of(frame) <= last_t for frame in frames), self.last_t)
+            if segment.lost:
+                self.leave()
+            self.wake()
+        self._on_its_way, self.in_doubt = None, False
+
+    def row_failed(self, error: BaseException) -> None:
+        """Deal with what was raised where a row of the quick way was written.
+
+        Raises:
+            BaseException: What is not the disk's answer.
+        """
+        if not isinstance(error, OSError) or raised_by_signal_handler(error):
+            self.interrupted()
+            raise error
+        self.take_back(0, error)
+
+    def take_back(self, torn: int, error: OSError | None) -> None:
+        """Cut off the torn bytes of a row of the quick way; the slow way is next."""
+        if (segment := self.segment) is not None:
+            segment.take_back(torn, error)
+            if segment.lost:
+                self.leave()
+        self.table.retire_all()
+
+    # ---------------------------------------------------------------- what waits
+
+    def catch_up(self) -> str:
+        """Write what waits, oldest first, each record at the time at which it was made."""
+        if self.closed:
+            return _STOPPED
+        if self.in_doubt:
+            self.settle()
+        while self.backlog:
+            first = self.backlog.first
+            if first.record is None:
+                if why := self._turn(first.header):
+                    return why
+            elif not first.record.done and (why := self._put_late(first.record, first.t)):
+                if self._may_wait(first.record, why):
+                    return why
+                self._lose(first.record.count, why)
+            self.backlog.done()
+        return ""
+
+    def _put_late(self, record: Record, t: int) -> str:
+        """Write a record as made at a time in ns; see `_put`."""
+        self._as_of = t
+        try:
+            return self._put(record)
+        finally:
+            self._as_of = None
+
+    def _turn(self, header: Mapping[str, Any] | None) -> str:
+        """Have what follows written to a journal of its own."""
+        if self.segment is not None:
+            if why := self.put_close("rotate"):
+                return why
+            self.leave()
+        self._told = header
+        return ""
+
+    def _may_wait(self, record: Record, why: str) -> bool:
+        """Return whether a record may be written some time, without keeping others from that."""
+        lasting = why in (_PURGED, _STOPPED)
+        return not lasting and (self.segment is None or record.size <= LARGE_BYTES)
+
+    def _keep_back(self, record: Record, why: str) -> bool:
+        """Keep a record in memory; False if there is no room for it."""
+        if not self.backlog.has_room_for(record):
+            return False
+        if self.segment is None and not self.backlog:
+            self._uid = self._uid or secrets.token_bytes(16)  # facts are filed under its id
+            self.backlog.begin_journal(self._header_now())
+        self.backlog.add(record)
+        self.wake()
+        self.losses.warn_once(
+            "waiting",
+            f"{self.folder.path} cannot be written: {why}; up to {MAX_RECORDS:,} records wait in "
+            "memory until it can be. Training continues",
+        )
+        return True
+
+    def _header_now(self) -> Mapping[str, Any] | None:
+        """Return what a HEADER would hold now, None if that is not known before it is written."""
+        with quietly(only=OSError):
+            return self.header()
+        return None
+
+    def _lose(self, count: int, why: str) -> None:
+        """Count what was neither written nor kept."""
+        self.losses.owed = True
+        self.losses.drop(
+            "disk", count, f"{self.folder.path} cannot be written: {why}; values are being lost"
+        )
+
+    # ---------------------------------------------------------------- one file after the other
+
+    def leave(self) -> None:
+        """Continue in another file with the next record."""
+        segment, self.segment, self.fd = self.segment, None, -1
+        if segment is None:
+            return
+        if segment.begun:
+            self.ends.setdefault(segment.writer, 0)
+            self._continues = segment.writer
+            with quietly(only=OSError):
+                self.ends[segment.writer] = segment.size
+        self.left.append(segment)
+        if len(self.left) > _LEFT:
+            with quietly(only=OSError):
+                self.left.popleft().close()
+        self.table.leave_journal()
+        if not self.closed:  # else there is no next one to count for
+            self.losses.leave_journal()
+
+    def abandon(self) -> None:
+        """Leave a journal that is not to be trusted any more, or not wanted."""
+        if self.in_doubt:
+            self.settle()
+        if self.segment is not None:
+            self.segment.lost = True
+            self.leave()
+
+    def begin_child(self) -> None:
+        """Leave to the parent, after a fork, its journal and what waits."""
+        self._on_its_way, self.in_doubt = None, False
+        self.backlog, self._uid = Backlog(self.clock), None
+        self._told = self._as_of = None
+        self.leave()
+        while self.left:
+            with quietly(only=OSError):
+                self.left.popleft().close()
+
+    def _open(self) -> str:
+        """Open the next journal."""
+        now = time.monotonic()
+        if now < self._retry_at:
+            return "it could not be opened just now"
+        if self.folder.purged_mark.exists():
+            return _PURGED
+        before, named, asked = self.last_t, self._uid, self._told
+        try:
+            self._look_back()
+            before = self.last_t
+            # May take a while, in which others would see an empty journal.
+            told = self.header() if asked is None else asked
+            segment = Segment(self.folder, named or secrets.token_bytes(16))
+            self._uid = self._told = None
+            self.table.salt = segment.salt
+            header = {
+                "format": 1,
+                "run": self.folder.run,
+                "project": self.folder.project,
+                "writer": segment.writer,
+                "continues": self._continues,
+                "prior_t": self.last_t,
+                **told,
+            }
+            frame = self.frame(Kind.HEADER, dump_json(header))
+            # Before it is written: an exception that leaves us here leaves an open journal.
+            self.segment, self.fd = segment, segment.fd
+            segment.start(frame)
+        except OSError as error:
+            let_pass(error)
+            self.segment, self.fd = None, -1
+            self._retry_at, self.last_t = now + _REOPEN_S, before
+            # One that exists is what an attempt left that failed as well.
+            self._uid = None if isinstance(error, FileExistsError) else named
+            self._told = asked
+            return error.strerror or str(error)
+        self.wake()
+        return ""
+
+    def _look_back(self) -> None:
+        """Start above the largest time in the run, unless a clock far ahead wrote it."""
+        if self._looked_back:
+            return
+        self._looked_back = True
+        now = self.clock()
+        for journal in self.folder.journals():
+            try:
+                with JournalReader(journal.path) as reader:
+                    last = reader.last_frame()
+            except OSError as error:
+                let_pass(error)
+                continue
+            if last is not None and last.t > now + _MAX_AHEAD_NS:
+                self.losses.warn(
+                    f"the clock of the process that wrote {journal.path} is over an hour ahead; "
+                    "new records are not ordered after it"
+                )
+            elif last is not None:
+                self.last_t = max(self.last_t, last.t)
+
+
+def _nothing() -> None:
+    pass

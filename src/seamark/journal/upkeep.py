@@ -1,0 +1,165 @@
+"""What is done beside the writing, at intervals and on a thread of its own.
+
+Data are forced to disk, what waits is written, a heartbeat says that the process lives, a long
+journal is continued in a new one, and a file that somebody removed is written again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from seamark.journal.keeper import Keeper
+from seamark.process.interrupts import quietly
+
+if TYPE_CHECKING:
+    from seamark.journal.guard import Guard
+    from seamark.journal.losses import Losses
+    from seamark.journal.segment import Segment
+    from seamark.journal.stream import Stream
+
+__all__ = ["Upkeep"]
+
+
+class Upkeep:
+    """Keeps the journals of one writer.
+
+    Attributes:
+        thread: That does it, None while there is nothing to do.
+
+    Args:
+        stream: The journals.
+        guard: Of the writer.
+        losses: Of the writer.
+        every_s: Intervals of ``fdatasync`` and of heartbeats, in seconds.
+        limit: Returns at which size a journal is continued in a new one, in bytes.
+        at_heartbeat: Called at each heartbeat.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        guard: Guard,
+        losses: Losses,
+        *,
+        every_s: tuple[float, float],
+        limit: Callable[[], int],
+        at_heartbeat: Callable[[], object],
+    ) -> None:
+        self._stream, self._guard, self._losses = stream, guard, losses
+        self.every_s, self._limit, self._at_heartbeat = every_s, limit, at_heartbeat
+        stream.wake = self.wake
+        self.begin_child()
+
+    def begin_child(self) -> None:
+        """Forget the thread of the parent, and its round, when this process was forked."""
+        self._round = threading.Lock()
+        self.thread: Keeper | None = None
+
+    # ---------------------------------------------------------------- the thread
+
+    def wake(self) -> None:
+        """Have a thread beside the writer; the writer holds its lock."""
+        if self.thread is None:
+            self.thread = Keeper(self.keep, *self.every_s)
+            self.thread.start_if_possible()
+
+    def end(self) -> Keeper | None:
+        """Have the thread do its last round, and forget it; the writer holds its lock."""
+        thread, self.thread = self.thread, None
+        if thread is not None:
+            thread.end()
+        return thread
+
+    def finish(self, thread: Keeper | None, timeout_s: float) -> bool:
+        """Wait for the last round of a thread that ends; return whether it is done."""
+        done = thread is None or thread.finish(timeout_s)
+        if not done:
+            self._losses.warn(
+                f"the disk did not answer within {timeout_s:g} s; "
+                f"the last records may be missing from {self._stream.folder.path}"
+            )
+        self._losses.speak()
+        return done
+
+    # ---------------------------------------------------------------- a round
+
+    def keep(self, *, heartbeat: bool = False) -> None:
+        """Do what is due; never raises."""
+        with self._round, quietly(self._failed):  # no two rounds sync, or exchange, one file
+            self._keep(heartbeat=heartbeat)
+
+    def _failed(self, error: Exception) -> None:
+        self._losses.drop("sync", 1, f"the sync thread failed: {error!r:.300}")
+
+    def _keep(self, *, heartbeat: bool) -> None:
+        stream = self._stream
+        self._guard.run_deferred()
+        if stream.backlog:
+            self._guard.run(stream.catch_up)
+        if heartbeat and stream.segment is not None:
+            self._guard.run(stream.beat)
+            self._at_heartbeat()
+        while stream.left:
+            self._finish(stream.left.popleft())
+        if (segment := stream.segment) is not None:
+            self._bring_back(segment)
+            self._sync(segment)
+            self._guard.run(self._rotate_if_long)
+        self._losses.speak()
+
+    def _finish(self, segment: Segment) -> None:
+        """Force a journal to disk that was left, and close it."""
+        try:
+            if not segment.lost:
+                self._bring_back(segment)
+            if segment.begun:
+                self._sync(segment)
+        finally:
+            segment.close()
+
+    def _sync(self, segment: Segment) -> None:
+        try:
+            segment.sync_folder()
+            segment.sync()
+        except OSError as error:
+            with self._guard.lock:
+                if segment.fd < 0:
+                    return  # closed in the meantime
+                if self._stream.segment is segment:
+                    self._stream.abandon()
+            why = f"could not be forced to disk: {error.strerror}"
+            self._losses.drop("sync", 1, f"{segment.path} {why}")
+
+    def _bring_back(self, segment: Segment) -> None:
+        """Write a removed file again, unless the run was purged."""
+        if segment.is_linked():
+            return
+        with self._guard.lock:
+            if self._guard.busy or segment.fd < 0:
+                return
+            if segment.folder.purged_mark.exists():
+                if self._stream.segment is segment:
+                    self._stream.abandon()
+                what = f"run {segment.folder.run} was purged; nothing more is recorded"
+                self._losses.drop("purged", 1, what)
+                return
+            try:
+                segment.bring_back()
+            except OSError as error:
+                # Tried again at the next interval; as long as the file is open, nothing is lost.
+                if not self._losses.said("removed"):
+                    why = f"was removed and cannot be written again: {error.strerror}"
+                    self._losses.drop("removed", 1, f"{segment.path} {why}")
+                return
+            if self._stream.segment is segment:
+                self._stream.fd = segment.fd
+            self._losses.warn(
+                f"{segment.path} was removed while recording; it was written again from memory"
+            )
+
+    def _rotate_if_long(self) -> None:
+        segment = self._stream.segment
+        if segment is not None and segment.size >= self._limit():
+            self._stream.rotate()

@@ -1,0 +1,181 @@
+"""Turn images into PNG and charts into HTML, whichever library made them.
+
+A library is recognised by the classes that a value derives from, and used only if the value is its
+own, so that nothing is imported that is not loaded already (NumPy aside, for arrays and tensors).
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import ArgumentError, ValueKindError
+from seamark.pictures.png import png
+from seamark.values._foreign import is_array, is_tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["html_of", "image_of", "is_html", "is_image"]
+
+_CHARTS: Final = frozenset({"pandas", "plotly", "bokeh", "altair"})
+_PNG_MODES: Final = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"})
+_CHANNELS: Final = (1, 3, 4)
+_WHITE: Final = 255
+
+
+def _made_by(value: Any) -> set[str]:
+    """Return the top-level packages of the classes that a value derives from."""
+    return {base.__module__.partition(".")[0] for base in type(value).__mro__}
+
+
+def _figure(value: Any) -> Any:
+    """Return the Matplotlib figure that a value is or belongs to, or None."""
+    if callable(getattr(value, "savefig", None)):
+        return value
+    figure = getattr(value, "figure", None)  # axes and artists
+    return figure if callable(getattr(figure, "savefig", None)) else None
+
+
+def is_image(value: Any) -> bool:
+    """Return whether `image_of` is made for the type of ``value``."""
+    made_by = _made_by(value)
+    if is_array(type(value)) or "PIL" in made_by:
+        return True
+    return bool(made_by & {"matplotlib", "seaborn"}) and _figure(value) is not None
+
+
+def is_html(value: Any) -> bool:
+    """Return whether `html_of` is made for the type of ``value``."""
+    return bool(_made_by(value) & _CHARTS) or hasattr(type(value), "_repr_html_")
+
+
+def image_of(value: Any, *, autoscale: bool) -> bytes:
+    """Return an image as a PNG file; see `seamark.types.File.as_image`.
+
+    Raises:
+        ValueKindError: If it is not an image.
+        ArgumentError: If the shape or the range of an array is not that of an image.
+    """
+    if is_array(type(value)):
+        return _from_array(value, autoscale=autoscale)
+    made_by = _made_by(value)
+    if "PIL" in made_by:
+        return _from_pil(value)
+    figure = _figure(value) if made_by & {"matplotlib", "seaborn"} else None
+    if figure is not None:
+        target = io.BytesIO()
+        figure.savefig(target, format="png", bbox_inches="tight")
+        return target.getvalue()
+    if hasattr(value, "__array__"):
+        import numpy as np
+
+        return _from_array(np.asarray(value), autoscale=autoscale)
+    msg = (
+        "File.as_image: expected a PIL image, a Matplotlib figure, a NumPy array or a tensor, "
+        f"got {type(value).__name__}"
+    )
+    raise ValueKindError(msg)
+
+
+def _from_pil(image: Any) -> bytes:
+    target = io.BytesIO()
+    if image.mode not in _PNG_MODES:
+        image = image.convert("RGB")
+    image.save(target, format="PNG")
+    return target.getvalue()
+
+
+def _from_array(value: Any, *, autoscale: bool) -> bytes:
+    import numpy as np
+
+    if is_tensor(type(value)):
+        value = value.detach().cpu()
+        array = np.asarray((value.float() if value.is_floating_point() else value).numpy())
+    else:
+        array = np.asarray(value)
+    pixels = _to_bytes(_shaped(array), autoscale=autoscale)
+    height, width, channels = pixels.shape
+    return png(pixels.tobytes(), width, height, channels)
+
+
+def _shaped(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of shape (H, W, C)."""
+    shape = array.shape
+    if array.ndim == 2 and array.size:  # as the message says  # noqa: PLR2004 - as the message says
+        return array[:, :, None]
+    if array.ndim == 3 and array.size:  # noqa: PLR2004
+        if shape[2] in _CHANNELS:
+            return array
+        if shape[0] in _CHANNELS:
+            return array.transpose(1, 2, 0)
+    msg = (
+        "File.as_image: expected an array of shape (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), "
+        f"got {tuple(shape)}"
+    )
+    raise ArgumentError(msg)
+
+
+def _to_bytes(array: NDArray[Any], *, autoscale: bool) -> NDArray[np.uint8]:
+    """Return samples of 0 to 255."""
+    import numpy as np
+
+    if array.dtype == np.uint8:
+        return array
+    if array.dtype == np.bool_:
+        return array.astype(np.uint8) * np.uint8(_WHITE)
+    if array.dtype.kind not in "iuf":
+        msg = f"File.as_image: expected an array of bools, ints or floats, got {array.dtype}"
+        raise ValueKindError(msg)
+    lowest, highest = np.nanmin(array), np.nanmax(array)
+    scale = autoscale and array.dtype.kind == "f" and lowest >= 0 and highest <= 1
+    if not scale and (lowest < 0 or highest > _WHITE):
+        wanted = "0 to 255, or 0 to 1 for floats" if autoscale else "0 to 255"
+        msg = f"File.as_image: expected values of {wanted}, got {lowest:g} to {highest:g}"
+        raise ArgumentError(msg)
+    if array.dtype.kind == "f":
+        array = np.rint(np.nan_to_num(array, nan=0.0) * (_WHITE if scale else 1))
+    return array.astype(np.uint8)
+
+
+def html_of(value: Any, include_plotlyjs: bool | str | None) -> str:  # noqa: FBT001
+    """Return a chart or table as an HTML page; see `seamark.types.File.as_html`.
+
+    Raises:
+        ValueKindError: If it is neither.
+    """
+    made_by = _made_by(value)
+    if "plotly" in made_by:
+        whole = True if include_plotlyjs is None else include_plotlyjs
+        return str(value.to_html(include_plotlyjs=whole, full_html=True))
+    if "bokeh" in made_by:
+        from bokeh.embed import file_html  # type: ignore[import-not-found, unused-ignore]
+        from bokeh.resources import INLINE  # type: ignore[import-not-found, unused-ignore]
+
+        return str(file_html(value, INLINE, "chart"))
+    if made_by & {"pandas", "altair"} and hasattr(value, "to_html"):
+        return _page(str(value.to_html()))
+    figure = _figure(value) if made_by & {"matplotlib", "seaborn"} else None
+    if figure is not None:
+        image = base64.b64encode(image_of(figure, autoscale=True)).decode()
+        return _page(f'<img alt="figure" src="data:image/png;base64,{image}">')
+    if hasattr(type(value), "_repr_html_"):
+        return _page(str(value._repr_html_()))
+    if "pandas" in made_by:  # a series, an index
+        return _page(f"<pre>{html.escape(str(value))}</pre>")
+    msg = (
+        "File.as_html: expected a data frame, a Plotly, Bokeh, Altair or Matplotlib chart, or "
+        f"an object with _repr_html_, got {type(value).__name__}"
+    )
+    raise ValueKindError(msg)
+
+
+def _page(body: str) -> str:
+    """Return a whole page around a piece of HTML, or what is one already."""
+    if "<html" in body[:1000].lower():
+        return body
+    head = '<!doctype html><html><head><meta charset="utf-8"></head><body>'
+    return f"{head}{body}</body></html>"

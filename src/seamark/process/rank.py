@@ -1,0 +1,330 @@
+"""Which rank this process is, read from what launched it, at the moment of asking.
+
+Nothing is remembered between calls and nothing is imported: under several launchers the answer is
+not known when a logger is constructed, or when it is unpickled in a worker. (Who has to ask very
+often may remember an answer as long as `lasting` says so.) What is asked first wins:
+
+==  ===========================================  =========  =====================================
+no  source                                       launcher   when it is there
+==  ===========================================  =========  =====================================
+1   ``torch.distributed``, an initialised        as below   from ``init_process_group`` on; in
+    process group                                           Lightning before any call of a logger
+2   ``horovod.torch``, initialised               horovod    from ``hvd.init()`` on, also under
+                                                            ``mpirun``
+3   TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE    torchrun   from the start of each worker
+4   HOROVOD_RANK, HOROVOD_SIZE                   horovod    from the start of each worker;
+                                                            Lightning's own rank is 0 in all of
+                                                            them until a Trainer is made
+5   RANK, WORLD_SIZE                             env        DeepSpeed, accelerate, Kubernetes
+6   ``rank_zero_only.rank``, above 0             lightning  ``ddp_spawn``, ``ddp_fork``: from the
+                                                            start of training in the worker (1.9
+                                                            sets no variables there at all)
+7   NODE_RANK, LOCAL_RANK, LOCAL_WORLD_SIZE,     lightning  its script launcher: from the start
+    WORLD_SIZE                                              for ranks above 0; rank 0 is the
+                                                            process that was there before, which
+                                                            has no variable until ``fit``
+8   OMPI_COMM_WORLD_RANK, PMIX_RANK              openmpi    from the start
+    MV2_COMM_WORLD_RANK                          mvapich
+    PMI_RANK (MPICH, Intel MPI)                  mpich
+    JSM_NAMESPACE_RANK                           jsrun
+9   SLURM_PROCID with SLURM_STEP_NUM_TASKS or    slurm      from the start, in steps of several
+    SLURM_NTASKS above 1                                    tasks that ``srun`` started; not in an
+                                                            interactive shell (a job named
+                                                            ``bash`` or ``interactive``)
+10  nothing of it                                none       rank 0
+==  ===========================================  =========  =====================================
+
+Number 7 cannot be exact on further nodes without LOCAL_WORLD_SIZE. It tells rank 0 from the others,
+which is what decides who records; numbers 1 and 6 give the exact rank once training starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from seamark.process.interrupts import let_pass
+
+__all__ = [
+    "Rank",
+    "alone",
+    "broadcast_from_zero",
+    "connected",
+    "current_rank",
+    "lasting",
+    "number",
+]
+
+_MPI: Final = (
+    ("openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("openmpi", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("mvapich", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("mpich", "PMI_RANK", "PMI_SIZE"),
+    ("jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
+)
+_RANK_ZERO_MODULES: Final = (
+    "lightning_utilities.core.rank_zero",
+    "lightning_fabric.utilities.rank_zero",
+    "lightning_lite.utilities.rank_zero",
+    "pytorch_lightning.utilities.rank_zero",
+)
+_AT_START: Final = frozenset(
+    {"RANK", "HOROVOD_RANK", "SLURM_PROCID", *(rank for _, rank, _ in _MPI)}
+)
+"""Variables that a process has from its start or never, but for a RANK that somebody sets."""
+_INTERACTIVE: Final = frozenset({"bash", "interactive"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """Who this process is among those that train together.
+
+    Attributes:
+        rank: 0-based, over all nodes.
+        world_size: How many processes train together, or None if that is not known (yet).
+        launcher: ``"torchrun"``, ``"horovod"``, ``"lightning"``, ``"slurm"``, ``"openmpi"``,
+            ``"mpich"``, ``"mvapich"``, ``"jsrun"``, ``"env"`` (somebody who sets RANK), or None for
+            a process of its own.
+        source: Where it is from, such as ``"HOROVOD_RANK"`` or ``"torch.distributed"``; ``"none"``
+            if nothing did.
+    """
+
+    rank: int
+    world_size: int | None
+    launcher: str | None
+    source: str
+
+
+def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
+    """Return the rank of this process as far as it can be known now. Never raises.
+
+    The table above says from what.
+
+    Args:
+        environment: Stands in for ``os.environ``.
+    """
+    env = os.environ if environment is None else environment
+    launched = next(filter(None, (read(env) for read in _SOURCES)), Rank(0, None, None, "none"))
+    group = _process_group()
+    if group is not None:
+        return Rank(*group, launched.launcher, "torch.distributed")
+    horovod = _horovod()
+    if horovod is not None:
+        return Rank(*horovod, "horovod", "horovod.torch")
+    return launched
+
+
+# --------------------------------------------------------------------- libraries that are loaded
+# already
+
+
+def _process_group() -> tuple[int, int] | None:
+    """Return (rank, world size) of torch's default process group, or None if there is none."""
+    module: Any = sys.modules.get("torch.distributed")
+    try:
+        if module is not None and module.is_available() and module.is_initialized():
+            return int(module.get_rank()), int(module.get_world_size())
+    except Exception as error:  # noqa: BLE001 - half imported, or being torn down
+        let_pass(error)
+    return None
+
+
+def _horovod() -> tuple[int, int] | None:
+    module: Any = sys.modules.get("horovod.torch")
+    try:
+        if module is not None and module.is_initialized():
+            return int(module.rank()), int(module.size())
+    except Exception as error:  # noqa: BLE001 - horovod.torch.mpi_ops raises before init
+        let_pass(error)
+    return None
+
+
+def _rank_zero_only(env: Mapping[str, str]) -> Rank | None:
+    """Return the rank that Lightning has; before it knows its rank, that is 0 too."""
+    for name in _RANK_ZERO_MODULES:
+        function = getattr(sys.modules.get(name), "rank_zero_only", None)
+        rank = getattr(function, "rank", None)
+        if isinstance(rank, int) and rank > 0:
+            return Rank(rank, number(env, "WORLD_SIZE"), "lightning", "rank_zero_only.rank")
+    return None
+
+
+def connected() -> bool:
+    """Return whether the ranks can talk to each other yet."""
+    return _process_group() is not None or _horovod() is not None
+
+
+def alone() -> bool:
+    """Tell whether certainly nothing connects the ranks yet; costs next to nothing."""
+    return _alone()
+
+
+def lasting(rank: Rank) -> Callable[[], bool] | None:
+    """Return a quick check of whether what `current_rank` said still holds; None if it may not.
+
+    For ranks above 0, which record nothing and are not to pay for asking at every step. A process
+    group and Horovod are the last word until they are left or initialised again; what a launcher
+    gave a process at its start holds until there is a group.
+
+    Args:
+        rank: What it said just now, in this process; a fork makes it worthless.
+    """
+    if rank.source == "torch.distributed":
+        return _while_same_group()
+    if rank.source == "horovod.torch":
+        return _while_same_horovod(rank.rank)
+    if rank.source in _AT_START:
+        return _while_alone(rank.source if rank.launcher == "env" else None)
+    return None
+
+
+def _while_same_group() -> Callable[[], bool] | None:
+    try:
+        member: Any = sys.modules["torch.distributed"].GroupMember
+        # Weakly: a group that is left must not be kept from closing its connections.
+        group = weakref.ref(member.WORLD)
+    except Exception as error:  # noqa: BLE001 - a group of a kind of its own
+        let_pass(error)
+        return None
+    return lambda: member.WORLD is group()
+
+
+def _while_same_horovod(rank: int) -> Callable[[], bool]:
+    module: Any = sys.modules["horovod.torch"]
+
+    def same() -> bool:
+        try:
+            return bool(module.rank() == rank)
+        except Exception as error:  # noqa: BLE001 - shut down, perhaps to be initialised again
+            let_pass(error)
+            return False
+
+    return same
+
+
+def _while_alone(variable: str | None) -> Callable[[], bool]:
+    """Check that no group was joined, and that a variable which anybody may set is still so."""
+    modules, environment = sys.modules, os.environ
+    value = None if variable is None else environment.get(variable)
+
+    def alone() -> bool:
+        torch: Any = modules.get("torch.distributed")
+        horovod: Any = modules.get("horovod.torch")
+        try:
+            if torch is not None and torch.GroupMember.WORLD is not None:
+                return False
+            if horovod is not None and horovod.is_initialized():
+                return False
+        except Exception as error:  # noqa: BLE001 - half imported, or built without
+            let_pass(error)
+            return False
+        return variable is None or environment.get(variable) == value
+
+    return alone
+
+
+_alone = _while_alone(None)
+
+
+def broadcast_from_zero(text: str) -> str | None:
+    """Return rank 0's text on every rank; every rank has to call this.
+
+    It goes over torch's process group if one is initialised, else over Horovod. A group that moves
+    tensors between GPUs only is left alone: which device this process will use may not be settled
+    yet, so a group for the CPU is made for the moment.
+
+    Args:
+        text: What rank 0 says; that of other ranks is not looked at.
+
+    Returns:
+        None where there is neither, or nobody else in it.
+
+    Raises:
+        RuntimeError: If the group fails, in its own words.
+    """
+    group = _process_group()
+    if group is not None:
+        return _broadcast_by_torch(text) if group[1] > 1 else None
+    horovod = _horovod()
+    if horovod is None or horovod[1] == 1:
+        return None
+    module: Any = sys.modules["horovod.torch"]
+    return str(module.broadcast_object(text, root_rank=0, name="seamark"))
+
+
+def _broadcast_by_torch(text: str) -> str:
+    module: Any = sys.modules["torch.distributed"]
+    backend = str(module.get_backend()).lower()
+    side = None
+    has_gloo = getattr(module, "is_gloo_available", bool)  # not in old releases
+    if "gloo" not in backend and backend != "mpi" and has_gloo():
+        side = module.new_group(backend="gloo")
+    try:
+        said = [text]
+        module.broadcast_object_list(said, src=0, group=side)
+    finally:
+        if side is not None:
+            module.destroy_process_group(side)
+    return str(said[0])
+
+
+# --------------------------------------------------------------------- variables
+
+
+def number(env: Mapping[str, str], name: str) -> int | None:
+    """Return a variable as an int of at least 0, or None."""
+    text = env.get(name, "").strip()
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _named(env: Mapping[str, str], launcher: str, rank: str, size: str) -> Rank | None:
+    found = number(env, rank)
+    return None if found is None else Rank(found, number(env, size), launcher, rank)
+
+
+def _torchrun(env: Mapping[str, str]) -> Rank | None:
+    return _named(env, "torchrun", "RANK", "WORLD_SIZE") if "TORCHELASTIC_RUN_ID" in env else None
+
+
+def _horovodrun(env: Mapping[str, str]) -> Rank | None:
+    return _named(env, "horovod", "HOROVOD_RANK", "HOROVOD_SIZE")
+
+
+def _plain(env: Mapping[str, str]) -> Rank | None:
+    return _named(env, "env", "RANK", "WORLD_SIZE")
+
+
+def _lightning(env: Mapping[str, str]) -> Rank | None:
+    node, local = number(env, "NODE_RANK"), number(env, "LOCAL_RANK")
+    if node is None and local is None:
+        return None
+    rank = (node or 0) * (number(env, "LOCAL_WORLD_SIZE") or 1) + (local or 0)
+    return Rank(rank, number(env, "WORLD_SIZE"), "lightning", "NODE_RANK, LOCAL_RANK")
+
+
+def _mpi(env: Mapping[str, str]) -> Rank | None:
+    return next(filter(None, (_named(env, *one) for one in _MPI)), None)
+
+
+def _slurm(env: Mapping[str, str]) -> Rank | None:
+    """Return the task's rank in a step that ``srun`` started; a shell is not a training."""
+    tasks = number(env, "SLURM_STEP_NUM_TASKS") or number(env, "SLURM_NTASKS")
+    if tasks is None or tasks == 1 or env.get("SLURM_JOB_NAME") in _INTERACTIVE:
+        return None
+    rank = number(env, "SLURM_PROCID")
+    return None if rank is None else Rank(rank, tasks, "slurm", "SLURM_PROCID")
+
+
+_SOURCES: Final[tuple[Callable[[Mapping[str, str]], Rank | None], ...]] = (
+    _torchrun,
+    _horovodrun,
+    _plain,
+    _rank_zero_only,
+    _lightning,
+    _mpi,
+    _slurm,
+)

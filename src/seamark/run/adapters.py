@@ -1,0 +1,174 @@
+"""What the loggers of every framework share: the run they record into, and how.
+
+An adapter translates what its framework says into these calls, and into those of `seamark.Run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from seamark.errors import ArgumentError
+from seamark.paths import join_path
+from seamark.process.interrupts import let_pass
+from seamark.run.handler import Handler
+from seamark.run.options import check_arguments
+from seamark.run.run import Run, init_run, make_run
+from seamark.types import Histogram
+from seamark.values import histograms, series_leaves
+
+__all__ = [
+    "batch_size",
+    "check_run",
+    "guarded",
+    "new_run",
+    "record_histograms",
+    "record_series",
+]
+
+P = ParamSpec("P")
+Self = TypeVar("Self")
+
+
+def guarded(
+    method: Callable[Concatenate[Self, P], None],
+) -> Callable[Concatenate[Self, P], None]:
+    """Keep what goes wrong in a method out of the training, but not what a signal handler raises.
+
+    The error is handed to the object's ``_lost(method name, error)``.
+    """
+
+    @wraps(method)
+    def quiet(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the promise of this decorator
+            let_pass(error)
+            self._lost(method.__name__, error)
+
+    return quiet
+
+
+def check_run(run: object, others: Mapping[str, Any]) -> None:
+    """Check ``run=`` and that nothing else is given which only a new run could take.
+
+    Args:
+        run: What was given as ``run``.
+        others: The other arguments that describe a run, by name; those that are None were not
+            given.
+
+    Raises:
+        ArgumentError: If ``run`` is neither a run nor a namespace of one, or if ``others`` holds
+            anything.
+    """
+    if run is None:
+        return
+    root = run.get_root_object() if isinstance(run, Handler) else run
+    if not isinstance(root, Run):
+        kind = f"{type(run).__module__}.{type(run).__qualname__}"
+        msg = (
+            "SeamarkLogger(run=...): expected the Run that seamark.init_run() returns, "
+            f"or a namespace of it such as run['folds/1'], got {kind}"
+        )
+        raise ArgumentError(msg)
+    if redundant := [name for name, value in others.items() if value is not None]:
+        msg = (
+            f"SeamarkLogger(run=...): {', '.join(redundant)} cannot be given with a run that "
+            "exists; pass them to seamark.init_run() instead"
+        )
+        raise ArgumentError(msg)
+
+
+def new_run(*, api_key: str | None = None, **given: Any) -> Run:
+    """Return a run that touches no disk until something is recorded.
+
+    Args:
+        api_key: Neptune's name in loggers for what ``init_run`` calls ``api_token``.
+        **given: Arguments of ``init_run``.
+
+    Raises:
+        ArgumentError: If arguments contradict each other or have no legal value.
+        UnknownArgumentError: If one does not exist.
+        PathError: If a name cannot be a folder.
+        RunNotFoundError: If ``with_id`` names no run.
+    """
+    if api_key is not None:
+        if given.get("api_token") is not None:
+            msg = "SeamarkLogger: expected api_key or api_token (they are the same), got both"
+            raise ArgumentError(msg)
+        given["api_token"] = api_key
+    known = {"project", *(init_run.__kwdefaults__ or ())}
+    check_arguments({key: value for key, value in given.items() if key not in known})
+    kept = {key: value for key, value in given.items() if key in known}
+    return make_run(**kept)
+
+
+def record_series(run: Run, values: Mapping[str, Any], step: Any, prefix: str = "") -> None:
+    """Record what a framework computed at one step; never raises.
+
+    All numbers go into one row, read from each device in one transfer; texts go into string series.
+    What is neither is left out, warned about once and counted on the run.
+
+    Args:
+        run: Where to record.
+        values: Numbers, texts, one-dimensional arrays, and containers of these, by name.
+        step: Finite number, kept as given.
+        prefix: Namespace of the names; empty for none.
+    """
+    try:
+        numbers, texts = series_leaves(values, prefix)
+        if numbers:
+            run.log_metrics(numbers, step)
+    except Exception as error:  # noqa: BLE001 - stands in training loops
+        let_pass(error)
+        run.drop("series", warn=f"values could not be recorded: {type(error).__name__}: {error}")
+        return
+    if texts:
+        _append_each(run, "text", texts, step)
+
+
+def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: str = "") -> None:
+    """Record a histogram of each tensor at one step; never raises.
+
+    They are counted where the tensors are, and read from each device in one transfer.
+
+    Args:
+        run: Where to record.
+        tensors: By name.
+        step: Finite number, kept as given.
+        prefix: Namespace of the names; empty for none.
+    """
+    try:
+        made, failed = histograms({join_path(prefix, name): each for name, each in tensors.items()})
+        points = {path: Histogram(edges, counts) for path, (edges, counts) in made.items()}
+        if points:
+            _append_each(run, "histogram", points, step)
+        for path, trouble in failed.items():
+            run.drop("histogram", warn=f"no histogram of {path!r}: {trouble}")
+    except Exception as error:  # noqa: BLE001 - stands in training loops
+        let_pass(error)
+        run.drop("histogram", warn=f"histograms below {prefix!r} could not be recorded: {error}")
+
+
+def _append_each(run: Run, what: str, points: Mapping[str, Any], step: Any) -> None:
+    """Add a point to each series in one write; those that have no place cost only themselves."""
+    try:
+        Handler(run, "").append(points, step=step)
+    except Exception as error:  # noqa: BLE001 - nothing was written; the next lines tell which
+        let_pass(error)
+        for path, point in points.items():
+            try:
+                run[path].append(point, step=step)
+            except Exception as error:  # noqa: BLE001
+                let_pass(error)
+                run.drop(what, warn=f"a {what} could not be recorded at {path!r}: {error}")
+
+
+def batch_size(loader: Any) -> int | None:
+    """Return how many samples a batch of this process has, None if its loader does not say."""
+    for one in (loader, getattr(loader, "batch_sampler", None)):
+        size = getattr(one, "batch_size", None)
+        if isinstance(size, int):
+            return size
+    return None

@@ -1,0 +1,53 @@
+"""Finishing runs at the end of the process, whichever way it ends."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+from typing import Protocol
+
+from seamark.capture.worker_end import at_worker_end
+
+__all__ = ["Finishing", "finish_at_exit", "say_at_exit", "settle"]
+
+
+class Finishing(Protocol):
+    """What has to be finished."""
+
+    def finish_at_exit(self, error: BaseException | None) -> None:
+        """Finish; the error is what ended the process, if anything did."""
+
+
+_running: dict[str, Finishing] = {}
+_last_lines: dict[str, Callable[[], None]] = {}
+
+
+def finish_at_exit(key: str, run: Finishing) -> None:
+    """Have a run finished when the process ends; `settle` takes that back."""
+    # Always the newest of the registered, hence the first called: before a debug root is removed.
+    atexit.unregister(_finish_all)
+    atexit.register(_finish_all)
+    at_worker_end(_finish_all)
+    _running[key] = run
+    _last_lines.pop(key, None)
+
+
+def say_at_exit(key: str, say: Callable[[], None]) -> None:
+    """Have something said about a run that has nothing left to finish, once for each run."""
+    _running.pop(key, None)
+    _last_lines[key] = say
+
+
+def settle(key: str) -> None:
+    """Forget a run: it was finished."""
+    _running.pop(key, None)
+    _last_lines.pop(key, None)
+
+
+def _finish_all(error: BaseException | None = None) -> None:
+    for key, run in list(_running.items()):
+        run.finish_at_exit(error)
+        settle(key)
+    for key, say in list(_last_lines.items()):
+        settle(key)
+        say()

@@ -1,0 +1,225 @@
+"""Recording the checkpoints that one callback keeps, and pruning only those.
+
+A callback names files when it saves, some of which do not exist yet, and removes others later
+without saying so. A `CheckpointSet` therefore compares what was named with what is there: at every
+save the files that matter now, and all of them when a stage of the training ends.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seamark.errors import FileMissingError, PathError
+from seamark.paths import check_path, is_inside, join_path
+from seamark.process.interrupts import raised_by_signal_handler
+
+if TYPE_CHECKING:
+    from seamark.run.run import Run
+
+__all__ = ["CheckpointSet", "checkpoint_name", "fingerprint", "is_url"]
+
+
+def is_url(location: str) -> bool:
+    """Return whether a location is on a remote file system, such as ``s3://bucket/last.ckpt``."""
+    return "://" in location
+
+
+def checkpoint_name(location: str, folder: str | None) -> str:
+    """Return a checkpoint's name on the run: its path below the folder, without extension.
+
+    Args:
+        location: Path or URL of the checkpoint.
+        folder: The folder that its callback writes to; None if it has none, then the whole path is
+            the name.
+
+    Returns:
+        Path parts joined by ``/``; empty if the checkpoint is not inside the folder.
+    """
+    if folder is None:
+        relative = location.partition("://")[2] if is_url(location) else location
+    elif is_url(location) or is_url(folder):
+        start = folder.rstrip("/") + "/"
+        relative = location[len(start) :] if location.startswith(start) else ""
+    else:
+        relative = os.path.relpath(location, folder)
+        if relative == os.curdir or relative.startswith(os.pardir + os.sep):
+            relative = ""
+    stem = os.path.splitext(relative.replace(os.sep, "/"))[0]  # noqa: PTH122 - of a URL too
+    return join_path(*stem.split("/"))
+
+
+def fingerprint(location: str) -> Hashable | None:
+    """Return something that changes when a file or folder on this machine is rewritten or replaced.
+
+    Args:
+        location: Path of a file, of a link to one, or of a folder such as a sharded checkpoint.
+
+    Returns:
+        Size, modification time and inode, for a folder those of everything in it; None if nothing
+        is there.
+
+    Raises:
+        OSError: If the place cannot be looked at.
+    """
+    try:
+        found = os.stat(location)  # noqa: PTH116 - the hook runs in the training loop
+        if not stat.S_ISDIR(found.st_mode):
+            return found.st_size, found.st_mtime_ns, found.st_ino
+        return tuple(
+            (str(part), each.st_size, each.st_mtime_ns, each.st_ino)
+            for part in sorted(Path(location).rglob("*"))
+            for each in (part.stat(),)
+            if not stat.S_ISDIR(each.st_mode)
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+class CheckpointSet:
+    """The checkpoints of one callback, recorded as files below one namespace of a run.
+
+    Args:
+        run: Where to record. None of the methods raises if recording fails: it is warned about and
+            counted there.
+        namespace: Attribute path below which each checkpoint gets its name.
+        keep: Take the bytes into the run folder, instead of recording where they are.
+        probe: Finds out whether a checkpoint is there and changed; `fingerprint` unless remote
+            files are expected.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        namespace: str,
+        *,
+        keep: bool = False,
+        probe: Callable[[str], Hashable | None] = fingerprint,
+    ) -> None:
+        self._run = run
+        self._namespace = namespace
+        self._keep = keep
+        self._probe = probe
+        self._paths: dict[str, str] = {}
+        self._recorded: dict[str, Hashable] = {}
+        self._named: frozenset[str] = frozenset()
+        self._leaving: frozenset[str] = frozenset()
+        self._adopted = False
+
+    @property
+    def recorded(self) -> dict[str, str]:
+        """Attribute path of every checkpoint that is recorded now, by its location."""
+        return {location: self._paths[location] for location in self._recorded}
+
+    @property
+    def pending(self) -> bool:
+        """Whether something that the callback names now is not there yet."""
+        return any(location not in self._recorded for location in self._named)
+
+    def update(
+        self, locations: Iterable[str], folder: str | None, saved: str | None = None
+    ) -> None:
+        """Record what a callback names after a save; forget what it removed since the last one.
+
+        A file that left the list is looked at twice, because callbacks remove it after this call.
+        One that stays on disk stays recorded. One that does not exist yet is recorded once it does.
+
+        Args:
+            locations: Paths or URLs of all checkpoints that the callback counts as its own now.
+            folder: The folder it writes to; what lies outside is not its own.
+            saved: What it has just written. That is its own wherever it lies; outside of the folder
+                its whole path is its name.
+        """
+        if saved is not None and not self._path_of(saved, folder):
+            self._path_of(saved, None)
+        named = set()
+        for location in locations:
+            if self._path_of(location, folder):
+                named.add(location)
+        left = self._named - named
+        for location in sorted(named | left | self._leaving):
+            self._look(location)
+        self._named, self._leaving = frozenset(named), left
+
+    def adopt(self, folder: str | None) -> None:
+        """Take over the references into the folder that earlier processes of the run recorded.
+
+        A callback that reads its state back from a checkpoint removes their files without naming
+        them. Kept bytes name no place and stay. The first call reads the run; further ones do
+        nothing.
+        """
+        if self._adopted:
+            return
+        self._adopted = True
+        if len(self._run.folder.journals()) < 2:  # noqa: PLR2004 - nobody else wrote to this run
+            return
+        try:
+            found = self._run.recorded.attributes(self._namespace)
+        except Exception as error:  # an index that cannot be read
+            if raised_by_signal_handler(error):
+                raise
+            self._lost(f"what was recorded before could not be read: {error!r}")
+            return
+        for one in found:
+            location = one.value.get("ref") if one.family == "file" else None
+            if location and location not in self._paths and checkpoint_name(location, folder):
+                stamp = tuple(one.value.get(key) for key in ("size", "mtime_ns", "inode"))
+                self._paths[location], self._recorded[location] = one.path, stamp
+
+    def settle(self) -> None:
+        """Look at every checkpoint that was ever named here, so that the record equals the disk."""
+        for location in tuple(self._paths):
+            self._look(location)
+
+    def _path_of(self, location: str, folder: str | None) -> str | None:
+        if location not in self._paths and (name := checkpoint_name(location, folder)):
+            path = join_path(self._namespace, name)
+            if path in self._paths.values():  # "a.ckpt" beside "a.pt"
+                path += os.path.splitext(location)[1]  # noqa: PTH122
+            try:
+                self._paths[location] = check_path(path)
+            except PathError as error:
+                self._lost(f"checkpoint {location} has a name that is not a path: {error}")
+        return self._paths.get(location)
+
+    def _look(self, location: str) -> None:
+        try:
+            found = self._probe(location)
+            if found is None:
+                self._remove(location)
+            elif self._recorded.get(location) != found:
+                self._take(location, found)
+        except FileMissingError:  # removed since it was looked at
+            self._remove(location)
+        except Exception as error:  # must not stop the training
+            if raised_by_signal_handler(error):
+                raise
+            self._lost(f"checkpoint {location} could not be recorded: {error!r}")
+
+    def _lost(self, message: str) -> None:
+        self._run.drop("checkpoints", warn=message)
+
+    def _take(self, location: str, found: Hashable) -> None:
+        self._run.begin()
+        path, content = self._paths[location], self._run.content
+        if self._keep and not is_url(location):
+            recorded = content.keep(path, Path(location))
+        else:
+            recorded = content.refer(path, location if is_url(location) else Path(location))
+        if recorded:  # else the disk was full; the next look tries again
+            self._recorded[location] = found
+
+    def _remove(self, location: str) -> None:
+        if location not in self._recorded:
+            return
+        path = self._paths[location]
+        if not self._run.record_op({"op": "delete", "paths": [path]}):
+            return  # the disk was full; the next look tries again
+        del self._recorded[location]
+        self._run.content.prune(path)
+        for other in tuple(self._recorded):  # removing "a" removed "a/b" too
+            if is_inside(self._paths[other], path):
+                self._take(other, self._recorded[other])

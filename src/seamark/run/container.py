@@ -1,0 +1,183 @@
+"""What a run and a project have in common: a tree of attributes, its recorder and its reader."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from seamark.paths import check_path, check_writable, is_inside
+from seamark.pictures.printing import show
+from seamark.run.handler import Handler
+from seamark.run.tree import nest, structure_lines
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from typing_extensions import Self
+
+    from seamark.journal.folder import RunFolder
+    from seamark.run.lifecycle import Lifecycle
+    from seamark.run.recorded import Recorded
+    from seamark.run.recorder import Recorder
+
+__all__ = ["Container"]
+
+
+class Container(ABC):
+    """A tree of attributes under slash-separated paths; `Run` and `Project` are the two kinds.
+
+    Item access gives a `Handler` that holds the verbs; ``container["a/b"] = value`` assigns.
+
+    Attributes:
+        lifecycle: Its state in this process.
+        recorder: What writes it.
+        recorded: What reads it.
+    """
+
+    lifecycle: Lifecycle
+    recorder: Recorder
+    recorded: Recorded
+
+    @property
+    def folder(self) -> RunFolder:
+        """Its folder."""
+        return self.recorder.folder
+
+    @property
+    def mode(self) -> str:
+        """See ``init_run``."""
+        return self.recorder.mode
+
+    # ---------------------------------------------------------------- item access
+
+    __iter__ = None  # else Python would ask __getitem__ for 0, 1, 2, ...
+
+    def __getitem__(self, path: str) -> Handler:
+        """Return the handler of a path; nothing is read or written yet.
+
+        Raises:
+            PathError: If the path breaks the grammar.
+        """
+        return Handler(self, check_path(path))
+
+    def __setitem__(self, path: str, value: Any) -> None:
+        """Assign; see `Handler.assign`."""
+        self[path].assign(value)
+
+    def __delitem__(self, path: str) -> None:
+        """Delete a path and everything below it; see `Handler.pop`."""
+        self.pop(path)
+
+    # ---------------------------------------------------------------- writing
+
+    def log_metrics(
+        self,
+        metrics: Mapping[str, Any],
+        step: float | None = None,
+        *,
+        timestamp: float | datetime | None = None,
+    ) -> None:
+        """Record one number for each path, all at one step. The quick way; never raises.
+
+        What cannot be recorded (a bad path, a path of another family, something that is not a
+        number) is left out, warned about once and counted under ``monitoring/seamark/dropped``.
+
+        Args:
+            metrics: Numbers by path; NaN and infinities are kept, ints beyond 2**53 are rounded to
+                float64.
+            step: Finite number, kept as given; None numbers the row 1 above the largest last step
+                of these paths.
+            timestamp: Seconds since the Unix epoch, or a datetime; the time of the call is always
+                kept as well.
+        """
+        if timestamp is None:
+            self.recorder.row(metrics, step)
+        else:
+            self.recorder.log_metrics(metrics, step, timestamp)
+
+    def assign(self, value: Mapping[str, Any] | Any, *, wait: bool = False) -> None:
+        """Assign every value of a nested mapping, dataclass or Namespace at the root.
+
+        Raises:
+            ValueKindError: If a value cannot be kept; nothing is written then.
+            FamilyError: If a path holds another family; nothing is written then.
+        """
+        self.recorder.assign("", value, wait=wait)
+
+    def pop(self, path: str, *, wait: bool = False) -> None:
+        """Delete a path and everything below it, which frees it for another family.
+
+        Raises:
+            MissingFieldError: If there is nothing.
+        """
+        del wait
+        recorder, at = self.recorder, check_writable(check_path(path))
+        if (writer := recorder.to_share(at)) is None:
+            return
+        recorder.number_after(None)  # what an opened run held must not be learned after this
+        if not any(is_inside(known, at) for known in writer.families) and not self.exists(at):
+            raise self.recorded.missing(at)
+        recorder.delete(at)
+
+    # ---------------------------------------------------------------- reading
+
+    def exists(self, path: str) -> bool:
+        """Return whether something is recorded at a path or below it.
+
+        Raises:
+            PathError: If the path breaks the grammar.
+        """
+        return self.recorded.exists(check_path(path))
+
+    def fetch(self) -> dict[str, Any]:
+        """Return the values of all atoms as a nested dict."""
+        return self.recorded.atoms()
+
+    def get_structure(self) -> dict[str, Any]:
+        """Return everything recorded as a nested dict.
+
+        Where ``a`` and ``a/b`` both exist, the value of ``a`` is under the key ``""``.
+        """
+        return nest({one.path: one.value for one in self.recorded.attributes()})
+
+    def print_structure(self) -> None:
+        """Print the tree of paths with their types."""
+        types = {one.path: one.type for one in self.recorded.attributes()}
+        for line in structure_lines(nest(types)):
+            show(line)
+
+    def get_attribute_type(self, path: str) -> str:
+        """Return the type at a path: ``"float"``, ``"string"``, ... for atoms, else the family.
+
+        Raises:
+            MissingFieldError: If nothing is recorded there.
+        """
+        return self.recorded.attribute(check_path(path)).type
+
+    def get_url(self) -> str:
+        """Return its folder as a ``file://`` URL."""
+        return self.folder.path.as_uri()
+
+    def get_root_object(self) -> Self:
+        """Return this object; handlers return the object that they belong to."""
+        return self
+
+    # ---------------------------------------------------------------- waiting and the end
+
+    def wait(self, *, disk_only: bool = False) -> None:
+        """Wait until every file that was taken is stored.
+
+        Values need no waiting: they are on disk already.
+        """
+        del disk_only
+        self.recorder.wait()
+
+    def sync(self, *, wait: bool = True) -> None:
+        """Do what `wait` does; kept for code that was written for Neptune."""
+        if wait:
+            self.wait()
+
+    @abstractmethod
+    def stop(self, *, seconds: float | None = None) -> None:
+        """Stop recording."""

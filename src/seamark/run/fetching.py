@@ -1,0 +1,276 @@
+"""Reading one path: what the verbs of a handler return.
+
+On a rank that records nothing there is nothing to read from, and every verb gives an empty answer:
+code that runs on all ranks is not to raise on some of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seamark.blobs import finish_staged, is_pending, write_file
+from seamark.errors import ArgumentError, FamilyError, MissingExtraError, MissingFieldError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from seamark.reading.attributes import Attribute
+    from seamark.reading.curves import Curve
+    from seamark.reading.points import Attempt, Points
+    from seamark.reading.reader import Reader
+    from seamark.run.recorded import Recorded
+
+__all__ = [
+    "curve_of",
+    "download",
+    "download_last",
+    "expect",
+    "frame_of",
+    "last_of",
+    "points_of",
+    "value_of",
+]
+
+
+def value_of(recorded: Recorded, path: str) -> Any:
+    """Return what `Handler.fetch` returns.
+
+    Raises:
+        MissingFieldError: If nothing is recorded there.
+        FamilyError: If a file is there.
+    """
+    reader = recorded.reader()
+    found = recorded.find(reader, path)
+    if found is None:
+        nested = recorded.atoms(path, reader)
+        if not nested and not recorded.silent:
+            raise recorded.missing(path)
+        return nested or None
+    if found.family in ("file", "file_set"):
+        msg = f"{path!r} holds a {found.family.replace('_', ' ')}: read it with download()"
+        raise FamilyError(msg)
+    if found.family == "atom":
+        return recorded.whole(found.value)
+    if found.family.endswith("_series"):
+        return _last(recorded, reader, found)
+    return found.value
+
+
+def last_of(recorded: Recorded, path: str) -> Any:
+    """Return what `Handler.fetch_last` returns.
+
+    Raises:
+        MissingFieldError: If there is no series, or no point in it.
+    """
+    if recorded.silent:
+        return None
+    reader = recorded.reader()
+    found = recorded.find(reader, path)
+    if found is None:
+        raise recorded.missing(path)
+    return _last(recorded, reader, found)
+
+
+def _last(recorded: Recorded, reader: Reader | None, found: Attribute) -> Any:
+    """Return the last point of a series, which is known without reading the others."""
+    if reader is None or not found.family.endswith("_series") or not found.value.count:
+        msg = f"{found.path!r}: expected a series with points, got the family {found.family!r}"
+        raise MissingFieldError(msg)
+    if found.family == "histogram_series":
+        return reader.last(found.path)
+    return recorded.whole(found.value.last)
+
+
+def expect(recorded: Recorded, path: str, family: str, wanted: str | None = None) -> Attribute:
+    """Return what a path shows.
+
+    Raises:
+        MissingFieldError: If nothing is recorded there.
+        FamilyError: If it holds another family.
+    """
+    found = recorded.attribute(path)
+    if found.family != family:
+        got = f"{found.family!r}" if wanted is None else f"the family {found.family!r}"
+        msg = f"{path!r}: expected {wanted or f'the family {family!r}'}, got {got}"
+        raise FamilyError(msg)
+    return found
+
+
+def points_of(recorded: Recorded, path: str, attempt: Attempt) -> Points:
+    """Return what `Handler.fetch_points` returns.
+
+    Raises:
+        MissingFieldError: If nothing is recorded there.
+        FamilyError: If it holds another family.
+    """
+    if recorded.silent:
+        from seamark.reading.points import Points
+
+        return Points.none()
+    return _series(recorded, path).points(path, attempt)
+
+
+def curve_of(recorded: Recorded, path: str, points: int, attempt: Attempt) -> Curve:
+    """Return what `Handler.fetch_points` returns if it is given a number of points.
+
+    Raises:
+        ArgumentError: If that is not a number of at least 2.
+        MissingFieldError: If nothing is recorded there.
+        FamilyError: If it holds another family.
+    """
+    if recorded.silent:
+        from seamark.reading.curves import Curve
+
+        return Curve.none()
+    return _series(recorded, path).curve(path, points, attempt)
+
+
+def _series(recorded: Recorded, path: str) -> Reader:
+    reader = recorded.reader()
+    found = recorded.find(reader, path)
+    if reader is None or found is None:
+        raise recorded.missing(path)
+    if found.family != "float_series":
+        msg = f"{path!r}: expected a float series, got the family {found.family!r}"
+        raise FamilyError(msg)
+    return reader
+
+
+def frame_of(
+    recorded: Recorded, path: str, attempt: Attempt, limit: int | None, *, timestamps: bool
+) -> pd.DataFrame:
+    """Return what `Handler.fetch_values` returns.
+
+    Raises:
+        MissingExtraError: If pandas is not installed.
+        ArgumentError: If the limit is not a positive number.
+        MissingFieldError: If nothing is recorded there.
+        FamilyError: If it holds no series of numbers or texts.
+    """
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        msg = (
+            'fetch_values needs pandas: pip install "seamark[pandas]" (or use fetch_points, which '
+            "needs only NumPy)"
+        )
+        raise MissingExtraError(msg) from error
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        msg = f"limit: expected a positive number of points or None, got {limit!r}"
+        raise ArgumentError(msg)
+    steps, values, times = _columns(recorded, path, attempt, limit)
+    frame = pd.DataFrame({"step": steps, "value": values})
+    if timestamps:
+        frame["timestamp"] = pd.to_datetime(times, unit="ns", utc=True)
+    return frame
+
+
+def _columns(
+    recorded: Recorded, path: str, attempt: Attempt, limit: int | None
+) -> tuple[Any, Any, Any]:
+    """Return steps, values and times (ns since the Unix epoch) of a series."""
+    if recorded.silent:
+        points = points_of(recorded, path, attempt)
+        return points.step, points.value, points.time_ns
+    reader = recorded.reader()
+    found = recorded.find(reader, path)
+    if found is None or reader is None:
+        raise recorded.missing(path)
+    if found.family == "float_series":
+        points = reader.points(path, attempt, limit=limit)
+        return points.step, points.value, points.time_ns
+    if found.family == "string_series":
+        texts = reader.texts(path, attempt)[-(limit or 0) :]
+        values = [recorded.whole_if_there(one.text) for one in texts]
+        return [one.step for one in texts], values, [one.time_ns for one in texts]
+    msg = f"{path!r}: expected a series of numbers or texts, got the family {found.family!r}"
+    raise FamilyError(msg)
+
+
+# --------------------------------------------------------------------- files
+
+
+def download(
+    recorded: Recorded,
+    path: str,
+    destination: str | os.PathLike[str] | None,
+    *,
+    references: bool = False,
+) -> None:
+    """Do what `Handler.download` does.
+
+    Raises:
+        MissingFieldError: If nothing is recorded there.
+        FileMissingError: If the bytes are gone, or a reference is not opened.
+        FamilyError: If there is no file.
+        ArgumentError: If a recorded name leads out of the destination.
+    """
+    if recorded.silent:
+        return
+    folder, files = recorded.folder, _files(recorded, path)
+    if any(is_pending(file) for _, file in files) and _is_own(folder.path):
+        with contextlib.suppress(OSError):  # a root that is read-only stays as it is
+            finish_staged(folder)
+        files = _files(recorded, path)
+    target = Path(destination) if destination is not None else Path.cwd()
+    for name, file in files:
+        below = f"{path}/{name}" if name else path
+        write_file(folder, file, target, below, name=name, references=references)
+
+
+def download_last(
+    recorded: Recorded, path: str, destination: str | os.PathLike[str] | None
+) -> None:
+    """Do what `Handler.download_last` does.
+
+    Raises:
+        FamilyError: If there is no file series.
+        MissingFieldError: If it has no points.
+        FileMissingError: If the bytes are gone.
+    """
+    if recorded.silent:
+        return
+    expect(recorded, path, "file_series")
+    files = _files(recorded, path)
+    if not files:
+        msg = f"{path!r}: the file series has no points"
+        raise MissingFieldError(msg)
+    name, file = files[-1]
+    target = Path(destination) if destination is not None else Path.cwd()
+    write_file(recorded.folder, file, target, path, name=name)
+
+
+def _files(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, Any]]]:
+    """Return the files at a path, with their names where there may be several.
+
+    Raises:
+        FamilyError: If there are none.
+    """
+    found = recorded.attribute(path)
+    if found.family == "file":
+        return [(None, found.value)]
+    if found.family == "file_set":
+        return list(found.value.items())
+    if found.family == "file_series":
+        return [(_point_name(point), point.file) for point in recorded.view().files(path)]
+    msg = f"{path!r}: expected a file, a file set or a file series, got the family {found.family!r}"
+    raise FamilyError(msg)
+
+
+def _point_name(point: Any) -> str:
+    """Return the name of a file of a series: its step, with all the digits that it takes."""
+    extension, step = point.file.get("ext"), f"{point.step:g}"
+    if float(step) != point.step:
+        step = repr(point.step).removesuffix(".0")
+    return step + (f".{extension}" if extension else "")
+
+
+def _is_own(folder: Path) -> bool:
+    """Return whether a folder is this user's; one of somebody else is left as it is."""
+    try:
+        return folder.stat().st_uid == os.geteuid()
+    except OSError:
+        return False

@@ -1,0 +1,494 @@
+"""A path within a run, with every method that can be applied to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, overload
+
+from seamark.blobs import members_of
+from seamark.paths import check_path, check_writable, join_path
+from seamark.process.interrupts import let_pass
+from seamark.run.artifact import artifact_op
+from seamark.run.fetching import (
+    curve_of,
+    download,
+    download_last,
+    expect,
+    frame_of,
+    last_of,
+    points_of,
+    value_of,
+)
+from seamark.run.options import strings
+from seamark.run.points import append_point, as_file, extend_series
+from seamark.values import to_step, to_time_ns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from seamark.reading.curves import Curve
+    from seamark.reading.points import Attempt, Points
+    from seamark.run.recorded import Recorded
+    from seamark.run.recorder import Recorder
+
+__all__ = ["Handler", "Root"]
+
+
+class Root(Protocol):
+    """What a handler belongs to: a run or a project."""
+
+    @property
+    def recorder(self) -> Recorder:
+        """What writes."""
+
+    @property
+    def recorded(self) -> Recorded:
+        """What reads."""
+
+    def pop(self, path: str) -> None:
+        """Delete a path and everything below it."""
+
+
+class Handler:
+    """A path of a run or project; made by item access, ``run["train"]["loss"]``.
+
+    Making one neither reads nor writes anything.
+    """
+
+    __slots__ = ("_path", "_root")
+
+    def __init__(self, root: Root, path: str) -> None:
+        self._root: Root = root
+        self._path = path
+
+    __iter__ = None  # else Python would ask __getitem__ for 0, 1, 2, ...
+
+    def __repr__(self) -> str:
+        """Return what the handler points at."""
+        return f"<Handler {self._path!r} of {self._root!r}>"
+
+    def __getitem__(self, path: str) -> Handler:
+        """Return the handler of a path below this one.
+
+        Raises:
+            PathError: If the path breaks the grammar.
+        """
+        return Handler(self._root, check_path(join_path(self._path, check_path(path))))
+
+    def __setitem__(self, path: str, value: Any) -> None:
+        """Assign; see `assign`."""
+        self[path].assign(value)
+
+    def __delitem__(self, path: str) -> None:
+        """Delete a path below this one; see `pop`."""
+        self.pop(path)
+
+    @property
+    def path(self) -> str:
+        """The path of this handler."""
+        return self._path
+
+    def get_root_object(self) -> Any:
+        """Return the run or project."""
+        return self._root
+
+    # ---------------------------------------------------------------- writing values
+
+    def assign(self, value: Any, *, wait: bool = False) -> None:
+        """Set the value at this path.
+
+        Mappings, dataclasses, Namespaces and OmegaConf nodes are taken apart, one path for each
+        leaf; a `File` is uploaded; a set of strings becomes a string set; lists are kept as JSON.
+
+        Args:
+            value: What to keep.
+            wait: Return only when a file is stored.
+
+        Raises:
+            ValueKindError: If a value cannot be kept; nothing is written then.
+            FamilyError: If a path holds another family; nothing is written then.
+            PathError: If a path is derived or illegal.
+        """
+        self._root.recorder.assign(self._path, value, wait=wait)
+
+    def append(
+        self,
+        value: Any,
+        *,
+        step: float | None = None,
+        timestamp: float | datetime | None = None,
+        wait: bool = False,
+        **described: Any,
+    ) -> None:
+        """Add one point to the series at this path: a number, text, file, image or histogram.
+
+        A mapping adds one point to each series below this path.
+
+        Args:
+            value: The point.
+            step: Finite number, kept as given; None numbers it 1 above the last, from 0 on.
+            timestamp: Seconds since the Unix epoch, or a datetime.
+            wait: Return only when a file is stored.
+            **described: ``name`` and ``description`` of a file.
+
+        Raises:
+            ValueKindError: If the value is none of these.
+            FamilyError: If the path holds another family.
+            ArgumentError: If the step is not a finite number.
+        """
+        recorder, path = self._root.recorder, self._path
+        plain = timestamp is None and not described
+        if plain and (row := recorder.quick_row(path, value, step)) is not None:
+            recorder.row(row, step)
+        elif not recorder.silent:
+            number = None if step is None else to_step(step)
+            append_point(recorder, path, (value, number, to_time_ns(timestamp)), described)
+
+    def extend(
+        self,
+        values: Iterable[Any],
+        *,
+        steps: Iterable[float] | None = None,
+        timestamps: Iterable[float | datetime] | None = None,
+        wait: bool = False,
+        **described: Any,
+    ) -> None:
+        """Add many points to the series at this path; numbers go to disk as one block.
+
+        Args:
+            values: The points, all of one kind; a mapping of sequences extends each series below
+                this path.
+            steps: As many finite numbers, or None to number the points.
+            timestamps: As many seconds since the Unix epoch or datetimes, or None.
+            wait: Return only when files are stored.
+            **described: As in `append`.
+
+        Raises:
+            ArgumentError: If the lengths differ, or a step is not a finite number.
+            ValueKindError: If a value cannot be in a series; nothing is written then.
+            FamilyError: If the path holds another family.
+        """
+        if not self._root.recorder.silent:
+            extend_series(self._root.recorder, self._path, values, steps, timestamps, described)
+
+    def log(
+        self,
+        value: Any,
+        step: float | None = None,
+        timestamp: float | datetime | None = None,
+        wait: bool = False,  # noqa: FBT001, FBT002 - Neptune's signature
+        **described: Any,
+    ) -> None:
+        """Add one point, or several given as a list; the older name of `append` and `extend`."""
+        if isinstance(value, (list, tuple)):
+            for point in value:
+                self.append(point, step=step, timestamp=timestamp, wait=wait, **described)
+        else:
+            self.append(value, step=step, timestamp=timestamp, wait=wait, **described)
+
+    def log_metrics(
+        self,
+        metrics: Mapping[str, Any],
+        step: float | None = None,
+        *,
+        timestamp: float | datetime | None = None,
+    ) -> None:
+        """Record one number for each key below this path.
+
+        See `seamark.Run.log_metrics`. Never raises.
+        """
+        try:
+            prefixed: Any = {f"{self._path}/{key}": value for key, value in metrics.items()}
+        except Exception as error:  # noqa: BLE001 - see `let_pass`
+            let_pass(error)
+            self._root.recorder.drop(
+                "metrics", 1, f"log_metrics: expected a mapping of paths to numbers: {error!r:.200}"
+            )
+            return
+        self._root.recorder.log_metrics(prefixed, step, timestamp)
+
+    # ---------------------------------------------------------------- sets, clearing, deleting
+
+    def add(self, values: str | Iterable[str], *, wait: bool = False) -> None:
+        """Add one string or several to the string set at this path.
+
+        Raises:
+            ValueKindError: If one of them is not a string.
+            FamilyError: If the path holds another family.
+        """
+        self._change_set("add", values)
+
+    def remove(self, values: str | Iterable[str], *, wait: bool = False) -> None:
+        """Remove one string or several from the string set at this path, if they are in it.
+
+        Raises:
+            ValueKindError: If one of them is not a string.
+            FamilyError: If the path holds another family.
+        """
+        self._change_set("remove", values)
+
+    def _change_set(self, op: str, values: str | Iterable[str]) -> None:
+        at = check_writable(self._path)
+        self._root.recorder.change_set(op, at, strings(values, at))
+
+    def clear(self, *, wait: bool = False) -> None:
+        """Empty the series or string set at this path; the numbering of steps starts at 0 again.
+
+        Raises:
+            FamilyError: If the path holds something that cannot be emptied, such as a single value.
+        """
+        self._root.recorder.clear(check_writable(self._path))
+
+    def pop(self, path: str | None = None, *, wait: bool = False) -> None:
+        """Delete this path, or one below it, with everything under it.
+
+        Raises:
+            MissingFieldError: If there is nothing.
+        """
+        at = self._path if path is None else join_path(self._path, check_path(path))
+        self._root.pop(at)
+
+    # ---------------------------------------------------------------- files and artifacts
+
+    def upload(self, value: Any, *, wait: bool = False) -> None:
+        """Store a file at this path: a path on disk, a `File`, or what `File.create_from` takes.
+
+        The bytes are taken before this returns; they are stored in the background.
+
+        Raises:
+            FileNotFoundError: If the path does not exist.
+            ValueKindError: If the object cannot be made into a file.
+        """
+        if self._root.recorder.silent:  # an image need not be drawn for nothing
+            return
+        file = as_file(value)
+        _ = file.size  # raises where there is no file, before anything is begun
+        at = check_writable(self._path)
+        if writer := self._root.recorder.to_share(at):
+            writer.claim(at, "file")
+            self._root.recorder.content.upload(at, file, wait=wait)
+
+    def upload_files(
+        self,
+        value: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        wait: bool = False,
+    ) -> None:
+        """Add files to the file set at this path.
+
+        Args:
+            value: A path, folder or glob pattern, or several; members are named relative to the
+                working directory.
+            wait: Return only when they are stored.
+
+        Raises:
+            FileNotFoundError: If a pattern matches nothing.
+        """
+        if self._root.recorder.silent:
+            return
+        members = members_of(value)
+        at = check_writable(self._path)
+        if writer := self._root.recorder.to_share(at):
+            writer.claim(at, "file_set")
+            self._root.recorder.content.upload_members(at, members)
+            if wait:
+                self._root.recorder.wait()
+
+    def delete_files(self, paths: str | Iterable[str], *, wait: bool = False) -> None:
+        """Remove members from the file set at this path.
+
+        Raises:
+            FamilyError: If the path holds another family.
+        """
+        at = check_writable(self._path)
+        names = strings(paths, at)
+        if writer := self._root.recorder.to_share(at):
+            writer.claim(at, "file_set")
+            writer.append_op({"op": "unfiles", "path": at, "names": names})
+            self._root.recorder.content.forget(at, names)
+
+    def track_files(self, path: str, *, destination: str | None = None, wait: bool = False) -> None:
+        """Record which files a path, folder, pattern or URL means, without copying them.
+
+        Raises:
+            FileNotFoundError: If nothing is there.
+        """
+        self._artifact("tracked", path, destination)
+
+    def mark_input(self, path: str) -> None:
+        """Record that the run read this file, folder, URL or other run's artifact."""
+        self._artifact("input", path, None)
+
+    def mark_output(self, path: str) -> None:
+        """Record that the run made this file, folder or URL."""
+        self._artifact("output", path, None)
+
+    def _artifact(self, kind: str, path: str, destination: str | None) -> None:
+        at = check_writable(self._path)
+        writer = self._root.recorder.to_share(at)
+        if writer is None:
+            return
+        held = None
+        if writer.families.get(at) == "artifact":  # tracked before: what it holds stays
+            held = self._root.recorded.attribute(at).value
+        op = artifact_op(at, kind, path, destination=destination, previous=held)
+        writer.claim(at, "artifact")
+        writer.append_op(op)
+
+    # ---------------------------------------------------------------- reading
+
+    def fetch(self) -> Any:
+        """Return the value at this path: an atom, the strings of a set, the last point of a series.
+
+        A namespace gives the atoms below it as a nested dict.
+
+        Raises:
+            MissingFieldError: If nothing is recorded here.
+            FamilyError: If a file is here, which is read with `download`.
+        """
+        return value_of(self._root.recorded, self._path)
+
+    def fetch_last(self) -> Any:
+        """Return the value of the last point of the series at this path.
+
+        Raises:
+            MissingFieldError: If there is no series, or no point in it.
+        """
+        return last_of(self._root.recorded, self._path)
+
+    @overload
+    def fetch_points(self, *, attempt: Attempt = "latest", points: None = None) -> Points: ...
+    @overload
+    def fetch_points(self, *, attempt: Attempt = "latest", points: int) -> Curve: ...
+    def fetch_points(
+        self, *, attempt: Attempt = "latest", points: int | None = None
+    ) -> Points | Curve:
+        """Return the float series at this path as NumPy arrays.
+
+        They are ``step``, ``value``, ``time_ns`` (since the Unix epoch) and ``attempt``.
+
+        Args:
+            attempt: ``"latest"`` hides what an older attempt recorded after the checkpoint that was
+                resumed from; ``"all"`` shows everything; a number shows the run as that attempt
+                left it.
+            points: At most this many representative points, for drawing: a
+                `seamark.reading.curves.Curve`, whose parts keep their minimum and maximum, so that
+                a spike of one point in ten million is in it. None for every point.
+
+        Raises:
+            ArgumentError: If ``points`` is not a number of at least 2.
+            MissingFieldError: If nothing is recorded here.
+            FamilyError: If the path holds another family.
+        """
+        if points is None:
+            return points_of(self._root.recorded, self._path, attempt)
+        return curve_of(self._root.recorded, self._path, points, attempt)
+
+    def fetch_values(
+        self,
+        *,
+        include_timestamp: bool = True,
+        limit: int | None = None,
+        progress_bar: Any = None,
+        attempt: Attempt = "latest",
+    ) -> pd.DataFrame:
+        """Return the series at this path as a DataFrame: ``step``, ``value`` and ``timestamp``.
+
+        Args:
+            include_timestamp: Whether to have the last column.
+            limit: At most this many points, the latest ones.
+            progress_bar: Accepted for Neptune's sake; reading is too quick to show one.
+            attempt: As in `fetch_points`.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+            MissingFieldError: If nothing is recorded here.
+            FamilyError: If the path holds no series of numbers or texts.
+        """
+        recorded = self._root.recorded
+        return frame_of(recorded, self._path, attempt, limit, timestamps=include_timestamp)
+
+    def fetch_hash(self) -> str:
+        """Return the digest of the artifact at this path.
+
+        Raises:
+            FamilyError: If there is no artifact.
+        """
+        return str(self._value_of("artifact").get("hash", ""))
+
+    def fetch_extension(self) -> str:
+        """Return the extension of the file at this path, without a dot.
+
+        Raises:
+            FamilyError: If there is no file.
+        """
+        return str(self._value_of("file").get("ext", ""))
+
+    def fetch_files_list(self) -> list[dict[str, Any]]:
+        """Return the files of the artifact at this path (path, size in bytes, digest).
+
+        Raises:
+            FamilyError: If there is no artifact.
+        """
+        return list(self._value_of("artifact").get("files", ()))
+
+    def list_fileset_files(self, path: str | None = None) -> list[dict[str, Any]]:
+        """Return the members of the file set at this path: ``name``, ``size`` in bytes, ...
+
+        Args:
+            path: Only members in this folder of the set.
+
+        Raises:
+            FamilyError: If there is no file set.
+        """
+        members = self._value_of("file_set")
+        chosen = sorted(
+            name for name in members if path is None or name.startswith(path.rstrip("/") + "/")
+        )
+        return [{**members[name], "name": name} for name in chosen]
+
+    def _value_of(self, family: str) -> dict[str, Any]:
+        """Return the record at this path; an empty one on a rank that has nothing to read from."""
+        recorded = self._root.recorded
+        return {} if recorded.silent else expect(recorded, self._path, family).value
+
+    def download(
+        self,
+        destination: str | os.PathLike[str] | None = None,
+        *,
+        progress_bar: Any = None,
+        references: bool = False,
+    ) -> None:
+        """Write the file, file set or file series at this path to disk.
+
+        Whatever names were recorded, everything is written below the destination. A file that a
+        record only refers to is opened if it lies in the run's folder, or if you recorded the run
+        on this host and it has not changed since: a run from somebody else may name any of your
+        files.
+
+        Args:
+            destination: A file name or an existing folder; the working directory if left out.
+            progress_bar: Accepted for Neptune's sake; has no effect.
+            references: Open whatever the records refer to, wherever it is.
+
+        Raises:
+            MissingFieldError: If nothing is recorded here.
+            FileMissingError: If the bytes are gone, or a reference is not opened.
+            FamilyError: If there is no file.
+            ArgumentError: If a recorded name leads out of the destination.
+        """
+        self._root.recorder.wait()
+        download(self._root.recorded, self._path, destination, references=references)
+
+    def download_last(self, destination: str | os.PathLike[str] | None = None) -> None:
+        """Write the last file of the file series at this path to disk.
+
+        Raises:
+            FamilyError: If there is no file series.
+            MissingFieldError: If it has no points.
+            FileMissingError: If the bytes are gone.
+        """
+        self._root.recorder.wait()
+        download_last(self._root.recorded, self._path, destination)

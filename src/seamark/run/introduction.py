@@ -1,0 +1,172 @@
+"""What a run says of itself when it begins, and the lines that people see of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.journal.folder import root_dir
+from seamark.process.interrupts import quietly
+from seamark.process.liveness import host_name
+from seamark.process.rank import current_rank
+from seamark.reading.attributes import Attribute
+from seamark.values import Atom, decode_atom, encode_atom, escape
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.journal.writer import JournalWriter
+    from seamark.run.container import Container
+    from seamark.run.options import RunOptions
+    from seamark.run.recorder import Recorder
+    from seamark.run.resume import Origin
+
+__all__ = ["Introduction", "print_end"]
+
+log = logging.getLogger("seamark")
+
+_OWN: Final = ("sys/", "source_code/", "distributed/", "monitoring/")
+"""Where everything is that is recorded without being told."""
+
+
+class Introduction:
+    """The part of a run that says what it is: what it was given, and facts that adapters tell.
+
+    Args:
+        options: Of the run.
+        recorder: Of the run.
+        told: Whether name, tags and parameters have been recorded already.
+
+    Attributes:
+        facts: Encoded values by path that are recorded with the first record.
+        told: Whether name, tags and parameters have been recorded.
+    """
+
+    def __init__(self, options: RunOptions, recorder: Recorder, *, told: bool) -> None:
+        self._options = options
+        self._recorder = recorder
+        self._made_at = datetime.now(timezone.utc)
+        self.facts: dict[str, Atom] = dict(options.params)
+        self.told = told
+
+    def known(self) -> list[Attribute]:
+        """Return what is known of the run before its first record."""
+        recorder, options = self._recorder, self._options
+        if recorder.writer is not None or recorder.mode == "disabled" or recorder.silent:
+            return []
+        facts = {
+            "sys/id": recorder.folder.run,
+            "sys/state": "created",
+            "sys/creation_time": self._made_at,
+            "sys/name": options.name,
+            "sys/description": options.description,
+            "sys/custom_run_id": options.custom_run_id,
+        }
+        atoms = {path: encode_atom(fact) for path, fact in facts.items() if fact is not None}
+        found = [
+            Attribute(path, "atom", atom.type, decode_atom(atom.type, atom.value))
+            for path, atom in {**atoms, **self.facts}.items()
+        ]
+        found.append(Attribute("sys/tags", "string_set", "string_set", set(options.tags)))
+        return found
+
+    def tell(self, atoms: Mapping[str, Atom]) -> None:
+        """Record facts with the first record, or now if there was one. Never raises."""
+        recorder = self._recorder
+        if recorder.writer is None:
+            self.facts.update(atoms)
+            return
+        with quietly(
+            lambda error: recorder.drop("facts", warn=f"facts could not be recorded: {error}")
+        ):
+            recorder.record_atoms(atoms)
+
+    def record(self, writer: JournalWriter, *, owner: bool) -> None:
+        """Write what `init_run` was given, and what was told.
+
+        Args:
+            writer: The journal.
+            owner: Whether this process trains the run.
+        """
+        options, recorder = self._options, self._recorder
+        values: dict[str, Any] = {}
+        for key in ("name", "description", "custom_run_id"):
+            if (value := getattr(options, key)) is not None:
+                values[f"sys/{key}"] = value
+        if owner:
+            values.update(self.of_owner())
+        recorder.assign_quietly(values)
+        if options.tags:
+            writer.claim("sys/tags", "string_set")
+            tags = [escape(tag) for tag in options.tags]
+            writer.append_op({"op": "add", "path": "sys/tags", "values": tags})
+        if self.facts:
+            recorder.record_atoms(self.facts)
+
+    def of_owner(self) -> dict[str, Any]:
+        """Return by path where the process runs that trains the run, and among how many ranks."""
+        return {"sys/hostname": host_name(), **_distributed(self.facts)}
+
+    def keep_sources(self, run: Container) -> None:
+        """Keep the files that were named as ``source_files``."""
+        sources = self._options.source_files
+        if not sources or self.told:
+            return
+        try:
+            run["source_code/files"].upload_files(sources)
+        except (OSError, ValueError, TypeError) as error:
+            self._recorder.drop("source_files", 1, f"source_files could not be stored: {error}")
+
+    def greet(self, origin: Origin) -> None:
+        """Print where the run is recorded, and why it is a new one if that may surprise."""
+        recorder, begun = self._recorder, origin.begun
+        if not recorder.positions():  # a warning has said why nothing can be written yet
+            return
+        what = f"recording attempt {begun.number} to" if begun else "recording to"
+        _print_line(recorder.folder, what)
+        if origin.passed_over and not (begun or origin.continues or self.told):
+            log.warning(
+                "seamark: this job was restarted and records a new run: run %s, which it recorded "
+                "before, was started with a different command line. Give custom_run_id to continue "
+                "one run whatever the command line is",
+                origin.passed_over,
+            )
+
+    def covers(self, paths: Iterable[str]) -> bool:
+        """Tell whether paths hold nothing but what a run records of itself when it begins."""
+        return all(path in self.facts or path.startswith(_OWN) for path in paths)
+
+
+def _distributed(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of the ranks; nothing where there is one, or where an adapter knows."""
+    rank = current_rank()
+    if (rank.world_size or 1) == 1 or any(path.startswith("distributed/") for path in told):
+        return {}
+    facts = {"launcher": rank.launcher, "world_size": rank.world_size}
+    return {f"distributed/{name}": fact for name, fact in facts.items() if fact is not None}
+
+
+def print_end(folder: RunFolder, state: str, lost: int) -> None:
+    """Print how a run ended, on stderr. Never raises.
+
+    Args:
+        folder: Where it lies.
+        state: What it ended in.
+        lost: How many values or records were lost.
+    """
+    tail = f", {lost} values or records were lost" if lost else ""
+    _print_line(folder, f"{state}{tail}:")
+
+
+def _print_line(folder: RunFolder, what: str) -> None:
+    """Print one line for people, on stderr."""
+    try:
+        where = os.path.relpath(folder.path)
+        root = "" if folder.root == root_dir() else f" --root {os.path.relpath(folder.root)}"
+        line = f"seamark: {what} {where} (see it with: seamark show {folder.run}{root})"
+        print(line, file=sys.stderr, flush=True)  # noqa: T201
+    except Exception:  # noqa: BLE001, S110 - a closed stderr must not end a training
+        pass

@@ -1,0 +1,70 @@
+"""What a run held before this process opened it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.journal.writer import JournalWriter
+
+__all__ = ["Held", "learn", "was_made"]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a run held.
+
+    Attributes:
+        series: Paths of its float series.
+        touched: Whether this process added points to one of them before that was known.
+        failed: Whether it ever failed.
+    """
+
+    series: frozenset[str]
+    touched: bool
+    failed: bool
+
+
+def learn(folder: RunFolder, writer: JournalWriter) -> Held:
+    """Tell a writer the families and last steps that a run has, as the index knows them.
+
+    Takes as long as folding the run; for a thread.
+
+    Raises:
+        RunNotFoundError: If there is no such run.
+        OSError: If it cannot be read.
+    """
+    from seamark.local.index import Index
+
+    series, touched = set(), False
+    index = Index.open(folder.root)
+    try:
+        index.refresh(folder.project, folder.run)
+        view = index.view(folder.project, folder.run)
+        for one in view.attributes():
+            if one.path.startswith("sys/") and one.family == "atom":
+                continue
+            if one.family == "float_series":
+                series.add(one.path)
+                touched = touched or writer.families.get(one.path) == "float_series"
+            writer.families.setdefault(one.path, one.family)
+            last = getattr(one.value, "last_step", None)
+            if last is not None and one.family.endswith("_series"):
+                writer.remember_step(one.path, float(last))
+        return Held(frozenset(series), touched, view.has_failed())
+    finally:
+        index.close()
+
+
+def was_made(folder: RunFolder, lineage: str) -> bool:
+    """Return whether somebody owned a run already who is neither this process nor a copy of it.
+
+    Args:
+        folder: The run.
+        lineage: What this process's journals name as ``lineage``.
+    """
+    from seamark.journal.headers import headers
+
+    return any(one.get("owner") and one.get("lineage") != lineage for one in headers(folder))

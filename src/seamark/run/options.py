@@ -1,0 +1,267 @@
+"""The arguments of a run: each once, with its default, its variables and its check."""
+
+# ruff: noqa: RUF009 - `_argument` makes a field of the dataclass
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import ArgumentError, UnknownArgumentError, ValueKindError
+from seamark.paths import check_project
+from seamark.values import parameters
+
+if TYPE_CHECKING:
+    from seamark.values import Atom
+
+__all__ = ["RunOptions", "check_arguments", "project_and_mode", "strings"]
+
+log = logging.getLogger("seamark")
+
+MODES: Final = ("online", "async", "sync", "offline", "read-only", "disabled", "debug")
+WITHOUT_MEANING: Final = frozenset(
+    {
+        "async_lag_callback",
+        "async_lag_threshold",
+        "async_no_progress_callback",
+        "async_no_progress_threshold",
+        "dependencies",
+        "enable_remote_signals",
+        "flush_period",
+        "proxies",
+    }
+)
+"""Arguments of ``neptune.init_run`` that are accepted and do nothing here."""
+_CAPTURES: Final = ("git", "script", "packages", "host", "traceback", "signals")
+
+Check = Callable[[str, Any], Any]
+"""Takes an argument's name and what was given, and returns what is kept of it."""
+
+
+# --------------------------------------------------------------------- checks
+
+
+def strings(values: Any, where: str) -> list[str]:
+    """Return one string or several as a list.
+
+    Raises:
+        ValueKindError: If one of them is not a string.
+    """
+    several = not isinstance(values, str) and isinstance(values, Iterable)
+    found = list(values) if several else [values]
+    for value in found:
+        if not isinstance(value, str):
+            msg = (
+                f"{where}: expected a string or several of them, "
+                f"got {type(value).__name__}: {value!r:.80}"
+            )
+            raise ValueKindError(msg)
+    return found
+
+
+def _one_of(*allowed: str) -> Check:
+    def check(what: str, given: object) -> object:
+        if given in allowed:
+            return given
+        near = difflib.get_close_matches(str(given), allowed, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        msg = f"{what}: expected one of {', '.join(map(repr, allowed))}, got {given!r}{hint}"
+        raise ArgumentError(msg)
+
+    return check
+
+
+def _text(what: str, given: object) -> object:
+    if given is not None and not isinstance(given, str):
+        msg = f"{what}: expected a string or None, got {type(given).__name__}"
+        raise ArgumentError(msg)
+    return given
+
+
+def _switch(what: str, given: object) -> object:
+    if given is not None and not isinstance(given, bool):
+        msg = f"{what}: expected True, False or None, got {given!r:.80}"
+        raise ArgumentError(msg)
+    return given
+
+
+def _anything(_: str, given: object) -> object:
+    return given
+
+
+def _project(_: str, given: Any) -> str:
+    return check_project(given)
+
+
+def _tags(what: str, given: Any) -> list[str]:
+    return strings(given, what) if given else []
+
+
+def _params(_: str, given: Any) -> dict[str, Atom]:
+    # Encoded at once, so that it does not matter what becomes of them, and whether they pickle.
+    return {} if given is None else parameters(given, "parameters")
+
+
+def _sources(_: str, given: Any) -> Any:
+    one = given is None or isinstance(given, (str, os.PathLike))
+    return given if one else list(given)
+
+
+# --------------------------------------------------------------------- the arguments
+
+
+def _argument(
+    check: Check,
+    default: Any = None,
+    *,
+    variable: str | None = None,
+    otherwise: Any = None,
+    shown: bool = True,
+) -> Any:
+    """Declare an argument.
+
+    Args:
+        check: Returns what is kept of it, or raises.
+        default: Of ``init_run``.
+        variable: What follows SEAMARK_ and NEPTUNE_ in the names of the environment variables that
+            are asked if nothing was given.
+        otherwise: What None stands for if they say nothing either.
+        shown: Whether its value may be seen where the options are.
+    """
+    told = {"check": check, "variable": variable, "otherwise": otherwise}
+    return dataclasses.field(default=default, metadata=told, repr=shown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What `seamark.init_run` was given, checked; its docstring says what each argument means.
+
+    Made by `of`. Pickles without the token.
+    """
+
+    project: str = _argument(_project, variable="PROJECT", otherwise="default")
+    name: str | None = _argument(_text)
+    with_id: str | None = _argument(_text)
+    custom_run_id: str | None = _argument(_text)
+    mode: str = _argument(_one_of(*MODES), variable="MODE", otherwise="online")
+    description: str | None = _argument(_text)
+    tags: list[str] = _argument(_tags)
+    root: str | os.PathLike[str] | None = _argument(_anything)
+    params: Mapping[str, Atom] = _argument(_params)
+    owner: bool | None = _argument(_switch)
+    ranks: str = _argument(_one_of("zero", "all"), "zero")
+    resume: str = _argument(_one_of("auto", "never", "must"), "auto")
+    checkpoints: str = _argument(_one_of("reference", "keep"), otherwise="reference")
+    api_token: str | None = _argument(_text, shown=False)
+    git_ref: Any = _argument(_anything)
+    source_files: Any = _argument(_sources)
+    capture_stdout: bool | None = _argument(_switch)
+    capture_stderr: bool | None = _argument(_switch)
+    capture_hardware_metrics: bool | None = _argument(_switch)
+    capture_traceback: bool | None = _argument(_switch)
+    capture_script: bool | None = _argument(_switch)
+    capture_packages: bool | None = _argument(_switch)
+    capture_host: bool | None = _argument(_switch)
+    capture_git: bool | None = _argument(_switch)
+    capture_signals: bool | None = _argument(_switch)
+    monitoring_namespace: str | None = _argument(_text)
+    fail_on_exception: bool | None = _argument(_switch)
+
+    @classmethod
+    def of(cls, **given: Any) -> RunOptions:
+        """Check arguments, and ask the environment for what was not given.
+
+        Raises:
+            ArgumentError: If they contradict each other or have no legal value.
+            ValueKindError: If tags are no strings.
+            PathError: If the project's path breaks the grammar.
+        """
+        kept = {each.name: _checked(each, given.get(each.name)) for each in dataclasses.fields(cls)}
+        if kept["with_id"] and kept["custom_run_id"]:
+            msg = "with_id and custom_run_id: expected one of them, got both"
+            raise ArgumentError(msg)
+        if not kept["with_id"] and not kept["custom_run_id"]:
+            kept["custom_run_id"] = _environment("CUSTOM_RUN_ID")
+        options = cls(**kept)
+        if options.mode == "read-only" and not options.names_a_run:
+            msg = (
+                "mode='read-only': expected with_id (or custom_run_id) of an existing run, got none"
+            )
+            raise ArgumentError(msg)
+        return options
+
+    @property
+    def names_a_run(self) -> bool:
+        """Whether the run's id was given in one way or another, and is not minted."""
+        return bool(self.with_id or self.custom_run_id)
+
+    @property
+    def must_resume(self) -> bool:
+        """Whether the run was asked to be one that exists: ``resume="must"``."""
+        return self.resume == "must" and self.mode != "disabled"
+
+    @property
+    def captures(self) -> dict[str, bool]:
+        """What is captured, by name."""
+        found = {key: getattr(self, f"capture_{key}") is not False for key in _CAPTURES}
+        if self.git_ref is False:
+            found["git"] = False
+        return found
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must not be recorded, whatever text they turn up in."""
+        return (self.api_token,) if self.api_token else ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the token out."""
+        return {**self.__dict__, "api_token": None}
+
+
+def _checked(argument: dataclasses.Field[Any], given: Any) -> Any:
+    """Return what is kept of an argument."""
+    told, what, value = argument.metadata, argument.name, given
+    if value is None or (isinstance(value, str) and not value):
+        if told["variable"] and (value := _environment(told["variable"])) is not None:
+            what = f"{what} (from the environment)"
+        if value is None:
+            value = told["otherwise"] if argument.default is None else argument.default
+    return told["check"](what, value)
+
+
+def _environment(variable: str) -> str | None:
+    """Return what SEAMARK_<variable> says, or else NEPTUNE_<variable>; None if neither says it."""
+    return os.environ.get(f"SEAMARK_{variable}") or os.environ.get(f"NEPTUNE_{variable}") or None
+
+
+def project_and_mode(project: str | None, mode: str | None) -> tuple[str, str]:
+    """Return the path and the mode of a project, checked like those of a run.
+
+    Raises:
+        PathError: If the path breaks the grammar.
+        ArgumentError: If there is no such mode.
+    """
+    known = {each.name: each for each in dataclasses.fields(RunOptions)}
+    return _checked(known["project"], project), _checked(known["mode"], mode)
+
+
+def check_arguments(others: Mapping[str, Any]) -> None:
+    """Accept Neptune's arguments without meaning; refuse what ``init_run`` does not know.
+
+    Raises:
+        UnknownArgumentError: Naming the nearest argument that exists.
+    """
+    known = {*(each.name for each in dataclasses.fields(RunOptions)), *WITHOUT_MEANING}
+    for key in others:
+        if key in WITHOUT_MEANING:
+            log.debug("seamark: init_run(%s=...) has no meaning here and is ignored", key)
+            continue
+        near = difflib.get_close_matches(key, known, 1, 0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        msg = f"init_run() got an unknown argument {key!r}{hint}"
+        raise UnknownArgumentError(msg)

@@ -1,0 +1,124 @@
+"""Where a run is to lie, and whether it can lie there."""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seamark.errors import ArgumentError, JournalError, RunNotFoundError
+from seamark.journal.folder import RunFolder, hashed_run_id, mint_run_id, root_dir
+from seamark.paths import check_name
+
+if TYPE_CHECKING:
+    from seamark.run.options import RunOptions
+
+__all__ = ["expect_place", "expect_run", "expect_writable", "run_folder"]
+
+_NO_PLACE = frozenset(
+    {
+        errno.EACCES,
+        errno.EEXIST,
+        errno.ELOOP,
+        errno.ENOENT,
+        errno.ENAMETOOLONG,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+
+
+def run_folder(options: RunOptions) -> RunFolder:
+    """Return where the run with these options lies or will lie; creates nothing.
+
+    Raises:
+        PathError: If ``with_id`` cannot be a folder.
+    """
+    if options.mode == "debug" and options.root is None:
+        root = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
+        atexit.register(_remove_debug_root, root, os.getpid())
+    else:
+        root = root_dir(options.root)
+    if options.with_id:
+        run = check_name(options.with_id, "with_id")
+    elif options.custom_run_id:
+        run = hashed_run_id(options.project, options.custom_run_id)
+    else:
+        run = mint_run_id()
+    return RunFolder(root, options.project, run)
+
+
+def _remove_debug_root(root: Path, pid: int) -> None:
+    if os.getpid() == pid:  # not at the end of a forked child
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def expect_place(options: RunOptions, folder: RunFolder) -> None:
+    """Refuse to open a run that does not exist, and to start one that was purged.
+
+    Raises:
+        RunNotFoundError: If it does not exist.
+        ArgumentError: If it was purged.
+    """
+    must_exist = options.mode == "read-only" or (options.must_resume and options.names_a_run)
+    if options.with_id or must_exist:
+        expect_run(folder)
+    else:
+        refuse_purged(folder, options.custom_run_id)
+
+
+def expect_run(folder: RunFolder) -> None:
+    """Refuse to open a run that does not exist.
+
+    Raises:
+        RunNotFoundError: If it does not.
+    """
+    link = folder.link(inside=False)
+    if folder.is_there() and link is None:
+        return
+    why = "seamark ls lists the runs" if link is None else f"{link} is a link, not followed"
+    msg = f"no run {folder.run!r} in project {folder.project!r} below {folder.root} ({why})"
+    raise RunNotFoundError(msg)
+
+
+def refuse_purged(folder: RunFolder, custom_run_id: str | None) -> None:
+    """Refuse to start a run that was purged: nothing of it would be recorded.
+
+    Raises:
+        ArgumentError: If it was.
+    """
+    if not folder.purged_mark.exists():
+        return
+    msg = (
+        f"custom_run_id: run {custom_run_id!r} of project {folder.project!r} was purged, and "
+        f"cannot be recorded again; use another id, or remove {folder.purged_mark}"
+    )
+    raise ArgumentError(msg)
+
+
+def expect_writable(folder: RunFolder) -> None:
+    """Refuse a root that nobody can write to while the script starts; later it is only counted.
+
+    A full disk is not a mistake of the person who starts the script, and may be free again later.
+
+    Raises:
+        JournalError: If it cannot be written.
+    """
+    error: OSError | None = None
+    try:
+        folder.refuse_links()
+        folder.journal_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as found:
+        error = found
+    else:
+        if not os.access(folder.journal_dir, os.W_OK):
+            error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if error is not None and error.errno in _NO_PLACE:
+        where = error.filename if error.errno == errno.ELOOP else folder.root
+        msg = f"root: expected a folder that can be written, got {where}: {error.strerror}"
+        raise JournalError(error.errno, msg) from error

@@ -1,0 +1,328 @@
+"""A project: its own log (name, description, tags, metadata), and tables over its runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, overload
+
+from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
+from seamark.journal.writer import CLOSE_TIMEOUT_S
+from seamark.process import fork
+from seamark.process.liveness import process_facts
+from seamark.run.container import Container
+from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
+from seamark.run.options import project_and_mode
+from seamark.run.ranks import EveryRank
+from seamark.run.recorded import Recorded
+from seamark.run.recorder import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Self
+
+    from seamark.local.index import Index
+    from seamark.reading.points import Attempt
+    from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
+
+__all__ = ["Project", "init_project"]
+
+Progress = bool | Callable[[int, int], None] | None
+"""Whether, or with what, it is shown how far folding is."""
+
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PATIENCE_S: Final = 0.5
+
+log = logging.getLogger("seamark")
+
+
+def init_project(
+    project: str | None = None,
+    *,
+    mode: str | None = None,
+    root: str | os.PathLike[str] | None = None,
+) -> Project:
+    """Open a project, to read tables of its runs or to record facts about the project itself.
+
+    Nothing is created on disk before something is recorded.
+
+    Args:
+        project: Path of the project, such as ``"team/mnist"``; SEAMARK_PROJECT, NEPTUNE_PROJECT or
+            ``"default"``.
+        mode: ``"read-only"`` refuses to write, ``"disabled"`` does nothing; the others are the same
+            here. SEAMARK_MODE, NEPTUNE_MODE or ``"online"``.
+        root: Folder of all runs; SEAMARK_DIR or ``./.seamark``.
+
+    Raises:
+        PathError: If the project's path breaks the grammar.
+        ArgumentError: If there is no such mode.
+    """
+    path, stated = project_and_mode(project, mode)
+    return Project(RunFolder(root_dir(root), path, PROJECT_LOG), stated)
+
+
+class Project(Container):
+    """A project and the runs in it and in its sub-projects; made by `init_project`.
+
+    It has the verbs of a run (``project["description"] = "..."``), which write to the project's own
+    log.
+    """
+
+    def __init__(self, folder: RunFolder, mode: str) -> None:
+        self.lifecycle = Lifecycle()
+        policy = EveryRank(disabled=mode == "disabled")
+        self.recorder = Recorder(
+            folder, mode, self.lifecycle, policy, header=self._header, start=self._start
+        )
+        self.recorded = Recorded(folder, silent=lambda: policy.silent, known=list)
+        fork.register(self.after_fork)
+
+    def __repr__(self) -> str:
+        """Return which project it is."""
+        return f"<seamark.Project {self.folder.project}>"
+
+    @property
+    def path(self) -> str:
+        """Project path."""
+        return self.folder.project
+
+    # ---------------------------------------------------------------- tables
+
+    def fetch_runs_table(
+        self,
+        *,
+        query: str | None = None,
+        id: str | Iterable[str] | None = None,  # noqa: A002 - Neptune's name
+        state: str | Iterable[str] | None = None,
+        owner: str | Iterable[str] | None = None,
+        tag: str | Iterable[str] | None = None,
+        columns: Iterable[str] | None = None,
+        trashed: bool | None = False,
+        limit: int | None = None,
+        offset: int = 0,
+        sort_by: str = "sys/creation_time",
+        ascending: bool = False,
+        progress_bar: Progress = None,
+    ) -> RunsTable:
+        """Return the runs that match every argument given, one row each, as recorded up to now.
+
+        Args:
+            query: Such as ``'val/loss:min < 0.3 AND sys/tags CONTAINS "best"'``; see the page on
+                queries.
+            id: One run id, or several of which a run must have one.
+            state: ``"running"``, ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``,
+                ``"crashed"`` or ``"created"``, or several; ``"active"`` and ``"inactive"`` as
+                Neptune has them.
+            owner: One owner, or several of which a run must have one.
+            tag: One tag, or several that a run must all have.
+            columns: Paths (``"hyperparams/lr"``), aggregates of series (``"val/loss:min"``,
+                ``:max``, ``:mean``, ``:last``, ``:count``, ``:first_step``, ``:last_step``),
+                patterns (``"hyperparams/*"``), and patterns limited to the columns in
+                which the runs differ (``"hyperparams/*:differing"``). None for everything.
+                ``sys/id`` is always there.
+            trashed: False for runs that are not in the trash, True for those that are, None for
+                both.
+            limit: At most this many runs; ``total`` of the table says how many match.
+            offset: How many of the first to leave out.
+            sort_by: Path, perhaps with an aggregate. NaN and runs without a value come last, up
+                and down.
+            ascending: Smallest first.
+            progress_bar: False for none; a function is called with the number of runs folded and to
+                fold; None and True show progress on a terminal if it takes a while.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query or a column breaks the grammar; the message points at the
+                place.
+        """
+        from seamark.store.query.selection import Selection
+
+        selection = Selection(
+            project=self.folder.project,
+            query=query,
+            id=id,
+            state=state,
+            owner=owner,
+            tag=tag,
+            trashed=trashed,
+            limit=limit,
+            offset=offset,
+            sort_by=sort_by,
+            ascending=ascending,
+        )
+        selection.check()
+        selection.expression()  # a mistake is reported before anything is read
+        return self._fresh_index(progress_bar).table(selection, columns)
+
+    @overload
+    def fetch_series(
+        self,
+        paths: str | Iterable[str],
+        runs: Any = None,
+        *,
+        attempt: Attempt = "latest",
+        points: None = None,
+        progress_bar: Progress = None,
+    ) -> SeriesTable: ...
+    @overload
+    def fetch_series(
+        self,
+        paths: str | Iterable[str],
+        runs: Any = None,
+        *,
+        attempt: Attempt = "latest",
+        points: int,
+        progress_bar: Progress = None,
+    ) -> CurveTable: ...
+    def fetch_series(
+        self,
+        paths: str | Iterable[str],
+        runs: Any = None,
+        *,
+        attempt: Attempt = "latest",
+        points: int | None = None,
+        progress_bar: Progress = None,
+    ) -> SeriesTable | CurveTable:
+        """Return the points of float series of many runs as one long table.
+
+        Args:
+            paths: One path or several; ``*`` matches anything (``"val/*"``).
+            runs: Run ids, a query, a `RunsTable`, runs, or one of these; None for every run that is
+                not in the trash.
+            attempt: ``"latest"``, ``"all"``, or the number of an attempt: the runs as that attempt
+                left them.
+            points: For drawing: each series in parts that keep their minimum and maximum, with at
+                most this many representative points; None for every point.
+            progress_bar: See `fetch_runs_table`.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If a query breaks the grammar.
+            RunNotFoundError: If a run id does not exist in this project.
+        """
+        from seamark.reading.curves import check_points
+        from seamark.reading.points import check_attempt
+
+        patterns = [paths] if isinstance(paths, str) else list(paths)
+        for pattern in patterns:
+            if not isinstance(pattern, str) or not pattern:
+                msg = f"paths: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
+                raise ArgumentError(msg)
+        check_attempt(attempt)
+        if points is not None:
+            check_points(points)
+        index = self._fresh_index(progress_bar)
+        return index.series(self._meant(index, runs), patterns, attempt, points=points)
+
+    def _meant(self, index: Index, runs: Any) -> list[tuple[str, str]]:
+        """Return (project, run id) of the runs that ``runs`` stands for."""
+        from seamark.reading.tables import RunsTable
+        from seamark.store.query.selection import Selection
+
+        project = self.folder.project
+        if isinstance(runs, RunsTable):
+            return list(runs.refs)
+        if runs is None or (isinstance(runs, str) and not _RUN_ID.fullmatch(runs)):
+            return index.select(Selection(project=project, query=runs))
+        wanted = [runs] if isinstance(runs, str) or hasattr(runs, "folder") else runs
+        if not isinstance(wanted, Iterable):
+            msg = f"runs: expected run ids, a query, a RunsTable or None, got {runs!r:.80}"
+            raise ArgumentError(msg)
+        found: list[tuple[str, str]] = []
+        by_id: dict[str, list[tuple[str, str]]] = {}
+        for ref in index.runs(project):
+            by_id.setdefault(ref[1], []).append(ref)
+        for one in wanted:
+            name = (
+                one if isinstance(one, str) else getattr(getattr(one, "folder", None), "run", None)
+            )
+            if not isinstance(name, str):
+                msg = f"runs: expected run ids, got {one!r:.80}"
+                raise ArgumentError(msg)
+            if name not in by_id:
+                msg = (
+                    f"run {name!r} does not exist in project {project!r} below {str(index.root)!r}"
+                )
+                raise RunNotFoundError(msg)
+            found += by_id[name]
+        return found
+
+    def _fresh_index(self, progress_bar: Progress) -> Index:
+        if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
+            wanted = "True, False, None or a function of two numbers"
+            msg = f"progress_bar: expected {wanted}, got {progress_bar!r:.80}"
+            raise ArgumentError(msg)
+        index = self.recorded.index
+        with _progress(progress_bar) as progress:
+            index.refresh(self.folder.project, progress=progress)
+        return index
+
+    # ---------------------------------------------------------------- the project's own log
+
+    def _header(self) -> dict[str, Any]:
+        from seamark import __version__
+
+        return {"seamark": __version__, "attempt": None, "owner": False, **process_facts()}
+
+    def _start(self) -> None:
+        self.recorder.open()
+        self.lifecycle.phase = RECORDING
+
+    def after_fork(self) -> None:
+        """Make the copy in a forked child whole again."""
+        self.recorder.after_fork()
+
+    def stop(self, *, seconds: float | None = None) -> None:
+        """Finish writing and close the index; may be called twice.
+
+        Args:
+            seconds: How long to wait for files; None waits as long as they are being stored.
+        """
+        if self.lifecycle.phase != STOPPED:
+            self.lifecycle.phase = STOPPED
+            self.recorder.store_files(seconds)
+            self.recorder.close("stop", CLOSE_TIMEOUT_S)
+            self.recorded.close()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+
+@contextmanager
+def _progress(wanted: Progress) -> Iterator[Callable[[int, int], None] | None]:
+    """Give what is to be called while runs are folded; on a terminal a line shows how far it is."""
+    if callable(wanted) or wanted is False or not sys.stderr.isatty():
+        yield wanted if callable(wanted) else None
+        return
+    started, shown = time.monotonic(), False
+
+    def show(done: int, total: int) -> None:
+        nonlocal shown
+        if time.monotonic() - started > _PATIENCE_S and (done % 100 == 0 or done == total):
+            shown = True
+            sys.stderr.write(f"\rseamark: reading runs {done:,} of {total:,} ")
+            sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        if shown:
+            sys.stderr.write("\r\x1b[K")

@@ -1,0 +1,199 @@
+"""What the rank of a process means for its run: whether it records, and at which paths.
+
+With ``ranks="zero"`` rank 0 records and the others hold a silent run. With ``ranks="all"`` every
+rank writes a journal of its own: what all ranks say alike (values, tags, files, deletes) is rank
+0's to say; a rank above it adds its series, below ``ranks/<n>/``, facts of its process below
+``monitoring/<writer>/``, and how it ended.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from seamark.errors import ArgumentError
+from seamark.journal.headers import headers
+from seamark.paths import check_writable
+from seamark.process.rank import broadcast_from_zero, current_rank, lasting
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.run.options import RunOptions
+
+__all__ = ["EveryRank", "RankPaths", "RankPolicy", "was_here"]
+
+
+class EveryRank:
+    """The policy of what has no ranks: every process records, unless nothing is to be recorded.
+
+    Args:
+        disabled: Whether nothing is.
+    """
+
+    def __init__(self, *, disabled: bool) -> None:
+        self._disabled = disabled
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is recorded by design."""
+        return self._disabled
+
+    @property
+    def apart(self) -> int:
+        """Return this process's rank if it records beside rank 0, else 0."""
+        return 0
+
+    def settle(self) -> None:
+        """Do nothing: it is settled."""
+
+    def forget(self) -> None:
+        """Do nothing: a forked child is no other one."""
+
+    @property
+    def still_silent(self) -> Callable[[], bool] | None:
+        """A quick check of whether a silent process still is; None if there is none."""
+        return None
+
+
+class RankPolicy:
+    """Which processes of a training record into a run.
+
+    Args:
+        options: Of the run.
+        made_in: Pid of the process that minted the run's id; None for a copy of a run.
+
+    Attributes:
+        agreed: Whether the ranks agreed on the run.
+    """
+
+    def __init__(self, options: RunOptions, made_in: int | None) -> None:
+        self._options = options
+        self._made_in = made_in
+        self.agreed = False
+        self._silent: bool | None = None
+        self._withdrawn = False
+        self._lasting: Callable[[], bool] | None = None
+
+    @property
+    def made_in(self) -> int | None:
+        """Pid of the process that minted the run's id; None if it came from elsewhere."""
+        return self._made_in
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is recorded by design: disabled, or a rank that does not record."""
+        options = self._options
+        if options.mode == "disabled" or self._withdrawn:
+            return True
+        if self._silent is not None:
+            return self._silent
+        if options.mode == "read-only" or options.owner is False:
+            return False
+        # Rank 0's id is everybody's in the end; before the others know it, they have no run.
+        if options.ranks == "all" and self.shared_id:
+            return False
+        if self._lasting is not None and self._lasting():
+            return True
+        # Asked at every use until something is recorded: some launchers tell the rank late.
+        rank = current_rank()
+        self._lasting = lasting(rank) if rank.rank else None
+        return rank.rank != 0
+
+    @property
+    def still_silent(self) -> Callable[[], bool] | None:
+        """A quick check of whether a silent rank still is; None if there is none."""
+        return self._lasting
+
+    @property
+    def apart(self) -> int:
+        """Return this process's rank if it records beside rank 0, else 0."""
+        return current_rank().rank if self._options.ranks == "all" else 0
+
+    @property
+    def common_id(self) -> bool:
+        """Whether the run's id was given, not minted, or came here from another process.
+
+        The same on every rank, whatever became of the run since, so that it can decide whether they
+        talk to each other.
+        """
+        return self._options.names_a_run or self._made_in != os.getpid()
+
+    @property
+    def shared_id(self) -> bool:
+        """Whether other processes know the run's id: by `common_id`, or since the ranks agreed."""
+        return self.agreed or self.common_id
+
+    def settle(self) -> None:
+        """Take it that this process records, whatever becomes of its rank."""
+        self._silent = False
+
+    def forget(self) -> None:
+        """Ask for the rank again: a forked child may be another one."""
+        self._silent = self._lasting = None
+
+    def withdraw(self) -> None:
+        """Record nothing from now on, whatever is known of the rank later."""
+        self._withdrawn = True
+
+    def hear_from_zero(self, words: str) -> str | None:
+        """Return what rank 0 says; None if there is nobody to talk to. Every rank has to call this.
+
+        Raises:
+            ArgumentError: If ``ranks="all"`` and other ranks cannot learn the run's id.
+        """
+        said = broadcast_from_zero(words)
+        if said is None and self._options.ranks == "all" and not self.shared_id:
+            refuse_alone()
+        return said
+
+
+def refuse_alone() -> None:
+    """Refuse to mint an id that other ranks cannot know.
+
+    Raises:
+        ArgumentError: If there are other ranks.
+    """
+    rank = current_rank()
+    if rank.rank or (rank.world_size or 1) > 1:
+        size = f" of {rank.world_size}" if rank.world_size else ""
+        msg = (
+            f"ranks='all': this is rank {rank.rank}{size}, and nothing connects the ranks yet; "
+            "call init_run() after torch.distributed.init_process_group() or hvd.init(), or give "
+            "custom_run_id, the same on every rank (or in SEAMARK_CUSTOM_RUN_ID)"
+        )
+        raise ArgumentError(msg)
+
+
+def was_here(folder: RunFolder, rank: int) -> bool:
+    """Return whether an earlier process of a rank wrote to a run, whose series are continued."""
+    return any(header.get("rank") == rank for header in headers(folder))
+
+
+class RankPaths(dict[Any, Any]):
+    """The path of a series on this rank, by the path that was asked for; grows with the paths.
+
+    A path that names the rank already, as adapters with a prefix write it
+    (``training/ranks/1/loss``), stays as it is. So does one that breaks the grammar: the writer
+    says what is wrong with it.
+
+    Args:
+        rank: 0-based, above 0.
+        is_own: Tells whether a path belongs to this process anyway.
+    """
+
+    def __init__(self, rank: int, is_own: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._space = f"ranks/{rank}/"
+        self._is_own = is_own
+
+    def __missing__(self, path: Any) -> Any:
+        """Make the path of this rank, and remember it."""
+        try:
+            named = f"/{self._space}" in f"/{check_writable(path)}"
+        except (TypeError, ValueError):
+            return path
+        if named or self._is_own(path):
+            return path
+        self[path] = ranked = self._space + path
+        return ranked

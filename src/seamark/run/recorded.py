@@ -1,0 +1,166 @@
+"""Reading: what every process recorded of a run or project, up to the moment of asking."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from seamark.blobs import read_text
+from seamark.errors import MissingFieldError, RunNotFoundError
+from seamark.paths import is_inside
+from seamark.run.tree import nest
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.local.index import Index
+    from seamark.local.view import RunView
+    from seamark.reading.attributes import Attribute
+    from seamark.reading.reader import Reader
+
+__all__ = ["Recorded"]
+
+log = logging.getLogger("seamark")
+
+
+class Recorded:
+    """Answers what is recorded.
+
+    Args:
+        folder: Where it is recorded.
+        silent: Returns whether this process records nothing by design, so that reads are empty.
+        known: Returns what is known of a run before its first record.
+
+    Attributes:
+        folder: Where it is recorded.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        silent: Callable[[], bool],
+        known: Callable[[], Iterable[Attribute]],
+    ) -> None:
+        self.folder = folder
+        self._silent = silent
+        self._known = known
+        self._index: Index | None = None
+
+    # ---------------------------------------------------------------- where from
+
+    @property
+    def index(self) -> Index:
+        """The index of the root."""
+        if self._index is None:
+            from seamark.local.index import Index
+
+            self._index = Index.open(self.folder.root)
+        return self._index
+
+    @property
+    def was_read(self) -> bool:
+        """Whether something was read since this was made or closed."""
+        return self._index is not None
+
+    def view(self) -> RunView:
+        """Return what is recorded up to now, of every process.
+
+        Raises:
+            RunNotFoundError: If nothing was recorded yet.
+        """
+        return self.index.fresh_view(self.folder.project, self.folder.run)
+
+    def reader(self) -> Reader | None:
+        """Return the same; None while nothing is recorded."""
+        if self.is_empty:
+            return None
+        try:
+            return self.view()
+        except RunNotFoundError:
+            return None
+
+    @property
+    def silent(self) -> bool:
+        """Whether this process records nothing by design, and has nothing to read from."""
+        return self._silent()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to read, for this process at least."""
+        return self._silent() or not self.folder.journal_dir.is_dir()
+
+    def close(self) -> None:
+        """Let go of the index; it is opened again if something is read later."""
+        index, self._index = self._index, None
+        if index is not None:
+            index.close()
+
+    # ---------------------------------------------------------------- attributes
+
+    def attributes(self, namespace: str = "", reader: Reader | None = None) -> list[Attribute]:
+        """Return what is visible at and below a path, sorted by path.
+
+        Args:
+            namespace: Path; empty for all.
+            reader: Of the moment at which it is to be; None for now.
+        """
+        reader = reader or self.reader()
+        if reader is not None:
+            return reader.attributes(namespace)
+        found = sorted(self._known(), key=lambda one: one.path)
+        return [one for one in found if is_inside(one.path, namespace)]
+
+    def find(self, reader: Reader | None, path: str) -> Attribute | None:
+        """Return what a path shows, as a reader has it or as the first record will."""
+        found = None if reader is None else reader.attribute(path)
+        return found or next((one for one in self._known() if one.path == path), None)
+
+    def attribute(self, path: str) -> Attribute:
+        """Return what a path shows now.
+
+        Raises:
+            MissingFieldError: If nothing is recorded there.
+        """
+        found = self.find(self.reader(), path)
+        if found is None:
+            raise self.missing(path)
+        return found
+
+    def missing(self, path: str) -> MissingFieldError:
+        """Return the error that says that nothing is recorded at a path."""
+        return MissingFieldError(f"path {path!r}: nothing is recorded there in {self.folder.words}")
+
+    def exists(self, path: str) -> bool:
+        """Return whether something is recorded at a path or below it."""
+        reader = self.reader()
+        return bool(self.attributes(path)) if reader is None else reader.has(path)
+
+    def atoms(self, namespace: str = "", reader: Reader | None = None) -> dict[str, Any]:
+        """Return the values of all atoms at and below a path as nested dicts."""
+        found = self.attributes(namespace, reader)
+        atoms = {one.path: self.whole_if_there(one.value) for one in found if one.family == "atom"}
+        return nest(atoms, namespace)
+
+    # ---------------------------------------------------------------- very long texts
+
+    def whole(self, value: Any) -> Any:
+        """Return a value as it was written: what stands for a very long text is not its value.
+
+        Raises:
+            FileMissingError: If the text is gone, damaged or too large for memory.
+        """
+        if not isinstance(value, dict) or value.keys() != {"sha256", "size"}:
+            return value
+        return read_text(self.folder, value)
+
+    def whole_if_there(self, value: Any) -> Any:
+        """Return the same; the record of a text that cannot be read stays in its place.
+
+        One text is not to take the others of a namespace with it.
+        """
+        try:
+            return self.whole(value)
+        except OSError as error:
+            log.warning("seamark: a text of %s cannot be read: %s", self.folder.words, error)
+            return value

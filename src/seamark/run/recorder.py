@@ -1,0 +1,657 @@
+"""Writing: what one process records of a run or project."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from seamark.blobs import BlobWriter
+from seamark.errors import FamilyError, InactiveRunError, ReadOnlyError
+from seamark.journal.format import Kind
+from seamark.journal.writer import HEARTBEAT_S, SYNC_S, JournalWriter
+from seamark.paths import check_path, check_writable, is_inside
+from seamark.process.interrupts import let_pass, quietly
+from seamark.run.lifecycle import RESTING, STOPPED, Lifecycle
+from seamark.run.ranks import RankPaths
+from seamark.run.writes import assign_ops, atom_at, gather, is_long
+from seamark.values import Atom, escape, to_time_ns
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+
+__all__ = ["Policy", "Recorder"]
+
+log = logging.getLogger("seamark")
+
+_NUMBERS: Final = frozenset({float, int})
+_EXACT: Final = 2**53
+_KNOWN_LIMIT: Final = 4096
+_OF_EVERY_RANK: Final = frozenset({"state", "checkpoint", "file_point"})
+
+
+class Policy(Protocol):
+    """Who records; see `seamark.run.ranks`."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is recorded by design."""
+
+    @property
+    def still_silent(self) -> Callable[[], bool] | None:
+        """A quick check of whether a silent process still is; None if there is none."""
+
+    @property
+    def apart(self) -> int:
+        """Return this process's rank if it records beside rank 0, else 0."""
+
+    def settle(self) -> None:
+        """Take it that this process records."""
+
+    def forget(self) -> None:
+        """Ask again who records: in a forked child."""
+
+
+class Recorder:
+    """Writes what one process records; the one answer to whether it does.
+
+    Args:
+        folder: Where it is recorded.
+        mode: See ``init_run``.
+        lifecycle: Of the run.
+        policy: Whether this process records, and where.
+        header: Returns what the HEADER of a journal that is opened now says.
+        start: Called, with a lock held, for the first record: opens the journal. What it raises is
+            a person's mistake, and nothing is recorded.
+
+    Attributes:
+        folder: Where it is recorded.
+        mode: See ``init_run``.
+        writer: The journal; None before the first record.
+        row: Records one number for each path at one step, ``row(metrics, step)``; returns whether
+            it is in the kernel (None in a disabled run). Never raises.
+        rank: 0, or the rank that records its own series beside those of rank 0.
+        watch_series: Called with the paths of float series before points are added to them, where
+            somebody has to know; returns whether they are to be recorded. None takes them all.
+        watch_rank: Called before anything else that is recorded on purpose, as long as this process
+            may turn out to be another rank; returns whether it is to be recorded. None takes it.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        mode: str,
+        lifecycle: Lifecycle,
+        policy: Policy,
+        *,
+        header: Callable[[], dict[str, Any]],
+        start: Callable[[], object],
+    ) -> None:
+        self.folder = folder
+        self.mode = mode
+        self.writer: JournalWriter | None = None
+        self.rank = 0
+        self.watch_series: Callable[[Iterable[str]], bool] | None = None
+        self.watch_rank: Callable[[], bool] | None = None
+        self.row: Callable[..., bool | None] = self._first_row
+        self._lifecycle = lifecycle
+        self._policy = policy
+        self._header = header
+        self._start = start
+        self._lock = threading.RLock()
+        self._content: BlobWriter | None = None
+        self._learning: threading.Thread | None = None
+        self._ranked: RankPaths | None = None
+        self._warned = False
+        self._known_paths: dict[tuple[str, tuple[Any, ...]], tuple[str, ...]] = {}
+
+    # ---------------------------------------------------------------- whether it records
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is recorded by design: disabled, or a rank that does not record."""
+        return self._policy.silent
+
+    @property
+    def recording(self) -> bool:
+        """Whether this process can record: not on silent ranks, not once stopped or read-only."""
+        return not (self.silent or self._lifecycle.phase == STOPPED or self.mode == "read-only")
+
+    @property
+    def speaks_for_all(self) -> bool:
+        """Whether this process records what is said once for all ranks: values, tags and files."""
+        return self.recording and not (self.rank or (self.writer is None and self._policy.apart))
+
+    @property
+    def settled(self) -> bool:
+        """Whether every record made so far is in the kernel.
+
+        False only inside a signal handler that interrupted a record: what the handler recorded
+        follows right after that one.
+        """
+        return self.writer is None or self.writer.settled
+
+    def to_write(self) -> JournalWriter | None:
+        """Return the writer; None where nothing is recorded by design.
+
+        Raises:
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        if self.silent:
+            return None
+        if self._lifecycle.phase == STOPPED:
+            what = self.folder.words
+            msg = f"{what} was stopped; open it again to write to it: init_run(with_id=...)"
+            raise InactiveRunError(msg)
+        if self.mode == "read-only":
+            what = self.folder.words
+            msg = f"{what} was opened with mode='read-only' and cannot be written to"
+            raise ReadOnlyError(msg)
+        if self.writer is None:
+            with self._lock:
+                if self.writer is None:
+                    self._start()
+        if self.watch_rank is not None and not self.watch_rank():
+            return None
+        return self.writer
+
+    def open(self) -> JournalWriter:
+        """Begin to record, as the rank that this process is now."""
+        self.rank = self._policy.apart
+        self._ranked = RankPaths(self.rank, self.shares) if self.rank else None
+        writer = JournalWriter(self.folder, self._header)
+        writer.at_heartbeat = self._beat
+        self.use(writer)
+        return writer
+
+    def use(self, writer: JournalWriter) -> None:
+        """Continue with a writer; in a forked child, with the one that it inherited."""
+        self._policy.settle()
+        self.writer = writer
+        self.row = self._rows(writer)
+
+    def let_go(self) -> JournalWriter | None:
+        """Take the writer away and return it: a forked child may be another rank."""
+        writer, self.writer = self.writer, None
+        return writer
+
+    def ask_again(self) -> None:
+        """Ask again whether this process records; a journal that is open stays so."""
+        self._policy.forget()
+        if self.writer is None:
+            self.row = self._first_row
+
+    def after_fork(self) -> None:
+        """Make the copy in a forked child whole again."""
+        self._lock = threading.RLock()
+        self._learning = None
+        self._policy.forget()
+        self.row = self._first_row
+
+    def _beat(self) -> None:
+        if self._lifecycle.phase == RESTING:
+            self.rest()
+        else:
+            self._lifecycle.call("heartbeat")
+
+    def _rows(self, writer: JournalWriter) -> Callable[..., bool | None]:
+        watched = self.rank or self.watch_series is not None
+        return self._watched_row if watched else writer.append_row
+
+    def unwatch_series(self) -> None:
+        """Take rows the quick way again."""
+        self.watch_series = None
+        if self.writer is not None and self._learning is None:
+            self.row = self._rows(self.writer)
+
+    # ---------------------------------------------------------------- whose paths
+
+    def shares(self, path: str) -> bool:
+        """Return whether this process records values and files at a path."""
+        writer = self.writer
+        if not self.rank or writer is None:
+            return True
+        return any(is_inside(path, f"monitoring/{each}") for each in writer.writers)
+
+    def series_path(self, path: str) -> str:
+        """Return where this rank keeps its points of a series."""
+        return path if self._ranked is None else str(self._ranked[path])
+
+    # ---------------------------------------------------------------- numbers
+
+    def log_metrics(self, metrics: Mapping[str, Any], step: Any, timestamp: Any) -> None:
+        """Record one number for each path, all at one step; never raises."""
+        if timestamp is None:
+            self.row(metrics, step)
+            return
+        time_ns = None
+        try:
+            time_ns = to_time_ns(timestamp)
+        except Exception as error:  # noqa: BLE001 - see `let_pass`
+            let_pass(error)
+            self.drop("timestamp", warn=f"log_metrics: the timestamp is left out: {error}")
+        self.row(metrics, step, time_ns)
+
+    def quick_row(self, path: str, value: Any, step: Any) -> Mapping[str, float] | None:
+        """Return what `row` takes as it is, if a point is one of plain numbers of known series.
+
+        Args:
+            path: Attribute path.
+            value: A number, or a dict of numbers for series below the path.
+            step: Of the point.
+
+        Returns:
+            Number by path; None if there is something to be checked or said.
+        """
+        if step is not None and not (type(step) in _NUMBERS and math.isfinite(step)):
+            return None
+        if type(value) is not dict:
+            plain = type(value) is float or (type(value) is int and -_EXACT < value < _EXACT)
+            return {path: value} if plain and self._paths_below(path, ()) else None
+        kinds, numbers = set(map(type, value.values())), value.values()
+        plain = kinds == {float} or (
+            bool(kinds) and kinds <= _NUMBERS and all(-_EXACT < each < _EXACT for each in numbers)
+        )
+        paths = self._paths_below(path, tuple(value)) if plain else ()
+        return dict(zip(paths, numbers, strict=True)) if paths else None
+
+    def _paths_below(self, path: str, keys: tuple[Any, ...]) -> tuple[str, ...]:
+        """Return the paths of keys below a path if they are known float series, else nothing."""
+        found = self._known_paths.get((path, keys))
+        if found is None:
+            families = {} if self.writer is None else self.writer.families
+            paths = tuple(f"{path}/{key}" for key in keys) or (path,)
+            known = all(families.get(self.series_path(each)) == "float_series" for each in paths)
+            if not known or not all(isinstance(key, str) for key in keys):
+                return ()
+            if len(self._known_paths) >= _KNOWN_LIMIT:
+                self._known_paths.clear()
+            found = self._known_paths[path, keys] = paths
+        return found
+
+    def _first_row(self, metrics: Any, step: Any = None, time_ns: int | None = None) -> bool | None:
+        """Begin with the first row; in read-only and stopped runs, warn."""
+        try:
+            if self.silent:
+                if self.mode == "disabled":
+                    self.row = _nothing
+                elif self._policy.still_silent is not None:
+                    self.row = self._row_of_silent_rank
+            elif (writer := self.to_write()) is not None:
+                if self.row == self._first_row:  # begun before a fork
+                    self.row = self._rows(writer)
+                return self.row(metrics, step, time_ns)
+        except Exception as error:  # noqa: BLE001 - see `let_pass`
+            let_pass(error)
+            if not self._warned:
+                self._warned = True
+                log.warning("seamark: log_metrics records nothing: %s", error)
+        return False
+
+    def _row_of_silent_rank(
+        self, metrics: Any, step: Any = None, time_ns: int | None = None
+    ) -> bool | None:
+        """Record nothing, as long as this is another rank than 0."""
+        still_silent = self._policy.still_silent
+        if still_silent is not None and still_silent():
+            return False
+        self.row = self._first_row
+        return self._first_row(metrics, step, time_ns)
+
+    def _watched_row(
+        self, metrics: Any, step: Any = None, time_ns: int | None = None
+    ) -> bool | None:
+        """Record a row of this rank's own series, and of an opened run."""
+        writer, ranked = self.writer, self._ranked
+        if writer is None:
+            return self._first_row(metrics, step, time_ns)
+        try:
+            if ranked is not None:
+                metrics = {ranked[path]: value for path, value in metrics.items()}
+            if self.watch_series is not None and not self.watch_series(metrics):
+                return False
+        except Exception as error:  # noqa: BLE001 - no mapping, or no key: the writer says so
+            let_pass(error)
+        return writer.append_row(metrics, step, time_ns)
+
+    def append_column(
+        self,
+        path: str,
+        values: Sequence[float],
+        steps: Sequence[float] | None,
+        times_ns: Sequence[int] | None,
+    ) -> bool:
+        """Record many points of one float series; return whether they are in the kernel.
+
+        Raises:
+            FamilyError: If the path holds another family.
+        """
+        at = self.series_path(path)
+        if self.watch_series is not None and not self.watch_series((at,)):
+            return False
+        return self.writer is not None and self.writer.append_column(at, values, steps, times_ns)
+
+    # ---------------------------------------------------------------- what a run held before
+
+    def learn(self, task: Callable[[JournalWriter], object]) -> None:
+        """Find out on a thread what an opened run holds; steps are numbered after that."""
+        writer = self.writer
+        assert writer is not None  # noqa: S101 - it has begun
+
+        def work() -> None:
+            try:
+                task(writer)
+            except Exception as error:  # noqa: BLE001 - the fold settles conflicts without it
+                what = self.folder.words
+                log.debug("seamark: what %s holds could not be read: %r", what, error)
+            finally:
+                self._learning = None
+                self.row = self._rows(writer)
+
+        self.row = self._row_while_learning
+        self._learning = threading.Thread(target=work, name="seamark-open", daemon=True)
+        self._learning.start()
+
+    def number_after(self, step: float | None) -> None:
+        """Wait for the last steps of an opened run where a step is to be numbered."""
+        if step is None and (thread := self._learning) is not None:
+            thread.join(10)
+
+    def _row_while_learning(
+        self, metrics: Any, step: Any = None, time_ns: int | None = None
+    ) -> bool | None:
+        """Record while the thread still learns what the run holds.
+
+        Only a step left out has to wait for it.
+        """
+        self.number_after(step)
+        return self._watched_row(metrics, step, time_ns)
+
+    # ---------------------------------------------------------------- values
+
+    def assign(self, path: str, value: Any, *, wait: bool = False) -> None:
+        """Assign a value, or every leaf of a mapping, dataclass or Namespace.
+
+        Raises:
+            ValueKindError: If a value cannot be kept; nothing is written then.
+            FamilyError: If a path holds another family; nothing is written then.
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        if self.silent:
+            return
+        writes = gather(path, value)
+        if (writer := self.to_write()) is None:
+            return
+        families = {at: each for at, each in writes.families().items() if self.shares(at)}
+        writer.expect(families)
+        for at, family in families.items():
+            writer.claim(at, family)
+        self._append_atoms(writer, {at: a for at, a in writes.atoms.items() if at in families})
+        for at, members in writes.sets.items():
+            if at in families:
+                values = sorted(map(escape, members))
+                writer.append_op({"op": "assign_set", "path": at, "values": values})
+        for at, file in writes.files.items():
+            self.content.upload(at, file, wait=wait)
+
+    def change_set(self, op: str, path: str, values: Iterable[str]) -> None:
+        """Add strings to a string set (``add``), or take them out (``remove``).
+
+        Raises:
+            FamilyError: If the path holds another family.
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        if writer := self.to_share(path):
+            writer.claim(path, "string_set")
+            writer.append_op({"op": op, "path": path, "values": [escape(each) for each in values]})
+
+    def to_share(self, path: str) -> JournalWriter | None:
+        """Return the writer for what is said once for all ranks; None on one that leaves it to 0.
+
+        Raises:
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        writer = self.to_write()
+        return writer if writer is not None and self.shares(path) else None
+
+    def record_op(self, op: Mapping[str, Any]) -> bool:
+        """Append one op (``docs/explanation/journal.md``, table C), if it is this rank's to say.
+
+        Returns:
+            Whether its bytes are in the kernel.
+
+        Raises:
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        if (writer := self.to_write()) is None:
+            return False
+        if self.rank and op["op"] not in _OF_EVERY_RANK:
+            paths = op["paths"] if "paths" in op else [op.get("path", "")]
+            if not all(map(self.shares, paths)):
+                return False
+        return writer.append_op(op)
+
+    def record_atoms(self, atoms: Mapping[str, Atom]) -> bool:
+        """Append values that are encoded already; those without a place are counted.
+
+        Returns:
+            Whether the bytes of the others are in the kernel.
+
+        Raises:
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        if (writer := self.to_write()) is None:
+            return False
+        return self._record_atoms(writer, atoms, check_writable, "atom")
+
+    def assign_quietly(self, values: Mapping[str, Any]) -> None:
+        """Assign values that were captured without being asked; count what cannot be kept.
+
+        Never raises.
+        """
+
+        def lost(error: Exception) -> None:
+            self.drop("capture", warn=f"captured facts could not be recorded: {error!r:.300}")
+
+        with quietly(lost):
+            if (writer := self.writer) is None or writer.closed:
+                return
+            atoms = {}
+            for path, value in values.items():
+                try:
+                    atoms[path] = atom_at(path, value)
+                except Exception as error:  # noqa: BLE001 - captures never disturb
+                    let_pass(error)
+                    what = f"{path!r} could not be captured: {error}"
+                    writer.drop("capture", 1, what, once=("capture", path))
+            self._record_atoms(writer, atoms, check_path, "capture")
+
+    def _record_atoms(
+        self,
+        writer: JournalWriter,
+        atoms: Mapping[str, Atom],
+        check: Callable[[str], str],
+        reason: str,
+    ) -> bool:
+        kept: dict[str, Atom] = {}
+        for path, atom in atoms.items():
+            if not self.shares(path):
+                continue
+            try:
+                writer.claim(check(path), "atom")
+            except (ValueError, TypeError) as error:
+                writer.drop(reason, 1, f"a value is left out: {error}", once=(reason, path))
+            else:
+                kept[path] = atom
+        return self._append_atoms(writer, kept)
+
+    def _append_atoms(self, writer: JournalWriter, atoms: Mapping[str, Atom]) -> bool:
+        """Append atoms, in as few frames as their size allows."""
+        short = {path: self._short(atom) for path, atom in atoms.items()}
+        if (lane := self._content) is not None and lane.refuses:
+            lane.replace(short)
+            short = {
+                path: atom
+                for path, atom in short.items()
+                if not lane.postpones({"op": "assign", "atoms": {path: atom}}, path)
+            }
+        written = [writer.append_op(op) for op in assign_ops(short)]
+        return all(written)
+
+    def _short(self, atom: Atom) -> Atom:
+        """Return an atom as it is, or that of a blob if it is a very long string."""
+        if atom.type != "string" or not is_long(atom.value):
+            return atom
+        return Atom("text", self.content.put_text(atom.value))
+
+    def text(self, value: str) -> Any:
+        """Return a text as a point holds it: escaped, or as a blob if it is very long."""
+        text = escape(value)
+        return self.content.put_text(text) if is_long(text) else text
+
+    def append_points(
+        self, writer: JournalWriter, records: Iterable[Mapping[str, Any]], kind: int = Kind.OP
+    ) -> bool:
+        """Append points in one write, without those whose contents the disk refused so far."""
+        if (lane := self._content) is not None and lane.refuses:
+            records = [each for each in records if not lane.postpones(each, each["path"], kind)]
+        return writer.append_ops(records, kind)
+
+    # ---------------------------------------------------------------- deleting
+
+    def delete(self, path: str) -> None:
+        """Delete what is at a path and below it.
+
+        Raises:
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        if writer := self.to_share(path):
+            writer.append_op({"op": "delete", "paths": [path]})
+            writer.forget(path)
+            self._known_paths.clear()
+            if self._content is not None:
+                self._content.forget(path)
+
+    def clear(self, path: str) -> None:
+        """Empty a series or string set.
+
+        Raises:
+            FamilyError: If the path holds something that cannot be emptied, such as a single value.
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        if (writer := self.to_write()) is None:
+            return
+        own = self.series_path(path)
+        own = own if writer.families.get(own, "").endswith("_series") else path
+        family = writer.families.get(own)
+        if family is not None and family != "string_set" and not family.endswith("_series"):
+            msg = (
+                f"{path!r} holds a value of the family {family!r}: only series and string sets can "
+                "be cleared"
+            )
+            raise FamilyError(msg)
+        if own == path and not self.shares(path):
+            return
+        self.number_after(None)  # steps must not be learned after this
+        writer.append_op({"op": "clear", "path": own})
+        writer.forget_steps([own])
+        if self._content is not None:
+            self._content.forget(own)
+
+    # ---------------------------------------------------------------- files
+
+    @property
+    def content(self) -> BlobWriter:
+        """What takes and stores files."""
+        if self._content is None:
+            self._content = BlobWriter(
+                self.folder, self.record_content, self._content_trouble, self.shares
+            )
+        return self._content
+
+    def record_content(self, op: Mapping[str, Any], kind: int = Kind.OP) -> bool:
+        """Append a record about a file; files are still stored while the run is being stopped."""
+        return (writer := self.writer) is not None and writer.append_op(op, kind)
+
+    def _content_trouble(self, kind: str, error: BaseException | None) -> None:
+        why = f" ({kind}): {error}" if error else f": {kind}"
+        if (writer := self.writer) is not None:
+            later = kind == "not stored yet"
+            writer.drop("file", not later, f"a file could not be stored{why}", once=("file", later))
+
+    def wait(self) -> None:
+        """Wait until every file that was taken is stored."""
+        if self._content is not None:
+            self._content.flush()
+
+    # ---------------------------------------------------------------- losses and the end
+
+    def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
+        """Count what could not be recorded, and warn once about it. Never raises.
+
+        Args:
+            reason: Short name under which the losses are counted.
+            count: How many values or records.
+            warn: What a person should read, once for each reason.
+        """
+        if (writer := self.writer) is not None:
+            writer.drop(reason, count, warn or f"something could not be recorded ({reason})")
+
+    def positions(self) -> dict[str, int]:
+        """Return {writer id: bytes} of this process's journals, as they are now."""
+        return self.writer.positions() if self.writer else {}
+
+    def store_files(self, seconds: float | None) -> None:
+        """Wait until what was taken is stored, and take nothing more.
+
+        Args:
+            seconds: How long; None waits as long as files are being stored.
+        """
+        if self._content is not None:
+            self._content.close(seconds)
+
+    def rest(self) -> None:
+        """Hold no descriptor and no thread until something is recorded, and then not for long.
+
+        Waits for nothing: as long as files are being stored, the journal stays open for them.
+        """
+        if (writer := self.writer) is None:
+            return
+        writer.beat_every(SYNC_S)
+        if self._content is None or self._content.flush(0):
+            writer.rest(0)
+
+    def go_on(self) -> None:
+        """Keep the journal open again that is opened next."""
+        if self.writer is not None:
+            self.writer.beat_every(HEARTBEAT_S)
+
+    def close(self, reason: str, timeout_s: float) -> int:
+        """Write the end of the journal and close it for good.
+
+        Args:
+            reason: ``"stop"``, or ``"exit"`` at the end of the process.
+            timeout_s: How long to wait for the disk, in seconds.
+
+        Returns:
+            How many values or records were lost.
+        """
+        self.row = self._first_row
+        if (writer := self.writer) is None:
+            return 0
+        writer.close(reason, timeout_s)
+        return sum(writer.dropped.values())
+
+
+def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:
+    """Record nothing, at no cost: the row of a disabled run."""

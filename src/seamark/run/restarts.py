@@ -1,0 +1,178 @@
+"""Which run a job recorded before its launcher restarted it, and as which attempt it continues.
+
+Found in the headers of the journals in the project's folder, with nothing remembered
+elsewhere: a header names the job (see `seamark.process.job.job_key`), how often it had been
+restarted, and which of the runs of the job this is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from seamark.journal.folder import RunFolder
+from seamark.journal.format import Kind
+from seamark.journal.headers import header_of, headers, writer_lives
+from seamark.journal.reader import JournalReader
+from seamark.process.job import restart_count, same_job
+from seamark.process.liveness import process_facts
+from seamark.process.rank import current_rank
+
+__all__ = [
+    "EarlierRun",
+    "JobRun",
+    "attempt_after_restart",
+    "attempt_of_peers",
+    "newest_attempt",
+    "run_before_restart",
+]
+
+
+class JobRun(NamedTuple):
+    """Which of the runs of a job a run is, found again when a launcher restarts the job.
+
+    Attributes:
+        argv: Digest of the command line, whose words may be secret.
+        process: What `multiprocessing` calls the process.
+        ordinal: How many runs without a given id this process had made before.
+    """
+
+    argv: str
+    process: str
+    ordinal: int
+
+    @classmethod
+    def next(cls) -> JobRun:
+        """Return that of a run that is being made; counts it."""
+        words = "\0".join(map(str, sys.argv)).encode("utf-8", "surrogatepass")
+        loaded = sys.modules.get("multiprocessing.process")
+        process = loaded.current_process().name if loaded else "MainProcess"
+        return cls(hashlib.sha256(words).hexdigest()[:16], process, next(_ordinals))
+
+
+_ordinals = itertools.count()
+_STATE: Final = b'{"op":"state","state":'
+
+
+def newest_attempt(folder: RunFolder) -> int:
+    """Return the number of the newest attempt that a run knows, 0 for a new run.
+
+    Opening a run by id starts no new one.
+    """
+    return max((number for one in headers(folder) if (number := _attempt_of(one))), default=0)
+
+
+def attempt_of_peers(folder: RunFolder, lineage: str) -> int | None:
+    """Return the attempt that other ranks of this training have begun just now; None if none is.
+
+    The newest one, if the process that records it lives, and this rank has no part in it yet.
+
+    Args:
+        folder: The run.
+        lineage: What this process's journals name as ``lineage``.
+    """
+    number, rank, peers = newest_attempt(folder), current_rank().rank, 0
+    for journal in folder.journals():
+        with contextlib.suppress(OSError):
+            header = header_of(journal.path)
+            if _attempt_of(header) != number:
+                continue
+            if header.get("rank") != rank:
+                if not writer_lives(journal.path):
+                    return None
+                peers += 1
+            elif header.get("lineage") != lineage:
+                return None
+    return number if number and peers else None
+
+
+def _attempt_of(header: Mapping[str, Any]) -> int | None:
+    number = header.get("attempt")
+    return number if isinstance(number, int) else None
+
+
+class EarlierRun(NamedTuple):
+    """What a job recorded before it was restarted.
+
+    Attributes:
+        run: The run to go on with, or None.
+        passed_over: If there is none, the id of a run that did not complete and was recorded by
+            another command line, or None.
+    """
+
+    run: RunFolder | None = None
+    passed_over: str | None = None
+
+
+def run_before_restart(folder: RunFolder, job_run: JobRun | None) -> EarlierRun:
+    """Return the newest run of the project that this job recorded before it was restarted.
+
+    By the same process of the job with the same command line, and not yet gone on with by another
+    process since the restart.
+    """
+    if job_run is None:
+        return EarlierRun()
+    try:
+        names = sorted(os.listdir(folder.root / folder.project), reverse=True)  # noqa: PTH208
+    except OSError:
+        return EarlierRun()
+    passed_over = None
+    for name in names:  # of the newest first: their ids sort by time
+        found = RunFolder(folder.root, folder.project, name)
+        made_by = _recorded_before_restart(found) if name[0] != "." else []
+        if job_run in made_by:
+            return EarlierRun(found)
+        if passed_over is None and any(one[1:] == job_run[1:] for one in made_by):
+            passed_over = None if _is_completed(found) else name
+    return EarlierRun(None, passed_over)
+
+
+def _recorded_before_restart(folder: RunFolder) -> list[tuple[Any, ...]]:
+    """Return which processes of this job recorded a run; none if another continues it already."""
+    found = []
+    rank, restarts, me = current_rank().rank, restart_count(), process_facts()
+    for header in headers(folder):
+        if not same_job(header.get("job")):
+            continue
+        by_me = all(header.get(fact) == me[fact] for fact in ("host", "pid", "start"))
+        if header.get("restarts") == restarts and header.get("rank") == rank and not by_me:
+            return []
+        found.append(tuple(map(header.get, JobRun._fields)))
+    return found
+
+
+def _is_completed(folder: RunFolder) -> bool:
+    """Return whether the last owner of a run noted that it completed."""
+    last = (0, False)
+    for journal in folder.journals():
+        with contextlib.suppress(OSError), JournalReader(journal.path) as reader:
+            end = reader.last_frame()
+            if end is None or not header_of(journal.path).get("owner"):
+                continue
+            noted = None
+            if end.kind == Kind.CLOSE and b'"rotate"' not in end.payload:  # else it is far from it
+                noted = next(reader.frames_that_begin(_STATE), None)
+            completed = noted is not None and noted.payload.startswith(_STATE + b'"completed"')
+            last = max(last, (end.t, completed))
+    return last[1]
+
+
+def attempt_after_restart(folder: RunFolder) -> int | None:
+    """Return the number of the attempt that a restart of this job begins, or has begun already.
+
+    None if this job did not record the run.
+    """
+    numbers = [
+        (number, header.get("restarts"))
+        for header in headers(folder)
+        if (number := _attempt_of(header)) is not None and same_job(header.get("job"))
+    ]
+    if not numbers:
+        return None
+    joined = [number for number, restarts in numbers if restarts == restart_count()]
+    return max(joined) if joined else newest_attempt(folder) + 1

@@ -1,0 +1,275 @@
+"""Resuming a run: what a checkpoint stores of it, and the attempts of its trainings.
+
+An attempt begins when a checkpoint is loaded or a launcher restarts the job. It is a property of
+the journals that are opened from then on: their header carries its number and, where a checkpoint
+was loaded, how far every journal had come when that was saved (its *positions*). By default readers
+hide what older attempts recorded from there on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.paths import check_name, check_project
+from seamark.process.interrupts import quietly
+from seamark.process.job import restart_count
+from seamark.run.marks import mark_op, marked_positions
+from seamark.run.restarts import (
+    EarlierRun,
+    JobRun,
+    attempt_after_restart,
+    attempt_of_peers,
+    newest_attempt,
+    run_before_restart,
+)
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.run.options import RunOptions
+    from seamark.run.recorder import Recorder
+
+__all__ = ["Begun", "Origin", "Resume", "Saved", "origin_of"]
+
+
+class Begun(NamedTuple):
+    """An attempt that the next journal of a process belongs to.
+
+    Attributes:
+        number: 0-based.
+        positions: {writer id: bytes} of the checkpoint that it resumes from; None if it was begun
+            without one, and hides nothing.
+    """
+
+    number: int
+    positions: dict[str, int] | None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a run comes from. Travels with its copies.
+
+    Attributes:
+        lineage: The same for a run, its copies in other processes, and the run it switches to.
+        job_run: Which of the runs of its job it is; None for a run with a given id.
+        begun: The attempt that this process has begun, if it has.
+        continues: Whether the run was chosen because it exists.
+        passed_over: Id of a run that this job recorded before it was restarted, by another command
+            line; None if there is none.
+    """
+
+    lineage: str = field(default_factory=lambda: secrets.token_hex(8))
+    job_run: JobRun | None = None
+    begun: Begun | None = None
+    continues: bool = False
+    passed_over: str | None = None
+
+
+class Saved(NamedTuple):
+    """What a checkpoint holds of a run.
+
+    Attributes:
+        run: Run id.
+        project: Project path.
+        positions: {writer id: bytes} when it was saved; None if that was not known.
+        mark: Writer id and number of the mark up to which records still belong to the checkpoint;
+            None if there is no such mark.
+    """
+
+    run: str
+    project: str
+    positions: dict[str, int] | None
+    mark: tuple[str, int] | None = None
+
+    @classmethod
+    def of(cls, state: object) -> Saved:
+        """Check what a checkpoint holds.
+
+        Raises:
+            ArgumentError: If it holds something else.
+            PathError: If a name cannot be a folder.
+        """
+        if isinstance(state, Mapping):
+            run, project, positions = (state.get(key) for key in ("run", "project", "positions"))
+            if isinstance(run, str) and isinstance(project, str):
+                place = check_name(run, "run"), check_project(project)
+                if positions is None:
+                    return cls(*place, None)
+                if isinstance(positions, Mapping):
+                    lengths = {str(name): int(length) for name, length in positions.items()}
+                    mark = state.get("mark")
+                    if isinstance(mark, Mapping):
+                        named = str(mark.get("writer")), int(mark.get("number", 0))
+                        return cls(*place, lengths, named)
+                    return cls(*place, lengths)
+        msg = f"state: expected run, project and positions of a checkpoint, got {state!r:.120}"
+        raise ArgumentError(msg)
+
+    def not_found(self, here: RunFolder) -> str:
+        """Say that the run is not below the root of another one."""
+        return (
+            f"the checkpoint is of run {self.run!r} of {self.project!r}, not found in {here.root}"
+        )
+
+
+def origin_of(options: RunOptions, folder: RunFolder) -> tuple[RunFolder, Origin]:
+    """Return where a run is recorded that is being made, and where it comes from.
+
+    That is the run that this job recorded before its launcher restarted it, if there is one. A run
+    with a given id is that run in any case; after a restart it begins an attempt too.
+
+    Args:
+        options: Of the run.
+        folder: Where it would be recorded.
+    """
+    if options.mode in ("disabled", "read-only"):
+        return folder, Origin()
+    given = options.names_a_run
+    job_run = None if given else JobRun.next()
+    if options.resume == "never" or options.owner is False or not restart_count():
+        return folder, Origin(job_run=job_run)
+    earlier = EarlierRun(folder) if given else run_before_restart(folder, job_run)
+    if earlier.run is None:
+        return folder, Origin(job_run=job_run, passed_over=earlier.passed_over)
+    number = attempt_after_restart(earlier.run)
+    begun = None if number is None else Begun(number, None)
+    return earlier.run, Origin(job_run=job_run, begun=begun, continues=not given)
+
+
+class Resume:
+    """The part of a run that continues what an earlier process recorded.
+
+    Args:
+        options: Of the run.
+        recorder: Of the run.
+        origin: Where the run comes from.
+
+    Attributes:
+        origin: Where the run comes from.
+    """
+
+    def __init__(self, options: RunOptions, recorder: Recorder, origin: Origin) -> None:
+        self._options = options
+        self._recorder = recorder
+        self.origin = origin
+        self._marks_due: list[int] = []
+        self._mark_numbers = itertools.count(1)
+
+    @property
+    def _folder(self) -> RunFolder:
+        return self._recorder.folder
+
+    def expect_found(self) -> None:
+        """Refuse to begin a new run with ``resume="must"``.
+
+        Raises:
+            RunNotFoundError: If this would be one.
+        """
+        options, origin = self._options, self.origin
+        found = options.names_a_run or origin.begun or origin.continues
+        if not options.must_resume or found or self._recorder.silent:
+            return
+        msg = (
+            "resume='must': expected with_id or custom_run_id of a run that exists, a checkpoint "
+            f"that names one, or a restart of a job that recorded one in project "
+            f"{self._folder.project!r} below {self._folder.root}; got none of these"
+        )
+        if origin.passed_over:
+            msg += f" (this job recorded run {origin.passed_over} with a different command line)"
+        raise RunNotFoundError(msg)
+
+    @property
+    def restarted_as(self) -> int | None:
+        """The attempt that a restart of the job began and that has recorded nothing yet, or None.
+
+        0-based.
+        """
+        begun = self.origin.begun
+        untold = begun is not None and begun.positions is None and self._recorder.writer is None
+        return begun.number if begun is not None and untold else None
+
+    def checkpoint_state(self, *, marked: bool) -> dict[str, Any]:
+        """Return what a checkpoint stores of this run; see `Run.checkpoint_state`."""
+        recorder = self._recorder
+        lengths = _lengths(self._folder) | recorder.positions()
+        state: dict[str, Any] = {
+            "run": self._folder.run,
+            "project": self._folder.project,
+            "positions": lengths or (None if recorder.silent else {}),
+        }
+        if marked:
+            self._marks_due = [*self._marks_due, next(self._mark_numbers)]
+            if recorder.writer is not None and recorder.writer.writer is not None:
+                state["mark"] = {"writer": recorder.writer.writer, "number": self._marks_due[-1]}
+        return state
+
+    def mark_checkpoint(self) -> None:
+        """Note that what is recorded from now on came after the last checkpoint. Never raises."""
+        due, self._marks_due = self._marks_due, []
+        recorder = self._recorder
+        if not due or recorder.writer is None or recorder.silent:
+            return
+
+        def lost(error: Exception) -> None:
+            recorder.drop("mark", warn=f"the mark of a checkpoint could not be recorded: {error}")
+
+        with quietly(lost):
+            for number in due:
+                recorder.record_op(mark_op(number))
+
+    def begin_attempt(self, saved: Saved) -> Begun | None:
+        """Have the next record open a journal of a new attempt, which names the positions.
+
+        Returns:
+            The attempt; None on a rank that records nothing.
+        """
+        if self._recorder.silent:
+            return None
+        self.mark_checkpoint()
+        begun, positions = self.origin.begun, _positions(self._folder, saved)
+        number, own = None, self._recorder.positions().keys() & (positions or {})
+        # What a restart has begun, and no checkpoint of its own goes back behind, goes on with it.
+        if begun and begun.positions is None and not own:
+            number = begun.number
+        elif self._options.ranks == "all" and not own:  # one attempt for all, whoever is first
+            number = attempt_of_peers(self._folder, self.origin.lineage)
+        if number is None or (begun and begun.positions is not None and begun.number == number):
+            number = newest_attempt(self._folder) + 1
+        found = Begun(number, positions)
+        self.origin = replace(self.origin, begun=found)
+        if self._recorder.writer is not None:
+            self._recorder.writer.rotate()
+        return found
+
+    def header(self, *, owner: bool, takes_part: bool) -> dict[str, Any]:
+        """Return what the HEADER of a journal that is opened now says of where it comes from."""
+        origin, job_run = self.origin, self.origin.job_run
+        number, positions = origin.begun or (newest_attempt(self._folder), None)
+        return {
+            "attempt": number if takes_part else None,
+            "positions": positions if owner else None,
+            "lineage": origin.lineage,
+            "restarts": restart_count(),
+            **(job_run._asdict() if job_run else dict.fromkeys(JobRun._fields)),
+        }
+
+
+def _positions(folder: RunFolder, saved: Saved) -> dict[str, int] | None:
+    """Return the positions up to which journals belong to what a checkpoint holds."""
+    if saved.positions is None or saved.mark is None:
+        return saved.positions
+    return marked_positions(folder, saved.positions, *saved.mark)
+
+
+def _lengths(folder: RunFolder) -> dict[str, int]:
+    """Return {writer id: bytes} of every journal of a run."""
+    found = {}
+    for journal in folder.journals():
+        with contextlib.suppress(OSError):  # taken away just now
+            found[journal.writer] = journal.path.stat().st_size
+    return found

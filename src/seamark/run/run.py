@@ -1,0 +1,973 @@
+"""A run: what `init_run` returns and a training script holds."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.capture import Capture, Switches
+from seamark.errors import SeamarkError
+from seamark.journal.folder import RunFolder
+from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
+from seamark.paths import join_path
+from seamark.process import fork
+from seamark.process.interrupts import quietly
+from seamark.process.job import job_key
+from seamark.process.liveness import process_facts
+from seamark.process.rank import connected, current_rank
+from seamark.run import at_exit
+from seamark.run.container import Container
+from seamark.run.introduction import Introduction, print_end
+from seamark.run.late_rank import LateRank
+from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED, Lifecycle
+from seamark.run.opened import was_made
+from seamark.run.options import RunOptions, check_arguments
+from seamark.run.place import expect_place, expect_writable, run_folder
+from seamark.run.ranks import RankPolicy, was_here
+from seamark.run.recorded import Recorded
+from seamark.run.recorder import Recorder
+from seamark.run.resume import Origin, Resume, Saved, origin_of
+from seamark.run.rivals import Rivals
+from seamark.run.state import OwnState
+from seamark.run.together import Together
+from seamark.values import Atom, encode_atom
+
+if TYPE_CHECKING:
+    from seamark.blobs import BlobWriter
+    from seamark.run.stragglers import RankTiming
+
+__all__ = ["Run", "init_run", "make_run"]
+
+log = logging.getLogger("seamark")
+
+_WITHDRAWN_S: Final = 5.0
+"""How long to wait for the disk where what was begun is taken back."""
+
+
+def init_run(
+    project: str | None = None,
+    *,
+    name: str | None = None,
+    with_id: str | None = None,
+    custom_run_id: str | None = None,
+    mode: str | None = None,
+    description: str | None = None,
+    tags: str | Iterable[str] | None = None,
+    root: str | os.PathLike[str] | None = None,
+    params: Any = None,
+    owner: bool | None = None,
+    ranks: str = "zero",
+    resume: str = "auto",
+    checkpoints: str | None = None,
+    api_token: str | None = None,
+    git_ref: Any = None,
+    source_files: str | Iterable[str] | None = None,
+    capture_stdout: bool | None = None,
+    capture_stderr: bool | None = None,
+    capture_hardware_metrics: bool | None = None,
+    capture_traceback: bool | None = None,
+    capture_script: bool | None = None,
+    capture_packages: bool | None = None,
+    capture_host: bool | None = None,
+    capture_git: bool | None = None,
+    capture_signals: bool | None = None,
+    monitoring_namespace: str | None = None,
+    fail_on_exception: bool | None = None,
+    **others: Any,
+) -> Run:
+    """Start a run, or open one that exists, and return it.
+
+    Every argument of ``neptune.init_run`` 1.14 is accepted under its own name; switches are on
+    unless set to False.
+
+    Args:
+        project: Path of the project, such as ``"team/mnist"``; SEAMARK_PROJECT, NEPTUNE_PROJECT or
+            ``"default"``.
+        name: Display name, free text.
+        with_id: Id of an existing run to open.
+        custom_run_id: A name under which several processes find the same run;
+            SEAMARK_CUSTOM_RUN_ID.
+        mode: ``"online"``, ``"async"`` and ``"sync"`` are the same; ``"offline"`` sends nothing;
+            ``"read-only"`` opens with_id for reading; ``"disabled"`` does nothing; ``"debug"``
+            records into a temporary root. SEAMARK_MODE.
+        description: Free text.
+        tags: One string or several.
+        root: Folder of all runs; SEAMARK_DIR or ``./.seamark``.
+        params: Hyperparameters, kept under ``parameters/``.
+        owner: Whether this process decides the run's state. None: a process that creates a run
+            does; one that opens a run does so only once it adds points to a series that the run
+            had, or begins a training in it. False for scripts that only add something.
+        ranks: ``"zero"``: only rank 0 records, other ranks hold a silent run. ``"all"``: every rank
+            records into one run, its series under ``ranks/<rank>/`` unless it is rank 0; values,
+            tags and files are those of rank 0. Every rank has to call this then, with the same
+            ``with_id`` or ``custom_run_id``, or once ``init_process_group()`` or ``hvd.init()`` has
+            connected them.
+        resume: ``"auto"``: a job that its launcher restarted, or that loads a checkpoint, continues
+            its run. ``"never"``: each start is a new run. ``"must"``: a run to resume has to exist,
+            named by ``with_id``, ``custom_run_id``, a restart or a checkpoint.
+        checkpoints: ``"reference"`` or ``"keep"``; None means keep with a remote, else reference.
+        api_token: For remotes; kept in memory only.
+        git_ref: A repository's path, or False to record nothing of git.
+        source_files: Files to store under ``source_code/files``.
+        capture_stdout: Accepted; output is not captured by this version.
+        capture_stderr: Accepted; output is not captured by this version.
+        capture_hardware_metrics: Accepted; hardware is not captured by this version.
+        capture_traceback: Record the traceback of an uncaught exception.
+        capture_script: Record the script and its arguments, secrets masked.
+        capture_packages: Record the versions of Python and of installed packages.
+        capture_host: Record host name and pid.
+        capture_git: Record commit, branch, dirty state and remote.
+        capture_signals: Mark the run when SIGTERM arrives.
+        monitoring_namespace: Path to use instead of ``monitoring/<writer>``.
+        fail_on_exception: Whether an uncaught exception fails the run.
+        **others: Arguments of Neptune's that have no meaning here.
+
+    Raises:
+        UnknownArgumentError: If an argument does not exist; the nearest one is named.
+        ArgumentError: If arguments contradict each other or have no legal value, or if
+            ``ranks="all"`` and the ranks cannot agree on one run.
+        PathError: If a name cannot be a folder.
+        RunNotFoundError: If ``with_id`` names no run, or if ``resume="must"`` and there is none.
+        JournalError: If the root cannot be written to.
+    """
+    check_arguments(others)
+    given = {key: value for key, value in locals().items() if key != "others"}
+    run = _made(given)
+    run.begin_at_once()
+    return run
+
+
+def make_run(**given: Any) -> Run:
+    """Return a run that touches no disk and captures nothing until its first record.
+
+    Args:
+        **given: The arguments of `init_run`.
+
+    Raises:
+        ArgumentError: If arguments contradict each other or have no legal value.
+        PathError: If a name cannot be a folder.
+        RunNotFoundError: If ``with_id`` names no run; on a rank above 0 that is rank 0's to say.
+    """
+    run = _made(given)
+    if not run.follows_zero:
+        run.expect_place()
+    return run
+
+
+def _made(given: Mapping[str, Any]) -> Run:
+    options = RunOptions.of(**given)
+    folder, origin = origin_of(options, run_folder(options))
+    return Run(options, folder, origin, made_in=os.getpid())
+
+
+@dataclass(frozen=True)
+class RunCopy:
+    """What travels of a run to another process.
+
+    Attributes:
+        options: Without the token.
+        folder: Where it lies.
+        origin: Where it comes from.
+        facts: What its first record holds beside what it was given.
+        told: Whether name, tags and parameters have been recorded.
+        owner: Whether its processes decide its state; None if that is not settled.
+    """
+
+    options: RunOptions
+    folder: RunFolder
+    origin: Origin
+    facts: Mapping[str, Atom]
+    told: bool
+    owner: bool | None
+
+    def revive(self) -> Run:
+        """Return the run in this process, where nothing is recorded yet."""
+        run = Run(self.options, self.folder, self.origin, told=self.told, owner=self.owner)
+        run.tell(self.facts)
+        return run
+
+
+class Run(Container):
+    """One training (or evaluation) that is being recorded, or was.
+
+    Made by `init_run`. Use it as a context manager, or call `stop`; at the end of the process it
+    stops by itself.
+
+    Args:
+        options: What it was given.
+        folder: Where it lies.
+        origin: Where it comes from.
+        made_in: Pid of the process that minted its id; None for a copy.
+        told: Whether name, tags and parameters have been recorded already.
+        owner: Whether its processes decide its state; None if that is not settled.
+    """
+
+    def __init__(
+        self,
+        options: RunOptions,
+        folder: RunFolder,
+        origin: Origin | None = None,
+        *,
+        made_in: int | None = None,
+        told: bool = False,
+        owner: bool | None = None,
+    ) -> None:
+        self._options = options
+        self._capture: Capture | None = None
+        self._inherited: JournalWriter | None = None
+        self._late: LateRank | None = None
+        self.lifecycle = Lifecycle()
+        self.policy = RankPolicy(options, made_in)
+        self.recorder = Recorder(
+            folder,
+            options.mode,
+            self.lifecycle,
+            self.policy,
+            header=self._header,
+            start=self._start,
+        )
+        self._introduction = Introduction(options, self.recorder, told=told)
+        owner = options.owner if owner is None else owner
+        self._state = OwnState(options, self.recorder, owner=owner)
+        self.recorded = Recorded(
+            folder, silent=lambda: self.policy.silent, known=self._introduction.known
+        )
+        self.resume = Resume(options, self.recorder, origin or Origin())
+        self.together = Together(options, self.recorder, self.policy, self.resume)
+        fork.register(self.after_fork)
+
+    def begin_at_once(self) -> None:
+        """Record what is known now, as a script expects that holds no logger.
+
+        Raises:
+            ArgumentError: If ``ranks="all"`` and the ranks cannot agree on one run, or if the run
+                was purged.
+            RunNotFoundError: If there is no run with the id that was given, or if
+                ``resume="must"`` and there is nothing to go on with.
+            JournalError: If the root cannot be written to.
+        """
+        if self.mode == "read-only":
+            self.expect_place()
+            return
+        if self._options.ranks == "all":
+            # Whatever the mode: a rank that is disabled must not leave the others waiting.
+            found = self.agree(self.together.refusal(self._expect_origin))
+            assert found is self  # noqa: S101 - nothing was recorded or read yet
+            self.together.connected_at_start = self.policy.agreed
+        elif not self.follows_zero:
+            self._expect_origin()
+        self._open_at_once()
+
+    def _open_at_once(self) -> None:
+        if not self.recorder.silent:
+            expect_writable(self.folder)
+        self.recorder.to_write()
+
+    def expect_place(self) -> None:
+        """Refuse a run that should be there and is not, or that was purged.
+
+        Raises:
+            RunNotFoundError: If it does not exist.
+            ArgumentError: If it was purged.
+        """
+        expect_place(self._options, self.folder)
+
+    def _expect_origin(self) -> None:
+        self.expect_place()
+        self.resume.expect_found()
+
+    # ---------------------------------------------------------------- facts
+
+    def __repr__(self) -> str:
+        """Return where the run is."""
+        return f"<seamark.Run {self.folder.project}/{self.folder.run} {self.state}>"
+
+    @property
+    def id(self) -> str:
+        """Run id, 16 characters."""
+        return self.folder.run
+
+    @property
+    def project(self) -> str:
+        """Project path."""
+        return self.folder.project
+
+    @property
+    def root(self) -> Path:
+        """Absolute root folder."""
+        return self.folder.root
+
+    @property
+    def name(self) -> str | None:
+        """Display name as given to this object."""
+        return self._options.name
+
+    @property
+    def writer(self) -> str | None:
+        """Writer id of this process, or None before the first record."""
+        writer = self.recorder.writer
+        return writer.writer if writer else None
+
+    @property
+    def state(self) -> str:
+        """State as this process last wrote it.
+
+        What other processes know is read with ``run["sys/state"].fetch()``.
+        """
+        return self._state.word
+
+    @property
+    def checkpoints(self) -> str:
+        """``"reference"`` or ``"keep"``: what becomes of checkpoint files."""
+        return self._options.checkpoints
+
+    @property
+    def ranks(self) -> str:
+        """``"zero"`` or ``"all"``: which ranks record."""
+        return self._options.ranks
+
+    def get_state(self) -> str:
+        """Return ``"created"``, ``"started"`` or ``"stopped"``.
+
+        The state of this object, in Neptune's words.
+        """
+        phase = self.lifecycle.phase
+        return {NEW: "created", STOPPED: "stopped"}.get(phase, "started")
+
+    # ---------------------------------------------------------------- for adapters
+
+    @property
+    def recording(self) -> bool:
+        """Whether this process can record: not on silent ranks, not once stopped or read-only."""
+        return self.recorder.recording
+
+    @property
+    def speaks_for_all(self) -> bool:
+        """Whether this process records what is recorded once for all ranks: values, tags, files."""
+        return self.recorder.speaks_for_all
+
+    @property
+    def settled(self) -> bool:
+        """Whether every record made so far is in the kernel; see `Recorder.settled`."""
+        return self.recorder.settled
+
+    @property
+    def content(self) -> BlobWriter:
+        """What takes and stores files."""
+        return self.recorder.content
+
+    def begin(self) -> bool:
+        """Start the run, if that has not happened yet; return whether this process records.
+
+        For files, whose storing does not start it.
+        """
+        return self.recording and self.recorder.to_write() is not None
+
+    def positions(self) -> dict[str, int]:
+        """Return {writer id: bytes} of this process's journals, as they are now."""
+        return self.recorder.positions()
+
+    def record_op(self, op: Mapping[str, Any]) -> bool:
+        """Append one op; see `Recorder.record_op`."""
+        return self.recorder.record_op(op)
+
+    def record_atoms(self, atoms: Mapping[str, Atom]) -> bool:
+        """Append values that are encoded already; see `Recorder.record_atoms`."""
+        return self.recorder.record_atoms(atoms)
+
+    def assign_quietly(self, values: Mapping[str, Any]) -> None:
+        """Assign values that were captured without being asked. Never raises."""
+        self.recorder.assign_quietly(values)
+
+    def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
+        """Count what could not be recorded, and warn once about it. Never raises.
+
+        Args:
+            reason: Short name under which the losses are counted.
+            count: How many values or records.
+            warn: What a person should read, once for each reason.
+        """
+        self.recorder.drop(reason, count, warn)
+
+    def before_end(self, call: Callable[[], None]) -> None:
+        """Have something called once when this process is about to end the run or have it rest.
+
+        For records that are put together late; what it raises is logged and goes no further.
+        """
+        self.lifecycle.before_end(call)
+
+    def tell(self, atoms: Mapping[str, Atom]) -> None:
+        """Record facts with the first record, or now if there was one. Never raises.
+
+        Args:
+            atoms: Encoded values by path.
+        """
+        self._introduction.tell(atoms)
+
+    def series_base(self, base: str) -> str:
+        """Return where in a namespace the series of this process belong.
+
+        A rank above 0 that records too has ``ranks/<rank>`` there for its own; in the run as a
+        whole, whose namespace is empty, the recorder itself sees to it.
+
+        Args:
+            base: Path of the namespace.
+        """
+        rank = self.policy.apart if base else 0
+        return join_path(base, f"ranks/{rank}") if rank else base
+
+    # ---------------------------------------------------------------- starting
+
+    def _start(self) -> None:
+        if self._inherited is not None and self._goes_on_after_fork(self._inherited):
+            return
+        self.resume.expect_found()
+        existed, made = bool(self.folder.journals()), was_made(self.folder, self._lineage)
+        writer = self.recorder.open()
+        rank = self.recorder.rank
+        self._state.begin_here()
+        self.lifecycle.phase = RECORDING
+        if self._state.owner is None and (rank or self.resume.origin.begun or not made):
+            self._state.owner = True
+        if not rank and self._options.owner is not False:
+            self._watch_rank()
+        if self._state.owner is None or self.recorder.watch_rank is not None:
+            self.recorder.watch_series = self._before_points
+        if existed and (not rank or was_here(self.folder, rank)):
+            self.recorder.learn(self._state.learn)
+        elif self.recorder.watch_series is not None:
+            self.recorder.use(writer)
+        if self._state.owner:
+            self._state.set("running")
+        if not self._introduction.told and not rank:
+            self._introduction.record(writer, owner=bool(self._state.owner))
+        if self._state.owner:
+            self._watch()
+        self._introduction.told = True
+
+    def _watch_rank(self) -> None:
+        """Look from time to time whether this process is rank 0, as it seems to be now."""
+        self._late = LateRank(self.id, self.ranks, self._leave_to_zero)
+        self.lifecycle.on(heartbeat=self._late.beat)
+        if not self._late.settled:
+            self.recorder.watch_rank = self._late.may_record
+
+    @property
+    def _lineage(self) -> str:
+        return self.resume.origin.lineage
+
+    def _watch(self) -> None:
+        """Follow this process to its end, whose state is the run's, and capture what it is."""
+        at_exit.finish_at_exit(self._key, self)
+        first = self._capture is None
+        if self._capture is None:
+            self._capture = Capture(self, self._switches())
+            self.lifecycle.on(start=self._capture.start, rest=self._capture.stop)
+            self.lifecycle.on(stop=self._capture.stop)
+            if not self.recorder.rank:
+                rivals = Rivals(self.folder, self._lineage)
+                self.lifecycle.on(start=rivals.look, heartbeat=rivals.look)
+        self.lifecycle.call("start")
+        if first and not self.recorder.rank:
+            self._introduction.keep_sources(self)
+            self._introduction.greet(self.resume.origin)
+
+    def _switches(self) -> Switches:
+        options, rank = self._options, self.recorder.rank
+        captures = options.captures
+        if rank:  # as on rank 0, which tells it
+            captures.update(git=False, script=False, packages=False)
+        return Switches(
+            **captures,
+            git_ref=options.git_ref,
+            monitoring_namespace=None if rank else options.monitoring_namespace,
+            fail_on_exception=options.fail_on_exception is not False,
+            known_secrets=options.secrets,
+        )
+
+    def _header(self) -> dict[str, Any]:
+        from seamark import __version__
+
+        state, here = self._state, self._state.is_here  # a forked helper is not an owner
+        rank, apart = current_rank(), self.recorder.rank
+        owner = bool(state.owner) and here and not apart
+        return {
+            "seamark": __version__,
+            **self.resume.header(owner=owner, takes_part=state.owner is not False and here),
+            "owner": owner,
+            **process_facts(),
+            "rank": apart or rank.rank,
+            "ranks": self.ranks,
+            "world_size": rank.world_size,
+            "launcher": rank.launcher,
+            "job": job_key(),
+        }
+
+    # ---------------------------------------------------------------- opening a run that was there
+
+    def _before_points(self, paths: Iterable[str]) -> bool:
+        """Look at the first points of series; return whether they may be recorded.
+
+        A process that adds to a series that the run had trains it. And one that began before the
+        ranks of a training were connected may turn out to be none that records.
+        """
+        if self.recorder.watch_rank is not None and self._late is not None:
+            if not self._late.look():
+                return False
+            self.recorder.watch_rank = None
+            self._late.settled = True  # what has points is not taken back
+        if self._state.trains(paths):
+            self.own()
+        if self._state.owner is not None:
+            self.recorder.unwatch_series()
+        return True
+
+    def own(self) -> None:
+        """Note that this process trains the run, so that this process sets the run's state.
+
+        Does nothing where that is decided already: see ``owner`` of `init_run`. Never raises.
+        """
+        if self._state.owner is not None:
+            return
+        self._state.owner = True
+        if (writer := self.recorder.writer) is None:
+            return
+
+        def lost(error: Exception) -> None:
+            self.drop("state", warn=f"this process's ownership could not be recorded: {error}")
+
+        with quietly(lost):
+            writer.rotate()  # the header of the next journal says whose state it tells
+            self._state.set("running")
+            self.assign_quietly(self._introduction.of_owner())
+            self._watch()
+            self._state.take_over()
+
+    # ---------------------------------------------------------------- ranks
+
+    @property
+    def common_id(self) -> bool:
+        """Whether the run's id was given, or came here from another process; see `RankPolicy`."""
+        return self.policy.common_id
+
+    @property
+    def shared_id(self) -> bool:
+        """Whether other processes know the run's id: by `common_id`, or since the ranks agreed."""
+        return self.policy.shared_id
+
+    @property
+    def follows_zero(self) -> bool:
+        """Whether rank 0 finds out what this rank goes on with, from its own disk."""
+        return self.together.follows_zero
+
+    def agree(self, refusal: SeamarkError | None = None) -> Run:
+        """Return the run that all ranks record into: that of rank 0. Every rank has to call this.
+
+        For loggers, which make their id before the ranks can communicate; once a process group or
+        Horovod is initialised. Without either, or if the id is known to the other ranks anyway, it
+        is this run.
+
+        Args:
+            refusal: Why rank 0 does not begin, which is raised on all ranks.
+
+        Raises:
+            ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
+            SeamarkError: What rank 0 was given as ``refusal``.
+        """
+        agreed = self.together.hear(refusal)
+        if agreed is None:
+            return self
+        found = self
+        if (agreed.run, agreed.project) != (self.folder.run, self.folder.project):
+            if self.recorder.writer is None and not self.recorded.was_read:
+                # Whoever holds it holds the right one.
+                self._move_to(RunFolder(self.root, agreed.project, agreed.run))
+            else:
+                found = self.at(agreed.run, agreed.project)
+        found.together.accept(agreed.attempt)
+        return found
+
+    def _move_to(self, folder: RunFolder) -> None:
+        """Have a run recorded elsewhere of which nothing is recorded."""
+        self.recorder.folder = self.recorded.folder = folder
+
+    def _leave_to_zero(self) -> None:
+        """Fall silent: this process turned out to be a rank that does not record."""
+        self.policy.withdraw()
+        self._withdraw()
+
+    def stragglers(self) -> list[RankTiming]:
+        """Return how each rank is doing and how long its steps take, the slowest rank first.
+
+        For runs that every rank recorded (``ranks="all"``), together with
+        ``profiling/step_time_s`` and, better, ``profiling/own_time_s``.
+
+        Raises:
+            MissingFieldError: If only one rank recorded, or none the times of its steps.
+        """
+        from seamark.errors import MissingFieldError
+        from seamark.run.stragglers import rank_timings
+
+        if self.recorded.is_empty:
+            msg = f"{self.folder.words}: nothing is recorded yet"
+            raise MissingFieldError(msg)
+        return rank_timings(self.recorded.view())
+
+    # ---------------------------------------------------------------- checkpoints and resuming
+
+    @property
+    def must_resume(self) -> bool:
+        """Whether this run has to exist already: ``resume="must"``."""
+        return self._options.must_resume
+
+    @property
+    def restarted_as(self) -> int | None:
+        """The attempt that a restart of the job began and that has recorded nothing yet, or None.
+
+        0-based.
+        """
+        return self.resume.restarted_as
+
+    def expect_resumed(self) -> None:
+        """Refuse to begin a new run with ``resume="must"``.
+
+        Raises:
+            RunNotFoundError: If this would be one.
+        """
+        self.resume.expect_found()
+
+    def checkpoint_state(self, *, marked: bool | None = None) -> dict[str, Any]:
+        """Return what a checkpoint stores of this run: see `resumed`.
+
+        Strings, ints, dicts and None only: the run's id, its project, and how long every journal is
+        now. A rank that sees no journal names no positions; then nothing is hidden by loading the
+        checkpoint.
+
+        With ``ranks="all"`` every rank has to call this at the same place of the training, whoever
+        saves it: what it has recorded by then belongs to the checkpoint. Of a rank that never does,
+        the checkpoint holds what it has recorded when the others save.
+
+        Args:
+            marked: Whether `mark_checkpoint` will be called when the last record was made that
+                belongs to what the checkpoint holds. A framework may save in the middle of a step,
+                and record the metrics of that step afterwards. None: that was made already.
+        """
+        here = marked is None and self.ranks == "all"
+        state = self.resume.checkpoint_state(marked=bool(marked) or here)
+        if here:
+            self.mark_checkpoint()
+        return state
+
+    def mark_checkpoint(self) -> None:
+        """Note that what is recorded from now on came after the last checkpoint. Never raises."""
+        self.resume.mark_checkpoint()
+
+    def at(self, run: str, project: str | None = None, *, owner: bool = True) -> Run:
+        """Return a run with the options of this one and another id; nothing is on disk yet.
+
+        Args:
+            run: Run id.
+            project: Project path, this run's if left out.
+            owner: False for a rank that adds something to the run of rank 0, whose state is not its
+                own: such a run is recorded whatever the rank, and at the paths that it is given.
+        """
+        options = self._options if owner else replace(self._options, owner=False, ranks="zero")
+        found = Run(
+            options,
+            RunFolder(self.root, project or self.project, run),
+            replace(self.resume.origin, begun=None, continues=True),
+            made_in=self.policy.made_in,
+            told=not owner,
+        )
+        found.tell(self._introduction.facts)
+        return found
+
+    def resumed(
+        self, state: Mapping[str, Any], *, stay: bool = False, training: bool = True
+    ) -> Run:
+        """Return the run that a checkpoint was saved in, about to begin a new attempt.
+
+        Readers hide by default what older attempts recorded after the checkpoint. A run that has
+        recorded something of its own, that was opened by an id or with ``resume="never"``, or a
+        checkpoint whose run is not below this root, leave everything as it is; the run then names
+        where its weights come from under ``origin/run_id`` and ``origin/project``.
+
+        Where `init_run` connected the ranks (``ranks="all"`` in a process group), every rank has to
+        call this: rank 0 decides for all.
+
+        Args:
+            state: What `checkpoint_state` returned then.
+            stay: Do not switch to another run.
+            training: False where the checkpoint is only evaluated: no attempt begins, and only
+                ``resume="must"`` switches to its run.
+
+        Raises:
+            ArgumentError: If it is not such a state.
+            RunNotFoundError: If ``resume="must"`` and the run is not below this root.
+        """
+        saved = Saved.of(state)
+        if self.together.connected_at_start and connected() and not stay:
+            return self._resumed_together(saved, training=training)
+        return self._resumed(saved, stay=stay, training=training)
+
+    def _resumed_together(self, saved: Saved, *, training: bool) -> Run:
+        """Have rank 0 decide what all ranks go on with."""
+        if not current_rank().rank:
+            try:
+                found = self._resumed(saved, stay=False, training=training)
+            except SeamarkError as error:
+                self.agree(error)
+                raise
+            return found.agree()
+        before = self.resume.origin.begun
+        self.resume.mark_checkpoint()
+        found = self.agree()
+        if found is not self:
+            found.together.connected_at_start = True
+            self._finish("stop", _WITHDRAWN_S, quiet=True)
+            found._open_at_once()  # noqa: SLF001 - of its own class
+        elif found.resume.origin.begun != before and self.recorder.writer is not None:
+            self.recorder.writer.rotate()
+        return found
+
+    def _resumed(self, saved: Saved, *, stay: bool, training: bool) -> Run:
+        options, here = self._options, self.folder
+        if self.mode in ("disabled", "read-only"):
+            return self
+        never, must = options.resume == "never", options.resume == "must"
+        if (saved.run, saved.project) == (here.run, here.project):
+            if training and not never:
+                self._begin_attempt(saved)
+            return self
+        exists = RunFolder(here.root, saved.project, saved.run).journal_dir.is_dir()
+        if must and not exists:
+            raise _not_found(saved, here)
+        if exists and (must or (training and not never)):
+            if not (stay or options.names_a_run) and self._is_untouched:
+                return self._go_over(saved, training=training)
+            self._say("the checkpoint is of run %r; continuing with run %r", saved.run, here.run)
+        elif training and not never:
+            self._say("%s; recording a new run", saved.not_found(here))
+        if training or self.recorder.writer is None:
+            self.tell(
+                {
+                    "origin/run_id": encode_atom(saved.run),
+                    "origin/project": encode_atom(saved.project),
+                }
+            )
+        return self
+
+    def _begin_attempt(self, saved: Saved) -> None:
+        if self.resume.begin_attempt(saved) is not None:
+            self.own()
+
+    def _go_over(self, saved: Saved, *, training: bool) -> Run:
+        """Return the run of a checkpoint, which is recorded instead of this one."""
+        found = self.at(saved.run, saved.project)
+        if training:
+            found._begin_attempt(saved)  # noqa: SLF001 - of its own class
+        if self.recorder.writer is not None:  # it began at once, and holds nothing but that
+            log.info("seamark: run %s is not recorded: run %s goes on", self.id, saved.run)
+            self._withdraw()
+            found.together.connected_at_start = self.together.connected_at_start
+            found._open_at_once()  # noqa: SLF001
+        return found
+
+    @property
+    def _is_untouched(self) -> bool:
+        """Whether nothing is recorded but what a run records of itself when it begins."""
+        writer = self.recorder.writer
+        return writer is None or self._introduction.covers(writer.families)
+
+    def _withdraw(self) -> None:
+        """Take back what has begun and does not come to be, and stop.
+
+        A run of this process alone goes into the trash. From one that others record too only what
+        this process wrote is removed.
+        """
+
+        def lost(error: Exception) -> None:
+            log.debug("seamark: run %s could not be withdrawn: %r", self.id, error)
+
+        with quietly(lost):
+            shared = self.policy.common_id
+            if not shared:
+                self.assign_quietly({"sys/trashed": True})
+            writer = self.recorder.writer
+            own = writer.writers if shared and writer is not None else ()
+            self._finish("stop", _WITHDRAWN_S, quiet=True)  # else it would be written again
+            for journal in self.folder.journals():
+                if journal.writer in own:
+                    journal.path.unlink(missing_ok=True)
+
+    def _say(self, message: str, *args: object) -> None:
+        if not self.recorder.silent:
+            log.warning(f"seamark: {message}", *args)  # noqa: G004 - the arguments are not in it
+
+    # ---------------------------------------------------------------- state
+
+    def note_state(
+        self, state: str, *, error: BaseException | None = None, signal: str | None = None
+    ) -> None:
+        """Write the run's state; never raises, and does nothing where this process owns no state.
+
+        Args:
+            state: ``"running"``, ``"completed"``, ``"failed"``, ``"interrupted"`` or
+                ``"suspended"``.
+            error: What ended the run; type and message are kept, secrets masked.
+            signal: Name of the signal that ended it.
+        """
+
+        def lost(trouble: Exception) -> None:
+            self.drop("state", 1, f"the state {state!r} could not be recorded: {trouble!r:.200}")
+
+        with quietly(lost):
+            noted = self._state.note(state, error=error, signal=signal)
+            if noted and state == "running" and self.lifecycle.phase == RESTING:
+                self.lifecycle.phase = RECORDING
+                self.recorder.go_on()
+                self._watch()
+
+    # ---------------------------------------------------------------- the end
+
+    def rest(self, state: str = "completed", *, error: BaseException | None = None) -> None:
+        """Note how a training has ended, and hold no descriptor and no thread from then on.
+
+        What is recorded later is recorded as ever, in another journal. What becomes of the process
+        says nothing about the run any more, until it is ``"running"`` again. Never raises.
+
+        Args:
+            state: See `note_state`.
+            error: What ended it, with its traceback.
+        """
+        if self.lifecycle.phase == RECORDING and self._state.is_here:
+            if error is not None and self._capture is not None:
+                self._capture.note_exception(error)
+            self.lifecycle.call("rest")
+            self.note_state(state, error=error)
+            self.lifecycle.phase = RESTING
+            state, rank = self.state, self.recorder.rank
+            if self._state.owner and not rank:
+                at_exit.say_at_exit(self._key, lambda: self._say_end(state, 0))
+            else:
+                at_exit.settle(self._key)
+            self.recorder.rest()
+            self.recorded.close()
+        else:
+            self.note_state(state, error=error)
+
+    def stop(self, *, seconds: float | None = None) -> None:
+        """Finish: store taken files, mark the run completed, force everything to disk.
+
+        May be called twice.
+
+        Args:
+            seconds: How long to wait for files and the disk; None waits as long as files are being
+                stored.
+        """
+        self._finish("stop", seconds)
+
+    def finish_at_exit(self, error: BaseException | None) -> None:
+        """Finish because the process ends; the error is what ended it, if anything did."""
+        self._note_error(error)
+        self._finish("exit", 60.0)
+
+    def _finish(self, reason: str, seconds: float | None, *, quiet: bool = False) -> None:
+        writer = self.recorder.writer
+        if writer is not None and not self._state.is_here:
+            if writer.writer is not None:  # a forked helper closes what it wrote itself
+                writer.close(reason)
+            return
+        if self.lifecycle.phase == STOPPED:
+            return
+        if self._late is not None and not self._late.may_record():
+            return
+        if writer is not None and not quiet and self._state.is_mine_after_all(self._lineage):
+            self.own()
+        if writer is not None:
+            writer.retry_now()
+        self.lifecycle.call("stop")
+        self.lifecycle.phase = STOPPED
+        at_exit.settle(self._key)
+        timeout_s = CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S)
+        self.recorder.store_files(seconds)
+        if self.state == "running":
+            self.note_state("completed")
+        lost = self.recorder.close(reason, timeout_s)
+        self.recorded.close()
+        if writer is not None and self._state.owner and not self.recorder.rank and not quiet:
+            self._say_end(self.state, lost)
+
+    def _say_end(self, state: str, lost: int) -> None:
+        print_end(self.folder, state, lost)
+        if self._late is not None:
+            self._late.tell_of_tasks()
+
+    def __enter__(self) -> Run:  # noqa: PYI034 - typing.Self is of Python 3.11
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop.
+
+        An exception on its way out fails the run, Ctrl-C interrupts it. Nothing is swallowed.
+        """
+        self._note_error(error)
+        self.stop()
+
+    def _note_error(self, error: BaseException | None) -> None:
+        if self._capture is not None:  # else this process decides no state
+            self._capture.saw_exception(error)
+
+    @property
+    def _key(self) -> str:
+        return os.fspath(self.folder.path)
+
+    # ---------------------------------------------------------------- other processes
+
+    def after_fork(self) -> None:
+        """Make the copy in a forked child whole again: it may be another rank."""
+        self.recorder.after_fork()
+        if self._options.ranks == "all" and self.recorder.writer is not None:
+            self._inherited = self.recorder.let_go()
+            self.recorder.ask_again()
+
+    def _goes_on_after_fork(self, inherited: JournalWriter) -> bool:
+        """Record in a forked child as a helper of its parent; False if it is another rank."""
+        self._inherited = None
+        if self.recorder.rank == current_rank().rank:
+            self.recorder.use(inherited)
+            return True
+        self._state.word, self._introduction.told = "created", True
+        return False
+
+    def __reduce__(self) -> Any:
+        """Travel as one value.
+
+        The copy opens a journal of its own when it records something.
+        """
+        facts, told = self._introduction.facts, self._introduction.told
+        told = told or self.recorder.writer is not None
+        owner = self._state.owner
+        copy = RunCopy(self._options, self.folder, self.resume.origin, facts, told, owner)
+        return RunCopy.revive, (copy,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Run:
+        """Return the same run: copying a script's objects must not start another."""
+        return self
+
+
+def _not_found(saved: Saved, here: RunFolder) -> Exception:
+    from seamark.errors import RunNotFoundError
+
+    return RunNotFoundError(saved.not_found(here))

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from seamark.blobs import write_file
+from seamark.errors import ArgumentError, FileMissingError
+from seamark.types import File
+
+
+def test_files_are_written_under_their_name_or_a_given_one(run, tmp_path):
+    """An existing folder is filled, anything else is the name."""
+    file = run.files.put(File.from_content("x", extension="txt"))
+    assert write_file(run.folder, file, tmp_path, "a").name == "content.txt"
+    target = tmp_path / "new" / "b.txt"
+    assert write_file(run.folder, file, target, "a") == target
+    assert target.read_text() == "x"
+    assert [each.name for each in target.parent.iterdir()] == ["b.txt"]
+
+
+def test_folders_are_written_as_folders(run, tmp_path):
+    """A sharded checkpoint can be loaded from where it was downloaded to."""
+    source = tmp_path / "shards"
+    (source / "x").mkdir(parents=True)
+    (source / "x" / "0").write_bytes(b"0")
+    (source / "1").write_bytes(b"1")
+    run.files.keep("kept", source)
+    run.files.refer("referred", source)
+    run.files.flush(60)
+    for path in ("kept", "referred"):
+        target = write_file(run.folder, run.file(path), tmp_path / path, path)
+        assert (target / "x" / "0").read_bytes() == b"0"
+        assert (target / "1").read_bytes() == b"1"
+
+
+def test_references_are_read_where_they_are(run, tmp_path):
+    """A reference that went away is a missing file, and so is one on another system."""
+    source = tmp_path / "a.ckpt"
+    source.write_bytes(b"x")
+    run.files.refer("a", source)
+    target = write_file(run.folder, run.file("a"), tmp_path / "copy", "a")
+    assert target.read_bytes() == b"x"
+    source.unlink()
+    with pytest.raises(FileMissingError, match="does not exist"):
+        write_file(run.folder, run.file("a"), tmp_path / "copy2", "a")
+    run.files.refer("b", "s3://bucket/x")
+    with pytest.raises(FileMissingError, match="s3://bucket/x"):
+        write_file(run.folder, run.file("b"), tmp_path / "copy2", "b")
+    assert not (tmp_path / "copy2").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [
+        ({"name": "a", "staged": "00"}, "is not stored yet"),
+        ({"name": "a", "lost": "changed"}, "rewritten"),
+        ({"name": "a", "lost": "gone"}, "removed"),
+        ({"name": "a", "sha256": "0" * 64}, "not in"),
+    ],
+)
+def test_missing_bytes_say_why(run, tmp_path, file, why):
+    """Somebody who misses a checkpoint wants to know what happened to it."""
+    with pytest.raises(FileMissingError, match=why):
+        write_file(run.folder, file, tmp_path / "x", "model/a")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_forged_record_writes_nothing_outside(run, tmp_path):
+    """A run from somebody else cannot overwrite files here."""
+    digest = run.files.put(File.from_content("x"))["sha256"]
+    inside = tmp_path / "in"
+    inside.mkdir()
+    for name in ("../x", "/x", "a/../../x"):
+        with pytest.raises(ArgumentError, match="inside"):
+            write_file(run.folder, {"dir": True, "members": {name: [1, digest]}}, inside / "d", "a")
+    target = write_file(run.folder, {"name": "../../evil", "sha256": digest}, inside, "a")
+    assert target == inside / "evil"
+    assert write_file(run.folder, {"name": "..", "sha256": digest}, inside, "a") == inside / "file"

@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from seamark.blobs import finish_staged
+from seamark.blobs.take import SMALL
+from seamark.journal.folder import RunFolder
+from seamark.journal.reader import JournalReader
+from seamark.types import File
+
+LARGE = SMALL + 1_000_000
+
+TRAINING = """
+    import signal, sys, threading
+    from pathlib import Path
+    from seamark.blobs import BlobWriter
+    from seamark.blobs.recover import _header
+    from seamark.blobs.worker import Job
+    from seamark.journal.folder import RunFolder
+    from seamark.journal.writer import JournalWriter
+
+    root, *sources = map(Path, sys.argv[1:])
+    folder = RunFolder(root, "digits", "0123456789abcdef")
+    writer = JournalWriter(folder, _header)
+    files = BlobWriter(folder, writer.append_op, print)
+    files._worker.submit(Job(threading.Event().wait))
+    for source in sources:
+        files.keep(f"model/{source.stem}", source)
+        files.upload_members("set", {source.name: source}) if source.is_file() else None
+    print("taken", flush=True)
+    signal.pause()
+"""
+
+
+FINISHING = """
+    import sys
+    from pathlib import Path
+    from seamark.blobs import recover
+    from seamark.journal.folder import RunFolder
+
+    store = recover._store
+
+    def late(*given):
+        print("looked", flush=True)
+        sys.stdin.readline()
+        return store(*given)
+
+    recover._store = late
+    recover.finish_staged(RunFolder(Path(sys.argv[1]), "digits", "0123456789abcdef"))
+"""
+
+
+@pytest.fixture
+def train(folder):
+    """Start a process that takes files and never gets to store them."""
+    started = []
+
+    def start(*sources):
+        command = [sys.executable, "-c", textwrap.dedent(TRAINING), str(folder.root)]
+        child = subprocess.Popen([*command, *map(str, sources)], stdout=subprocess.PIPE, text=True)
+        started.append(child)
+        assert child.stdout.readline() == "taken\n"
+        return child
+
+    yield start
+    for child in started:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+def kill(child):
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+
+
+def large(tmp_path, name="a.ckpt", letter=b"a"):
+    source = tmp_path / name
+    source.write_bytes(letter * LARGE)
+    return source
+
+
+def test_what_a_killed_process_had_taken_is_completed(run, train, tmp_path):
+    """A checkpoint whose hook returned is kept, though the process died before it was copied."""
+    source = large(tmp_path)
+    child = train(source)
+    source.unlink()
+    kill(child)
+    assert "sha256" not in run.file("model/a")
+    assert finish_staged(run.folder) == 2
+    assert run.content("model/a") == b"a" * LARGE
+    assert run.member("set", "a.ckpt")["sha256"] == run.file("model/a")["sha256"]
+    assert run.staged() == []
+    assert finish_staged(run.folder) == 0
+
+
+def test_what_no_journal_took_is_completed_again(run, train, tmp_path):
+    """A full disk leaves what is staged: without it nobody could tell whose bytes the blob has."""
+    source = large(tmp_path)
+    child = train(source)
+    source.unlink()
+    kill(child)
+    staged = run.staged()
+    assert finish_staged(run.folder, lambda _: False) == 0
+    assert run.staged() == staged
+    assert finish_staged(run.folder) == 2
+    assert run.content("model/a") == b"a" * LARGE
+    assert run.staged() == []
+
+
+def test_whoever_completes_it_decides_nothing_about_the_run(run, train, tmp_path):
+    """The journal that is added belongs to no owner, and is closed."""
+    kill(train(large(tmp_path)))
+    before = {journal.path for journal in run.folder.journals()}
+    finish_staged(run.folder)
+    (added,) = {journal.path for journal in run.folder.journals()} - before
+    with JournalReader(added) as reader:
+        assert reader.header()["owner"] is False
+        list(reader.frames())
+        assert reader.closed
+
+
+def test_nothing_is_touched_while_the_process_lives(run, train, tmp_path):
+    """Its own thread will do it."""
+    child = train(large(tmp_path))
+    staged = run.staged()
+    assert finish_staged(run.folder) == 0
+    assert run.staged() == staged != []
+    assert child.poll() is None
+    assert len(run.folder.journals()) == 1
+
+
+def test_a_journal_that_its_living_process_rotated_is_left_alone(run, tmp_path, monkeypatch):
+    """A closed journal says nothing about a process that goes on in the next one."""
+    opened = run.hold_up()
+    run.files.keep("model/a", large(tmp_path))
+    monkeypatch.setattr("seamark.journal.writer.ROTATE_BYTES", 1)
+    run.writer.keep()
+    run.writer.append_op({"op": "add", "path": "sys/tags", "values": ["x"]})
+    assert len(run.folder.journals()) == 2
+    assert finish_staged(run.folder) == 0
+    assert run.staged()
+    opened.set()
+    run.files.flush(60)
+    assert run.content("model/a") == b"a" * LARGE
+
+
+def test_two_who_complete_the_same_do_no_harm(run, train, tmp_path):
+    """Whoever comes second, with an older view of things, does not declare the file lost."""
+    kill(train(large(tmp_path)))
+    command = [sys.executable, "-c", textwrap.dedent(FINISHING), str(run.folder.root)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout.readline() == "looked\n"
+        assert finish_staged(run.folder) == 2
+        child.communicate("go\n")
+    assert child.returncode == 0
+    assert run.content("model/a") == b"a" * LARGE
+    assert "lost" not in run.member("set", "a.ckpt")
+
+
+def test_ops_go_where_the_caller_wants_them(run, train, tmp_path):
+    """A process that records anyway needs no further journal."""
+    kill(train(large(tmp_path)))
+    ops = []
+    assert finish_staged(run.folder, ops.append) == 2
+    assert [op["op"] for op in ops] == ["digest", "files"]
+    assert len(run.folder.journals()) == 1
+
+
+def test_a_source_rewritten_in_place_after_the_death_is_told_as_lost(run, train, tmp_path):
+    """The staged link shares its bytes with the source; half a checkpoint is never recorded."""
+    source = large(tmp_path)
+    kill(train(source))
+    with source.open("r+b") as file:
+        file.write(b"x")
+    finish_staged(run.folder)
+    found = run.file("model/a")
+    if "lost" not in found:  # a file system that clones
+        assert run.content("model/a") == b"a" * LARGE
+    else:
+        assert found["lost"] == "changed"
+        assert "sha256" not in found
+    assert run.staged() == []
+    assert finish_staged(run.folder) == 0
+
+
+def test_staged_bytes_that_are_gone_are_told_as_lost(run, train, tmp_path):
+    """Somebody cleaned up too well; the file does not stay pending for ever."""
+    kill(train(large(tmp_path)))
+    shutil.rmtree(run.folder.staging_dir)
+    run.folder.staging_dir.mkdir()
+    assert finish_staged(run.folder) == 0
+    assert run.file("model/a")["lost"] == "gone"
+
+
+def test_a_sharded_checkpoint_is_completed(run, train, tmp_path):
+    """Folders are staged file by file."""
+    shards = tmp_path / "a.ckpt"
+    (shards / "x").mkdir(parents=True)
+    large(shards, "x/0")
+    (shards / "1").write_bytes(b"1")
+    child = train(shards)
+    shutil.rmtree(shards)
+    kill(child)
+    assert finish_staged(run.folder) == 1
+    found = run.file("model/a")
+    assert set(found["members"]) == {"x/0", "1"}
+    assert {digest for _, digest in found["members"].values()} | {found["sha256"]} == run.blobs()
+    assert run.staged() == []
+
+
+def test_a_copied_run_folder_is_completed_where_it_lies(run, train, tmp_path):
+    """``scp`` keeps neither links nor times, and the bytes are there all the same."""
+    child = train(large(tmp_path))
+    kill(child)
+    copy = tmp_path / "copy"
+    shutil.copytree(run.folder.root, copy, copy_function=shutil.copyfile)
+    folder = RunFolder(copy, run.folder.project, run.folder.run)
+    assert finish_staged(folder) == 2
+    assert len(list(folder.blobs_dir.iterdir())) == 1
+
+
+@pytest.mark.parametrize("way", ["leave", "remove", "rewrite"])
+def test_a_file_held_open_is_completed_from_its_source(run, train, other_device, way):
+    """A descriptor dies with its process; an unchanged source is as good."""
+    source = large(other_device)
+    child = train(source)
+    kill(child)
+    if way == "remove":
+        source.unlink()
+    elif way == "rewrite":
+        source.write_bytes(b"b" * LARGE)
+    finish_staged(run.folder)
+    found = run.file("model/a")
+    if way == "leave":
+        assert run.content("model/a") == b"a" * LARGE
+    else:
+        assert found["lost"] == {"remove": "gone", "rewrite": "changed"}[way]
+
+
+def test_what_was_deleted_meanwhile_is_not_completed(run, train, tmp_path):
+    """A delete is final for the file and for members of a set."""
+    kill(train(large(tmp_path)))
+    run.writer.append_op({"op": "delete", "paths": ["model"]})
+    run.writer.append_op({"op": "unfiles", "path": "set", "names": ["a.ckpt"]})
+    assert finish_staged(run.folder) == 0
+    assert run.file("model/a") is None
+
+
+@pytest.mark.parametrize("name", ["../../x", "/etc/passwd", "..", "", "zz"])
+def test_a_forged_journal_reaches_nothing_outside(run, tmp_path, name):
+    """Names in a journal are data: only tokens of ours are opened and removed."""
+    victim = run.folder.root.parent / "x"
+    victim.write_bytes(b"x")
+    file = {"name": "x", "ext": "", "size": 1, "staged": name}
+    run.writer.append_op({"op": "own", "path": "a", "token": "t", "file": file})
+    run.writer.append_op({"op": "own", "path": "b", "token": 5, "file": None})
+    run.writer.append_op({"op": "own", "path": "c", "token": "c", "file": file | {"staged": 5}})
+    run.writer.append_op({"op": "files", "path": 5, "members": {"x": 5}})
+    run.writer.close()
+    run.folder.staging_dir.mkdir()
+    assert finish_staged(run.folder) == 0
+    assert victim.read_bytes() == b"x"
+    assert run.file("a")["lost"] == "gone"
+
+
+def test_a_finished_run_costs_one_look(run):
+    """Nothing staged, nothing read."""
+    run.files.upload("a", File.from_content("x"))
+    run.files.close(10)
+    run.folder.journal_dir.rename(run.folder.path / "elsewhere")
+    assert finish_staged(run.folder) == 0
+    (run.folder.path / "elsewhere").rename(run.folder.journal_dir)

@@ -1,0 +1,166 @@
+"""Every append says whether its bytes are in the kernel; nobody has to look at the file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from seamark.journal.format import Kind
+from seamark.journal.reader import Frame
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.journal.writer import JournalWriter
+
+Make = Callable[..., "JournalWriter"]
+Read = Callable[[], list[list[Frame]]]
+
+WAYS: dict[str, Callable[[JournalWriter], bool]] = {
+    "row": lambda writer: writer.append_row({"a": 1.0, "b": 2}, 3),
+    "odd row": lambda writer: writer.append_row({"a": np.float32(1), "c": "no number"}, 3),
+    "numbered row": lambda writer: writer.append_row({"a": 1.0}),
+    "timed row": lambda writer: writer.append_row({"a": 1.0}, 3, 10**18),
+    "point": lambda writer: writer.append_point("p", 1.0, None),
+    "column": lambda writer: writer.append_column("c/c", [1.0, 2.0]),
+    "op": lambda writer: writer.append_op({"op": "clear", "path": "x"}),
+    "ops": lambda writer: writer.append_ops([{"op": "clear", "path": "x"}] * 3),
+}
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: way.replace(" ", "-"))
+def append(request: pytest.FixtureRequest) -> Callable[[JournalWriter], bool]:
+    return WAYS[request.param]
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """A list that holds an error number while the disk is full."""
+    full: list[int] = []
+    write = os.write
+
+    def refusing(fd: int, data: bytes) -> int:
+        if full:
+            raise OSError(full[0], os.strerror(full[0]))
+        return write(fd, data)
+
+    monkeypatch.setattr(os, "write", refusing)
+    yield full
+    full.clear()
+
+
+def size(folder: RunFolder) -> int:
+    return sum(journal.path.stat().st_size for journal in folder.journals())
+
+
+def test_what_is_in_the_kernel_is_answered_with_true(
+    open_writer: Make, folder: RunFolder, append: Callable[[JournalWriter], bool]
+) -> None:
+    """The first time, which opens the journal, the second, and every quick one after them."""
+    writer, before = open_writer(), 0
+    for _ in range(4):
+        assert append(writer) is True
+        assert size(folder) > before
+        before = size(folder)
+
+
+def test_what_waits_or_is_lost_is_answered_with_false(
+    open_writer: Make,
+    disk: list[int],
+    folder: RunFolder,
+    append: Callable[[JournalWriter], bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A full disk, whether there is room in memory or not; and true again when there is room."""
+    writer = open_writer()
+    append(writer)
+    append(writer)
+    disk.append(errno.ENOSPC)
+    before = size(folder)
+    assert append(writer) is False
+    monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 0)
+    assert append(writer) is False
+    assert writer.dropped["disk"] > 0
+    assert size(folder) == before
+    disk.clear()
+    assert append(writer) is True
+
+
+def test_a_heartbeat_in_between_makes_no_record_look_written(
+    open_writer: Make, disk: list[int], folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file grew, but not by this record: comparing sizes before and after would be wrong."""
+    monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 0)
+    writer = open_writer()
+    writer.append_row({"a": 1.0}, 0)
+    before = size(folder)
+    disk.append(errno.ENOSPC)
+    answer = writer.append_op({"op": "clear", "path": "x"})
+    disk.clear()
+    writer.keep(heartbeat=True)
+    assert size(folder) > before
+    assert answer is False
+
+
+def test_a_record_from_a_signal_handler_is_not_written_yet(
+    open_writer: Make,
+    journals: Read,
+    append: Callable[[JournalWriter], bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It waits for the record that it interrupted, and is in the journal when that one returns."""
+    writer, answers, write = open_writer(), [], os.write
+    append(writer)
+
+    def interrupted(fd: int, data: bytes) -> int:
+        monkeypatch.setattr(os, "write", write)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return write(fd, data)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: answers.append(append(writer)))
+    try:
+        monkeypatch.setattr(os, "write", interrupted)
+        assert writer.append_op({"op": "clear", "path": "interrupted"}) is True
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert answers == [False]
+    (frames,) = journals()
+    assert b"interrupted" not in frames[-1].payload
+    assert writer.settled
+
+
+@pytest.mark.parametrize("metrics", [{}, {"a": "no"}, None, {"a//b": 1.0}], ids=repr)
+def test_nothing_to_write_is_nothing_written(open_writer: Make, metrics: Any) -> None:
+    """Where nothing can be kept, or nothing is given, no byte is in the kernel."""
+    writer = open_writer()
+    assert writer.append_row(metrics, 0) is False
+    assert writer.append_ops([]) is False
+    assert writer.append_column("a", []) is False
+
+
+def test_after_the_end_nothing_is_written(
+    open_writer: Make, append: Callable[[JournalWriter], bool]
+) -> None:
+    """A closed writer answers with false."""
+    writer = open_writer()
+    append(writer)
+    writer.close()
+    assert append(writer) is False
+
+
+def test_a_rank_answers_for_what_is_its_own(second_rank: Any) -> None:
+    """What it leaves to rank 0 is nothing written; its series are."""
+    recorder = second_rank
+    assert recorder.record_op({"op": "delete", "paths": ["a"]}) is False
+    assert recorder.row({"a": 1.0}, 0) is True
+    assert recorder.append_column("a", [1.0], None, None) is True
+    writer = recorder.writer
+    assert writer is not None
+    points = {"path": recorder.series_path("t"), "points": [[0, "x", None]]}
+    assert recorder.append_points(writer, [points], Kind.TEXT) is True
+    recorder.close("stop", 30.0)

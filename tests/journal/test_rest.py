@@ -1,0 +1,266 @@
+"""A writer at rest holds neither a descriptor nor a thread, and may go on at any time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from seamark.journal import segment as segment_module
+from seamark.journal.format import Kind
+from seamark.journal.reader import Frame, decode_json
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.journal.writer import JournalWriter
+
+Make = Callable[..., "JournalWriter"]
+Read = Callable[[], list[list[Frame]]]
+
+
+def kinds(frames: list[Frame]) -> str:
+    return " ".join(Kind(frame.kind).name.lower() for frame in frames)
+
+
+def threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "seamark-sync"]
+
+
+def held(folder: RunFolder) -> list[str]:
+    """Return the files of the run that this process has open."""
+    found = []
+    for fd in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # that of the listing itself
+            found.append(str(fd.readlink()))
+    return [path for path in found if path.startswith(str(folder.path))]
+
+
+def test_a_rested_writer_holds_nothing(open_writer: Make, folder: RunFolder) -> None:
+    """Its journal ends with CLOSE like one that was stopped, and is on disk."""
+    writer = open_writer()
+    writer.append_row({"a": 1.0}, 0)
+    assert held(folder)
+    assert writer.rest() is True
+    assert held(folder) == threads() == []
+    assert not writer.closed
+
+
+def test_it_goes_on_in_a_journal_that_continues(open_writer: Make, journals: Read) -> None:
+    """The next record asks for a header anew; names, steps and times go on."""
+    facts: dict[str, Any] = {"attempt": 0}
+    writer = open_writer()
+    writer._stream.header = lambda: dict(facts)
+    for value in (1.0, 2.0, 3.0):
+        writer.append_row({"a": value, "b": value})
+    writer.rest()
+    facts["attempt"] = 1
+    assert writer.append_row({"a": 4.0, "b": 4.0}) is True
+    assert threads()
+    writer.close()
+    first, second = journals()
+    assert kinds(first) == "header path path sparse schema row row close"
+    assert kinds(second).startswith("header path path schema row")
+    assert decode_json(first[-1].payload) == {"reason": "stop", "dropped": {}}
+    header = decode_json(second[0].payload)
+    assert header["continues"] == decode_json(first[0].payload)["writer"]
+    assert header["attempt"] == 1
+    assert second[0].t > first[-1].t
+    assert second[4].payload[:8] == b"\0\0\0\0\0\0\x08@"  # step 3.0
+    assert list(writer.positions()) == [decode_json(f[0].payload)["writer"] for f in journals()]
+    assert writer.writers == tuple(writer.positions())
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_resting_again_writes_nothing(open_writer: Make, journals: Read, times: int) -> None:
+    """Nor does resting before the first record, closing after it, or resting after that."""
+    writer = open_writer()
+    assert writer.rest()
+    assert writer.writer is None
+    writer.append_row({"a": 1.0}, 0)
+    for _ in range(times):
+        assert writer.rest()
+    writer.close()
+    assert writer.rest()
+    assert [kinds(frames) for frames in journals()] == ["header path sparse close"]
+    assert writer.append_row({"a": 1.0}, 0) is False
+
+
+def test_each_rest_tells_what_was_lost_since_the_last(open_writer: Make, journals: Read) -> None:
+    """Totals of a journal end with it: sums over journals are true."""
+    writer = open_writer()
+    for count in (1, 2):
+        for _ in range(count):
+            writer.append_row({"a": 1.0, "b": "no"}, 0)
+        writer.rest()
+    assert [decode_json(frames[-1].payload)["dropped"] for frames in journals()] == [
+        {"value": 1},
+        {"value": 2},
+    ]
+
+
+def test_what_waits_is_written_before_the_rest(
+    open_writer: Make, journals: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the disk refuses keeps the writer awake, without loss; the next rest is one."""
+    write = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    writer = open_writer()
+    writer.append_row({"a": 1.0}, 0)
+    monkeypatch.setattr(os, "write", full)
+    writer.append_row({"a": 1.0}, 1)
+    assert writer.rest() is False
+    assert threads()
+    monkeypatch.setattr(os, "write", write)
+    assert writer.rest() is True
+    assert kinds(journals()[0]) == "header path sparse schema row close"
+    assert writer.dropped == {}
+
+
+def test_a_disk_that_does_not_answer_is_not_waited_for(
+    open_writer: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    warnings_said: Callable[[], list[str]],
+    journals: Read,
+) -> None:
+    """Training goes on after the timeout, in a new journal, while the old thread still hangs."""
+    answer = threading.Event()
+    monkeypatch.setattr(segment_module, "_sync_data", lambda _fd: answer.wait(60))
+    writer = open_writer()
+    writer.append_row({"a": 1.0}, 0)
+    assert writer.rest(timeout_s=0.01) is False
+    assert "did not answer" in warnings_said()[0]
+    assert writer.append_row({"a": 1.0}, 1) is True
+    assert [kinds(frames) for frames in journals()] == [
+        "header path sparse close",
+        "header path schema row",
+    ]
+    answer.set()
+    assert writer.rest() is True
+    for thread in threads():
+        thread.join(60)
+
+
+def test_a_rest_in_a_signal_handler_follows_the_record(
+    open_writer: Make, folder: RunFolder, journals: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record, then CLOSE; the thread lets go of the file by itself."""
+    writer, write, answers = open_writer(), os.write, []
+    writer.append_row({"a": 1.0}, 0)
+    (thread,) = threads()
+
+    def interrupted(fd: int, data: bytes) -> int:
+        monkeypatch.setattr(os, "write", write)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return write(fd, data)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: answers.append(writer.rest()))
+    try:
+        monkeypatch.setattr(os, "write", interrupted)
+        assert writer.append_row({"b": 1.0}, 1) is True
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert answers == [False]
+    assert kinds(journals()[0]) == "header path sparse path sparse close"
+    thread.join(60)
+    assert held(folder) == threads() == []
+
+
+def test_threads_that_record_while_one_rests(open_writer: Make, journals: Read) -> None:
+    """No record is lost or doubled, whoever is first."""
+    writer, done = open_writer(), threading.Event()
+    counts = [0, 0]
+
+    def work(number: int) -> None:
+        while not done.is_set():
+            writer.append_row({f"t{number}": 1.0}, counts[number])
+            counts[number] += 1
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for worker in workers:
+        worker.start()
+    for _ in range(8):
+        writer.rest()
+    done.set()
+    for worker in workers:
+        worker.join()
+    writer.rest()
+    assert threads() == []
+    found = sum(frame.kind in (Kind.ROW, Kind.SPARSE) for each in journals() for frame in each)
+    assert found == sum(counts)
+    assert writer.dropped == {}
+
+
+@pytest.mark.usefixtures("unkept")  # or its thread brings it back while it is being removed
+def test_a_file_removed_before_the_rest_is_brought_back(
+    open_writer: Make, folder: RunFolder, journals: Read
+) -> None:
+    """The last round sees to it, as at the end."""
+    import shutil
+
+    writer = open_writer()
+    writer.append_row({"a": 1.0}, 0)
+    shutil.rmtree(folder.root)
+    writer.rest()
+    assert kinds(journals()[0]) == "header path sparse close"
+
+
+def test_a_fork_of_a_rested_writer_goes_on_by_itself(open_writer: Make, journals: Read) -> None:
+    """Parent and child each continue the journal that was left."""
+    writer = open_writer()
+    writer.append_row({"a": 1.0}, 0)
+    name = writer.writer
+    writer.rest()
+    pid = os.fork()
+    if not pid:
+        done = writer.append_row({"a": 2.0}, 1) and writer.rest()
+        os._exit(0 if done else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    writer.append_row({"a": 3.0}, 1)
+    writer.rest()
+    others = journals()[1:]
+    assert [decode_json(frames[0].payload)["continues"] for frames in others] == [name, name]
+
+
+@pytest.mark.slow
+def test_many_writers_at_rest_in_one_process(tmp_path: Path) -> None:
+    """A sweep keeps all its runs: far more than there may be descriptors, or want to be threads."""
+    code = """
+        import os, resource, sys, threading
+        from pathlib import Path
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        from seamark.journal.folder import RunFolder
+        from seamark.journal.writer import JournalWriter
+        writers = []
+        for number in range(int(sys.argv[2])):
+            writers.append(JournalWriter(RunFolder(Path(sys.argv[1]), "p", f"r{number}"), dict))
+            assert writers[-1].append_row({"a": 1.0}, 0)
+            assert writers[-1].rest()
+        for writer in writers[::50]:
+            assert writer.append_row({"a": 1.0}, 1)
+            assert writer.rest()
+        print(threading.active_count(), len(os.listdir("/proc/self/fd")))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path), "500"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    alive, descriptors = map(int, done.stdout.split())
+    assert alive == 1
+    assert descriptors < 10

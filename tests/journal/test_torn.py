@@ -1,0 +1,391 @@
+"""A whole frame stays where it is, whatever tears a write: somebody may have read it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from seamark.journal import stream as stream_module
+from seamark.journal.format import Kind
+from seamark.journal.reader import Frame, JournalReader, decode_json
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.journal.writer import JournalWriter
+
+Make = Callable[..., "JournalWriter"]
+Read = Callable[[], list[list[Frame]]]
+
+
+def texts(journals: list[list[Frame]]) -> list[str]:
+    return [
+        decode_json(frame.payload)["text"]
+        for frames in journals
+        for frame in frames
+        if frame.kind == Kind.OP
+    ]
+
+
+def steps(journals: list[list[Frame]]) -> list[float]:
+    return [
+        struct.unpack_from("<d", frame.payload)[0]
+        for frames in journals
+        for frame in frames
+        if frame.kind in (Kind.ROW, Kind.SPARSE)
+    ]
+
+
+def say(writer: JournalWriter, *words: str) -> bool:
+    return writer.append_ops([{"op": "log", "text": word} for word in words])
+
+
+class Disk:
+    """Has room for so many bytes, and takes the part of a write that fits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room: float = float("inf")
+        self.after: Callable[[], None] | None = None
+        self.truncate_error = 0
+        self._write, self._truncate = os.write, os.ftruncate
+        monkeypatch.setattr(os, "write", self.write)
+        monkeypatch.setattr(os, "ftruncate", self.ftruncate)
+        monkeypatch.setattr(stream_module, "_REOPEN_S", 0.0)
+
+    def write(self, fd: int, data: bytes) -> int:
+        part = data[: int(min(self.room, len(data)))]
+        if not part:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = self._write(fd, part)
+        self.room -= written
+        after, self.after = self.after, None
+        if after is not None:
+            after()
+        return written
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        if self.truncate_error:
+            raise OSError(self.truncate_error, os.strerror(self.truncate_error))
+        self.room += os.fstat(fd).st_size - size
+        self._truncate(fd, size)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+class TimeIsUpError(TimeoutError):
+    """What a time limit raises; an ``OSError``, as many of them are."""
+
+
+@pytest.fixture
+def strike() -> Iterator[Callable[[], None]]:
+    """Return a function that has a signal handler raise, here and now."""
+
+    def handler(*_: Any) -> None:
+        raise TimeIsUpError
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    yield lambda: os.kill(os.getpid(), signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, before)
+
+
+# -------------------------------------------------------------------- the disk
+
+
+def frame_bytes_of(word: str) -> int:
+    return 24 + (len('{"op":"log","text":"') + len(word) + 2 + 7 & ~7)
+
+
+@pytest.mark.parametrize("room", [0, 10, 48, 50, 95, 96, 130])
+def test_a_batch_that_is_half_there_goes_on_with_the_rest(
+    open_writer: Make, disk: Disk, journals: Read, room: int
+) -> None:
+    """What fits stays and counts as written; the others wait and follow, each of them once."""
+    writer = open_writer()
+    say(writer, "before")
+    assert frame_bytes_of("a") == 48
+    disk.room = room
+    assert say(writer, "a", "b", "c") is False
+    assert texts(journals()) == ["before", "a", "b", "c"][: 1 + room // 48]
+    disk.room = float("inf")
+    assert say(writer, "after") is True
+    assert texts(journals()) == ["before", "a", "b", "c", "after"]
+    times = [frame.t for frame in journals()[0]]
+    assert times == sorted(set(times))
+    assert writer.dropped == {}
+
+
+def test_only_the_rest_of_a_batch_is_lost(
+    open_writer: Make, disk: Disk, journals: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no room in memory either, what is in the journal does not count as lost."""
+    monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 0)
+    writer = open_writer()
+    say(writer, "before")
+    disk.room = 100
+    say(writer, "a", "b", "c")
+    assert writer.dropped == {"disk": 1}
+    assert texts(journals()) == ["before", "a", "b"]
+
+
+def test_the_rest_of_a_batch_goes_to_the_next_journal(
+    open_writer: Make, disk: Disk, folder: RunFolder
+) -> None:
+    """Where the torn bytes cannot be cut off: what was whole stays in the journal that is left."""
+    writer = open_writer()
+    say(writer, "before")
+    disk.truncate_error, disk.room = errno.EIO, 70
+    assert say(writer, "a", "b", "c") is False
+    disk.room = float("inf")
+    writer.close()
+    found = []
+    for journal in folder.journals():
+        with JournalReader(journal.path, now_ns=lambda: 2**62) as reader:
+            found.append(list(reader.frames()))
+    found.sort(key=lambda frames: frames[0].t)
+    assert [texts([frames]) for frames in found] == [["before", "a"], ["b", "c"]]
+    assert (
+        decode_json(found[1][0].payload)["continues"] == decode_json(found[0][0].payload)["writer"]
+    )
+
+
+@pytest.mark.parametrize("room", range(0, 200, 8))
+def test_a_row_whose_names_are_there_follows_them(
+    open_writer: Make, disk: Disk, journals: Read, room: int
+) -> None:
+    """Paths and schema that were written with half a row are not named again."""
+    writer = open_writer()
+    writer.append_row({"x": 0.0}, 0)
+    for _ in range(2):
+        disk.room = room
+        writer.append_row({"a": 1.0, "b": 2.0}, 1)
+        disk.room = float("inf")
+        writer.append_column("c", [3.0], [1.0])
+    for step in (2, 3):
+        writer.append_row({"a": 1.0, "b": 2.0}, step)
+    frames = journals()[0]
+    assert steps([frames]) == [0, 1, 1, 2, 3]
+    names = [frame.payload[4:] for frame in frames if frame.kind == Kind.PATH]
+    assert sorted(names) == [b"a", b"b", b"c", b"x"]
+    assert sum(frame.kind == Kind.SCHEMA for frame in frames) == 1
+    assert writer.dropped == {}
+
+
+@pytest.mark.slow
+def test_no_reader_sees_a_frame_vanish(tmp_path: Path) -> None:
+    """A real limit on the size of files, batches of several frames, and a reader after each call.
+
+    What it has read once it reads again, at the same place, for ever; and all is there in the end.
+    """
+    code = """
+        import os, resource, sys
+        from pathlib import Path
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))
+        from seamark.journal.folder import RunFolder
+        from seamark.journal.reader import JournalReader, decode_json
+        from seamark.journal.writer import JournalWriter
+
+        folder, seen, reads = RunFolder(Path(sys.argv[1]), "p", "r"), {}, 0
+
+        def look():
+            global reads
+            for journal in folder.journals():
+                with JournalReader(journal.path) as reader:
+                    now = [(f.offset, f.t, f.payload) for f in reader.frames()]
+                before = seen.get(journal.writer, [])
+                assert now[: len(before)] == before, "a frame that was read is gone"
+                seen[journal.writer] = now
+                reads += 1
+
+        def watched(call):
+            def told(*args):
+                try:
+                    return call(*args)
+                finally:
+                    look()
+            return told
+
+        os.write, os.ftruncate = watched(os.write), watched(os.ftruncate)
+        writer = JournalWriter(folder, dict, sync_s=3600.0)
+        for number in range(300):
+            words = [f"{number}/{part}" for part in range(number % 7 + 1)]
+            writer.append_ops([{"op": "log", "text": word} for word in words])
+            writer.append_row({f"{number}/a": 1.0, f"{number}/b": 2.0}, number)
+        writer.close()
+        os.write, os.ftruncate = os.write, os.ftruncate
+        said = [
+            decode_json(payload)["text"]
+            for frames in seen.values() for _, _, payload in frames if b'{"op":"log"' in payload
+        ]
+        wanted = [f"{n}/{part}" for n in range(300) for part in range(n % 7 + 1)]
+        assert sorted(said) == sorted(wanted), (len(said), len(wanted))
+        print(len(seen), reads, writer.dropped)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    files, _, dropped = done.stdout.split(maxsplit=2)
+    assert int(files) > 10
+    assert dropped.strip() == "{}"
+
+
+# -------------------------------------------------------------------- signal handlers that raise
+
+
+@pytest.mark.parametrize("part", [1, 8, 39, 1000])
+@pytest.mark.parametrize("way", ["quick", "slow", "ops"])
+def test_a_write_that_a_handler_left_half_is_cut_off(
+    open_writer: Make,
+    disk: Disk,
+    journals: Read,
+    strike: Callable[[], None],
+    part: int,
+    way: str,
+) -> None:
+    """Signals are handled when the call returns, which may have written a part: no gap stays."""
+    writer = open_writer()
+    for step in range(3):
+        writer.append_row({"a": 1.0}, step)
+    disk.room, disk.after = part, strike
+    with pytest.raises(TimeIsUpError):  # noqa: PT012 - one of three calls
+        if way == "quick":
+            writer.append_row({"a": 1.0}, 3)
+        elif way == "slow":
+            writer.append_row({"new": 1.0}, 3)
+        else:
+            say(writer, "a", "b")
+    disk.room = float("inf")
+    writer.append_row({"a": 1.0}, 4)
+    writer.append_row({"a": 1.0}, 5)
+    found = journals()  # which sees no gap and no tail
+    assert len(found) == 1
+    assert steps(found) in ([0, 1, 2, 4, 5], [0, 1, 2, 3, 4, 5])
+    assert (3 in steps(found)) == (part == 1000 and way != "ops")
+    assert writer.dropped == {}
+
+
+@pytest.mark.parametrize("part", [1, 8, 47, 48, 60, 96, 1000])
+def test_what_waited_is_written_once_though_a_handler_raises(
+    open_writer: Make, disk: Disk, journals: Read, strike: Callable[[], None], part: int
+) -> None:
+    """The write that catches up is left with an exception: nothing is doubled, nothing is lost."""
+    writer = open_writer()
+    say(writer, "before")
+    disk.room = 0
+    say(writer, "a", "b")
+    writer.append_row({"x": 1.0}, 1)
+    disk.room, disk.after = part, strike
+    with pytest.raises(TimeIsUpError):
+        say(writer, "lost with its call")
+    disk.room = float("inf")
+    say(writer, "after")
+    assert texts(journals()) == ["before", "a", "b", "after"]
+    assert steps(journals()) == [1]
+    assert writer.dropped == {}
+
+
+def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(
+    open_writer: Make, disk: Disk, journals: Read, folder: RunFolder
+) -> None:
+    """KeyboardInterrupt at any of our own calls, and what waited is there once, and in order."""
+    import shutil
+
+    own, left, interrupted = str(Path(stream_module.__file__).parent), 0, 0
+
+    def interrupt(frame: Any, event: str, arg: Any) -> None:
+        nonlocal left
+        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(own):
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+
+    for number in range(1, 200, 3):
+        writer = open_writer()
+        say(writer, "before")
+        disk.room = 0
+        for word in ("a", "b", "c"):
+            say(writer, word, word.upper())
+            writer.append_row({word: 1.0, "all": 1.0}, 1)
+        disk.room, left = float("inf"), number
+        sys.setprofile(interrupt)
+        try:
+            say(writer, "then")
+        except KeyboardInterrupt:
+            interrupted += 1
+        finally:
+            sys.setprofile(None)
+        say(writer, "after")
+        found = [text for text in texts(journals()) if text != "then"]
+        assert found == ["before", "a", "A", "b", "B", "c", "C", "after"]
+        assert steps(journals()) == [1, 1, 1]
+        assert writer.dropped == {}
+        writer.close()
+        shutil.rmtree(folder.path)
+    assert interrupted > 50
+
+
+@pytest.mark.parametrize("part", [0, 10, 40, 10_000])
+def test_a_journal_whose_beginning_is_interrupted(
+    open_writer: Make, disk: Disk, folder: RunFolder, journals: Read, strike: Any, part: int
+) -> None:
+    """Its HEADER is whole, then it is gone on with; or it is not, then there is no file."""
+    writer = open_writer()
+    disk.after = strike
+    disk.room = part or float("inf")
+    write = disk._write
+    if not part:  # before the first byte
+        disk._write = lambda _fd, _data: strike() or 0
+    with pytest.raises(TimeIsUpError):
+        say(writer, "interrupted")
+    disk._write, disk.room, disk.after = write, float("inf"), None
+    say(writer, "after")
+    writer.close()
+    assert texts(journals()) == ["after"]
+    assert len(list(folder.journal_dir.iterdir())) == 1
+
+
+# -------------------------------------------------------------------- positions
+
+
+def test_positions_count_what_waited_as_soon_as_the_disk_takes_it(
+    open_writer: Make, disk: Disk, journals: Read
+) -> None:
+    """A checkpoint that is saved after the disk was full for a while holds all that came before."""
+    writer = open_writer()
+    say(writer, "before")
+    full = writer.positions()
+    disk.room = 0
+    say(writer, "waits")
+    assert writer.positions() == full
+    disk.room = float("inf")
+    assert writer.positions() == {writer.writer: journals()[0][-1].end}
+    assert texts(journals()) == ["before", "waits"]
+
+
+def test_positions_are_never_in_the_middle_of_a_frame(
+    open_writer: Make, disk: Disk, journals: Read, strike: Callable[[], None]
+) -> None:
+    """Also after a write that was torn by an exception."""
+    writer = open_writer()
+    say(writer, "before")
+    disk.room, disk.after = 20, strike
+    with pytest.raises(TimeIsUpError):
+        say(writer, "torn")
+    disk.room = float("inf")
+    assert writer.positions() == {writer.writer: journals()[0][-1].end}

@@ -1,0 +1,201 @@
+"""Journals written by hand, every time chosen, and what they say in plain Python."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seamark.journal.folder import RunFolder, journal_name
+from seamark.journal.format import (
+    FILE_HEADER_BYTES,
+    SKIPPABLE,
+    USER_TIME,
+    ZLIB,
+    Kind,
+    dump_json,
+    file_header,
+    frame_bytes,
+    salt_of,
+)
+from seamark.journal.reader import Block
+from seamark.store.fold.walk import walk
+
+START = 1_790_000_000_000_000_000
+"""Time of the first frame unless a test says otherwise, nanoseconds since the Unix epoch."""
+
+
+class Said(NamedTuple):
+    """One record of a journal, for oracles that must not look at bytes."""
+
+    offset: int
+    t: int
+    what: str
+    value: Any
+
+
+class JournalBuilder:
+    """One journal; every method appends one record and returns the builder."""
+
+    def __init__(
+        self,
+        name: str = "one",
+        *,
+        t: int = START,
+        attempt: int | None = 0,
+        positions: dict[str, int] | None = None,
+        owner: bool = True,
+        header: bool = True,
+        **facts: Any,
+    ) -> None:
+        self.uid = name.encode().ljust(16, b"\0")[:16]
+        self.writer = f"host-1-{name}"
+        self.salt = salt_of(self.uid)
+        self.t = t
+        self.data = file_header(self.uid)
+        self.said: list[Said] = []
+        self.ends: list[int] = []
+        self.header = {
+            "writer": self.writer,
+            "attempt": attempt,
+            "positions": positions,
+            "owner": owner,
+            "host": "host",
+            "boot": None,
+            "pid": 1,
+            "start": None,
+            **facts,
+        }
+        self._paths: dict[str, int] = {}
+        self._schemas: dict[tuple[str, ...], int] = {}
+        if header:
+            self.frame(Kind.HEADER, dump_json(self.header))
+
+    @property
+    def file(self) -> str:
+        return journal_name(self.writer, self.uid)
+
+    @property
+    def offset(self) -> int:
+        return len(self.data)
+
+    def wait(self, ns: int) -> JournalBuilder:
+        self.t += ns
+        return self
+
+    def frame(
+        self, kind: int, payload: bytes, *, flags: int = 0, aux: int = 0, said: Any = None
+    ) -> JournalBuilder:
+        self.t += 1
+        what, value = said or ("", None)
+        self.said.append(Said(self.offset, self.t, what, value))
+        self.data += frame_bytes(self.salt, kind, self.t, payload, flags=flags, aux=aux)
+        self.ends.append(self.offset)
+        return self
+
+    def op(self, op: str, **record: Any) -> JournalBuilder:
+        record = {"op": op, **record}
+        return self.frame(Kind.OP, dump_json(record), said=("op", record))
+
+    def assign(self, **atoms: Any) -> JournalBuilder:
+        """Assign ints, floats, strings and bools; ``a__b`` is the path ``a/b``."""
+        names = {int: "int", float: "float", str: "string", bool: "bool", type(None): "null"}
+        pairs = {
+            path.replace("__", "/"): [names[type(value)], value] for path, value in atoms.items()
+        }
+        return self.op("assign", atoms=pairs)
+
+    def number(self, path: str) -> int:
+        if path not in self._paths:
+            self._paths[path] = len(self._paths)
+            payload = struct.pack("<I", self._paths[path]) + path.encode()
+            self.frame(Kind.PATH, payload)
+        return self._paths[path]
+
+    def row(
+        self,
+        metrics: dict[str, float],
+        step: float,
+        *,
+        time: int | None = None,
+        packed: bool = False,
+    ) -> JournalBuilder:
+        paths = tuple(metrics)
+        numbers = [self.number(path) for path in paths]
+        if paths not in self._schemas:
+            self._schemas[paths] = len(self._schemas)
+            payload = struct.pack(f"<{len(numbers) + 1}I", self._schemas[paths], *numbers)
+            self.frame(Kind.SCHEMA, payload)
+        user = b"" if time is None else struct.pack("<q", time)
+        payload = struct.pack("<d", step) + user + struct.pack(f"<{len(paths)}d", *metrics.values())
+        flags = 0 if time is None else USER_TIME
+        if packed:
+            import zlib
+
+            payload, flags = zlib.compress(payload), flags | ZLIB
+        points = [(path, step, value, time) for path, value in metrics.items()]
+        return self.frame(
+            Kind.ROW, payload, flags=flags, aux=self._schemas[paths], said=("points", points)
+        )
+
+    def sparse(
+        self, metrics: dict[str, float], step: float, *, time: int | None = None
+    ) -> JournalBuilder:
+        numbers = [self.number(path) for path in metrics]
+        user = b"" if time is None else struct.pack("<q", time)
+        names = struct.pack(f"<II{len(numbers)}I", len(numbers), 0, *numbers)
+        names += bytes(-len(names) % 8)
+        payload = struct.pack("<d", step) + user + names
+        payload += struct.pack(f"<{len(numbers)}d", *metrics.values())
+        points = [(path, step, value, time) for path, value in metrics.items()]
+        flags = 0 if time is None else USER_TIME
+        return self.frame(Kind.SPARSE, payload, flags=flags, said=("points", points))
+
+    def column(
+        self, path: str, steps: list[float], values: list[float], times: list[int] | None = None
+    ) -> JournalBuilder:
+        size = len(steps)
+        payload = struct.pack("<II", self.number(path), size)
+        payload += struct.pack(f"<{2 * size}d", *steps, *values)
+        if times is not None:
+            payload += struct.pack(f"<{size}q", *times)
+        points = [
+            (path, step, value, times[at] if times else None)
+            for at, (step, value) in enumerate(zip(steps, values, strict=True))
+        ]
+        flags = 0 if times is None else USER_TIME
+        return self.frame(Kind.COLUMN, payload, flags=flags, said=("points", points))
+
+    def texts(self, path: str, *points: tuple[Any, ...]) -> JournalBuilder:
+        record = {"path": path, "points": [[*point, None][:3] for point in points]}
+        return self.frame(Kind.TEXT, dump_json(record), said=("texts", record))
+
+    def histograms(self, path: str, *points: tuple[Any, ...]) -> JournalBuilder:
+        record = {"path": path, "points": [[*point, None][:4] for point in points]}
+        return self.frame(Kind.HISTOGRAM, dump_json(record), said=("histograms", record))
+
+    def heartbeat(self, **dropped: int) -> JournalBuilder:
+        payload = dump_json({"dropped": dropped}) if dropped else b""
+        return self.frame(Kind.HEARTBEAT, payload)
+
+    def unknown(self, *, skippable: bool = True) -> JournalBuilder:
+        return self.frame(77, b"from the future", flags=SKIPPABLE if skippable else 0)
+
+    def close(self, **dropped: int) -> JournalBuilder:
+        return self.frame(Kind.CLOSE, dump_json({"reason": "stop", "dropped": dropped}))
+
+    # what readers get
+
+    def block(self, start: int = 0, end: int | None = None) -> Block | None:
+        """Return the whole frames between two offsets as a reader gives them."""
+        base = max(start, FILE_HEADER_BYTES)
+        data = self.data[base:end]
+        frames, stop, _ = walk(data, self.salt)
+        return Block(base, data, frames, base + stop) if len(frames) else None
+
+    def save(self, folder: RunFolder, end: int | None = None) -> Path:
+        """Write the journal, or its beginning, into a run folder."""
+        folder.journal_dir.mkdir(parents=True, exist_ok=True)
+        path = folder.journal_dir / self.file
+        path.write_bytes(self.data[:end])
+        return path

@@ -1,0 +1,212 @@
+"""Workers that call `init_run` before anything names their rank: one run, that of rank 0.
+
+Real process groups (gloo) in workers of ``torch.multiprocessing`` and of ``fork``.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from recording import QUIET
+
+from seamark import Run, init_run
+
+pytest.importorskip("torch")
+
+HEAD = f"""
+import os, sys, threading
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from seamark import init_run
+from seamark.types import File
+
+def begin(**given):
+    return init_run("p", root=sys.argv[1], **{QUIET!r}, **given)
+
+def join(rank):
+    meet = "file://" + sys.argv[1] + "-meet"
+    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
+
+def main(work):
+    if __name__ == "__main__":
+        mp.start_processes(work, nprocs=2, start_method=sys.argv[2])
+"""
+
+
+def worked(tmp_path: Path, code: str, method: str = "spawn") -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "script.py"
+    script.write_text(HEAD + textwrap.dedent(code))
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "root"), method],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def runs(tmp_path: Path) -> list[Run]:
+    """Return the runs that are not in the trash."""
+    names = sorted(one.name for one in (tmp_path / "root/p").iterdir())
+    found = [init_run("p", root=tmp_path / "root", with_id=n, mode="read-only") for n in names]
+    return [run for run in found if not run["sys/trashed"].fetch()]
+
+
+RECORDS = {
+    "values": 'run["x"] = rank; run["tags"].add(f"rank {rank}")',
+    "texts": 'run["x"].append(f"rank {rank}")',
+    "files": 'run["x"].upload(File.from_content(f"rank {rank}"))',
+    "points": 'run["x"].append(rank); run["x"].append(rank)',
+    "columns": 'run["x"].extend([rank, rank])',
+    "rows": 'run.log_metrics({"x": rank}, 0)',
+    "deletes": 'run["early"].pop() if rank == 0 else None; run["x"] = rank',
+    "nothing": 'rank or run.assign({"x": 0})',
+}
+
+
+@pytest.mark.parametrize("what", RECORDS)
+def test_a_worker_that_learns_late_that_it_is_another_rank_takes_back_its_run(tmp_path, what):
+    """Whatever it records first; without a word of it, when it stops."""
+    done = worked(
+        tmp_path,
+        f"""
+        def work(rank):
+            run = begin()
+            run["early"] = 1
+            join(rank)
+            {RECORDS[what]}
+            run.stop()
+            dist.destroy_process_group()
+            if rank:
+                assert not run.recording
+                run["later"] = 1  # silent for good
+                run["later"].append(1)
+                assert run["later"].fetch() is None
+        main(work)
+        """,
+    )
+    (run,) = runs(tmp_path)
+    assert run["sys/state"].fetch() == "completed"
+    assert run.exists("x")
+    assert not run.exists("later")
+    assert run["sys/id"].fetch() in done.stderr
+    assert done.stderr.count("turned out to be rank 1") == 1
+    assert "the disk did not answer" not in done.stderr
+    assert len(list((tmp_path / "root/p").iterdir())) == 2  # the other one is in the trash
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_a_worker_that_begins_after_the_group_is_the_rank_that_it_is(tmp_path, method):
+    """Nothing to take back, and nothing to warn of."""
+    done = worked(
+        tmp_path,
+        """
+        def work(rank):
+            join(rank)
+            run = begin()
+            run["x"] = rank
+            run.log_metrics({"loss": rank}, 0)
+            run.stop()
+            dist.destroy_process_group()
+        main(work)
+        """,
+        method,
+    )
+    (run,) = runs(tmp_path)
+    assert (run["x"].fetch(), run["loss"].fetch()) == (0, 0)
+    assert "turned out" not in done.stderr
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_what_others_record_too_is_not_taken_from_them(tmp_path, method):
+    """With a custom_run_id both begin the same run: only what rank 1 wrote goes."""
+    done = worked(
+        tmp_path,
+        """
+        def work(rank):
+            run = begin(custom_run_id="one")
+            run["early"] = rank
+            join(rank)
+            dist.barrier()
+            if rank:
+                run["x"] = rank
+            dist.barrier()
+            if rank == 0:
+                run["x"] = rank
+                print(len(run.folder.journals()), run["sys/trashed"].fetch())
+            run.stop()
+            dist.destroy_process_group()
+        main(work)
+        """,
+        method,
+    )
+    assert done.stdout == "1 False\n"
+    (run,) = runs(tmp_path)
+    assert (run["x"].fetch(), run["early"].fetch()) == (0, 0)
+    assert run["sys/state"].fetch() == "completed"
+
+
+def test_a_rank_without_anything_to_record_is_found_at_a_heartbeat(tmp_path):
+    """The thread that forces a journal to disk looks as well."""
+    worked(
+        tmp_path,
+        """
+        def work(rank):
+            run = begin()
+            join(rank)
+            run.recorder.writer.keep(heartbeat=True)
+            for each in threading.enumerate():
+                if each.name == "seamark-late":
+                    each.join()
+            assert run.recording == (rank == 0)
+            dist.destroy_process_group()
+            run.stop()
+        main(work)
+        """,
+    )
+    assert len(runs(tmp_path)) == 1
+
+
+def test_all_ranks_that_begin_too_early_are_told(tmp_path):
+    """With ``ranks="all"`` nothing can be put right: the way to do it is said once."""
+    done = worked(
+        tmp_path,
+        """
+        def work(rank):
+            run = begin(ranks="all")
+            join(rank)
+            run["x"] = rank
+            run.log_metrics({"loss": rank}, 0)
+            run.log_metrics({"loss": rank}, 1)
+            run.stop()
+            dist.destroy_process_group()
+        main(work)
+        """,
+    )
+    assert len(runs(tmp_path)) == 2
+    assert done.stderr.count("With ranks='all' call init_run() after init_process_group()") == 1
+
+
+def test_who_has_points_keeps_them(tmp_path):
+    """A process that has trained by itself and joins others later loses nothing."""
+    worked(
+        tmp_path,
+        """
+        def work(rank):
+            run = begin()
+            run.log_metrics({"loss": rank}, 0)
+            join(rank)
+            run["x"] = rank
+            run.log_metrics({"loss": rank}, 1)
+            run.stop()
+            dist.destroy_process_group()
+        main(work)
+        """,
+    )
+    assert sorted(run["loss"].fetch() for run in runs(tmp_path)) == [0, 1]

@@ -1,0 +1,423 @@
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+
+import seamark
+from seamark import init_run
+from seamark.errors import InactiveRunError, ReadOnlyError
+from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED
+from seamark.run.run import make_run
+
+QUIET = {
+    "capture_git": False,
+    "capture_packages": False,
+    "capture_script": False,
+    "capture_host": False,
+    "capture_signals": False,
+}
+
+
+def open_below(folder):
+    """Return the files this process holds open below a folder.
+
+    Folders are left out: the sync thread opens one for the moment that its ``fsync`` takes.
+    """
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # that of the listing itself
+            found.append(each.readlink())
+    return [path for path in found if path.is_relative_to(folder) and not path.is_dir()]
+
+
+def in_python(code, *args, ok=True):
+    quiet = f"quiet = {QUIET!r}\n"
+    done = subprocess.run(
+        [sys.executable, "-c", quiet + textwrap.dedent(code), *map(str, args)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not ok or done.returncode == 0, done.stderr
+    return done
+
+
+def reopened(root, run_id):
+    return init_run("p", root=root, with_id=run_id, mode="read-only")
+
+
+# --------------------------------------------------------------------- one process
+
+
+def test_a_new_run_holds_and_leaves_nothing(tmp_path):
+    """new → stopped: no trace on disk."""
+    threads = threading.active_count()
+    run = make_run(project="p", root=tmp_path / "root", **QUIET)
+    assert run.lifecycle.phase == NEW
+    assert threading.active_count() == threads
+    run.stop()
+    assert run.lifecycle.phase == STOPPED
+    assert not (tmp_path / "root").exists()
+
+
+def test_the_first_record_begins_it(tmp_path):
+    """new → recording."""
+    run = make_run(project="p", root=tmp_path, **QUIET)
+    run["a"] = 1
+    assert run.lifecycle.phase == RECORDING
+    assert run["sys/state"].fetch() == "running"
+    run.stop()
+    assert run["sys/state"].fetch() == "completed"
+
+
+def test_a_run_at_rest_holds_nothing_and_goes_on(tmp_path):
+    """recording → resting → recording → stopped: journals that continue each other."""
+    threads = threading.active_count()
+    run = init_run("p", root=tmp_path, **QUIET)
+    run.log_metrics({"loss": 1.0}, 0)
+    assert len(open_below(tmp_path)) == 1
+    run.rest()
+    settle(threads)
+    assert run.lifecycle.phase == RESTING
+    assert open_below(tmp_path) == []
+    assert reopened(tmp_path, run.id)["sys/state"].fetch() == "completed"
+    run.note_state("running")
+    assert run.lifecycle.phase == RECORDING
+    run.log_metrics({"loss": 0.5})
+    assert run["sys/state"].fetch() == "running"
+    run.stop()
+    assert run["loss"].fetch_points().step.tolist() == [0, 1]
+    assert run["sys/state"].fetch() == "completed"
+
+
+def test_what_is_recorded_at_rest_changes_no_state(tmp_path):
+    """resting → resting: in a journal of its own, closed soon; the numbering of steps goes on."""
+    threads = threading.active_count()
+    run = init_run("p", root=tmp_path, **QUIET)
+    run.log_metrics({"loss": 1.0})
+    run.rest()
+    run["test/acc"] = 0.9
+    run.log_metrics({"loss": 0.5})
+    assert run.lifecycle.phase == RESTING
+    assert run.state == "completed"
+    assert run.recorder.writer is not None
+    run.recorder.writer.keep(heartbeat=True)  # what the sync thread does after seconds
+    settle(threads)
+    seen = reopened(tmp_path, run.id)
+    assert seen["sys/state"].fetch() == "completed"
+    assert seen["test/acc"].fetch() == 0.9
+    assert seen["loss"].fetch_points().step.tolist() == [0, 1]
+    run.stop()
+
+
+def settle(threads):
+    for each in threading.enumerate():
+        if each.name.startswith("seamark"):
+            each.join(30)
+    assert threading.active_count() <= threads
+
+
+@pytest.mark.slow
+def test_thousands_of_finished_runs_in_one_process(tmp_path):
+    """A sweep ends neither where descriptors end nor where threads do."""
+    code = """
+        import resource, sys, threading
+        from seamark import init_run
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+        runs = []
+        for trial in range(5000):
+            run = init_run("p", root=sys.argv[1], **quiet)
+            run.log_metrics({"loss": trial}, 0)
+            run.rest()
+            runs.append(run)
+        runs[0].log_metrics({"loss": 1.0}, 1)
+        open(__import__("os").devnull).close()
+        assert threading.active_count() < 20, threading.enumerate()
+    """
+    done = in_python(code, tmp_path)
+    assert "were lost" not in done.stderr
+    assert len(list((tmp_path / "p").iterdir())) == 5000
+
+
+def test_what_finished_stays_finished_whatever_becomes_of_the_process(tmp_path):
+    """resting → stopped, by an error that nobody catches: it says nothing about the run."""
+    code = """
+        import sys
+        from seamark import init_run
+        done = init_run("p", root=sys.argv[1], custom_run_id="done", **quiet)
+        done.log_metrics({"loss": 1.0}, 0)
+        done.rest()
+        left = init_run("p", root=sys.argv[1], custom_run_id="left", **quiet)
+        left.log_metrics({"loss": 1.0}, 0)
+        raise ValueError("after all")
+    """
+    in_python(code, tmp_path, ok=False)
+    states = {}
+    for name in ("done", "left"):
+        run = init_run("p", root=tmp_path, custom_run_id=name, mode="read-only")
+        states[name] = (
+            run["sys/state"].fetch(),
+            run["sys/failed"].fetch() if run.exists("sys/failed") else None,
+        )
+    assert states == {"done": ("completed", None), "left": ("failed", True)}
+
+
+def test_a_stopped_run_refuses(tmp_path, caplog):
+    """stopped: stop again does nothing, verbs raise, log_metrics warns once."""
+    run = init_run("p", root=tmp_path, **QUIET)
+    run.stop()
+    run.stop()
+    with pytest.raises(InactiveRunError):
+        run["a"] = 1
+    run.log_metrics({"a": 1.0})
+    run.log_metrics({"a": 1.0})
+    assert sum("records nothing" in each.message for each in caplog.records) == 1
+
+
+def test_settled_once(tmp_path, monkeypatch):
+    """disabled, read-only and silent: each for the life of the object."""
+    off = init_run("p", root=tmp_path / "off", mode="disabled")
+    off["a"] = 1
+    off.log_metrics({"a": 1.0})
+    assert off["a"].fetch() is None
+    assert not (tmp_path / "off").exists()
+    with init_run("p", root=tmp_path, **QUIET) as run:
+        run["a"] = 1
+    reading = reopened(tmp_path, run.id)
+    assert reading["a"].fetch() == 1
+    with pytest.raises(ReadOnlyError):
+        reading["a"] = 2
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    silent = init_run("p", root=tmp_path / "silent", **QUIET)
+    silent["a"] = 1
+    silent.log_metrics({"a": 1.0})
+    assert not (tmp_path / "silent").exists()
+
+
+def test_reads_of_a_silent_rank_are_empty_and_never_raise(tmp_path, monkeypatch):
+    """Code that every rank runs is not to end on some of them."""
+    pytest.importorskip("pandas")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    run = init_run("p", root=tmp_path, **QUIET)
+    handler = run["a"]
+    assert handler.fetch() is None
+    assert handler.fetch_last() is None
+    assert len(handler.fetch_points()) == 0
+    assert len(handler.fetch_points(points=10)) == 0
+    assert list(handler.fetch_values().columns) == ["step", "value", "timestamp"]
+    assert handler.fetch_values(include_timestamp=False).empty
+    assert handler.fetch_hash() == ""
+    assert handler.fetch_extension() == ""
+    assert handler.fetch_files_list() == []
+    assert handler.list_fileset_files() == []
+    assert handler.download() is None
+    assert handler.download_last() is None
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_what_is_known_is_answered_before_the_first_record(tmp_path):
+    """The id, above all: the commonest line of those who come from Neptune."""
+    run = make_run(project="p", root=tmp_path, name="quick", tags=["a"], description="d", **QUIET)
+    assert run["sys/id"].fetch() == run.id
+    assert run["sys/name"].fetch() == "quick"
+    assert run["sys/description"].fetch() == "d"
+    assert run["sys/tags"].fetch() == {"a"}
+    assert run["sys/state"].fetch() == "created"
+    assert run["sys/creation_time"].fetch() is not None
+    assert run.exists("sys/id")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_log_call_can_be_followed_by_reading(tmp_path):
+    """The row of a run that records is that of its writer, with nothing between."""
+    run = init_run("p", root=tmp_path, **QUIET)
+    run.log_metrics({"a": 1.0})
+    assert run.recorder.writer is not None
+    assert run.recorder.row == run.recorder.writer.append_row
+    run.stop()
+
+
+# --------------------------------------------------------------------- whose state
+
+
+def test_opening_a_finished_run_to_tag_it_changes_nothing_else(tmp_path):
+    """Neither state, error, script, packages nor times."""
+    code = """
+        import sys
+        from seamark import init_run
+        run = init_run("p", root=sys.argv[1], custom_run_id="one")
+        run.log_metrics({"train/loss": 1.0}, 0)
+        raise ValueError("why it failed")
+    """
+    in_python(code, tmp_path, ok=False)
+    run = init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")
+    kept = ("sys/state", "sys/failed", "sys/running_time", "sys/hostname", "source_code/python")
+    before = {path: run[path].fetch() for path in kept if run.exists(path)}
+    (failed,) = run.recorded.view().ranks()
+    assert "why it failed" in failed.why
+    with init_run("p", root=tmp_path, custom_run_id="one") as opened:
+        opened["sys/tags"].add("seen")
+        opened["note"] = "a value"
+        opened["test/acc"].append(0.9)  # a new series: an evaluation
+    again = init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")
+    assert {path: again[path].fetch() for path in before} == before
+    assert before["sys/state"] == "failed"
+    assert again["sys/tags"].fetch() == {"seen"}
+    assert again["test/acc"].fetch_last() == 0.9
+    assert [one.why for one in again.recorded.view().ranks()] == [failed.why]
+
+
+@pytest.mark.parametrize("verb", ["log_metrics", "append", "extend"])
+def test_whoever_adds_to_a_series_that_the_run_had_trains_it(tmp_path, verb):
+    """It is running then, and completed at the end."""
+    with init_run("p", root=tmp_path, **QUIET) as run:
+        run.log_metrics({"loss": 1.0}, 0)
+        run.note_state("failed", error=ValueError("x"))
+    opened = init_run("p", root=tmp_path, with_id=run.id, **QUIET)
+    opened.recorder.number_after(None)  # until it is known what the run held
+    opened["new"].append(1.0)
+    assert reopened(tmp_path, run.id)["sys/state"].fetch() == "failed"
+    if verb == "log_metrics":
+        opened.log_metrics({"loss": 0.5}, 1)
+    elif verb == "append":
+        opened["loss"].append(0.5, step=1)
+    else:
+        opened["loss"].extend([0.5], steps=[1])
+    assert reopened(tmp_path, run.id)["sys/state"].fetch() == "running"
+    opened.stop()
+    seen = reopened(tmp_path, run.id)
+    assert seen["sys/state"].fetch() == "completed"
+    assert seen["sys/failed"].fetch() is False
+    assert seen["loss"].fetch_points().step.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("owner", [True, False])
+def test_owner_settles_it_at_once(tmp_path, owner):
+    """Whatever is recorded then."""
+    with init_run("p", root=tmp_path, **QUIET) as run:
+        run.log_metrics({"loss": 1.0}, 0)
+        run.note_state("interrupted")
+    with init_run("p", root=tmp_path, with_id=run.id, owner=owner, **QUIET) as opened:
+        if not owner:
+            opened.log_metrics({"loss": 0.5}, 1)
+    state = reopened(tmp_path, run.id)["sys/state"].fetch()
+    assert state == ("completed" if owner else "interrupted")
+
+
+# --------------------------------------------------------------------- other processes
+
+
+def test_a_pickle_is_one_value(tmp_path):
+    """The copy writes a journal of its own; name, tags and parameters are told once."""
+    run = init_run("p", root=tmp_path, name="n", params={"lr": 1}, tags=["t"], **QUIET)
+    (value,) = run.__reduce__()[1]
+    twin = pickle.loads(pickle.dumps(run))
+    assert value.folder == twin.folder == run.folder
+    assert twin.lifecycle.phase == NEW
+    twin.log_metrics({"twin": 1.0}, 0)
+    assert twin.lifecycle.phase == RECORDING
+    assert len(run.folder.journals()) == 2
+    twin.stop()
+    run.stop()
+    assert copy.deepcopy(run) is run
+
+
+def test_init_run_twice(tmp_path):
+    """Two runs; with one custom_run_id two objects of one run."""
+    first, second = (init_run("p", root=tmp_path, **QUIET) for _ in range(2))
+    assert first.id != second.id
+    one, two = (init_run("p", root=tmp_path, custom_run_id="x", **QUIET) for _ in range(2))
+    assert one.id == two.id
+    one.log_metrics({"a": 1.0}, 0)
+    two.log_metrics({"b": 1.0}, 0)
+    for run in (first, second, one, two):
+        run.stop()
+    assert one["a"].fetch_last() == one["b"].fetch_last() == 1.0
+    assert one["sys/state"].fetch() == "completed"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_helper_has_no_state(tmp_path):
+    """It records into the same run, and its end ends nothing."""
+    code = """
+        import os, sys
+        from seamark import init_run
+        run = init_run("p", root=sys.argv[1], custom_run_id="x", **quiet)
+        run.log_metrics({"loss": 1.0}, 0)
+        if not (child := os.fork()):
+            run.log_metrics({"helper": 1.0}, 0)
+            run.stop()
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(run["sys/state"].fetch(), run["helper"].fetch_last())
+        run.stop()
+    """
+    assert in_python(code, tmp_path).stdout.split() == ["running", "1.0"]
+
+
+def test_going_over_to_the_run_of_a_checkpoint_leaves_one_run(tmp_path):
+    """Without a framework too: what had only begun goes into the trash."""
+    with init_run("p", root=tmp_path, **QUIET) as first:
+        first.log_metrics({"loss": 1.0}, 0)
+        state = first.checkpoint_state()
+    begun = init_run("p", root=tmp_path, **QUIET)
+    run = begun.resumed(state)
+    assert run.id == first.id
+    assert begun.lifecycle.phase == STOPPED
+    run.log_metrics({"loss": 0.5}, 1)
+    run.stop()
+    table = seamark.init_project("p", root=tmp_path).fetch_runs_table(columns=["sys/state"])
+    assert [(row["sys/id"], row["sys/state"]) for row in table.to_rows()] == [
+        (first.id, "completed")
+    ]
+    assert run["loss"].fetch_points().attempt.tolist() == [0, 1]
+
+
+def test_a_run_with_something_of_its_own_stays(tmp_path):
+    """Nothing that a person recorded is put away."""
+    with init_run("p", root=tmp_path, **QUIET) as first:
+        first.log_metrics({"loss": 1.0}, 0)
+        state = first.checkpoint_state()
+    own = init_run("p", root=tmp_path, **QUIET)
+    own["note"] = "mine"
+    assert own.resumed(state) is own
+    own.stop()
+    assert own["origin/run_id"].fetch() == first.id
+
+
+def test_a_process_that_turns_out_to_be_another_rank_falls_silent(tmp_path, monkeypatch):
+    """As where init_run stands before init_process_group: one run a training, not one a rank."""
+    late = init_run("p", root=tmp_path, **QUIET)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    late.log_metrics({"loss": 1.0}, 0)
+    late["a"] = 1
+    monkeypatch.delenv("RANK")
+    monkeypatch.delenv("WORLD_SIZE")
+    assert len(seamark.init_project("p", root=tmp_path).fetch_runs_table()) == 0
+
+
+def test_every_argument_is_said_once():
+    """The options are those of init_run, with its defaults."""
+    import dataclasses
+    import inspect
+
+    from seamark.run.options import RunOptions
+
+    asked = {
+        name: each.default
+        for name, each in inspect.signature(init_run).parameters.items()
+        if each.kind is not each.VAR_KEYWORD
+    }
+    assert asked == {each.name: each.default for each in dataclasses.fields(RunOptions)}

@@ -1,0 +1,271 @@
+"""Statistics of durations, and what is made of them; no framework, no clock."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+import pickle
+import statistics
+import threading
+
+import pytest
+
+from seamark import init_run
+from seamark.errors import ArgumentError
+from seamark.profiling import (
+    LONG_COLUMNS,
+    MISSING,
+    SAMPLE_LIMIT,
+    Breakdown,
+    Samples,
+    Source,
+    TimesInRun,
+    largest_cost,
+    path_part,
+    picture,
+    position,
+    position_parts,
+    summary_csv,
+    table,
+    time_stats,
+    write_long,
+)
+
+
+def filled(durations, *, epoch_length=10):
+    samples = Samples()
+    for number, ns in enumerate(durations, start=1):
+        samples.waiting.extend((position(1 + (number - 1) // epoch_length, number), ns))
+    return samples
+
+
+def stat(samples, **given):
+    (found,) = time_stats([Source("action", "one", samples, **given)])
+    return found
+
+
+@pytest.fixture
+def run(tmp_path):
+    with init_run(root=tmp_path, capture_git=False, capture_packages=False) as run:
+        yield run
+
+
+@pytest.mark.parametrize("parts", [(0, 0), (1, 1), (7, 10**10), (10**7, 3)])
+def test_position_keeps_epoch_and_iteration(parts):
+    assert position_parts(position(*parts)) == parts
+
+
+def test_nothing_timed_is_all_numbers():
+    """Without a duration every number is 0, and nothing divides by it."""
+    found = stat(Samples())
+    assert found.count == 0
+    assert {found.total_s, found.mean_s, found.std_s, found.p99_s, found.max_iteration} == {0}
+
+
+def test_one_duration_has_every_statistic():
+    found = stat(filled([5_000_000]))
+    assert (found.count, found.min_s, found.max_s, found.mean_s) == (1, 0.005, 0.005, 0.005)
+    assert (found.std_s, found.p50_s) == (0.0, 0.005)
+
+
+def test_statistics_are_those_of_all_durations_whatever_the_batches():
+    """Taking rows in at odd moments changes nothing."""
+    durations = [(number * 7919) % 10_007 + 1 for number in range(5_000)]
+    samples = Samples()
+    for number, ns in enumerate(durations):
+        samples.waiting.extend((position(0, number), ns))
+        if number % 617 == 0:
+            samples.flush()
+    found = stat(samples)
+    assert found.count == 5_000
+    assert found.total_s == sum(durations) / 1e9
+    assert found.mean_s == pytest.approx(statistics.fmean(durations) / 1e9, rel=1e-12)
+    assert found.std_s == pytest.approx(statistics.stdev(durations) / 1e9, rel=1e-12)
+    assert found.min_iteration == durations.index(min(durations))
+    assert found.max_iteration == durations.index(max(durations))
+    assert found.p50_s == pytest.approx(statistics.median(durations) / 1e9)
+
+
+def test_of_equal_extremes_the_first_is_named():
+    found = stat(filled([3, 1, 9, 9, 1]))
+    assert (found.min_iteration, found.max_iteration) == (2, 3)
+
+
+def test_long_runs_keep_an_even_sample_with_true_positions():
+    """Beyond the limit one of every two, four, ... rows stays; statistics stay exact."""
+    size = 3 * SAMPLE_LIMIT
+    samples = filled(range(1, size + 1), epoch_length=1000)
+    positions, values = samples.rows()
+    assert SAMPLE_LIMIT / 2 <= len(values) <= SAMPLE_LIMIT
+    gaps = values[1:] - values[:-1]
+    assert 1 <= min(gaps) <= max(gaps) <= 8
+    assert len(set(((values - 1) // 4).tolist())) == pytest.approx(size / 4, abs=3)
+    assert all(
+        position_parts(at)[1] == ns for at, ns in zip(positions[:9], values[:9], strict=True)
+    )
+    found = stat(samples)
+    assert (found.count, found.max_iteration) == (size, size)
+    assert found.total_s == size * (size + 1) / 2 / 1e9
+    assert found.p95_s == pytest.approx(0.95 * size / 1e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(("period", "slow"), [(2, 0), (2, 1), (4, 3), (50, 7)])
+def test_a_rhythm_is_kept_as_often_as_it_is_there(period, slow):
+    """Every second, fourth, ... row could be all of the slow ones, or none of them."""
+    size = 8 * SAMPLE_LIMIT
+    samples = Samples()
+    for start in range(0, size, 1 << 16):
+        numbers = range(start, start + (1 << 16))
+        samples.waiting.extend(
+            value for n in numbers for value in (n, 900 if n % period == slow else 100)
+        )
+        samples.flush()
+    _, values = samples.rows()
+    assert SAMPLE_LIMIT / 2 <= len(values) <= SAMPLE_LIMIT
+    assert (values == 900).mean() == pytest.approx(1 / period, rel=0.05)
+
+
+def test_a_column_that_thinning_leaves_nothing_of_has_statistics():
+    """Of four rows one is kept: of three of these samples none with the second column."""
+    for only in range(4):
+        samples = Samples(2)
+        rows = [(number, 10, MISSING) for number in range(3 * SAMPLE_LIMIT)]
+        rows[only] = (only, 10, 20)
+        samples.waiting.extend(itertools.chain.from_iterable(rows))
+        found = stat(samples, column=1)
+        assert (found.count, found.p50_s, found.max_s, found.min_iteration) == (
+            1, 20e-9, 20e-9, only,
+        )  # fmt: skip
+
+
+def test_rows_may_have_holes():
+    samples = Samples(2)
+    samples.waiting.extend((position(1, 1), 10, MISSING))
+    samples.waiting.extend((position(1, 2), MISSING, 20))
+    assert [stat(samples, column=at).total_s for at in (0, 1)] == [1e-8, 2e-8]
+    assert stat(samples, column=1).max_iteration == 2
+
+
+def test_self_time_leaves_out_what_is_timed_elsewhere():
+    samples = filled([100])
+    samples.nested_ns = 40
+    assert stat(samples).self_s == 60e-9
+
+
+def test_a_reader_in_another_thread_loses_nothing():
+    samples = Samples()
+    stop = threading.Event()
+
+    def read():
+        while not stop.is_set():
+            samples.flush()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for number in range(50_000):
+        samples.waiting.extend((position(0, number), number))
+    stop.set()
+    thread.join()
+    assert stat(samples).total_s == sum(range(50_000)) / 1e9
+
+
+def test_samples_travel():
+    """A profiler goes with the trainer into a spawned process."""
+    assert stat(pickle.loads(pickle.dumps(filled([1, 2])))).count == 2
+
+
+def test_long_layout_has_a_row_for_each_duration(tmp_path):
+    write_long([Source("handler", "a,b", filled([1_000, 2_000]), event="E")], tmp_path / "t.csv")
+    with (tmp_path / "t.csv").open(newline="") as file:
+        head, *rows = csv.reader(file)
+    assert tuple(head) == LONG_COLUMNS
+    assert rows == [
+        ["handler", "E", "a,b", "wall", "1", "1", "0.000001000"],
+        ["handler", "E", "a,b", "wall", "1", "2", "0.000002000"],
+    ]
+
+
+def test_table_and_summary_show_every_thing():
+    stats = time_stats(
+        [Source("action", "one", filled([10**9])), Source("action", "two", Samples())]
+    )
+    assert "1.000000 (1/1)" in table(stats)
+    assert len(table(stats).splitlines()) == 4
+    rows = list(csv.DictReader(summary_csv(stats).splitlines()))
+    assert [row["count"] for row in rows] == ["1", "0"]
+    assert float(rows[0]["p95_s"]) == 1.0
+
+
+def test_largest_cost_is_named_in_plain_words():
+    breakdown = Breakdown((("dataflow (waiting for data)", 3.0), ("processing", 1.0)), 5.0, 2)
+    line = largest_cost(breakdown)
+    assert line.startswith("The largest cost is dataflow (waiting for data): 3 s of the 5 s")
+    assert "60 %" in line
+    assert largest_cost(Breakdown((), 0.0, 0)) == "Nothing has been timed yet."
+    small = largest_cost(Breakdown((("a", 3e-6),), 4e-6, 1))  # printed where there is only ASCII
+    assert small == "The largest cost is a: 3 us of the 4 us of an epoch, 75 %."
+    assert largest_cost(Breakdown((("a", 1.0),), 9.0, 1)).startswith(
+        "The largest cost is everything"
+    )
+
+
+def test_picture_is_a_png_whatever_the_names():
+    pytest.importorskip("matplotlib")
+    parts = tuple((f"_part $x^{{{number}}}$ " + "n" * 300, 0.1) for number in range(40))
+    assert picture(Breakdown(parts, 4.5, 3)).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [("a/b", "a%2Fb"), ("50%", "50%25"), ("a\nb", "a%0Ab"), ("{'k': 1}", "{'k': 1}"), ("", "%00")],
+)
+def test_names_become_one_part_of_a_path(name, part):
+    assert path_part(name) == part
+
+
+def test_what_is_no_run_is_refused_at_once():
+    with pytest.raises(ArgumentError, match="expected a Run or a namespace"):
+        TimesInRun("profiling")
+
+
+def test_rows_in_a_run_are_means_since_the_last_row(run):
+    samples = Samples()
+    source = Source("action", "step/one", samples)
+    times = TimesInRun(run, interval_s=1.0)
+    samples.waiting.extend((position(0, 1), 10**9))
+    times.row(5 * 10**9, [source], 1)
+    samples.waiting.extend((position(0, 2), 2 * 10**9))
+    samples.waiting.extend((position(0, 3), 4 * 10**9))
+    times.row(6 * 10**9, [source], 3)
+    times.row(7 * 10**9, [source], 4)  # nothing new
+    points = run["profiling/step%2Fone_s"].fetch_points()
+    assert points.value.tolist() == [1.0, 3.0]
+    assert points.step.tolist() == [1.0, 3.0]
+    assert times.due_ns == 8 * 10**9
+
+
+def test_series_afterwards_are_thinned(run):
+    TimesInRun(run["fold/1"]).points([Source("action", "a", filled(range(1, 5_001)))])
+    points = run["fold/1/profiling/a_s"].fetch_points()
+    assert len(points.step) == 1000
+    assert points.step[:2].tolist() == [1.0, 6.0]
+
+
+def test_summary_stands_in_the_run(run, tmp_path):
+    stats = time_stats([Source("action", "a", filled([1]))])
+    TimesInRun(run).summary(stats, Breakdown((("a", 1.0),), 2.0, 1))
+    run["profiling/summary"].download(tmp_path / "s.csv")
+    assert (tmp_path / "s.csv").read_text() == summary_csv(stats)
+    assert run["profiling/largest_cost"].fetch().startswith("The largest cost is a: 1 s")
+
+
+def test_a_stopped_run_disturbs_nobody(run):
+    """Times come when a run may be over: training does not hear of it."""
+    run["x"] = 1
+    times = TimesInRun(run)
+    run.stop()
+    source = Source("action", "a", filled([1]))
+    times.row(0, [source], 0)
+    times.points([source])
+    times.summary(time_stats([source]), Breakdown((), math.nan, 0))

@@ -689,7 +689,7 @@ def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_pa
             for rank in order:
                 told(ranks[rank], "2")
         for each in ranks.values():
-            assert each.communicate(timeout=60)[1] is not None
+            assert each.communicate(timeout=240)[1] is not None
             assert each.returncode == 0
     read = opened(tmp_path, custom_run_id="one")
     for path in ("x", "ranks/1/x"):

@@ -57,7 +57,7 @@ def started_ranks(root: Path, size: int) -> Iterator[list[subprocess.Popen[str]]
     finally:
         for each in ranks:
             each.kill()
-            each.communicate(timeout=60)
+            each.communicate(timeout=240)
 
 
 def seamark(root: Path, *args: str) -> str:
@@ -85,10 +85,10 @@ def test_show_names_the_ranks_that_met_a_bad_end(tmp_path):
 def bad_ends(tmp_path: Path, ranks: list[subprocess.Popen[str]]) -> None:
     ranks[1].kill()
     ranks[1].wait(60)
-    ranks[2].communicate("fail\n", timeout=60)
+    ranks[2].communicate("fail\n", timeout=240)
     ranks[3].send_signal(signal.SIGTERM)
     ranks[3].wait(60)
-    ranks[4].communicate("\n", timeout=60)
+    ranks[4].communicate("\n", timeout=240)
     assert statuses(tmp_path) == {
         0: ("running", ""),
         1: ("killed", ""),
@@ -273,7 +273,7 @@ def test_a_rank_that_died_before_its_first_record_is_named(tmp_path):
         subprocess.run(
             [sys.executable, "-c", textwrap.dedent(code)],
             check=True,
-            timeout=120,
+            timeout=240,
             env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "4"},
         )
     run = init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")
@@ -333,7 +333,7 @@ def test_a_sigterm_is_noted_at_once_as_sigkill_may_follow(tmp_path, when, ranks)
         assert worker.stdout.readline() == "got it\n"
     finally:
         worker.kill()
-        worker.communicate(timeout=60)
+        worker.communicate(timeout=240)
     assert statuses(tmp_path) == {0: ("interrupted", "SIGTERM")}
     run = init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")
     assert run["sys/state"].fetch() == "interrupted"
@@ -372,7 +372,7 @@ def test_a_rank_that_waits_in_c_code_notes_a_sigterm_before_it_dies(tmp_path, ra
             os.sched_yield()
     finally:
         worker.kill()
-        worker.communicate(timeout=60)
+        worker.communicate(timeout=240)
     assert statuses(tmp_path) == {0: ("interrupted", "SIGTERM")}
 
 
@@ -402,7 +402,7 @@ def test_independent_tasks_of_a_slurm_step_are_told_that_one_recorded(tmp_path):
             env = {name: value for name, value in env.items() if name not in without}
             words = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "root"), *more]
             found.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env))
-        return [each.communicate(timeout=120)[1] for each in found]
+        return [each.communicate(timeout=240)[1] for each in found]
 
     hint = "only task 0 of the 2 of this SLURM step recorded"
     assert [said.count(hint) for said in steps()] == [1, 0]
@@ -440,6 +440,6 @@ def test_an_exit_ends_a_with_block_as_it_ends_a_worker(tmp_path, end, state):
             {end}
     """
     subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], check=False, timeout=120
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], check=False, timeout=240
     )
     assert statuses(tmp_path) == {0: state}

@@ -41,7 +41,7 @@ def started(environment=None, arguments=(), **given):
         env={**os.environ, **(environment or {}), "GIVEN": json.dumps(given)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
 
@@ -237,7 +237,7 @@ def test_runs_of_children_are_told_apart(method):
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
             check=True,
         )
         return dict(line.split() for line in done.stdout.splitlines())

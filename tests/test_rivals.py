@@ -54,7 +54,7 @@ def beat(process):
 
 def ended(process):
     """End a process; return what it said on stderr."""
-    error = process.communicate(timeout=120)[1]
+    error = process.communicate(timeout=240)[1]
     assert process.returncode == 0, error
     return error
 

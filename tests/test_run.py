@@ -92,7 +92,7 @@ def in_python(code: str, *args: str, **environment: str) -> subprocess.Completed
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=240,
         env={**os.environ, **environment},
     )
 

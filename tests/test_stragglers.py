@@ -41,7 +41,7 @@ def record(root: Path, series: dict[int, dict[str, list[float]]], **given: Any) 
         subprocess.run(
             [sys.executable, "-c", code, str(root), json.dumps(paths), told],
             check=True,
-            timeout=120,
+            timeout=240,
             env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(len(series))},
         )
     return init_run("p", root=root, custom_run_id="one", mode="read-only")

@@ -51,7 +51,7 @@ def traced(folder: Path) -> list[tuple[str, str, str]]:
     """Run the script under strace; return (thread, call, arguments) of every call it made."""
     log = folder / "trace"
     command = [need_strace(), "-f", "-y", "-s", "16", "-e", TRACED, "-o", str(log)]
-    subprocess.run([*command, sys.executable, "-c", SCRIPT], check=True, cwd=folder, timeout=100)
+    subprocess.run([*command, sys.executable, "-c", SCRIPT], check=True, cwd=folder, timeout=240)
     found = map(LINE.match, log.read_text().splitlines())
     return [(line["thread"], line["call"], line["arguments"]) for line in found if line]
 

@@ -89,7 +89,7 @@ class Scripts:
             env={**os.environ, **(env or {})},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         return Ended(done.returncode, done.stdout, without_own_lines(done.stderr))

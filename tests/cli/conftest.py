@@ -80,7 +80,7 @@ def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
             env=environment(**more),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             stdin=subprocess.DEVNULL,
             check=False,
         )
@@ -125,6 +125,6 @@ def terminal() -> Callable[..., tuple[int, str]]:
                 break
             written += block
         os.close(outer)
-        return process.wait(timeout=60), written.decode(errors="replace").replace("\r\n", "\n")
+        return process.wait(timeout=240), written.decode(errors="replace").replace("\r\n", "\n")
 
     return call

@@ -102,7 +102,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(record: Callable[..., str], roo
         ["bash", "-c", line],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
@@ -114,7 +114,7 @@ def test_closed_output_is_no_error(root: Path) -> None:
     """Nobody wants to see anything, so nothing is shown."""
     line = f"{sys.executable} -m seamark ls >&- 2>&-"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    assert subprocess.run(["bash", "-c", line], timeout=60, check=False, env=env).returncode == 0
+    assert subprocess.run(["bash", "-c", line], timeout=240, check=False, env=env).returncode == 0
 
 
 def test_a_full_disk_is_told(root: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_full_disk_is_told(root: Path) -> None:
         ["bash", "-c", line],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
@@ -208,7 +208,7 @@ def test_help_and_listing_import_nothing_heavy(
             [sys.executable, "-c", code, *words],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )

@@ -283,7 +283,7 @@ def test_what_a_dead_process_had_taken_is_stored_on_request(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     ).stdout.strip()
     source.unlink()

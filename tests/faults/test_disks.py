@@ -402,7 +402,7 @@ def as_nobody(code: str, *args: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=240,
         env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stderr

@@ -38,7 +38,7 @@ def script(tmp_path: Path, code: str, *args: str) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -202,7 +202,7 @@ def test_what_upload_took_hold_of_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(BEGIN) + textwrap.dedent(code))
     command = [sys.executable, str(path), str(tmp_path / "root")]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=240, cwd=tmp_path)
     assert done.stdout == b"taken\n", done.stderr
     read(tmp_path)["early"].download(tmp_path / "back.bin")
     data = (tmp_path / "back.bin").read_bytes()

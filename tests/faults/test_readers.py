@@ -89,10 +89,10 @@ def test_four_readers_and_a_trainer(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    said = trainer.communicate(timeout=90)
+    said = trainer.communicate(timeout=240)
     assert trainer.returncode == 0, said
     for reader in readers:
-        out, err = reader.communicate(timeout=90)
+        out, err = reader.communicate(timeout=240)
         assert reader.returncode == 0, err
         looks, seen = json.loads(out)
         assert seen == 30_000
@@ -247,7 +247,7 @@ def test_a_damaged_journal_is_read_around(run: Run, monkeypatch: Any) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 1, done.stderr
     assert f"{hit.offset:,}" in done.stdout

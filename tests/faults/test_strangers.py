@@ -549,7 +549,7 @@ def test_a_process_that_rests_keeps_what_it_took(training: Any, monkeypatch: Any
         assert len(list(folder.staging_dir.iterdir())) == 1
     finally:
         child.send_signal(signal.SIGCONT)
-    child.communicate("go\n", timeout=60)
+    child.communicate("go\n", timeout=240)
     record = read(folder).recorded.attribute("model").value
     assert "lost" not in record
     assert (folder.blobs_dir / record["sha256"]).stat().st_size == LARGE

@@ -237,7 +237,7 @@ def test_no_reader_sees_a_frame_vanish(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     files, _, dropped = done.stdout.split(maxsplit=2)

@@ -346,7 +346,7 @@ def test_file_size_limit_goes_on_in_another_file(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     )
     count, points, dropped = done.stdout.split(maxsplit=2)
     assert (int(points), dropped.strip()) == (2000, "{}")
@@ -748,7 +748,7 @@ def in_python(code: str, *args: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -593,7 +593,7 @@ def test_four_readers_and_a_trainer_at_once(folder, tmp_path):
         for code in (trainer, reader, reader, reader, reader)
     ]
     for process in processes:
-        _, trouble = process.communicate(timeout=100)
+        _, trouble = process.communicate(timeout=240)
         assert (process.returncode, trouble) == (0, "")
     with Index.open(folder.root) as index:
         index.refresh()

@@ -375,7 +375,7 @@ def test_whoever_reads_beside_a_writer_sees_the_run_as_it_was_at_one_moment(tabl
         for code in (FOLDER, READER, READER)
     ]
     for process in processes:
-        _, trouble = process.communicate(timeout=100)
+        _, trouble = process.communicate(timeout=240)
         assert (process.returncode, trouble) == (0, "")
 
 
@@ -396,7 +396,7 @@ def test_two_processes_that_fold_one_run_lose_nothing(
         for _ in range(2)
     ]
     for process in processes:
-        _, trouble = process.communicate(timeout=100)
+        _, trouble = process.communicate(timeout=240)
         assert process.returncode == 0, trouble
     journal = builder("one", t=1000)
     for step in range(60):

@@ -153,7 +153,7 @@ def test_one_run_for_all_ranks(launcher, backend, said):
 def test_every_rank_has_each_point_once_after_resuming(slow):
     """Though ranks do not save at the same moment: one is an iteration behind the other."""
     killed = subprocess.run(
-        [*RESUMED, slow], check=False, capture_output=True, timeout=120, start_new_session=True
+        [*RESUMED, slow], check=False, capture_output=True, timeout=240, start_new_session=True
     )
     assert killed.returncode == -9, killed.stderr.decode()
     launch([*RESUMED, slow])

@@ -273,7 +273,7 @@ def test_ctrl_c_interrupts_as_ever():
             print(sorted(left), counts[0] >= 2, counts[0] == counts[1], engine.state.epoch)
     """)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=240)
     assert out == f"{sorted(BETWEEN_RUNS)} True True 1\n", err
 
 
@@ -287,7 +287,7 @@ def test_sigterm_ends_the_process_as_ever(recorded, tmp_path):
         engine.run(range(10**6))
     """)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=240)
     assert process.returncode == -signal.SIGTERM, err
 
 

@@ -81,7 +81,7 @@ def test_command_lines_of_either_take_all_of_ours(order, host):
     Path("program.py").write_text(PROGRAM.format(tests=str(Path(__file__).parent)))
     Path("config.yaml").write_text(CONFIGURATION)
     command = [sys.executable, "program.py", order, host, "fit", "--config", "config.yaml"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     made = next(line for line in done.stdout.splitlines() if line.startswith("made"))
     for name in ("TimeProfiler", "StepTimes", "GradientNorms", "LearningRates", "DeviceMemory"):

@@ -66,7 +66,7 @@ def program(one_host):
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=240,
         )
         assert done.returncode == 0, done.stderr
         return done

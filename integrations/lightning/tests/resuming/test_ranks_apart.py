@@ -64,7 +64,7 @@ def train(one_host):
                 start_new_session=True,
             )
             try:
-                return process.wait(timeout=120)  # bounds a deadlock; it takes seconds
+                return process.wait(timeout=240)  # bounds a deadlock; it takes seconds
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)

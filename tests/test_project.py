@@ -145,7 +145,7 @@ class TestSeries:
 
     def test_a_run_that_does_not_exist_is_an_exact_error(self, project):
         """It names the run and the project."""
-        with pytest.raises(RunNotFoundError, match="run 'nope' does not exist in project 'team/x'"):
+        with pytest.raises(RunNotFoundError, match="no run 'nope' in project 'team/x'"):
             project.fetch_series("a", runs=["nope"])
 
     def test_runs_that_cannot_be_any_are_refused(self, project):

@@ -143,7 +143,7 @@ def test_neptunes_arguments_are_accepted(start: Any, caplog: pytest.LogCaptureFi
         ({"project": "con"}, PathError, "device"),
         ({"project": "dot."}, PathError, "dot"),
         ({"project": "x" * 101}, PathError, "100"),
-        ({"with_id": "../../etc"}, PathError, "with_id"),
+        ({"with_id": "../../etc"}, RunNotFoundError, "no run"),
         ({"with_id": "unknown"}, RunNotFoundError, "unknown"),
         ({"with_id": "unknown", "mode": "read-only"}, RunNotFoundError, "unknown"),
         ({"custom_run_id": "unknown", "mode": "read-only"}, RunNotFoundError, "no run"),

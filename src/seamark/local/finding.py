@@ -153,7 +153,7 @@ class Finder:
 
     def _missing(self, word: str, project: str | None, why: str) -> str:
         where = f"project {project!r} below {self._root}" if project else str(self._root)
-        return f"run {word!r:.200} does not exist in {where} ({why})"
+        return f"no run {word!r:.200} in {where} ({why})"
 
     def _hint(self, word: str, project: str | None) -> str:
         """Return what may help a person who named a run that is not there."""
@@ -206,7 +206,7 @@ def find_below(root: Path, word: str, project: str, *, beginnings: bool) -> Ref:
         ArgumentError: If several may be meant, or if the index cannot be where it is wanted.
     """
     if not root.is_dir():
-        msg = f"run {word!r:.200} does not exist: there is no folder {root}"
+        msg = f"no run {word!r:.200}: there is no folder {root}"
         raise RunNotFoundError(msg)
     with Index.open(root) as index:
         for one in dict.fromkeys([project, *_projects(root, word)]):

@@ -202,7 +202,8 @@ def open_runs(
     """Open the index of the root that was asked for, and fold what is new.
 
     Raises:
-        Misuse: If an option or a variable names a root that does not exist.
+        Misuse: If the root does not exist where it has to, is a file, or holds the root meant.
+        ArgumentError: If nobody named a root, and the nearest one is another user's.
         PathError: If the project's name is not legal.
     """
     from seamark.local.index import Index
@@ -210,16 +211,34 @@ def open_runs(
     if project is not None:
         check_project(project)
     root, named = root_of(context)
-    if not root.is_dir():
-        if named or not missing_ok:
-            misuse(f"no runs here: {root} does not exist (choose another place with --root)")
-        note(f"no runs here yet: {root} does not exist")
+    _expect_root(root, missing_ok=missing_ok and not named)
     index = Index.open(root)
     context.call_on_close(index.close)
     runs = Runs(root, index)
     if refresh:
         runs.refresh()
     return runs
+
+
+def _expect_root(root: Path, *, missing_ok: bool) -> None:
+    """Make sure that a folder is a root, as far as that can be told before its runs are read.
+
+    Raises:
+        Misuse: If it does not exist, is a file, or if the root is the ``.seamark`` in it.
+    """
+    from seamark.journal.folder import iter_runs
+    from seamark.journal.root import root_inside
+
+    if not root.is_dir():
+        if root.exists():
+            misuse(f"no runs here: {root} is a file, not a folder of runs")
+        if not missing_ok:
+            misuse(f"no runs here: {root} does not exist (choose another place with --root)")
+        note(f"no runs here yet: {root} does not exist")
+        return
+    inside = root_inside(root)
+    if inside is not None and next(iter_runs(root), None) is None:
+        misuse(f"no runs in {root}; did you mean {inside}?")
 
 
 def matching_paths(

@@ -117,7 +117,7 @@ def plot(
     raw = _curves(runs, wanted, x_kind, attempt, log_y=log_y if thinned else None)
     from seamark.pictures import plots
 
-    axes = plots.Axes(x_kind=x_kind, title=_title(wanted, raw), log_x=log_x, log_y=log_y)
+    axes = plots.Axes(x_kind=x_kind, title=_title(runs, wanted, raw), log_x=log_x, log_y=log_y)
     curves = [replace(curve, y=plots.smooth(curve.y, smooth)) for curve in raw] if smooth else raw
     _note_left_out(raw, axes)
     if out is not None:
@@ -256,10 +256,10 @@ def _curve(points: Any, label: str, x_kind: str) -> Curve:
     return Curve(label, x, points.value)
 
 
-def _title(wanted: _Wanted, curves: Sequence[Curve]) -> str:
+def _title(runs: Runs, wanted: _Wanted, curves: Sequence[Curve]) -> str:
     if len(wanted.refs) > 1 and len(wanted.patterns) == 1:
         return wanted.patterns[0]
-    return wanted.refs[0].run if len(wanted.refs) == 1 and len(curves) > 1 else ""
+    return runs.label(wanted.refs[0]) if len(wanted.refs) == 1 and len(curves) > 1 else ""
 
 
 def _note_left_out(curves: Sequence[Curve], axes: Axes) -> None:

@@ -907,7 +907,7 @@ class Run(Container):
             self._say_end(self.state, lost)
 
     def _say_end(self, state: str, lost: int) -> None:
-        print_end(self.folder, state, lost)
+        print_end(self.folder, self._introduction.called(self.resume.origin), state, lost)
         if self._late is not None:
             self._late.tell_of_tasks()
 

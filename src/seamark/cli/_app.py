@@ -171,7 +171,8 @@ def app(context: click.Context, root: str | None, *, version: bool) -> None:
       seamark ls --query 'val/loss < 0.3' --sort val/loss:min
 
     RUN is a run's id, the first characters of its id, its name (given or generated) or "latest",
-    the newest run; PROJECT/ may stand before each of them. Output into a pipe is plain and complete; --json is for programs.
+    the newest run; PROJECT/ may stand before each of them. Output into a pipe is plain and
+    complete; --json is for programs.
     """
     del root  # read from the context
     if version:

@@ -17,7 +17,7 @@ several runs those count that are not in the trash, unless those in it are asked
 from __future__ import annotations
 
 import difflib
-from collections import defaultdict
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -61,7 +61,6 @@ class Finder:
         self._now_ns = index.now_ns()
         self._names = index.names()
         self._by_ref = {one.ref: one for one in self._names}
-        self._called: dict[str, list[RunName]] | None = None
 
     def find(
         self,
@@ -108,13 +107,23 @@ class Finder:
         one = self._by_ref.get(ref)
         if one is None:
             return ref[1]
-        if self._called is None:
-            self._called = defaultdict(list)
-            for each in self._names:
-                for word in {each.run, each.shown}:
-                    self._called[word].append(each)
-        alike = [each for each in self._called[one.shown] if each.trashed == one.trashed]
-        return one.shown if alike == [one] and one.shown != LATEST else one.run
+        for calls in self._called:
+            if found := calls.get(one.shown):
+                kept = [each for each in found if each.trashed == one.trashed]
+                return one.shown if kept == [one] and one.shown != LATEST else one.run
+        return one.run
+
+    @functools.cached_property
+    def _called(self) -> tuple[dict[str, list[RunName]], ...]:
+        """The runs by what `_WHOLE` compares."""
+        calls: tuple[dict[str, list[RunName]], ...] = ({}, {}, {})
+        for one in self._names:
+            for words, word in zip(
+                calls, (one.run, one.name, generated_name(one.run)), strict=True
+            ):
+                if word:
+                    words.setdefault(word, []).append(one)
+        return calls
 
     # ---------------------------------------------------------------- the ways
 
@@ -146,7 +155,7 @@ class Finder:
             yield inside, inside, word
         for left, rest in _parted(word):
             below = _below(self._names if elsewhere else inside, left)
-            if below and rest:
+            if left and below and rest:
                 yield [one for one in below if one.project == left], below, rest
 
     # ---------------------------------------------------------------- messages

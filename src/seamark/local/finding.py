@@ -7,7 +7,7 @@ A word is tried in these ways, and the first that finds something counts:
 3. A name (``sys/name``), or ``PROJECT/NAME``.
 4. A generated name (`seamark.reading.names`), or ``PROJECT/`` before it. It goes on finding a run
    that was given a name later, but a recorded name comes first.
-5. The beginning of an id, where nothing is to be changed by it.
+5. The beginning of an id; in Python only for reading, as the next run may begin like it.
 
 ``PROJECT/`` means that very project, or, where it holds no such run, those below it; before
 ``latest`` it means both. Without it every run of the place that is searched counts alike. Of

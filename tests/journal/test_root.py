@@ -134,6 +134,7 @@ def test_a_root_of_somebody_else_has_to_be_named(inner: Path, tmp_path: Path, wh
         root_dir()
     with pytest.raises(ArgumentError, match=says):
         init_run()
+    init_run(mode="disabled").stop()  # which touches nothing
     assert root_dir(found) == found
     with init_run(root=found, capture_git=False) as run:
         pass

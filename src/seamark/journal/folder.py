@@ -55,10 +55,14 @@ _TIME_BITS: Final = 42
 _RANDOM_BITS: Final = 5 * _ID_LENGTH - _TIME_BITS
 
 
-def root_dir(root: str | os.PathLike[str] | None = None) -> Path:
+def root_dir(root: str | os.PathLike[str] | None = None, *, used: bool = True) -> Path:
     """Return the absolute root folder: the argument, ``SEAMARK_DIR``, or the nearest ``.seamark``.
 
     Creates nothing. See `seamark.journal.root` for what is nearest.
+
+    Args:
+        root: What was named, if anything was.
+        used: Whether something is to be read or written there; else it may be anybody's.
 
     Raises:
         ArgumentError: If the argument is not a path, or if the nearest root is another user's.
@@ -71,7 +75,7 @@ def root_dir(root: str | os.PathLike[str] | None = None) -> Path:
         raise ArgumentError(msg)
     named = root or os.environ.get("SEAMARK_DIR")
     if not named:
-        return nearest_root()
+        return nearest_root(used=used)
     return Path(os.path.abspath(named))  # noqa: PTH100 - resolve() would follow links
 
 

@@ -22,12 +22,15 @@ ROOT_NAME: Final = ".seamark"
 """What the folder of all runs is called where nobody names another one."""
 
 
-def nearest_root() -> Path:
+def nearest_root(*, used: bool = True) -> Path:
     """Return the nearest ``.seamark`` folder from the working directory upwards, absolute.
 
     The first folders that are looked in no more: the one above the home directory, one on another
     file system, and one that belongs to another user; from a working directory of another user
     nothing above it is looked in. Where there is none, it is ``.seamark`` in the working directory.
+
+    Args:
+        used: Whether something is to be read or written there; else it may be anybody's.
 
     Raises:
         ArgumentError: If the one that is found belongs to another user.
@@ -36,7 +39,8 @@ def nearest_root() -> Path:
     for folder in _upwards(here):
         root = os.path.join(folder, ROOT_NAME)  # noqa: PTH118
         if os.path.isdir(root):  # noqa: PTH112 - the root itself may be a link
-            _expect_own(root)
+            if used:
+                _expect_own(root)
             return Path(root)
     return Path(here, ROOT_NAME)
 

@@ -54,7 +54,8 @@ def run_folder(options: RunOptions) -> RunFolder:
         root = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
         atexit.register(_remove_debug_root, root, os.getpid())
     else:
-        root = root_dir(options.root)
+        used = options.mode != "disabled" or bool(options.with_id)
+        root = root_dir(options.root, used=used)
     if options.with_id:
         return _named(root, options)
     if options.custom_run_id:

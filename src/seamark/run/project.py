@@ -41,6 +41,8 @@ Progress = bool | Callable[[int, int], None] | None
 """Whether, or with what, it is shown how far folding is."""
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
+"""What no word has that somebody types for a run, but a query."""
 _PATIENCE_S: Final = 0.5
 
 log = logging.getLogger("seamark")
@@ -288,8 +290,8 @@ class Project(Container):
             try:
                 found.append(finder.find(name, project, elsewhere=False))
             except RunNotFoundError:
-                if isinstance(runs, str) and not _RUN_ID.fullmatch(runs):
-                    parse(runs)  # it may have been meant as a query: says what is wrong with it
+                if isinstance(runs, str) and _QUERY_LIKE.search(runs):
+                    parse(runs)  # which says what is wrong with it
                 raise
         return found
 

@@ -10,8 +10,8 @@ How the blocks of one page are run, in order and in one empty folder:
 - Blocks of other languages are not run; ``py`` is for fragments of Python that are no program.
 
 Commands write to a terminal 100 cells wide. Printed text is compared without regard to white space,
-``...`` stands for anything, and run ids, times, host names and what leads to ``.seamark`` are all
-alike. Below ``<!-- numbers vary -->`` all numbers and curves are alike too.
+``...`` stands for anything, and run ids, generated names, times, host names and what leads to
+``.seamark`` are all alike. Below ``<!-- numbers vary -->`` all numbers and curves are alike too.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from seamark.journal.format import Kind
+from seamark.reading import names
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "seamark"
@@ -51,10 +52,12 @@ FENCE = re.compile(
 HOSTS = re.compile(
     r"\b(torch|ignite|lightning|pytorch_lightning|pandas|sklearn|matplotlib|plotly|PIL)\b"
 )
+GENERATED = re.compile(r"\b({})-({})\b".format(*("|".join(words) for words in names._words())))
 ALIKE = (
     (re.compile(rf"(?<![a-z0-9]){re.escape(socket.gethostname())}(?![a-z0-9])"), "HOST"),
     (re.compile(r"(/[^\s/]+)+/(?=\.seamark\b)"), ""),
-    (re.compile(r"\b(?=[a-z]*\d)[a-z0-9]{16}\b"), "RUN"),
+    (re.compile(r"\b[0-9a-v]{16}\b"), "RUN"),
+    (GENERATED, "NAME"),
     (re.compile(r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d:\d\d)?"), "TIME"),
     (re.compile(r"\bjust now\b|\b\d+(\.\d+)? ?(ns|µs|ms|s|min|h|d)\b( ago)?"), "TIME"),
 )

@@ -4,11 +4,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from recording import QUIET
 
 import seamark
-from seamark.errors import ArgumentError, JournalError, RunNotFoundError
+from seamark.errors import ArgumentError, JournalError, ReadOnlyError, RunNotFoundError
+from seamark.local.index import Index
+from seamark.reading.names import generated_name
+from seamark.run.run import make_run
 
 
 def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path: Path) -> None:
@@ -68,3 +73,126 @@ def test_a_run_that_does_not_exist_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(RunNotFoundError):
         seamark.init_run(custom_run_id="nothing", mode="read-only", root=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def recorded(root: Path, project: str = "p", **given: Any) -> str:
+    """Record a run and return its id."""
+    with seamark.init_run(project, root=root, **QUIET, **given) as run:
+        run["val/loss"].append(0.5)
+    return run.id
+
+
+@pytest.mark.parametrize("mode", ["read-only", None])
+def test_a_run_is_opened_by_whatever_it_is_called(tmp_path: Path, mode: str | None) -> None:
+    """By its name, the generated one, the project and either, and ``latest``; in that very run."""
+    first, second = recorded(tmp_path, "p/sub", name="a name"), recorded(tmp_path, "p/sub")
+    for run, *words in (
+        (first, first, "a name", generated_name(first)),
+        (second, second, generated_name(second), "latest"),
+    ):
+        for word in words:
+            for project, written in (("p", word), ("p/sub", word), (None, f"p/sub/{word}")):
+                if (project, word) == ("p", run):
+                    continue  # see the next test
+                given = {"root": tmp_path, "mode": mode, "owner": False if mode is None else None}
+                with seamark.init_run(project, with_id=written, **given, **QUIET) as opened:
+                    assert (opened.id, opened.project) == (run, "p/sub"), written
+                    assert opened["val/loss"].fetch_last() == 0.5
+    assert len([*(tmp_path / "p" / "sub").iterdir()]) == 2
+    assert not (tmp_path / "default").exists()
+
+
+def test_an_id_of_a_sub_project_is_found_too(tmp_path: Path) -> None:
+    """As a name is, though it takes a look at the index."""
+    run = recorded(tmp_path, "p/sub")
+    with seamark.init_run("p", with_id=run, root=tmp_path, mode="read-only") as opened:
+        assert (opened.id, opened.project) == (run, "p/sub")
+
+
+def test_a_whole_id_opens_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it load what an index needs: it costs what it always did."""
+    run = recorded(tmp_path)
+
+    def no_index(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Index, "open", no_index)
+    for project, word in (("p", run), (None, f"p/{run}")):
+        make_run(project=project, with_id=word, root=tmp_path, mode="read-only")
+    with pytest.raises(AssertionError):
+        make_run(project="p", with_id="a name", root=tmp_path, mode="read-only")
+    code = (
+        "import sys, seamark.run.run as run\n"
+        "run.make_run(project='p', with_id=sys.argv[1], root=sys.argv[2], mode='read-only')\n"
+        "assert 'sqlalchemy' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code, run, str(tmp_path)], check=True)
+
+
+def test_a_name_of_several_runs_is_refused_with_a_list(tmp_path: Path) -> None:
+    """The newest first, with what tells them apart; nothing is recorded."""
+    runs = [recorded(tmp_path, project, name="twin") for project in ("p", "p/sub")]
+    before = sorted(tmp_path.rglob("*"))
+    for mode in ("read-only", None):
+        with pytest.raises(ArgumentError) as caught:
+            seamark.init_run("p", with_id="twin", root=tmp_path, mode=mode)
+        message = str(caught.value)
+        assert "'twin' may be any of 2 runs" in message
+        places = [message.index(run) for run in runs]
+        assert places == sorted(places, reverse=True)
+    assert sorted(tmp_path.rglob("*")) == before
+    with seamark.init_run("p", with_id="p/twin", root=tmp_path, mode="read-only") as opened:
+        assert opened.id == runs[0]
+
+
+def test_the_beginning_of_an_id_opens_a_run_for_reading_only(tmp_path: Path) -> None:
+    """Which run it means may change; to record, the error says which id it is today."""
+    run = recorded(tmp_path)
+    with (
+        seamark.init_run("p", with_id=run[:6], root=tmp_path, mode="read-only") as opened,
+        pytest.raises(ReadOnlyError),
+    ):
+        opened["x"] = 1
+    assert opened.id == run
+    with pytest.raises(RunNotFoundError, match=f"begins the id of p/{run}"):
+        seamark.init_run("p", with_id=run[:6], root=tmp_path)
+
+
+@pytest.mark.parametrize("word", ["no such run", "../../etc/passwd", "a\nb", "%", "x/y", "latest"])
+def test_a_name_of_no_run_makes_none(tmp_path: Path, word: str) -> None:
+    """Whatever it looks like: an exact error, and nothing on disk."""
+    recorded(tmp_path, "other", custom_run_id=word)
+    before = sorted(tmp_path.rglob("*"))
+    for mode in ("read-only", "disabled", "debug", None):
+        with pytest.raises(RunNotFoundError, match="no run"):
+            seamark.init_run("p", with_id=word, root=tmp_path, mode=mode)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_another_rank_leaves_it_to_rank_0_to_say_what_is_wrong_with_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may not even see rank 0's disk; it holds a silent run, and makes nothing."""
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with seamark.init_run("p", with_id="no such run", root=tmp_path / "none") as run:
+        run["x"] = 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_ranks_that_cannot_talk_take_no_name_for_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would look it up by itself, and might find another one; a whole id is the same for
+    all.
+    """
+    run = recorded(tmp_path, name="n")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        for word in ("n", "latest", "p/latest", generated_name(run)):
+            with pytest.raises(ArgumentError, match="with_id as a whole id"):
+                seamark.init_run("p", with_id=word, root=tmp_path, ranks="all", **QUIET)
+        for word in (run, f"p/{run}"):
+            with seamark.init_run("p", with_id=word, root=tmp_path, ranks="all", **QUIET) as found:
+                assert found.id == run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from seamark.errors import (  # fmt: skip
     ReadOnlyError,
     RunNotFoundError,
 )
+from seamark.reading.names import generated_name
 from seamark.run.project import init_project
 from seamark.run.run import init_run
 
@@ -111,6 +113,36 @@ class TestRunsTable:
         project.fetch_runs_table(progress_bar=lambda done, total: told.append((done, total)))
         assert told == [(0, 1), (1, 1)]
 
+    def test_runs_are_named_as_everywhere(self, project, record):
+        """By id, name, generated name, the beginning of an id, ``latest``, and behind a project."""
+        named, unnamed = record(0.1, name="a name"), record(0.2, project="team/x/y")
+        record(0.3, project="other", name="outside")
+        for run, *words in (
+            (named, named, "a name", named[:7], generated_name(named), "team/x/a name"),
+            (unnamed, unnamed, unnamed[:7], generated_name(unnamed), "latest", "team/x/y/latest"),
+        ):
+            for word in words:
+                for given in (word, [word], iter([word, "nothing"])):
+                    assert [row["sys/id"] for row in project.fetch_runs_table(id=given)] == [run]
+        assert len(project.fetch_runs_table(id=["a name", "latest"])) == 2
+        assert len(project.fetch_runs_table(id=["other/outside", "outside", "nothing"])) == 0
+
+    def test_a_name_of_several_runs_is_refused(self, project, record):
+        """It lists them, the newest first; an id that several have is each of them."""
+        runs = [record(0.1, name="twin") for _ in range(2)]
+        several = f"any of 2 runs: .*{runs[1]}.*{runs[0]}"
+        with pytest.raises(ArgumentError, match=several):
+            project.fetch_runs_table(id="twin")
+        with pytest.raises(ArgumentError, match=several):
+            project.fetch_series("a", ["twin"])
+        shared = [record(0.1, project=f"team/x/{at}", custom_run_id="k") for at in "ab"]
+        assert shared[0] != shared[1]
+        copytree(
+            project.folder.root / "team/x/a" / shared[0],
+            project.folder.root / "team/x/b" / shared[0],
+        )
+        assert len(project.fetch_runs_table(id=shared[0])) == 2
+
     def test_without_pandas_the_error_names_the_extra(self, tmp_path):
         """NumPy and rows work without it; listing imports neither it nor torch."""
         code = (
@@ -145,8 +177,27 @@ class TestSeries:
 
     def test_a_run_that_does_not_exist_is_an_exact_error(self, project):
         """It names the run and the project."""
-        with pytest.raises(RunNotFoundError, match="run 'nope' does not exist in project 'team/x'"):
+        with pytest.raises(RunNotFoundError, match="no run 'nope' in project 'team/x'"):
             project.fetch_series("a", runs=["nope"])
+
+    def test_runs_are_named_as_everywhere(self, project, record):
+        """A text that is a query is one, whatever runs are called; in a list it is a name."""
+        query = "parameters/lr = 0.5"
+        named, other = record(0.1, name="a name"), record(0.2, project="team/x/y", name=query)
+        record(0.3, project="other", name="outside")
+        for run, *words in (
+            (named, "a name", generated_name(named), named[:7], "team/x/a name"),
+            (other, other, "latest", "team/x/latest", f"team/x/y/{other}", [query]),
+        ):
+            for word in words:
+                rows = project.fetch_series("train/loss", word).to_rows()
+                assert {row["run"] for row in rows} == {run}, word
+        assert len(project.fetch_series("train/loss", query)) == 0
+        for word in ("other/outside", "team/x/nothing", ["a nam"]):
+            with pytest.raises(RunNotFoundError, match="no run"):
+                project.fetch_series("train/loss", word)
+        with pytest.raises(QueryError, match="expected an operator"):
+            project.fetch_series("train/loss", "a nam")
 
     def test_runs_that_cannot_be_any_are_refused(self, project):
         """A number is no run."""

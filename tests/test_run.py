@@ -32,6 +32,7 @@ from seamark.errors import (
 )
 from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader, decode_json
+from seamark.reading.names import generated_name
 from seamark.run.run import make_run
 from seamark.types import File
 
@@ -143,7 +144,7 @@ def test_neptunes_arguments_are_accepted(start: Any, caplog: pytest.LogCaptureFi
         ({"project": "con"}, PathError, "device"),
         ({"project": "dot."}, PathError, "dot"),
         ({"project": "x" * 101}, PathError, "100"),
-        ({"with_id": "../../etc"}, PathError, "with_id"),
+        ({"with_id": "../../etc"}, RunNotFoundError, "no run"),
         ({"with_id": "unknown"}, RunNotFoundError, "unknown"),
         ({"with_id": "unknown", "mode": "read-only"}, RunNotFoundError, "unknown"),
         ({"custom_run_id": "unknown", "mode": "read-only"}, RunNotFoundError, "no run"),
@@ -423,6 +424,29 @@ def test_stop(start: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(told) == 2
     assert all(run.id in line for line in told)
     assert "seamark show" in told[1]
+
+
+def test_the_lines_for_people_call_a_new_run_by_its_name(
+    start: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The generated one, as long as nobody gave another; a run that was opened goes by its id."""
+
+    def told(*, later: str | None = None, **given: Any) -> tuple[Run, list[str]]:
+        run = start(**given)
+        if later is not None:
+            run["sys/name"] = later
+        run.stop()
+        found = re.findall(r"see it with: seamark show (\S+) ", capsys.readouterr().err)
+        return run, found
+
+    run, called = told()
+    assert called == [generated_name(run.id)] * 2
+    assert "sys/name" not in reopened(run).get_structure()["sys"]
+    assert told(with_id=run.id, owner=True)[1] == [run.id] * 2
+    run, called = told(name="mine")
+    assert called == [run.id] * 2
+    run, called = told(later="mine")
+    assert called == [generated_name(run.id), run.id]
 
 
 def test_use_after_stop(start: Any, caplog: pytest.LogCaptureFixture) -> None:

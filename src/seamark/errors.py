@@ -62,7 +62,7 @@ class MissingFieldError(SeamarkError, KeyError):
 
 
 class RunNotFoundError(SeamarkError, LookupError):
-    """No run with this id exists in the project."""
+    """No run goes by this id or name where it was looked for."""
 
 
 class InactiveRunError(SeamarkError, RuntimeError):

@@ -88,11 +88,11 @@ def root_option(command: Any) -> Any:
 
     return click.option(
         "--root",
-        type=click.Path(file_okay=False),
+        type=click.Path(),
         metavar="DIR",
         expose_value=False,
         callback=keep,
-        help="Where the runs are.  [default: SEAMARK_DIR, else ./.seamark]",
+        help="Where the runs are.  [default: SEAMARK_DIR, else the nearest .seamark from here up]",
     )(command)
 
 
@@ -155,13 +155,13 @@ def _os_words(error: OSError) -> str:
     epilog="Each command explains itself with examples: seamark COMMAND --help",
 )
 @click.option("--version", is_flag=True, help="Show the version and exit.")
-@click.option("--root", type=click.Path(file_okay=False), metavar="DIR", hidden=True)
+@click.option("--root", type=click.Path(), metavar="DIR", hidden=True)
 @click.pass_context
 def app(context: click.Context, root: str | None, *, version: bool) -> None:
     """Look at what training runs recorded.
 
-    Runs are read from the folder .seamark in the working directory, from SEAMARK_DIR, or from
-    --root DIR. A training may be running: reading never disturbs it.
+    Runs are read from --root DIR, from SEAMARK_DIR, or from the nearest folder .seamark: in the
+    working directory or above it. A training may be running: reading never disturbs it.
 
     \b
     A first look:
@@ -170,8 +170,9 @@ def app(context: click.Context, root: str | None, *, version: bool) -> None:
       seamark plot quick-otter val/loss     a curve, here in the terminal
       seamark ls --query 'val/loss < 0.3' --sort val/loss:min
 
-    RUN is a run's id, the first characters of its id, its name, or PROJECT/ID; "latest" is the
-    newest run. Output into a pipe is plain and complete; --json is for programs.
+    RUN is a run's id, the first characters of its id, its name (given or generated) or "latest",
+    the newest run; PROJECT/ may stand before each of them. Output into a pipe is plain and
+    complete; --json is for programs.
     """
     del root  # read from the context
     if version:

@@ -28,6 +28,7 @@ from seamark.cli._text import (
     shorten,
     step_text,
 )
+from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -309,7 +310,7 @@ def print_facts(screen: Screen, ref: RunRef, view: RunView) -> None:
     name = facts.get("sys/name")
     screen.styled(
         [
-            (str(name) if name else ref.run, "bold"),
+            (str(name), "bold") if name else (generated_name(ref.run), "dim"),
             ("  ", ""),
             (state, STATE_STYLES.get(state, "")),
             ("  trashed" if facts.get("sys/trashed") else "", "yellow"),

@@ -6,23 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
-from seamark.cli._app import Misuse, misuse, root_of
+from seamark.cli._app import misuse, root_of
 from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
-from seamark.cli._text import plural
-from seamark.errors import RunNotFoundError
 from seamark.paths import check_project, is_inside
 
 if TYPE_CHECKING:
+    from seamark.local.finding import Finder
     from seamark.local.index import Index
     from seamark.local.view import RunView
 
 __all__ = [
-    "LATEST",
     "RunRef",
     "Runs",
     "attempt_option",
@@ -34,10 +32,6 @@ __all__ = [
     "run_argument",
     "runs_argument",
 ]
-
-LATEST: Final = "latest"
-"""Means the newest run, unless a run is called that."""
-_LISTED: Final = 8
 
 project_option = click.option(
     "--project", metavar="PROJECT", help="Only this project and its sub-projects.  [default: all]"
@@ -93,12 +87,13 @@ class Runs:
         """Keep both; see `open_runs`."""
         self.root, self.index = root, index
         self._refs: list[RunRef] | None = None
+        self._finder: Finder | None = None
 
     def refresh(self, project: str | None = None, run: str | None = None) -> None:
         """Fold what is new, with a progress bar if that takes a while."""
         with progress_bar("Reading runs") as progress:
             self.index.refresh(project, run, progress=progress)
-        self._refs = None
+        self._refs = self._finder = None
 
     def refs(self, project: str | None = None) -> list[RunRef]:
         """Return every run, or those of a project and its sub-projects."""
@@ -112,55 +107,40 @@ class Runs:
         """Return what reads one run."""
         return self.index.view(ref.project, ref.run)
 
+    @property
+    def finder(self) -> Finder:
+        """What finds a run by a word."""
+        if self._finder is None:
+            from seamark.local.finding import Finder
+
+            self._finder = Finder(self.index)
+        return self._finder
+
     def label(self, ref: RunRef) -> str:
-        """Return a run's name, or its id if it has none or if the name is not its own."""
-        named = self.view(ref).attribute("sys/name")
-        name = str(named.value) if named is not None else ""
-        return name if name and self._named(name, None, trashed=False) == [ref] else ref.run
+        """Return a run's name, or the generated one; its id if the name is not its own."""
+        return self.finder.label((ref.project, ref.run))
 
-    def find(self, name: str, project: str | None = None, *, trashed: bool = False) -> RunRef:
-        """Return the run that a person means by ``name``.
-
-        Tried in this order: ``PROJECT/ID``, the whole id, the name (``sys/name``), the beginning of
-        an id, ``latest``.
+    def find(
+        self,
+        name: str,
+        project: str | None = None,
+        *,
+        trashed: bool = False,
+        beginnings: bool = True,
+    ) -> RunRef:
+        """Return the run that a person means by ``name``; `seamark.local.finding` says which.
 
         Args:
             name: What was typed.
-            project: Only runs of this project and its sub-projects.
+            project: Only runs of this project and its sub-projects, unless ``name`` says another.
             trashed: Whether, of runs of one name, those in the trash are meant or the others.
+            beginnings: Whether the beginning of an id will do.
 
         Raises:
             RunNotFoundError: If no run matches.
-            Misuse: If there are several; the message lists them.
+            ArgumentError: If there are several; the message lists them.
         """
-        refs = self.refs(project)
-        found = (
-            [ref for ref in refs if name in {ref.run, str(ref)}]
-            or self._named(name, project, trashed=trashed)
-            or self._named(name, project, trashed=not trashed)
-            or [ref for ref in refs if name and ref.run.startswith(name)]
-        )
-        if not found and name == LATEST:
-            found = self._newest(project)
-        if not found:
-            where = f"project {project!r}" if project else str(self.root)
-            msg = f"no run {name!r} in {where}; seamark ls lists the runs"
-            raise RunNotFoundError(msg)
-        if len(found) > 1:
-            raise Misuse(self._ambiguous(name, found))
-        return found[0]
-
-    def _ambiguous(self, name: str, found: Sequence[RunRef]) -> str:
-        listed = ", ".join(str(ref) for ref in found[:_LISTED])
-        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        return f"{name!r} may be any of {plural(len(found), 'run')}: {listed}{more}"
-
-    def _named(self, name: str, project: str | None, *, trashed: bool) -> list[RunRef]:
-        quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-        return self.select(f'sys/name = "{quoted}"', project, trashed=trashed)
-
-    def _newest(self, project: str | None) -> list[RunRef]:
-        return self.select("", project, limit=1)
+        return RunRef(*self.finder.find(name, project, trashed=trashed, beginnings=beginnings))
 
     def select(
         self,
@@ -199,6 +179,7 @@ class Runs:
         Raises:
             Misuse: If none was named, both ways were used, or the query matches none.
             RunNotFoundError: If a name matches no run.
+            ArgumentError: If one matches several.
         """
         if bool(names) == (query is not None):
             misuse("which runs? name some, or choose them with --query")
@@ -221,7 +202,8 @@ def open_runs(
     """Open the index of the root that was asked for, and fold what is new.
 
     Raises:
-        Misuse: If an option or a variable names a root that does not exist.
+        Misuse: If the root does not exist where it has to, is a file, or holds the root meant.
+        ArgumentError: If nobody named a root, and the nearest one is another user's.
         PathError: If the project's name is not legal.
     """
     from seamark.local.index import Index
@@ -229,16 +211,34 @@ def open_runs(
     if project is not None:
         check_project(project)
     root, named = root_of(context)
-    if not root.is_dir():
-        if named or not missing_ok:
-            misuse(f"no runs here: {root} does not exist (choose another place with --root)")
-        note(f"no runs here yet: {root} does not exist")
+    _expect_root(root, missing_ok=missing_ok and not named)
     index = Index.open(root)
     context.call_on_close(index.close)
     runs = Runs(root, index)
     if refresh:
         runs.refresh()
     return runs
+
+
+def _expect_root(root: Path, *, missing_ok: bool) -> None:
+    """Make sure that a folder is a root, as far as that can be told before its runs are read.
+
+    Raises:
+        Misuse: If it does not exist, is a file, or if the root is the ``.seamark`` in it.
+    """
+    from seamark.journal.folder import iter_runs
+    from seamark.journal.root import root_inside
+
+    if not root.is_dir():
+        if root.exists():
+            misuse(f"no runs here: {root} is a file, not a folder of runs")
+        if not missing_ok:
+            misuse(f"no runs here: {root} does not exist (choose another place with --root)")
+        note(f"no runs here yet: {root} does not exist")
+        return
+    inside = root_inside(root)
+    if inside is not None and next(iter_runs(root), None) is None:
+        misuse(f"no runs in {root}; did you mean {inside}?")
 
 
 def matching_paths(

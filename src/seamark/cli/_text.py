@@ -7,6 +7,8 @@ import re
 from datetime import datetime
 from typing import Final
 
+from seamark.reading.ages import age_words
+
 __all__ = [
     "clean",
     "display_width",
@@ -181,21 +183,7 @@ def human_duration(seconds: float) -> str:
 
 def human_age(then: datetime, now: datetime) -> str:
     """Return how long ago ``then`` was: ``"just now"``, ``"5 min ago"``, ``"in 2 h"``."""
-    seconds = (now - then).total_seconds()
-    size = abs(seconds)
-    if size < _SOON_S:
-        return "just now"
-    if size < _MINUTE_S:
-        words = f"{int(size)} s"
-    elif size < _HOUR_S:
-        words = f"{int(size // _MINUTE_S)} min"
-    elif size < 2 * _DAY_S:
-        words = f"{int(size // _HOUR_S)} h"
-    elif size < 365 * _DAY_S:
-        words = f"{int(size // _DAY_S)} d"
-    else:
-        words = f"{size / (365.25 * _DAY_S):.1f} y"
-    return f"{words} ago" if seconds > 0 else f"in {words}"
+    return age_words((now - then).total_seconds())
 
 
 def human_time(moment: datetime) -> str:

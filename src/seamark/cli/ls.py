@@ -16,6 +16,7 @@ from seamark.cli._runs import open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, data_output, note
 from seamark.cli._text import clean, human_age, human_duration, human_number, human_time, plural
 from seamark.paths import is_inside
+from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:
     from seamark.local.index import Index
@@ -181,10 +182,9 @@ def ls(
         _write_csv(rows, shown)
     elif rows:
         _print(Screen(), rows, shown)
-    else:
-        note(
-            "the trash is empty" if trashed else "no run matches" if runs.refs() else "no runs yet"
-        )
+    elif runs.root.is_dir():  # else that has been said
+        missing = "no run matches" if runs.refs() else f"no runs in {runs.root} yet"
+        note("the trash is empty" if trashed else missing)
     for hint in _hints(runs.index, wanted, sort, query):
         note(hint)
     if table.total > len(rows):
@@ -240,7 +240,7 @@ def _print(screen: Screen, rows: Sequence[Mapping[str, Any]], columns: Sequence[
     names = ["sys/id", *([_PROJECT] if several else [])]
     names += [name for name in columns if name not in names]
     now = datetime.now(timezone.utc)
-    lines = [[_cell(row.get(name), name, screen, now) for name in names] for row in rows]
+    lines = [[_field(row, name, screen, now) for name in names] for row in rows]
     titles = [_column(name, right=_is_numeric([row.get(name) for row in rows])) for name in names]
     left_out = screen.table(titles, lines)
     if left_out:
@@ -262,6 +262,14 @@ def _column(name: str, *, right: bool = False) -> Column:
         least=_NAME_CELLS if name == "sys/name" else 8,
         rank=_RANKS.get(name, 0 if name == "sys/id" else 2),
     )
+
+
+def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> Cell:
+    """Return what a run shows in a column; a run without a name the generated one, dim."""
+    value = row.get(name)
+    if name == "sys/name" and not value:
+        return Cell(generated_name(row["sys/id"]), "dim")
+    return _cell(value, name, screen, now)
 
 
 def _cell(value: Any, name: str, screen: Screen, now: datetime) -> Cell:

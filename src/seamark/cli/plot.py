@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seamark.cli._app import Misuse, misuse, root_option
+from seamark.cli._app import misuse, root_option
 from seamark.cli._runs import (
     RunRef,
     Runs,
@@ -23,7 +23,7 @@ from seamark.cli._runs import (
 )
 from seamark.cli._screen import Screen, note
 from seamark.cli._text import clean, plural
-from seamark.errors import RunNotFoundError
+from seamark.errors import ArgumentError, RunNotFoundError
 
 if TYPE_CHECKING:
     from seamark.local.view import RunView
@@ -117,7 +117,7 @@ def plot(
     raw = _curves(runs, wanted, x_kind, attempt, log_y=log_y if thinned else None)
     from seamark.pictures import plots
 
-    axes = plots.Axes(x_kind=x_kind, title=_title(wanted, raw), log_x=log_x, log_y=log_y)
+    axes = plots.Axes(x_kind=x_kind, title=_title(runs, wanted, raw), log_x=log_x, log_y=log_y)
     curves = [replace(curve, y=plots.smooth(curve.y, smooth)) for curve in raw] if smooth else raw
     _note_left_out(raw, axes)
     if out is not None:
@@ -145,15 +145,8 @@ def _sort_words(
             misuse(f"no run matches the query {query!r}")
         return _Wanted(refs, list(words))
     refs, rest = [runs.find(words[0], project)], list(words[1:])
-    while rest:
-        try:
-            refs.append(runs.find(rest[0], project))
-        except RunNotFoundError:
-            break
-        except Misuse:
-            if not _is_series(runs, refs, rest[0]):
-                raise
-            break
+    while rest and (ref := _another_run(runs, refs, rest[0], project)):
+        refs.append(ref)
         rest.pop(0)
     if not rest:
         misuse(
@@ -161,6 +154,29 @@ def _sort_words(
             f"(seamark show {refs[0].run} lists all)"
         )
     return _Wanted(list(dict.fromkeys(refs)), rest)
+
+
+def _another_run(
+    runs: Runs, refs: Sequence[RunRef], word: str, project: str | None
+) -> RunRef | None:
+    """Return the run that a word names; None if it is a series of those that were named already.
+
+    A series comes before the beginning of an id: some id begins with any short word.
+
+    Raises:
+        ArgumentError: If it may be any of several runs.
+    """
+    for beginnings in (False, True):
+        try:
+            return runs.find(word, project, beginnings=beginnings)
+        except RunNotFoundError:
+            if not beginnings and _is_series(runs, refs, word):
+                return None
+        except ArgumentError:
+            if not _is_series(runs, refs, word):
+                raise
+            return None
+    return None
 
 
 def _is_series(runs: Runs, refs: Sequence[RunRef], word: str) -> bool:
@@ -240,10 +256,10 @@ def _curve(points: Any, label: str, x_kind: str) -> Curve:
     return Curve(label, x, points.value)
 
 
-def _title(wanted: _Wanted, curves: Sequence[Curve]) -> str:
+def _title(runs: Runs, wanted: _Wanted, curves: Sequence[Curve]) -> str:
     if len(wanted.refs) > 1 and len(wanted.patterns) == 1:
         return wanted.patterns[0]
-    return wanted.refs[0].run if len(wanted.refs) == 1 and len(curves) > 1 else ""
+    return runs.label(wanted.refs[0]) if len(wanted.refs) == 1 and len(curves) > 1 else ""
 
 
 def _note_left_out(curves: Sequence[Curve], axes: Axes) -> None:

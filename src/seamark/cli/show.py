@@ -71,7 +71,7 @@ def show(
     Examples:
       seamark show latest                    the newest run
       seamark show quick-otter val           everything below val/
-      seamark show d1vku val/loss --limit 50 the last points of one series
+      seamark show 9jr5 val/loss --limit 50  the last points of one series
       seamark show quick-otter source_code   git commit, arguments, packages
       seamark show latest --json | jq '.attributes["val/loss"].value.min'
     """

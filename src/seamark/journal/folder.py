@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from seamark.errors import ArgumentError
+from seamark.journal.root import nearest_root
 from seamark.journal.safe import fits, is_folder, names_in
 from seamark.process.liveness import host_name
 
@@ -33,6 +34,7 @@ __all__ = [
     "RunFolder",
     "hashed_run_id",
     "is_linked",
+    "is_run_id",
     "iter_runs",
     "journal_name",
     "mint_run_id",
@@ -53,13 +55,17 @@ _TIME_BITS: Final = 42
 _RANDOM_BITS: Final = 5 * _ID_LENGTH - _TIME_BITS
 
 
-def root_dir(root: str | os.PathLike[str] | None = None) -> Path:
-    """Return the absolute root folder: the argument, else ``SEAMARK_DIR``, else ``./.seamark``.
+def root_dir(root: str | os.PathLike[str] | None = None, *, used: bool = True) -> Path:
+    """Return the absolute root folder: the argument, ``SEAMARK_DIR``, or the nearest ``.seamark``.
 
-    Creates nothing.
+    Creates nothing. See `seamark.journal.root` for what is nearest.
+
+    Args:
+        root: What was named, if anything was.
+        used: Whether something is to be read or written there; else it may be anybody's.
 
     Raises:
-        ArgumentError: If the argument is not a path.
+        ArgumentError: If the argument is not a path, or if the nearest root is another user's.
     """
     if root is not None and not isinstance(root, (str, os.PathLike)):
         msg = f"root: expected a path or None, got {type(root).__name__}: {root!r:.80}"
@@ -67,8 +73,10 @@ def root_dir(root: str | os.PathLike[str] | None = None) -> Path:
     if root is not None and "\0" in os.fspath(root):
         msg = f"root: expected a path, got one with a NUL character: {os.fspath(root)!r:.80}"
         raise ArgumentError(msg)
-    chosen = root or os.environ.get("SEAMARK_DIR") or ".seamark"
-    return Path(os.path.abspath(chosen))  # noqa: PTH100 - resolve() would follow links
+    named = root or os.environ.get("SEAMARK_DIR")
+    if not named:
+        return nearest_root(used=used)
+    return Path(os.path.abspath(named))  # noqa: PTH100 - resolve() would follow links
 
 
 def _base32(number: int) -> str:
@@ -76,13 +84,20 @@ def _base32(number: int) -> str:
 
 
 def mint_run_id() -> str:
-    """Return a new run id of 16 characters, ``[0-9a-v]``, that sorts by time.
+    """Return a new run id of 16 characters, ``[0-9a-v]``, of which the first tell runs apart.
 
-    42 bits are milliseconds since the Unix epoch (enough until 2109), 38 bits are random.
+    38 bits are random, and the 42 behind them are milliseconds since the Unix epoch (enough until
+    2109), so that no two runs of different milliseconds are ever alike. The order of ids means
+    nothing: when a run was created is what its journals say.
     """
     now_ms = time.time_ns() // 1_000_000
     stamp = now_ms & ((1 << _TIME_BITS) - 1)
-    return _base32(stamp << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS))
+    return _base32(secrets.randbits(_RANDOM_BITS) << _TIME_BITS | stamp)
+
+
+def is_run_id(text: str) -> bool:
+    """Return whether a text is what ids look like, minted or hashed, in this release or earlier."""
+    return len(text) == _ID_LENGTH and set(text) <= set(_DIGITS)
 
 
 def hashed_run_id(project: str, custom_run_id: str) -> str:

@@ -8,6 +8,7 @@ an id of its own in its name, and its header never changes.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from seamark.process.liveness import process_alive, process_facts
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
-__all__ = ["header_of", "headers", "may_grow", "recorded_here", "writer_lives"]
+__all__ = ["begun_ns", "header_of", "headers", "may_grow", "recorded_here", "writer_lives"]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -46,6 +47,15 @@ def headers(folder: RunFolder) -> Iterator[Mapping[str, Any]]:
     for journal in folder.journals():
         with quietly(only=OSError):
             yield header_of(journal.path)
+
+
+def begun_ns(folder: RunFolder) -> int:
+    """Return the time of the first record of a run, ns since the Unix epoch; 0 if there is none."""
+    found = []
+    for journal in folder.journals():
+        with quietly(only=OSError), JournalReader(journal.path) as reader:
+            found += [frame.t for frame in itertools.islice(reader.frames(), 1)]
+    return min(found, default=0)
 
 
 def may_grow(reader: JournalReader) -> bool:

@@ -37,6 +37,7 @@ from seamark.store.damage import DamageError
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.query.selection import Selection, choose
+from seamark.store.read.names import run_names
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import Conflict, Store, forget_run, load_journals
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from seamark.local.refresh import Refresh
     from seamark.local.view import RunView
+    from seamark.reading.names import RunName
     from seamark.store.read.many import Recent
     from seamark.store.read.series import Sources
 
@@ -579,6 +581,10 @@ class Index:
             for parent, name in rows
             if name != PROJECT_LOG and _concerns(parent, project)
         )
+
+    def names(self) -> list[RunName]:
+        """Return every run and what it is called, the newest first, as last folded."""
+        return self._ask(lambda connection: run_names(self.store, connection))
 
     def select(self, selection: Selection) -> list[Ref]:
         """Return (project, run id) of the runs that match, in order, as last folded.

@@ -9,14 +9,18 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.errors import ArgumentError
 from seamark.journal.folder import root_dir
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import host_name
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
+from seamark.reading.names import generated_name
 from seamark.values import Atom, decode_atom, encode_atom, escape
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
     from seamark.run.container import Container
@@ -126,7 +130,7 @@ class Introduction:
         if not recorder.positions():  # a warning has said why nothing can be written yet
             return
         what = f"recording attempt {begun.number} to" if begun else "recording to"
-        _print_line(recorder.folder, what)
+        _print_line(recorder.folder, what, self.called(origin))
         if origin.passed_over and not (begun or origin.continues or self.told):
             log.warning(
                 "seamark: this job was restarted and records a new run: run %s, which it recorded "
@@ -134,6 +138,20 @@ class Introduction:
                 "one run whatever the command line is",
                 origin.passed_over,
             )
+
+    def called(self, origin: Origin) -> str:
+        """Return what to call the run in a line for people: its id, or its generated name.
+
+        The name where this process made the run and nobody has given it another one yet.
+
+        Args:
+            origin: Where the run comes from.
+        """
+        run, writer, options = self._recorder.folder.run, self._recorder.writer, self._options
+        is_new = not (options.names_a_run or origin.begun or origin.continues)
+        if is_new and writer is not None and "sys/name" not in writer.families:
+            return generated_name(run)
+        return run
 
     def covers(self, paths: Iterable[str]) -> bool:
         """Tell whether paths hold nothing but what a run records of itself when it begins."""
@@ -149,24 +167,33 @@ def _distributed(told: Mapping[str, Any]) -> dict[str, Any]:
     return {f"distributed/{name}": fact for name, fact in facts.items() if fact is not None}
 
 
-def print_end(folder: RunFolder, state: str, lost: int) -> None:
+def print_end(folder: RunFolder, called: str, state: str, lost: int) -> None:
     """Print how a run ended, on stderr. Never raises.
 
     Args:
         folder: Where it lies.
+        called: Its id, or a name that finds it.
         state: What it ended in.
         lost: How many values or records were lost.
     """
     tail = f", {lost} values or records were lost" if lost else ""
-    _print_line(folder, f"{state}{tail}:")
+    _print_line(folder, f"{state}{tail}:", called)
 
 
-def _print_line(folder: RunFolder, what: str) -> None:
+def _print_line(folder: RunFolder, what: str, called: str) -> None:
     """Print one line for people, on stderr."""
     try:
         where = os.path.relpath(folder.path)
-        root = "" if folder.root == root_dir() else f" --root {os.path.relpath(folder.root)}"
-        line = f"seamark: {what} {where} (see it with: seamark show {folder.run}{root})"
+        root = "" if _is_default(folder.root) else f" --root {os.path.relpath(folder.root)}"
+        line = f"seamark: {what} {where} (see it with: seamark show {called}{root})"
         print(line, file=sys.stderr, flush=True)  # noqa: T201
     except Exception:  # noqa: BLE001, S110 - a closed stderr must not end a training
         pass
+
+
+def _is_default(root: Path) -> bool:
+    """Return whether the command finds a root from here without being told where it is."""
+    try:
+        return root == root_dir()
+    except ArgumentError:  # the one that it would find is another user's
+        return False

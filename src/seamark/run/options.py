@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, UnknownArgumentError, ValueKindError
+from seamark.journal.folder import is_run_id
 from seamark.paths import check_project
 from seamark.values import parameters
 
@@ -197,8 +198,14 @@ class RunOptions:
 
     @property
     def names_a_run(self) -> bool:
-        """Whether the run's id was given in one way or another, and is not minted."""
+        """Whether the run was given in one way or another, and its id is not minted."""
         return bool(self.with_id or self.custom_run_id)
+
+    @property
+    def names_an_id(self) -> bool:
+        """Whether the id itself was given: every process knows it then, whatever its disk holds."""
+        whole = self.with_id is not None and is_run_id(self.with_id.rpartition("/")[2])
+        return whole or bool(self.custom_run_id)
 
     @property
     def must_resume(self) -> bool:

@@ -10,9 +10,17 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seamark.errors import ArgumentError, JournalError, RunNotFoundError
+from seamark.errors import (
+    ArgumentError,
+    JournalError,
+    PathError,
+    RunNotFoundError,
+    SeamarkError,
+)
 from seamark.journal.folder import RunFolder, hashed_run_id, mint_run_id, root_dir
-from seamark.paths import check_name
+from seamark.paths import check_name, check_project
+from seamark.process.interrupts import quietly
+from seamark.reading.names import LATEST
 
 if TYPE_CHECKING:
     from seamark.run.options import RunOptions
@@ -36,21 +44,66 @@ _NO_PLACE = frozenset(
 def run_folder(options: RunOptions) -> RunFolder:
     """Return where the run with these options lies or will lie; creates nothing.
 
+    What is wrong with ``with_id`` is for `expect_place` to say: on another rank than 0 that is rank
+    0's, and where nothing is recorded nobody's.
+
     Raises:
-        PathError: If ``with_id`` cannot be a folder.
+        ArgumentError: If the root is no path, or another user's and not named.
     """
     if options.mode == "debug" and options.root is None:
         root = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
         atexit.register(_remove_debug_root, root, os.getpid())
     else:
-        root = root_dir(options.root)
+        used = options.mode != "disabled" or bool(options.with_id)
+        root = root_dir(options.root, used=used)
     if options.with_id:
-        run = check_name(options.with_id, "with_id")
-    elif options.custom_run_id:
+        return _named(root, options)
+    if options.custom_run_id:
         run = hashed_run_id(options.project, options.custom_run_id)
     else:
         run = mint_run_id()
     return RunFolder(root, options.project, run)
+
+
+def _named(root: Path, options: RunOptions) -> RunFolder:
+    """Return the folder of the run that ``with_id`` names; one that is not there if there is none.
+
+    Whose id is given in full is found without a look at the index.
+    """
+    word, project = str(options.with_id), options.project
+    for place in ((project, word), word.rpartition("/")[::2]):
+        folder = _legal(root, *place)
+        if folder is not None and folder.run != LATEST and _something(folder):
+            return folder
+    with quietly(only=SeamarkError):
+        return _find(root, options)
+    hidden = hashed_run_id(project, f"with_id\0{word}")
+    return _legal(root, project, word) or RunFolder(root, project, hidden)
+
+
+def _legal(root: Path, project: str, run: str) -> RunFolder | None:
+    try:
+        return RunFolder(root, check_project(project), check_name(run))
+    except PathError:
+        return None
+
+
+def _something(folder: RunFolder) -> bool:
+    return folder.is_there() or folder.link(inside=False) is not None
+
+
+def _find(root: Path, options: RunOptions) -> RunFolder:
+    """Look up in the index what ``with_id`` means.
+
+    Raises:
+        RunNotFoundError: If it means no run.
+        ArgumentError: If it may mean several.
+    """
+    from seamark.local.finding import find_below  # SQLAlchemy is for those who need it
+
+    reading = options.mode == "read-only"
+    word, project = str(options.with_id), options.project
+    return RunFolder(root, *find_below(root, word, project, beginnings=reading))
 
 
 def _remove_debug_root(root: Path, pid: int) -> None:
@@ -63,10 +116,12 @@ def expect_place(options: RunOptions, folder: RunFolder) -> None:
 
     Raises:
         RunNotFoundError: If it does not exist.
-        ArgumentError: If it was purged.
+        ArgumentError: If it was purged, or if ``with_id`` may mean several runs.
     """
     must_exist = options.mode == "read-only" or (options.must_resume and options.names_a_run)
     if options.with_id or must_exist:
+        if options.with_id and not _something(folder):
+            _find(folder.root, options)  # which says what is wrong with the name
         expect_run(folder)
     else:
         refuse_purged(folder, options.custom_run_id)

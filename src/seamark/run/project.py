@@ -9,14 +9,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.process import fork
 from seamark.process.liveness import process_facts
+from seamark.reading.names import LATEST
 from seamark.run.container import Container
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
 from seamark.run.options import project_and_mode
@@ -39,6 +41,8 @@ Progress = bool | Callable[[int, int], None] | None
 """Whether, or with what, it is shown how far folding is."""
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
+"""What no word has that somebody types for a run, but a query."""
 _PATIENCE_S: Final = 0.5
 
 log = logging.getLogger("seamark")
@@ -59,7 +63,8 @@ def init_project(
             ``"default"``.
         mode: ``"read-only"`` refuses to write, ``"disabled"`` does nothing; the others are the same
             here. SEAMARK_MODE, NEPTUNE_MODE or ``"online"``.
-        root: Folder of all runs; SEAMARK_DIR or ``./.seamark``.
+        root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``, see the page on
+            environment variables.
 
     Raises:
         PathError: If the project's path breaks the grammar.
@@ -117,7 +122,8 @@ class Project(Container):
         Args:
             query: Such as ``'val/loss:min < 0.3 AND sys/tags CONTAINS "best"'``; see the page on
                 queries.
-            id: One run id, or several of which a run must have one.
+            id: One run, or several of which it must be one: ids, their beginnings, names, generated
+                names, ``"latest"``, or one of these behind ``PROJECT/``.
             state: ``"running"``, ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``,
                 ``"crashed"`` or ``"created"``, or several; ``"active"`` and ``"inactive"`` as
                 Neptune has them.
@@ -139,16 +145,18 @@ class Project(Container):
                 fold; None and True show progress on a terminal if it takes a while.
 
         Raises:
-            ArgumentError: If an argument has a value that cannot be used.
+            ArgumentError: If an argument has a value that cannot be used, or if one of ``id`` may
+                be any of several runs.
             QueryError: If the query or a column breaks the grammar; the message points at the
                 place.
         """
         from seamark.store.query.selection import Selection
 
+        words = list(id) if isinstance(id, Iterable) and not isinstance(id, str) else id
         selection = Selection(
             project=self.folder.project,
             query=query,
-            id=id,
+            id=words,
             state=state,
             owner=owner,
             tag=tag,
@@ -160,7 +168,31 @@ class Project(Container):
         )
         selection.check()
         selection.expression()  # a mistake is reported before anything is read
-        return self._fresh_index(progress_bar).table(selection, columns)
+        index = self._fresh_index(progress_bar)
+        if words is not None:
+            selection = replace(selection, id=self._ids(index, words, trashed=trashed))
+        return index.table(selection, columns)
+
+    def _ids(self, index: Index, given: str | Iterable[str], *, trashed: bool | None) -> list[str]:
+        """Return the ids of the runs that are meant; what means none stays as it is.
+
+        Raises:
+            ArgumentError: If one may be any of several runs.
+        """
+        from seamark.local.finding import Finder
+
+        finder, known = Finder(index), {run for _, run in index.runs(self.folder.project)}
+
+        def meant(word: str) -> str:
+            if word in known and word != LATEST:
+                return word
+            try:
+                project, in_trash = self.folder.project, bool(trashed)
+                return finder.find(word, project, elsewhere=False, trashed=in_trash)[1]
+            except RunNotFoundError:
+                return word
+
+        return [meant(word) for word in ([given] if isinstance(given, str) else given)]
 
     @overload
     def fetch_series(
@@ -195,8 +227,9 @@ class Project(Container):
 
         Args:
             paths: One path or several; ``*`` matches anything (``"val/*"``).
-            runs: Run ids, a query, a `RunsTable`, runs, or one of these; None for every run that is
-                not in the trash.
+            runs: Runs, words that name runs (see ``id`` of `fetch_runs_table`), a query, a
+                `RunsTable`, or one of these; None for every run that is not in the trash. A text
+                that is a query is taken as one, never as a name; in a list all texts are names.
             attempt: ``"latest"``, ``"all"``, or the number of an attempt: the runs as that attempt
                 left them.
             points: For drawing: each series in parts that keep their minimum and maximum, with at
@@ -204,9 +237,10 @@ class Project(Container):
             progress_bar: See `fetch_runs_table`.
 
         Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If a query breaks the grammar.
-            RunNotFoundError: If a run id does not exist in this project.
+            ArgumentError: If an argument has a value that cannot be used, or if a word may be any
+                of several runs.
+            QueryError: If a text is neither a query nor a run.
+            RunNotFoundError: If a word names no run of this project.
         """
         from seamark.reading.curves import check_points
         from seamark.reading.points import check_attempt
@@ -224,13 +258,15 @@ class Project(Container):
 
     def _meant(self, index: Index, runs: Any) -> list[tuple[str, str]]:
         """Return (project, run id) of the runs that ``runs`` stands for."""
+        from seamark.local.finding import Finder
         from seamark.reading.tables import RunsTable
+        from seamark.store.query.language import parse
         from seamark.store.query.selection import Selection
 
         project = self.folder.project
         if isinstance(runs, RunsTable):
             return list(runs.refs)
-        if runs is None or (isinstance(runs, str) and not _RUN_ID.fullmatch(runs)):
+        if runs is None or (isinstance(runs, str) and _is_query(runs)):
             return index.select(Selection(project=project, query=runs))
         wanted = [runs] if isinstance(runs, str) or hasattr(runs, "folder") else runs
         if not isinstance(wanted, Iterable):
@@ -240,6 +276,7 @@ class Project(Container):
         by_id: dict[str, list[tuple[str, str]]] = {}
         for ref in index.runs(project):
             by_id.setdefault(ref[1], []).append(ref)
+        finder = Finder(index)
         for one in wanted:
             name = (
                 one if isinstance(one, str) else getattr(getattr(one, "folder", None), "run", None)
@@ -247,12 +284,15 @@ class Project(Container):
             if not isinstance(name, str):
                 msg = f"runs: expected run ids, got {one!r:.80}"
                 raise ArgumentError(msg)
-            if name not in by_id:
-                msg = (
-                    f"run {name!r} does not exist in project {project!r} below {str(index.root)!r}"
-                )
-                raise RunNotFoundError(msg)
-            found += by_id[name]
+            if name in by_id and name != LATEST:
+                found += by_id[name]
+                continue
+            try:
+                found.append(finder.find(name, project, elsewhere=False))
+            except RunNotFoundError:
+                if isinstance(runs, str) and _QUERY_LIKE.search(runs):
+                    parse(runs)  # which says what is wrong with it
+                raise
         return found
 
     def _fresh_index(self, progress_bar: Progress) -> Index:
@@ -304,6 +344,19 @@ class Project(Container):
     ) -> None:
         """Stop."""
         self.stop()
+
+
+def _is_query(text: str) -> bool:
+    """Return whether a text is a query; no word that is an id, or looks like a name, is one."""
+    from seamark.store.query.language import parse
+
+    if _RUN_ID.fullmatch(text):
+        return False
+    try:
+        parse(text)
+    except QueryError:
+        return False
+    return True
 
 
 @contextmanager

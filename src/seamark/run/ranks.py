@@ -115,9 +115,10 @@ class RankPolicy:
         """Whether the run's id was given, not minted, or came here from another process.
 
         The same on every rank, whatever became of the run since, so that it can decide whether they
-        talk to each other.
+        talk to each other. A name is not enough: each rank looks it up by itself, and what it means
+        may change from one moment to the next.
         """
-        return self._options.names_a_run or self._made_in != os.getpid()
+        return self._options.names_an_id or self._made_in != os.getpid()
 
     @property
     def shared_id(self) -> bool:
@@ -160,7 +161,8 @@ def refuse_alone() -> None:
         msg = (
             f"ranks='all': this is rank {rank.rank}{size}, and nothing connects the ranks yet; "
             "call init_run() after torch.distributed.init_process_group() or hvd.init(), or give "
-            "custom_run_id, the same on every rank (or in SEAMARK_CUSTOM_RUN_ID)"
+            "custom_run_id, the same on every rank (or in SEAMARK_CUSTOM_RUN_ID), or with_id as a "
+            "whole id"
         )
         raise ArgumentError(msg)
 

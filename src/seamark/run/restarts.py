@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from seamark.journal.folder import RunFolder
 from seamark.journal.format import Kind
-from seamark.journal.headers import header_of, headers, writer_lives
+from seamark.journal.headers import begun_ns, header_of, headers, writer_lives
 from seamark.journal.reader import JournalReader
 from seamark.process.job import restart_count, same_job
 from seamark.process.liveness import process_facts
@@ -118,17 +118,22 @@ def run_before_restart(folder: RunFolder, job_run: JobRun | None) -> EarlierRun:
     if job_run is None:
         return EarlierRun()
     try:
-        names = sorted(os.listdir(folder.root / folder.project), reverse=True)  # noqa: PTH208
+        names = os.listdir(folder.root / folder.project)  # noqa: PTH208
     except OSError:
         return EarlierRun()
+    found: list[tuple[int, str, bool]] = []
+    for name in names:
+        one = RunFolder(folder.root, folder.project, name)
+        made_by = _recorded_before_restart(one) if name[0] != "." else []
+        if any(each[1:] == job_run[1:] for each in made_by):
+            found.append((begun_ns(one), name, job_run in made_by))
     passed_over = None
-    for name in names:  # of the newest first: their ids sort by time
-        found = RunFolder(folder.root, folder.project, name)
-        made_by = _recorded_before_restart(found) if name[0] != "." else []
-        if job_run in made_by:
-            return EarlierRun(found)
-        if passed_over is None and any(one[1:] == job_run[1:] for one in made_by):
-            passed_over = None if _is_completed(found) else name
+    for _, name, same in sorted(found, reverse=True):  # the newest first
+        one = RunFolder(folder.root, folder.project, name)
+        if same:
+            return EarlierRun(one)
+        if passed_over is None:
+            passed_over = None if _is_completed(one) else name
     return EarlierRun(None, passed_over)
 
 

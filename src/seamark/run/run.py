@@ -89,7 +89,9 @@ def init_run(
         project: Path of the project, such as ``"team/mnist"``; SEAMARK_PROJECT, NEPTUNE_PROJECT or
             ``"default"``.
         name: Display name, free text.
-        with_id: Id of an existing run to open.
+        with_id: An existing run to open: its id, its name (recorded or generated), ``"latest"``, or
+            one of these behind ``PROJECT/``. Without that it is looked for in ``project`` and its
+            sub-projects. The beginning of an id is enough with ``mode="read-only"``.
         custom_run_id: A name under which several processes find the same run;
             SEAMARK_CUSTOM_RUN_ID.
         mode: ``"online"``, ``"async"`` and ``"sync"`` are the same; ``"offline"`` sends nothing;
@@ -97,7 +99,8 @@ def init_run(
             records into a temporary root. SEAMARK_MODE.
         description: Free text.
         tags: One string or several.
-        root: Folder of all runs; SEAMARK_DIR or ``./.seamark``.
+        root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``, see the page on
+            environment variables.
         params: Hyperparameters, kept under ``parameters/``.
         owner: Whether this process decides the run's state. None: a process that creates a run
             does; one that opens a run does so only once it adds points to a series that the run
@@ -105,8 +108,8 @@ def init_run(
         ranks: ``"zero"``: only rank 0 records, other ranks hold a silent run. ``"all"``: every rank
             records into one run, its series under ``ranks/<rank>/`` unless it is rank 0; values,
             tags and files are those of rank 0. Every rank has to call this then, with the same
-            ``with_id`` or ``custom_run_id``, or once ``init_process_group()`` or ``hvd.init()`` has
-            connected them.
+            ``with_id`` (a whole id) or ``custom_run_id``, or once ``init_process_group()`` or
+            ``hvd.init()`` has connected them.
         resume: ``"auto"``: a job that its launcher restarted, or that loads a checkpoint, continues
             its run. ``"never"``: each start is a new run. ``"must"``: a run to resume has to exist,
             named by ``with_id``, ``custom_run_id``, a restart or a checkpoint.
@@ -129,9 +132,9 @@ def init_run(
 
     Raises:
         UnknownArgumentError: If an argument does not exist; the nearest one is named.
-        ArgumentError: If arguments contradict each other or have no legal value, or if
-            ``ranks="all"`` and the ranks cannot agree on one run.
-        PathError: If a name cannot be a folder.
+        ArgumentError: If arguments contradict each other or have no legal value, if ``with_id`` may
+            be any of several runs, or if ``ranks="all"`` and the ranks cannot agree on one run.
+        PathError: If the project's path breaks the grammar.
         RunNotFoundError: If ``with_id`` names no run, or if ``resume="must"`` and there is none.
         JournalError: If the root cannot be written to.
     """
@@ -795,7 +798,7 @@ class Run(Container):
             log.debug("seamark: run %s could not be withdrawn: %r", self.id, error)
 
         with quietly(lost):
-            shared = self.policy.common_id
+            shared = self.policy.common_id or self._options.names_a_run
             if not shared:
                 self.assign_quietly({"sys/trashed": True})
             writer = self.recorder.writer
@@ -904,7 +907,7 @@ class Run(Container):
             self._say_end(self.state, lost)
 
     def _say_end(self, state: str, lost: int) -> None:
-        print_end(self.folder, state, lost)
+        print_end(self.folder, self._introduction.called(self.resume.origin), state, lost)
         if self._late is not None:
             self._late.tell_of_tasks()
 

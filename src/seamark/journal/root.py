@@ -1,0 +1,101 @@
+"""Which root is meant where nobody names one: the nearest ``.seamark`` from here upwards.
+
+Who records in a sub-folder of a project, or looks from one, means the runs of the project. The way
+up ends at the home directory, at the border of a file system and before a folder of somebody else,
+where anybody might have put a root for others to stumble into.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from seamark.errors import ArgumentError
+from seamark.journal.safe import is_folder
+from seamark.process.interrupts import quietly
+
+__all__ = ["ROOT_NAME", "nearest_root", "root_inside"]
+
+ROOT_NAME: Final = ".seamark"
+"""What the folder of all runs is called where nobody names another one."""
+
+
+def nearest_root(*, used: bool = True) -> Path:
+    """Return the nearest ``.seamark`` folder from the working directory upwards, absolute.
+
+    The first folders that are looked in no more: the one above the home directory, one on another
+    file system, and one that belongs to another user; from a working directory of another user
+    nothing above it is looked in. Where there is none, it is ``.seamark`` in the working directory.
+
+    Args:
+        used: Whether something is to be read or written there; else it may be anybody's.
+
+    Raises:
+        ArgumentError: If the one that is found belongs to another user.
+    """
+    here = os.getcwd()  # noqa: PTH109 - pathlib's is no other
+    for folder in _upwards(here):
+        root = os.path.join(folder, ROOT_NAME)  # noqa: PTH118
+        if os.path.isdir(root):  # noqa: PTH112 - the root itself may be a link
+            if used:
+                _expect_own(root)
+            return Path(root)
+    return Path(here, ROOT_NAME)
+
+
+def root_inside(folder: Path) -> Path | None:
+    """Return the ``.seamark`` folder in a folder that somebody named as root; None without one."""
+    inside = folder / ROOT_NAME
+    return inside if is_folder(inside) else None
+
+
+def _upwards(start: str) -> Iterator[str]:
+    """Yield a folder and those above it in which a root is looked for."""
+    yield start
+    home, me = os.path.realpath(os.path.expanduser("~")), _user()  # noqa: PTH111
+    folder, device = start, None
+    with quietly(only=OSError):  # what cannot be looked at is a border too
+        while True:
+            above = os.path.dirname(folder)  # noqa: PTH120
+            for one in (folder, above):
+                found = os.stat(one)  # noqa: PTH116
+                device = found.st_dev if device is None else device
+                if found.st_dev != device or me not in (None, found.st_uid):
+                    return
+            if folder in (home, above):
+                return
+            yield above
+            folder = above
+
+
+def _user() -> int | None:
+    """Return the id of this process's user; None where files have no owner that can be told."""
+    return os.geteuid() if hasattr(os, "geteuid") else None
+
+
+def _expect_own(root: str) -> None:
+    """Refuse a root that was not named and that another user made, or a link to one.
+
+    Raises:
+        ArgumentError: If it is one.
+    """
+    me = _user()
+    for found in (os.lstat(root), os.stat(root)):  # noqa: PTH116
+        if me not in (None, found.st_uid):
+            msg = (
+                f"root: {root} belongs to {_name_of(found.st_uid)}, not to {_name_of(me)}, and is "
+                "not used unless it is named: --root in the command, root= in Python, or "
+                "SEAMARK_DIR"
+            )
+            raise ArgumentError(msg)
+
+
+def _name_of(user: int | None) -> str:
+    """Return what a user is called: ``alice (uid 1000)``."""
+    with quietly(only=(KeyError, ImportError)):
+        import pwd
+
+        return f"{pwd.getpwuid(user or 0).pw_name} (uid {user})"
+    return f"uid {user}"

@@ -1,0 +1,133 @@
+"""What runs are called, also those that nobody named: two words made of the id, easy to say.
+
+A generated name is never recorded. The same id gives the same name everywhere and in every release,
+so the lists of words below are never changed: a note that says ``quick-otter`` is to find its run.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import Final, NamedTuple
+
+__all__ = ["LATEST", "RunName", "generated_name"]
+
+LATEST: Final = "latest"
+"""Means the newest run, whatever runs are called."""
+
+_ADJECTIVES: Final = """
+able active adept agile airy alert alpine amber ample ancient apt arctic ardent artful astral astute
+atomic august autumn avid awake azure balanced balmy basic blithe blooming bold boreal bouncy brave
+breezy bright brisk bronze bubbly buoyant busy calm candid capable careful caring casual celestial
+central certain charming cheerful chief chilly chirpy civic civil classic clean clear clever coastal
+cobalt cogent colorful comely compact complete concise constant cool copper coral cordial cosmic
+cosy courtly crafty creative crimson crisp crystal curious curly custom cyan dapper daring dashing
+dawning dazzling decent deep deft deluxe dewy digital diligent distant diverse docile dreamy driven
+dusky dynamic eager early earnest earthen eastern ebullient elastic elated electric elegant elfin
+eloquent emerald eminent endless epic equal essential eternal evening exact exotic expert fabled
+fair faithful famous fancy fearless fern festive fiery fine firm first fleet floral flowing fluent
+fluffy fond formal forthright fortunate fragrant frank free fresh friendly frosty fruitful full
+funny future gallant gentle genuine gifted gilded glacial glad gleaming glossy glowing golden good
+graceful gracious grand grassy grateful great green gritty groovy growing handy happy hardy harmonic
+hasty hazel healthy hearty helpful heroic hidden honest honey hopeful humble humming icy ideal
+idyllic immense indigo inland inner intent intrepid inventive ivory jade jaunty jazzy jolly jovial
+joyful jubilant just keen kind kindly knowing large lasting lavender leafy leaping learned legible
+level light likely lilac lime limpid lively lofty logical lone long loud loyal lucid lucky lunar
+lush lyric magic magnetic main majestic marble marine maroon master mellow melodic merry mighty mild
+mindful mint minute misty mobile modern modest morning mossy moving musical mystic natural nautical
+neat new nifty nimble noble nocturnal northern notable novel open orange orderly organic outer ovate
+pacific painted pastel patient peaceful pearly peppy perky placid plain playful pleasant plucky
+poetic polar polished polite prime proper proud prudent pure purple quaint quick quiet quirky
+radiant rainy rapid rare ready regal relaxed robust rosy round royal ruby runic rural russet rustic
+sable safe sage sandy sapphire satin savvy scarlet scenic scholarly seasoned secret sensible serene
+shady sharp shining shiny silent silken silver simple sincere skilled sleek sleepy slender smart
+smiling smooth snowy snug sociable solar solid sonic sound southern sparkling speedy spirited
+splendid spotless spry square stable starry stately steady stellar still stoic storied stout sturdy
+subtle sunlit sunny super supple sure swift sylvan tactful tall tame tasty tawny tender thankful
+thrifty tidal tidy timely tiny topaz tranquil true trusty twilight unique upbeat urban useful
+valiant valid vast velvet verdant vernal versed vibrant violet vital vivid vocal wandering warm
+watchful wavy western whole wide willing windy winged winter wise witty wonderful woodland worthy
+zany zealous zesty
+"""
+_NOUNS: Final = """
+acacia acorn agate albatross alder almond alpaca anchor anemone antelope apple apricot arbor arch
+armadillo arrow aspen aster atlas atoll aurora avocado badger bagel balloon bamboo banjo barley barn
+basil basin basket bay beacon beech beetle bell berry bicycle birch bison blossom bluebell boat
+bonsai book boulder bramble breeze bridge brook buffalo bunting butterfly cabin cactus camel canoe
+canyon cape capybara caraway cardinal caribou carp carrot cascade castle catfish cavern cedar cello
+chamois cheetah cherry chestnut chickadee chinchilla chipmunk cicada cinnamon citrus clam clarinet
+cliff clock cloud clover coast cockatiel coconut comet compass condor cormorant corn cosmos cottage
+cove coyote crab cranberry crane crater creek crescent cricket crocus curlew current cypress
+daffodil dahlia daisy dale dandelion deer delta desert dingo dolphin donkey dormouse dove dragonfly
+drum duck dune eagle echo egret eland elk elm ember ermine estuary falcon fennel ferret ferry field
+fig finch fir firefly fjord flamingo flute foal forest fountain fox foxglove frigate frog galaxy
+gannet garden garnet gazelle gecko geyser ginger giraffe glacier glade gnu goldfinch goose gopher
+gorge grape grebe grouse grove guitar gull hamster harbor hare harp harrier harvest hawk hawthorn
+hazelnut heath heather hedgehog heron hibiscus hickory hill hippo holly horizon hornbill horse
+hyacinth ibex ibis iguana impala inlet iris island ivy jackdaw jaguar jasmine jay jellyfish jerboa
+juniper kayak kestrel kettle keyboard kingfisher kite kiwi koala kodiak kookaburra lagoon lake
+lantern larch lark laurel leaf lemming lemon lemur leopard lichen lighthouse lily limpet linden
+linnet lion lizard llama lobster locket loon lotus lynx macaw mackerel magnet magnolia magpie
+mallard manatee mango mangrove maple marigold marlin marmot marsh marten meadow meerkat melon merlin
+mesa meteor mill minnow mole mongoose monsoon moon moose moraine moth mountain mulberry mustang
+narwhal nebula nectar newt nightingale nutmeg oak oasis oat ocean ocelot octopus okapi olive onyx
+opal orbit orca orchard orchid oriole osprey ostrich otter owl oyster paddle palm panda panther
+papaya parrot parsley partridge path pear pearl pebble pelican penguin peony pepper perch petal
+petrel petunia pheasant piano pier pine pineapple plateau plover plum pocket poet pond pony poplar
+poppy porpoise prairie primrose puffin pumpkin quail quartz quetzal quince quokka rabbit raccoon
+rainbow raven ravine reed reef reindeer ridge river robin rocket rook rose rosemary rowan saddle
+saffron sailboat salmon sandpiper sapling sardine savanna sea seahorse seal sequoia shell shore
+shrimp siskin sketch skua sky sloth snail snow snowdrop sparrow spoonbill spring sprout spruce
+squirrel star starfish starling steppe stoat stone stork stream summit sun sunflower swallow swan
+sycamore tamarin tanager tapir teacup teal tern terrace thicket thistle thrush thyme tiger toucan
+trail train tree trout tulip tundra turnip turtle valley vanilla viola violin volcano vole wagon
+wallaby walnut walrus warbler water waterfall wave whale wheat willow wind wolf wombat woodpecker
+wren yak yarrow yew zebra zephyr zinnia
+"""
+
+
+class RunName(NamedTuple):
+    """A run, and what is known of it that people call it by.
+
+    Attributes:
+        project: Project path.
+        run: Run id.
+        name: What was recorded at ``sys/name``, if that is a text; None if there is none.
+        created_ns: When it was created, nanoseconds since the Unix epoch.
+        trashed: Whether it is in the trash.
+    """
+
+    project: str
+    run: str
+    name: str | None
+    created_ns: int
+    trashed: bool
+
+    @property
+    def ref(self) -> tuple[str, str]:
+        """Project path and run id, which name exactly this run."""
+        return self.project, self.run
+
+    @property
+    def shown(self) -> str:
+        """Its name, or the generated one."""
+        return self.name or generated_name(self.run)
+
+
+def generated_name(run: str) -> str:
+    """Return the name that a run goes by as long as nobody gives it one, such as ``quick-otter``.
+
+    Two runs may share one, if rarely: of a thousand, a few pairs do.
+
+    Args:
+        run: Run id.
+    """
+    adjectives, nouns = _words()
+    digest = hashlib.sha256(run.encode("utf-8", "surrogatepass")).digest()
+    at = int.from_bytes(digest[:8], "big") % (len(adjectives) * len(nouns))
+    return f"{adjectives[at % len(adjectives)]}-{nouns[at // len(adjectives)]}"
+
+
+@functools.cache
+def _words() -> tuple[list[str], list[str]]:
+    return _ADJECTIVES.split(), _NOUNS.split()

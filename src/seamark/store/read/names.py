@@ -1,0 +1,52 @@
+"""What the runs of a store are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import sqlalchemy as sa
+
+from seamark.journal.folder import PROJECT_LOG
+from seamark.reading.names import RunName
+from seamark.store import schema
+
+if TYPE_CHECKING:
+    from seamark.store.runs import Store
+
+__all__ = ["run_names"]
+
+_NAME: Final = "sys/name"
+
+_run: Final = schema.run.c
+_value: Final = schema.attribute.c
+_NAMES: Final = (
+    sa.select(_run.project, _run.name, _value.text, _run.created, _run.trashed)
+    .select_from(
+        schema.run.outerjoin(
+            schema.attribute,
+            sa.and_(
+                _value.run == _run.id,
+                _value.path == sa.bindparam("path"),
+                _value.visible == 1,
+                _value.type == "string",
+            ),
+        )
+    )
+    .where(_run.name != PROJECT_LOG)
+)
+
+
+def run_names(store: Store, connection: sa.Connection) -> list[RunName]:
+    """Return every run of a store, the newest first.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+    """
+    path = store.numbers.number(connection, _NAME)
+    rows = store.database.rows(connection, _NAMES, path=-1 if path is None else path)
+    found = [
+        RunName(project, run, name, created, bool(trashed))
+        for project, run, name, created, trashed in rows
+    ]
+    return sorted(found, key=lambda one: (-one.created_ns, one.ref))

@@ -1,0 +1,173 @@
+"""Which root is meant where nobody names one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seamark import init_run
+from seamark.errors import ArgumentError
+from seamark.journal import root as root_module
+from seamark.journal.folder import root_dir
+from seamark.journal.root import nearest_root, root_inside
+
+OTHER = 54321
+"""A user id that nobody has."""
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+
+
+@pytest.fixture
+def inner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder two below the project, in somebody's home."""
+    folder = tmp_path / "home" / "project" / "src" / "train"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def make(folder: Path) -> Path:
+    made = folder / ".seamark"
+    made.mkdir()
+    return made
+
+
+def test_the_nearest_one_upwards_is_meant(inner: Path) -> None:
+    """The working directory comes first, then what is above it; asking creates nothing."""
+    assert nearest_root() == inner / ".seamark"
+    assert not nearest_root().exists()
+    for folder in (inner.parents[2], inner.parents[1], inner.parent, inner):
+        made = make(folder)
+        assert nearest_root() == made
+
+
+def test_only_a_folder_is_a_root(inner: Path) -> None:
+    """A file or a dead link of that name is passed over."""
+    made = make(inner.parents[1])
+    (inner / ".seamark").touch()
+    (inner.parent / ".seamark").symlink_to("nowhere")
+    assert nearest_root() == made
+
+
+def test_a_root_may_be_a_link(inner: Path, tmp_path: Path) -> None:
+    """As everywhere: what people link themselves is their business."""
+    (tmp_path / "disk").mkdir()
+    link = inner.parent / ".seamark"
+    link.symlink_to(tmp_path / "disk")
+    assert nearest_root() == link
+
+
+def test_the_way_up_follows_folders_not_the_way_one_came(
+    inner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a link, what is above is what is above the folder that it leads to."""
+    made = make(inner.parents[1])
+    (tmp_path / "short").symlink_to(inner)
+    make(tmp_path)
+    monkeypatch.chdir(tmp_path / "short")
+    assert nearest_root() == made
+
+
+def test_home_is_the_last_that_is_looked_in(
+    inner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The home directory itself still counts, also where it is named by a link."""
+    make(tmp_path)
+    assert nearest_root() == inner / ".seamark"
+    (tmp_path / "me").symlink_to(tmp_path / "home")
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    assert nearest_root() == inner / ".seamark"
+    made = make(tmp_path / "home")
+    assert nearest_root() == made
+
+
+def test_the_border_of_a_file_system_is_not_crossed(
+    inner: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mounted disk says nothing about what is above its place."""
+    make(inner.parents[1])
+    real = os.stat
+
+    def stat(path: object, **more: object) -> os.stat_result:
+        found = real(path, **more)  # type: ignore[call-overload]
+        if os.fspath(path) == str(inner.parents[1]):  # type: ignore[call-overload]
+            values = list(found)
+            values[2] += 1
+            return os.stat_result(values)
+        return found
+
+    monkeypatch.setattr(root_module.os, "stat", stat)
+    assert nearest_root() == inner / ".seamark"
+
+
+@as_root
+def test_a_folder_of_somebody_else_is_not_looked_in(inner: Path) -> None:
+    """Neither for what is in it nor for what is above; from one, only itself is looked in."""
+    make(inner.parents[1])
+    os.chown(inner.parents[0], OTHER, OTHER)
+    assert nearest_root() == inner / ".seamark"
+    os.chown(inner.parents[0], os.geteuid(), -1)
+    assert nearest_root() == inner.parents[1] / ".seamark"
+    os.chown(inner, OTHER, OTHER)
+    assert nearest_root() == inner / ".seamark"
+
+
+@as_root
+@pytest.mark.parametrize("where", ["here", "above", "behind a link", "a link"])
+def test_a_root_of_somebody_else_has_to_be_named(inner: Path, tmp_path: Path, where: str) -> None:
+    """The error says whose it is and how to name it; named, it is used as ever."""
+    if where in ("here", "above"):
+        found = make(inner if where == "here" else inner.parents[1])
+        os.chown(found, OTHER, OTHER)
+    else:
+        (tmp_path / "disk").mkdir()
+        found = inner / ".seamark"
+        found.symlink_to(tmp_path / "disk")
+        os.chown(found, OTHER, OTHER, follow_symlinks=where == "behind a link")
+    says = rf"root: {found} belongs to uid {OTHER}, not to root \(uid 0\)"
+    with pytest.raises(ArgumentError, match=f"{says}.*--root.*root=.*SEAMARK_DIR"):
+        root_dir()
+    with pytest.raises(ArgumentError, match=says):
+        init_run()
+    init_run(mode="disabled").stop()  # which touches nothing
+    assert root_dir(found) == found
+    with init_run(root=found, capture_git=False) as run:
+        pass
+    assert run.root == found
+
+
+def test_recording_goes_where_reading_looks(inner: Path) -> None:
+    """A script in a sub-folder records into the project's root, says so, and the command reads it
+    from any other.
+    """
+    made = make(inner.parents[1])
+    code = "import seamark; seamark.init_run(capture_git=False).stop()"
+
+    def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *words], cwd=cwd, capture_output=True, text=True, check=True
+        )
+
+    recorded = run("-c", code, cwd=inner)
+    (folder,) = (made / "default").iterdir()
+    assert f"recording to ../../.seamark/default/{folder.name} " in recorded.stderr
+    assert "--root" not in recorded.stderr
+    other = inner.parent / "other"
+    other.mkdir()
+    assert folder.name in run("-m", "seamark", "ls", cwd=other).stdout
+
+
+def test_a_root_inside_a_folder(tmp_path: Path) -> None:
+    """What somebody meant who named the folder above; a link or a file is none."""
+    assert root_inside(tmp_path) is None
+    (tmp_path / ".seamark").touch()
+    assert root_inside(tmp_path) is None
+    (tmp_path / ".seamark").unlink()
+    assert root_inside(tmp_path) is None
+    made = make(tmp_path)
+    assert root_inside(tmp_path) == made

@@ -1,0 +1,52 @@
+"""Names for runs that nobody named."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import subprocess
+import sys
+
+from seamark.reading import names
+from seamark.reading.names import generated_name
+
+
+def test_the_words_never_change() -> None:
+    """A name in a note finds its run in every release: lists and rule are what they were."""
+    words = f"{names._ADJECTIVES}|{names._NOUNS}"
+    assert hashlib.sha256(words.encode()).hexdigest()[:16] == "c4baa7b222e77940"
+    assert generated_name("d1vl1kbuckmfh62g") == "mobile-iguana"
+    assert generated_name("48ktib6gciu1fhsm") == "cordial-frog"
+
+
+def test_every_process_gives_a_run_the_same_name() -> None:
+    """Whatever the seed of its hashes is."""
+    code = "from seamark.reading.names import generated_name; print(generated_name('a' * 16))"
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for seed in ("0", "1", "random")
+    }
+    assert said == {generated_name("a" * 16)}
+
+
+def test_hundreds_of_runs_have_names_of_their_own() -> None:
+    """There are well over 256 words of each kind, and a name is two of them and nothing else."""
+    adjectives, nouns = names._words()
+    assert min(len(set(adjectives)), len(set(nouns))) > 256
+    assert not set(adjectives) & set(nouns)
+    made = {generated_name(secrets.token_hex(8)) for _ in range(300)}
+    assert len(made) > 290
+    assert all(re.fullmatch(r"[a-z]{2,}-[a-z]{2,}", one) for one in made)
+
+
+def test_any_id_has_a_name() -> None:
+    """Also one that a stranger chose."""
+    for run in ("", "\udc80", "a b", "x" * 10_000):
+        assert "-" in generated_name(run)

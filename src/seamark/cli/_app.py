@@ -55,6 +55,7 @@ _MISUSES: Final = (
 _COMMANDS: Final = {
     "ls": "ls",
     "show": "show",
+    "compare": "compare",
     "plot": "plot",
     "stragglers": "stragglers",
     "export": "export",

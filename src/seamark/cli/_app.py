@@ -56,6 +56,7 @@ _COMMANDS: Final = {
     "ls": "ls",
     "show": "show",
     "compare": "compare",
+    "watch": "watch",
     "plot": "plot",
     "stragglers": "stragglers",
     "export": "export",

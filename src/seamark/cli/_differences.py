@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.cli._ranks import of_rank
 from seamark.paths import is_inside
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ _NEVER_ALIKE: Final = frozenset(
 )
 """What no two runs share, and what the head of a comparison tells already."""
 _OF_PROFILER: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
-_OF_RANK: Final = re.compile(r"(?:^|/)ranks/\d+/")
 
 
 @dataclass(slots=True)
@@ -100,7 +99,7 @@ def of_process(row: Row) -> bool:
 def of_rank_or_profiler(row: Row) -> bool:
     """Return whether a row is of a rank above 0, or of one of the many things that are timed."""
     timed = any(is_inside(row.name, space) for space in _OF_PROFILER)
-    return timed or bool(_OF_RANK.search(row.name))
+    return timed or of_rank(row.name) is not None
 
 
 def rows_of(runs: Sequence[Iterable[Attribute]]) -> list[Row]:

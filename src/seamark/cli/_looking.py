@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._facts import troubles
+from seamark.cli._facts import sparkline, troubles
 from seamark.cli._ranks import lags, of_rank
 from seamark.cli._runs import matches
 from seamark.cli._text import human_duration, human_number, step_text
@@ -47,6 +47,7 @@ class Seen:
         problems: What a person should know, a line each.
         now_ns: When that was, nanoseconds since the Unix epoch.
         last_ns: When it last recorded a point, the same; None if it did not.
+        curves: Lines that were drawn of its series, kept for the next look.
     """
 
     view: RunView
@@ -60,6 +61,15 @@ class Seen:
     problems: Sequence[str]
     now_ns: int
     last_ns: int | None
+    curves: dict[str, tuple[SeriesSummary, str]]
+
+    def curve(self, path: str, width: int) -> str:
+        """Return a series as one line of so many cells; read again only if it has new points."""
+        known, now = self.curves.get(path), self.series[path]
+        if known is None or known[0] != now:
+            known = (now, sparkline(self.view.curve(path, 2 * width).value, width))
+            self.curves[path] = known
+        return known[1]
 
     @property
     def goes_on(self) -> bool:
@@ -85,6 +95,7 @@ class Looker:
         self._modified: datetime | None = None
         self._attributes: list[Attribute] = []
         self._progress = ""
+        self._curves: dict[str, tuple[SeriesSummary, str]] = {}
 
     def look(self) -> Seen:
         """Return the run as it is now.
@@ -115,6 +126,7 @@ class Looker:
             problems=list(troubles(view, facts)),
             now_ns=view.now_ns,
             last_ns=max(points, default=None),
+            curves=self._curves,
         )
 
     def _matters(self, attribute: Attribute) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from seamark.cli._app import Misuse, root_option
-from seamark.cli._facts import span_text, sparkline
+from seamark.cli._facts import span_text
 from seamark.cli._looking import Looker, Seen
 from seamark.cli._ranks import rank_facts
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option
@@ -287,7 +287,7 @@ def _draw_series(screen: Screen, seen: Seen, most: int) -> None:
             Cell(human_number(one.min)),
             Cell(human_number(one.max)),
             Cell(span_text(one), "dim"),
-            Cell(sparkline(seen.view.curve(path, 2 * _SPARK).value, _SPARK), "cyan"),
+            Cell(seen.curve(path, _SPARK), "cyan"),
         ]
         for path, one in shown
     ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from commands import WITHOUT_BAR, environment
 from recording import QUIET
 
 from seamark.cli import app
@@ -18,8 +19,6 @@ from seamark.run.run import Run, init_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-SOURCE = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture
@@ -65,11 +64,6 @@ def cli() -> Callable[..., Result]:
     return call
 
 
-def environment(**more: str) -> dict[str, str]:
-    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": path, **more}
-
-
 @pytest.fixture
 def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Call the command as a process of its own, its output in pipes."""
@@ -86,14 +80,6 @@ def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return call
-
-
-# On a busy machine reading may take so long that a bar appears.
-WITHOUT_BAR = """
-import math, runpy, seamark.cli._progress
-seamark.cli._progress._PATIENCE_S = math.inf
-runpy.run_module("seamark", run_name="__main__", alter_sys=True)
-"""
 
 
 @pytest.fixture

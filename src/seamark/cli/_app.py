@@ -7,7 +7,6 @@ given something wrong; 130 interrupted; 141 the reader of a pipe went away.
 from __future__ import annotations
 
 import codecs
-import difflib
 import gc
 import io
 import os
@@ -19,7 +18,8 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from seamark.cli._screen import wanted_colour
+from seamark.cli._screen import be_quiet, wanted_colour
+from seamark.cli._suggest import about_command, about_option
 from seamark.cli._text import clean, readable
 from seamark.errors import (
     ArgumentError,
@@ -55,9 +55,14 @@ _MISUSES: Final = (
 _COMMANDS: Final = {
     "ls": "ls",
     "show": "show",
+    "compare": "compare",
+    "watch": "watch",
     "plot": "plot",
     "stragglers": "stragglers",
     "export": "export",
+    "tag": "tag",
+    "rename": "rename",
+    "note": "note",
     "trash": "trash",
     "untrash": "trash",
     "purge": "purge",
@@ -96,6 +101,21 @@ def root_option(command: Any) -> Any:
     )(command)
 
 
+def _hush(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - by click
+    if value:
+        be_quiet(context)
+
+
+_QUIET: Final = click.Option(
+    ["--quiet"],
+    is_flag=True,
+    expose_value=False,
+    callback=_hush,
+    help="No hints and notes on standard error, only warnings and errors.",
+)
+"""An option of every command."""
+
+
 class CommandGroup(click.Group):
     """Commands that are imported when they are needed, with every error printed in one line."""
 
@@ -111,6 +131,8 @@ class CommandGroup(click.Group):
             return None
         module = import_module(f"seamark.cli.{_COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, cmd_name)
+        if _QUIET not in command.params:
+            command.params.append(_QUIET)
         return command
 
     def resolve_command(
@@ -118,9 +140,7 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; for a name that does not exist, suggest a similar one."""
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], _COMMANDS, 1, 0.3)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"there is no command {args[0]!r}{hint}")
+            ctx.fail(about_command(args[0], _COMMANDS))
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -156,6 +176,14 @@ def _os_words(error: OSError) -> str:
 )
 @click.option("--version", is_flag=True, help="Show the version and exit.")
 @click.option("--root", type=click.Path(), metavar="DIR", hidden=True)
+@click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    callback=_hush,
+    help="No hints and notes on standard error; also after a command, as --quiet.",
+)
 @click.pass_context
 def app(context: click.Context, root: str | None, *, version: bool) -> None:
     """Look at what training runs recorded.
@@ -236,10 +264,12 @@ def _run(args: Sequence[str] | None) -> int:
 
 def _tell(error: click.ClickException) -> None:
     """Write an error as one line on standard error."""
-    message = " ".join(error.format_message().split("\n"))
+    said = about_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
+    message = " ".join(said.split("\n"))
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "seamark"
-    hint = f" (see: {command} --help)" if isinstance(error, click.UsageError) else ""
+    wanted = isinstance(error, click.UsageError) and "--help" not in message
+    hint = f" (see: {command} --help)" if wanted else ""
     try:
         click.secho(f"{command}: {clean(message)}{hint}", err=True, fg="red", color=wanted_colour())
     except OSError:

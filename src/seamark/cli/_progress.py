@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from seamark.cli._screen import quiet
+
 __all__ = ["progress_bar"]
 
 _DELAY_S: Final = 0.4
@@ -32,7 +34,7 @@ class _Bar:
     def __init__(self, title: str) -> None:
         self._title = title
         self._started = time.monotonic()
-        self._wanted = sys.stderr.isatty()
+        self._wanted = sys.stderr.isatty() and not quiet()
         self._progress: Any = None
         self._task: Any = None
 

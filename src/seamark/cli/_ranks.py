@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,9 +11,10 @@ from seamark.cli._text import human_age, human_duration, human_time, plural, sho
 
 if TYPE_CHECKING:
     from seamark.local.view import RunView
+    from seamark.reading.attributes import Attribute
     from seamark.store.read.rank_status import RankStatus
 
-__all__ = ["rank_facts", "rank_mappings", "rank_troubles", "seen_text"]
+__all__ = ["lags", "of_rank", "rank_facts", "rank_mappings", "rank_troubles", "seen_text"]
 
 _STATES: Final = (
     "running",
@@ -29,6 +31,36 @@ _STATES: Final = (
 _LONGEST_REASON: Final = 300
 _MOST_LISTED: Final = 32
 _HEARTBEAT_S: Final = 90
+_OF_RANK: Final = re.compile(r"(?:^|(?<=/))ranks/(\d{1,9})/")
+
+
+def of_rank(path: str) -> int | None:
+    """Return the rank above 0 whose series a path is; None if it is that of the whole run."""
+    found = _OF_RANK.search(path)
+    return None if found is None else int(found[1])
+
+
+def lags(attributes: Iterable[Attribute]) -> dict[int, float]:
+    """Return by rank how many steps it is behind the foremost, in the series that all of them have.
+
+    Nothing where only one rank records series.
+
+    Args:
+        attributes: Of the run.
+    """
+    steps: dict[str, dict[int, float]] = {}
+    for one in attributes:
+        if one.family == "float_series" and one.value.count:
+            common = _OF_RANK.sub("", one.path, count=1)
+            steps.setdefault(common, {})[of_rank(one.path) or 0] = one.value.last_step
+    everybody = {rank for of_path in steps.values() for rank in of_path}
+    found: dict[int, float] = {}
+    for of_path in steps.values():
+        if len(everybody) > 1 and of_path.keys() == everybody:
+            first = max(of_path.values())
+            for rank, step in of_path.items():
+                found[rank] = max(found.get(rank, 0.0), first - step)
+    return found
 
 
 def rank_facts(view: RunView, state: str) -> Iterator[tuple[str, str]]:

@@ -16,11 +16,22 @@ from typing import IO, TYPE_CHECKING, NamedTuple, cast
 import click
 
 from seamark.cli._text import clean, display_width, shorten
+from seamark.process.quiet import is_quiet
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["STATE_STYLES", "Cell", "Column", "Screen", "data_output", "note", "wanted_colour"]
+__all__ = [
+    "STATE_STYLES",
+    "Cell",
+    "Column",
+    "Screen",
+    "be_quiet",
+    "data_output",
+    "note",
+    "quiet",
+    "wanted_colour",
+]
 
 STATE_STYLES = {
     "created": "dim",
@@ -39,6 +50,7 @@ STATE_STYLES = {
 """How the state of a run or of a rank is coloured on a terminal, as rich styles."""
 
 _GAP = 2
+_QUIET = "seamark.quiet"
 
 
 class Cell(NamedTuple):
@@ -70,8 +82,26 @@ class Column:
     rank: int = 0
 
 
+def be_quiet(context: click.Context) -> None:
+    """Have a command say nothing beside its output but warnings and errors."""
+    context.meta[_QUIET] = True
+
+
+def quiet() -> bool:
+    """Return whether an option or ``SEAMARK_QUIET`` asks for no hints, notes and progress bars."""
+    context = click.get_current_context(silent=True)
+    return (context is not None and context.meta.get(_QUIET, False)) or is_quiet()
+
+
 def note(message: str, *, style: str = "") -> None:
-    """Say something beside the output, on standard error, so that pipes stay clean."""
+    """Say something beside the output, on standard error, so that pipes stay clean.
+
+    Args:
+        message: One line or several.
+        style: ``"warning"``, ``"error"``, or empty for what may be left out; see `quiet`.
+    """
+    if not style and quiet():
+        return
     colour = {"warning": "yellow", "error": "red"}.get(style)
     click.secho(
         clean(message, block=True),

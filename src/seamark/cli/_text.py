@@ -30,7 +30,7 @@ _UNSAFE: Final = re.compile(
 """What a terminal would act on, or what would make a line read differently from what it holds."""
 _KEPT_IN_BLOCKS: Final = "\n\t"
 _NAMED: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
-_STAND_INS: Final = str.maketrans("…·▁▂▃▄▅▆▇█│┤─┬└●", "~._.-:=+*#|+-++o")
+_STAND_INS: Final = str.maketrans("…·▁▂▃▄▅▆▇█│┤─┬└●→—", "~._.-:=+*#|+-++o>-")
 """For the signs of our own, each as wide as what it stands for, so that columns stay aligned."""
 _BYTE: Final = 256
 _KILO: Final = 1000

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from seamark.cli._app import root_option
+from seamark.cli._edits import assigned, record
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, query_option, runs_argument
 from seamark.cli._screen import note
 from seamark.cli._text import plural
@@ -65,28 +66,5 @@ def untrash(
 
 
 def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> None:
-    """Write the mark through a journal of our own, which takes part in nothing else of the run."""
-    from seamark.run.run import init_run
-
     for ref in refs:
-        run = init_run(
-            ref.project,
-            with_id=ref.run,
-            root=str(runs.root),
-            mode="offline",
-            owner=False,
-            capture_stdout=False,
-            capture_stderr=False,
-            capture_hardware_metrics=False,
-            capture_traceback=False,
-            capture_script=False,
-            capture_packages=False,
-            capture_host=False,
-            capture_signals=False,
-            git_ref=False,
-        )
-        try:
-            run.record_op({"op": "assign", "atoms": {"sys/trashed": ["bool", trashed]}})
-        finally:
-            run.stop()
-        runs.refresh(ref.project, ref.run)
+        record(runs, ref, assigned("sys/trashed", trashed))

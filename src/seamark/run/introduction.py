@@ -13,6 +13,7 @@ from seamark.errors import ArgumentError
 from seamark.journal.folder import root_dir
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import host_name
+from seamark.process.quiet import is_quiet
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
 from seamark.reading.names import generated_name
@@ -130,7 +131,8 @@ class Introduction:
         if not recorder.positions():  # a warning has said why nothing can be written yet
             return
         what = f"recording attempt {begun.number} to" if begun else "recording to"
-        _print_line(recorder.folder, what, self.called(origin))
+        if not is_quiet():
+            _print_line(recorder.folder, what, self.called(origin))
         if origin.passed_over and not (begun or origin.continues or self.told):
             log.warning(
                 "seamark: this job was restarted and records a new run: run %s, which it recorded "
@@ -168,7 +170,9 @@ def _distributed(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def print_end(folder: RunFolder, called: str, state: str, lost: int) -> None:
-    """Print how a run ended, on stderr. Never raises.
+    """Print how a run ended, on stderr; where quiet is asked for, only if something was lost.
+
+    Never raises.
 
     Args:
         folder: Where it lies.
@@ -176,6 +180,8 @@ def print_end(folder: RunFolder, called: str, state: str, lost: int) -> None:
         state: What it ended in.
         lost: How many values or records were lost.
     """
+    if is_quiet() and not lost:
+        return
     tail = f", {lost} values or records were lost" if lost else ""
     _print_line(folder, f"{state}{tail}:", called)
 

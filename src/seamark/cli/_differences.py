@@ -1,0 +1,201 @@
+"""In what runs differ: one row for each path, or package, with what each run has there."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.cli._ranks import of_rank
+from seamark.paths import is_inside
+
+if TYPE_CHECKING:
+    from seamark.reading.attributes import Attribute, SeriesSummary
+
+__all__ = ["PACKAGES", "TITLES", "Row", "of_process", "of_rank_or_profiler", "rows_of", "summaries"]
+
+PACKAGES: Final = "source_code/packages"
+TITLES: Final = {
+    "parameters": "Parameters",
+    "metrics": "Metrics",
+    "tags": "Tags",
+    "about": "About the run",
+    "series": "Other series",
+    "files": "Files",
+    "script": "Script",
+    "git": "Git",
+    "packages": "Packages",
+    "environment": "Environment",
+}
+"""Every section and its title, in the order in which they are shown."""
+_OF_SPACE: Final = (
+    ("sys/tags", "tags"),
+    ("sys/group_tags", "tags"),
+    ("sys/hostname", "environment"),
+    ("sys/owner", "environment"),
+    ("sys", "about"),
+    ("source_code/git", "git"),
+    (PACKAGES, "packages"),
+    ("source_code/python", "environment"),
+    ("source_code/integrations", "environment"),
+    ("source_code", "script"),
+    ("distributed", "environment"),
+    ("monitoring", "environment"),
+    ("", "parameters"),
+)
+_OF_FAMILY: Final = {
+    "float_series": "metrics",
+    "string_series": "series",
+    "file_series": "series",
+    "histogram_series": "series",
+    "file": "files",
+    "file_set": "files",
+    "artifact": "files",
+}
+_NEVER_ALIKE: Final = frozenset(
+    {
+        "sys/creation_time",
+        "sys/id",
+        "sys/modification_time",
+        "sys/name",
+        "sys/running_time",
+        "sys/state",
+    }
+)
+"""What no two runs share, and what the head of a comparison tells already."""
+_OF_PROFILER: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
+
+
+@dataclass(slots=True)
+class Row:
+    """What the compared runs have at one path, or of one package.
+
+    Attributes:
+        section: One of `TITLES`.
+        name: The path, or the name of the package.
+        values: What each run has that has something, by the run's place among those compared: a
+            value, a summary of a series, or a record of a file.
+        keys: What they are compared by, by the same.
+    """
+
+    section: str
+    name: str
+    values: dict[int, Any] = field(default_factory=dict)
+    keys: dict[int, Hashable] = field(default_factory=dict)
+
+    def differs(self, runs: int) -> bool:
+        """Return whether two of so many runs differ; to have nothing is a difference too."""
+        return len(self.keys) < runs or len(set(self.keys.values())) > 1
+
+
+def of_process(row: Row) -> bool:
+    """Return whether a row is of one process, which no other run can have."""
+    return is_inside(row.name, "monitoring")
+
+
+def of_rank_or_profiler(row: Row) -> bool:
+    """Return whether a row is of a rank above 0, or of one of the many things that are timed."""
+    timed = any(is_inside(row.name, space) for space in _OF_PROFILER)
+    return timed or of_rank(row.name) is not None
+
+
+def rows_of(runs: Sequence[Iterable[Attribute]]) -> list[Row]:
+    """Return the rows of all that runs show, by section and name.
+
+    Args:
+        runs: The attributes of each run.
+    """
+    found: dict[tuple[str, str], Row] = {}
+    for at, attributes in enumerate(runs):
+        for attribute in attributes:
+            if attribute.path in _NEVER_ALIKE:
+                continue
+            for section, name, value, key in _entries(attribute):
+                row = found.setdefault((section, name), Row(section, name))
+                row.values[at], row.keys[at] = value, key
+    order = list(TITLES)
+    return sorted(found.values(), key=lambda row: (order.index(row.section), row.name.lower()))
+
+
+def _entries(attribute: Attribute) -> Iterator[tuple[str, str, Any, Hashable]]:
+    """Yield section, name, value and what it is compared by of what an attribute shows."""
+    path, value = attribute.path, attribute.value
+    section = _OF_FAMILY.get(attribute.family) or next(
+        name for space, name in _OF_SPACE if not space or is_inside(path, space)
+    )
+    if section == "packages" and isinstance(value, str):
+        for line in value.splitlines():
+            package, _, version = line.strip().partition("==")
+            if package:
+                yield section, package, version, version
+    elif section == "metrics":
+        yield section, path, value, (*map(_key, (value.last, value.min, value.max)), value.count)
+    elif section == "series":
+        yield section, path, value, (value.count, _key(value.last))
+    elif section == "files":
+        yield section, path, value, _content(value)
+    else:
+        yield section, path, value, _key(value)
+
+
+def _key(value: Any) -> Hashable:
+    """Return what a value is compared by: 1 is the same as 1.0, and NaN the same as NaN."""
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, float) and math.isnan(value):
+        return ("number", "nan")
+    if isinstance(value, int | float):
+        return ("number", value)
+    if isinstance(value, str | datetime) or value is None:
+        return (type(value).__name__, value)
+    if isinstance(value, set | frozenset):
+        return ("set", frozenset(value))
+    return ("json", json.dumps(value, sort_keys=True, default=str))
+
+
+def _content(record: Any) -> Hashable:
+    """Return what a file or several are compared by: their bytes, as far as those are known."""
+    if not isinstance(record, Mapping):
+        return _key(record)
+    if isinstance(digest := record.get("sha256"), str):
+        return ("sha256", digest)
+    if record and all(isinstance(member, Mapping) for member in record.values()):
+        return frozenset((name, _content(member)) for name, member in record.items())
+    return _key(record)
+
+
+def summaries(row: Row, runs: int, *, everything: bool) -> list[str]:
+    """Return which summaries of a metric are worth a line: ``last``, ``min``, ``max``, ``count``.
+
+    Of minimum and maximum it is the one to which most runs came closer in the end, where it is not
+    the last value itself: of a loss its minimum, of an accuracy its maximum. How many points there
+    are is only said where that is all in which the runs differ.
+
+    Args:
+        row: Of the section ``"metrics"``.
+        runs: How many are compared.
+        everything: Also what is the same.
+    """
+    if everything:
+        return ["last", "min", "max", "count"]
+    found: list[SeriesSummary] = list(row.values.values())
+    low = sum(one.last - one.min <= one.max - one.last for one in found)
+    best = "min" if 2 * low >= len(found) else "max"
+    told = ["last"]
+    if any(_key(getattr(one, best)) != _key(one.last) for one in found):
+        told.append(best)
+    differing = [
+        name
+        for name in told
+        if len(found) < runs or len({_key(getattr(one, name)) for one in found}) > 1
+    ]
+    if len(found) < runs:
+        return told
+    return differing or [
+        name
+        for name in ("min", "max", "count")
+        if len({_key(getattr(one, name)) for one in found}) > 1
+    ]

@@ -1,0 +1,171 @@
+"""One look at a run that may be training: how far it is, how fast, and what it recorded last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.cli._facts import sparkline, troubles
+from seamark.cli._ranks import lags, of_rank
+from seamark.cli._runs import matches
+from seamark.cli._text import human_duration, human_number, step_text
+from seamark.paths import is_inside
+
+if TYPE_CHECKING:
+    from seamark.cli._runs import RunRef, Runs
+    from seamark.local.view import RunView
+    from seamark.reading.attributes import Attribute, SeriesSummary
+    from seamark.store.read.rank_status import RankStatus
+
+__all__ = ["Looker", "Seen"]
+
+_GOING_ON: Final = ("created", "running")
+_ASIDE: Final = ("monitoring", "profiling")
+"""Series below these are not shown unless asked for."""
+_PACE: Final = 100
+"""Of so many of the last points the pace is taken."""
+_LEFT: Final = "profiling/eta_s"
+"""Where a training says how many seconds are left, if anything records it."""
+_EPOCH: Final = "epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A run at one moment.
+
+    Attributes:
+        view: What reads it.
+        label: Its name, or its id.
+        state: Its state.
+        facts: Values below ``sys``, by path.
+        series: The series that matter, by path.
+        progress: How far it is and how fast, in words; empty if nothing says it.
+        ranks: How each rank is doing.
+        behind: By rank, how many steps it is behind the first.
+        problems: What a person should know, a line each.
+        now_ns: When that was, nanoseconds since the Unix epoch.
+        last_ns: When it last recorded a point, the same; None if it did not.
+        curves: Lines that were drawn of its series, kept for the next look.
+    """
+
+    view: RunView
+    label: str
+    state: str
+    facts: Mapping[str, Any]
+    series: Mapping[str, SeriesSummary]
+    progress: str
+    ranks: Sequence[RankStatus]
+    behind: Mapping[int, float]
+    problems: Sequence[str]
+    now_ns: int
+    last_ns: int | None
+    curves: dict[str, tuple[SeriesSummary, str]]
+
+    def curve(self, path: str, width: int) -> str:
+        """Return a series as one line of so many cells; read again only if it has new points."""
+        known, now = self.curves.get(path), self.series[path]
+        if known is None or known[0] != now:
+            known = (now, sparkline(self.view.curve(path, 2 * width).value, width))
+            self.curves[path] = known
+        return known[1]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether more is to come, as far as the run itself says."""
+        return self.state in _GOING_ON
+
+
+class Looker:
+    """Looks at one run again and again; reads what is new, and writes nothing to its folder.
+
+    Args:
+        runs: Where it is.
+        ref: The run.
+        patterns: Which series matter; by default all but those of monitoring, profilers and ranks
+            above 0.
+    """
+
+    def __init__(self, runs: Runs, ref: RunRef, patterns: Sequence[str]) -> None:
+        self.ref = ref
+        self._runs = runs
+        self._patterns = patterns
+        self._label = runs.label(ref)
+        self._modified: datetime | None = None
+        self._attributes: list[Attribute] = []
+        self._progress = ""
+        self._curves: dict[str, tuple[SeriesSummary, str]] = {}
+
+    def look(self) -> Seen:
+        """Return the run as it is now.
+
+        Raises:
+            RunNotFoundError: If it is gone.
+        """
+        self._runs.index.refresh(self.ref.project, self.ref.run)
+        view = self._runs.view(self.ref)
+        modified = view.attribute("sys/modification_time")
+        assert modified is not None  # noqa: S101 - every run has it
+        if modified.value != self._modified:
+            self._modified, self._attributes = modified.value, view.attributes()
+            self._progress = self._told_progress(view)
+        state, ranks = view.state, view.ranks()
+        facts = {one.path: one.value for one in self._attributes if is_inside(one.path, "sys")}
+        facts["sys/state"] = state
+        points = [rank.row_t for rank in ranks if rank.row_t is not None]
+        return Seen(
+            view=view,
+            label=self._label,
+            state=state,
+            facts=facts,
+            series={one.path: one.value for one in self._attributes if self._matters(one)},
+            progress=self._progress,
+            ranks=ranks,
+            behind=lags(self._attributes),
+            problems=list(troubles(view, facts)),
+            now_ns=view.now_ns,
+            last_ns=max(points, default=None),
+            curves=self._curves,
+        )
+
+    def _matters(self, attribute: Attribute) -> bool:
+        path = attribute.path
+        if attribute.family != "float_series" or not attribute.value.count:
+            return False
+        if self._patterns:
+            return any(matches(path, pattern) for pattern in self._patterns)
+        aside = any(is_inside(path, space) for space in _ASIDE) or of_rank(path) is not None
+        return not aside and path.rpartition("/")[2] != _EPOCH
+
+    def _told_progress(self, view: RunView) -> str:
+        """Return step, epoch, pace and time left, as far as the series say it."""
+        series = {one.path: one.value for one in self._attributes if one.family == "float_series"}
+        own = {
+            path: one
+            for path, one in series.items()
+            if one.count and not is_inside(path, "monitoring") and of_rank(path) is None
+        }
+        if not own:
+            return ""
+        longest = max(own, key=lambda path: (own[path].last_step, own[path].count))
+        words = [f"step {step_text(own[longest].last_step)}"]
+        epochs = [one.last for path, one in own.items() if path.rpartition("/")[2] == _EPOCH]
+        if epochs:
+            words.append(f"epoch {human_number(max(epochs))}")
+        pace = _steps_per_second(view, longest)
+        if pace:
+            words.append(f"{human_number(pace, 3)} steps/s")
+        if _LEFT in own:
+            words.append(f"about {human_duration(own[_LEFT].last)} left")
+        return ", ".join(words)
+
+
+def _steps_per_second(view: RunView, path: str) -> float:
+    """Return the pace of the last points of a series; 0 where they do not tell."""
+    points = view.points(path, limit=_PACE)
+    if len(points) < 2:  # noqa: PLR2004 - a pace is between two points
+        return 0.0
+    steps = float(points.step[-1] - points.step[0])
+    seconds = float(points.time_ns[-1] - points.time_ns[0]) / 1e9
+    return steps / seconds if steps > 0 and seconds > 0 else 0.0

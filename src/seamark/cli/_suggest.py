@@ -1,0 +1,73 @@
+"""What to say to somebody who typed a command or an option that does not exist."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Final
+
+import click
+
+__all__ = ["about_command", "about_option"]
+
+_NEVER: Final = frozenset({"purge", "reindex", "trash", "untrash"})
+"""What hides, deletes or takes long is never proposed: the next thing typed may be Return."""
+_SYNONYMS: Final = {
+    "chart": "plot",
+    "check": "fsck",
+    "cmp": "compare",
+    "describe": "note",
+    "diff": "compare",
+    "dir": "ls",
+    "download": "export",
+    "dump": "export",
+    "follow": "watch",
+    "info": "show",
+    "label": "tag",
+    "list": "ls",
+    "live": "watch",
+    "mv": "rename",
+    "runs": "ls",
+    "search": "ls",
+    "tail": "watch",
+    "top": "watch",
+    "verify": "fsck",
+    "view": "show",
+}
+_DELETING: Final = frozenset({"delete", "del", "erase", "remove", "rm"})
+_LATER: Final = frozenset(
+    {"dashboard", "import", "login", "push", "serve", "server", "sync", "ui", "upload", "web"}
+)
+_ALIKE: Final = 0.6
+
+
+def about_command(name: str, known: Iterable[str]) -> str:
+    """Return what is wrong with the name of a command, and what may be meant.
+
+    Args:
+        name: What was typed.
+        known: The names of all commands.
+    """
+    typed = name.lower()
+    if typed in _LATER:
+        return f"there is no command {name!r}: it is not available yet"
+    if typed in _DELETING:
+        return f"there is no command {name!r}; to move a run to the trash see: seamark trash --help"
+    harmless = [one for one in known if one not in _NEVER]
+    near = difflib.get_close_matches(typed, harmless, 1, _ALIKE)
+    meant = _SYNONYMS.get(typed) or (near[0] if near else None)
+    hint = f"; did you mean {meant!r}?" if meant else f"; there are {', '.join(harmless)}"
+    return f"there is no command {name!r}{hint}"
+
+
+def about_option(error: click.NoSuchOption) -> str:
+    """Return what is wrong with an option, and the nearest that exists, else all of them."""
+    context = error.ctx
+    if error.possibilities or context is None:
+        return error.format_message()
+    known = [
+        max(one.opts, key=len)
+        for one in context.command.get_params(context)
+        if isinstance(one, click.Option) and not one.hidden
+    ]
+    return f"No such option {error.option_name!r}; there are {', '.join(known)}"

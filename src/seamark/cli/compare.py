@@ -1,0 +1,316 @@
+"""``seamark compare``: in what runs differ."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from seamark.cli._app import misuse, root_option
+from seamark.cli._differences import (
+    PACKAGES,
+    TITLES,
+    Row,
+    of_process,
+    of_rank_or_profiler,
+    rows_of,
+    summaries,
+)
+from seamark.cli._facts import text_or_record, value_mapping, value_text
+from seamark.cli._json import dumps
+from seamark.cli._progress import progress_bar
+from seamark.cli._runs import (
+    RunRef,
+    Runs,
+    matches,
+    open_runs,
+    project_option,
+    query_option,
+    runs_argument,
+)
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
+from seamark.cli._text import (
+    clean,
+    display_width,
+    human_age,
+    human_bytes,
+    human_duration,
+    human_number,
+    human_time,
+    plural,
+)
+from seamark.reading.attributes import SeriesTail
+
+if TYPE_CHECKING:
+    from seamark.reading.attributes import Attribute
+
+__all__ = ["compare"]
+
+_ABSENT: Final = Cell("—", "dim")
+_LEAST: Final = 10
+"""Cells to which a run's column may shrink where it holds texts; numbers are never cut."""
+_DIGITS: Final = 8
+"""How much of a digest is shown."""
+
+
+class _Compared(NamedTuple):
+    """One run of those compared."""
+
+    ref: RunRef
+    label: str
+    facts: Mapping[str, Any]
+    attributes: Sequence[Attribute]
+
+
+@click.command(short_help="Show in what runs differ: parameters, metrics, packages, git.")
+@runs_argument
+@click.option(
+    "--path",
+    "patterns",
+    multiple=True,
+    metavar="PATH",
+    help="Only what is at or below this path, or matches it: 'hyperparams/*'. May be repeated.",
+)
+@click.option("--all", "everything", is_flag=True, help="Also what is the same in all of them.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Write one strict JSON document; NaN and infinities as strings.",
+)
+@project_option
+@query_option
+@root_option
+@click.pass_context
+def compare(
+    context: click.Context,
+    names: tuple[str, ...],
+    patterns: tuple[str, ...],
+    project: str | None,
+    query: str | None,
+    *,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Show in what two or more runs differ: a column for each run, a row for each difference.
+
+    Parameters, metrics, tags, files, script, git, packages and environment are compared. What one
+    run has and another has not is a difference, shown as a dash. Of a metric the last value is
+    shown, in brackets the difference to the first run, and its minimum or maximum: the one to which
+    it came closer. What each process, rank and profiler recorded is left out unless --path asks
+    for it.
+
+    \b
+    Examples:
+      seamark compare quick-otter calm-heron
+      seamark compare slow good wild --path 'parameters/*'
+      seamark compare --query 'sys/tags CONTAINS "paper"' --path val
+      seamark compare latest baseline --all | less -S
+      seamark compare latest baseline --json | jq .sections.packages
+    """
+    runs = open_runs(context, project)
+    refs = runs.chosen(names, project, query)
+    if len(refs) < 2:  # noqa: PLR2004 - nothing to compare it with
+        got = f"the query matches only {refs[0]}" if query else f"got only {refs[0]}"
+        misuse(f"expected two runs or more, {got}")
+    compared = _read(runs, refs, patterns)
+    rows = rows_of([one.attributes for one in compared])
+    left_out = 0
+    if not patterns:
+        rows = [row for row in rows if not of_process(row)]
+        left_out = sum(of_rank_or_profiler(row) and row.differs(len(refs)) for row in rows)
+        rows = [row for row in rows if not of_rank_or_profiler(row)]
+    shown = [row for row in rows if everything or row.differs(len(refs))]
+    if as_json:
+        click.echo(dumps(_document(compared, shown)))
+        return
+    _print(Screen(), compared, shown, everything=everything)
+    if not any(row.differs(len(refs)) for row in rows):
+        click.echo(f"\n{_alike(rows, len(refs))}")
+    if left_out:
+        note(
+            f"{plural(left_out, 'difference')} of single ranks and of profilers left out; "
+            "--path '*ranks/*' --path profiling shows them"
+        )
+
+
+# Reading
+
+
+def _read(runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str]) -> list[_Compared]:
+    """Read the runs, and of each what is at or below the patterns, if there are any.
+
+    Raises:
+        Misuse: If no run has anything at one of the patterns.
+    """
+    found: list[_Compared] = []
+    known: set[str] = set()
+    with progress_bar("Reading runs") as progress:
+        for done, ref in enumerate(refs):
+            progress(done, len(refs))
+            view = runs.view(ref)
+            attributes = view.attributes()
+            known.update(one.path for one in attributes)
+            facts = {one.path: one.value for one in attributes if one.path.startswith("sys/")}
+            if patterns:
+                attributes = [
+                    one for one in attributes if any(matches(one.path, each) for each in patterns)
+                ]
+            attributes = [
+                dataclasses.replace(one, value=text_or_record(view, one.value, one.path))
+                if one.path == PACKAGES and one.type == "text"
+                else one
+                for one in attributes
+            ]
+            found.append(_Compared(ref, runs.label(ref), facts, attributes))
+    for pattern in patterns:
+        if not any(matches(path, pattern) for path in known):
+            near = difflib.get_close_matches(pattern, sorted(known), 1)
+            hint = f"; there is {near[0]!r}" if near else f" (see: seamark show {refs[0].run})"
+            misuse(f"none of these runs has anything at {pattern!r}{hint}")
+    return found
+
+
+# As JSON
+
+
+def _document(compared: Sequence[_Compared], rows: Sequence[Row]) -> dict[str, Any]:
+    sections: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        sections.setdefault(row.section, {})[row.name] = {
+            "differs": row.differs(len(compared)),
+            "values": {
+                str(compared[at].ref): value_mapping(value) for at, value in row.values.items()
+            },
+        }
+    runs = [
+        {
+            "project": one.ref.project,
+            "run": one.ref.run,
+            "name": one.facts.get("sys/name"),
+            "state": one.facts.get("sys/state"),
+            "created": one.facts.get("sys/creation_time"),
+            "running_time": one.facts.get("sys/running_time"),
+        }
+        for one in compared
+    ]
+    return {"runs": runs, "sections": sections}
+
+
+# In words
+
+
+class _Line(NamedTuple):
+    """One line of the table: what it is of, a cell for each run, and whether it may be cut."""
+
+    title: Cell
+    cells: Sequence[Cell]
+    whole: bool = False
+
+
+def _print(
+    screen: Screen, compared: Sequence[_Compared], rows: Sequence[Row], *, everything: bool
+) -> None:
+    lines = [*_head(screen, compared)]
+    for section, title in TITLES.items():
+        if part := [row for row in rows if row.section == section]:
+            empty = [Cell("")] * len(compared)
+            lines.append(_Line(Cell(""), empty))
+            lines.append(_Line(Cell(f"{title} ({len(part):,})", "bold"), empty))
+        for row in part:
+            lines.extend(_lines(screen, row, len(compared), everything=everything))
+    columns = [Column("RUN", shrink=True, path=True)]
+    for at, one in enumerate(compared):
+        widths = (display_width(line.cells[at].text) for line in lines if line.whole)
+        least = max(_LEAST, *widths, 0)
+        columns.append(Column(clean(one.label), shrink=True, least=least, rank=at))
+    if left_out := screen.table(columns, [[line.title, *line.cells] for line in lines]):
+        count = plural(len(compared), "run")
+        note(
+            f"no room for {len(left_out):,} of {count}: a pipe gets all of them (| less -S), and "
+            "seamark ls --differing has a row for each run"
+        )
+
+
+def _head(screen: Screen, compared: Sequence[_Compared]) -> Iterator[_Line]:
+    """Yield what each run is; nothing of that counts as a difference."""
+    now = datetime.now(timezone.utc)
+
+    def created(one: _Compared) -> str:
+        moment = one.facts["sys/creation_time"]
+        return human_age(moment, now) if screen.terminal else human_time(moment)
+
+    yield _Line(Cell("  id"), [Cell(one.ref.run, "cyan") for one in compared])
+    if len({one.ref.project for one in compared}) > 1:
+        yield _Line(Cell("  project"), [Cell(one.ref.project) for one in compared])
+    states = [str(one.facts["sys/state"]) for one in compared]
+    yield _Line(Cell("  state"), [Cell(one, STATE_STYLES.get(one, "")) for one in states])
+    yield _Line(Cell("  created"), [Cell(created(one), "dim") for one in compared])
+    times = [human_duration(one.facts["sys/running_time"]) for one in compared]
+    yield _Line(Cell("  ran for"), [Cell(one) for one in times])
+
+
+def _lines(screen: Screen, row: Row, runs: int, *, everything: bool) -> Iterator[_Line]:
+    name = f"  {clean(row.name)}"
+    if row.section != "metrics":
+        text = _file_text if row.section == "files" else _text
+        cells = [
+            Cell(text(row.values[at], exact=not screen.terminal)) if at in row.values else _ABSENT
+            for at in range(runs)
+        ]
+        yield _Line(Cell(name), cells)
+        return
+    for summary in summaries(row, runs, everything=everything):
+        numbers = {at: getattr(value, summary) for at, value in row.values.items()}
+        title = Cell(name if summary == "last" else f"{name}:{summary}")
+        yield _Line(title, [_number(screen, numbers, at) for at in range(runs)], whole=True)
+
+
+def _number(screen: Screen, numbers: Mapping[int, float], at: int) -> Cell:
+    """Return a number and, in brackets, how much it is above or below that of the first run."""
+    if at not in numbers:
+        return _ABSENT
+    number, first = numbers[at], numbers.get(0)
+    text = human_number(number) if screen.terminal else repr(number)
+    change = math.nan if first is None or at == 0 else number - first
+    if not math.isfinite(change) or not change:
+        return Cell(text)
+    return Cell(f"{text} ({change:+.3g})")
+
+
+def _text(value: Any, *, exact: bool) -> str:
+    """Return a value in one line; of a series of texts, files or histograms, what it ends with."""
+    if not isinstance(value, SeriesTail):
+        return value_text(value, exact=exact)
+    last = value.last
+    if isinstance(last, Mapping):
+        last = str(last.get("name") or last.get("ext") or "file")
+    elif not isinstance(last, str):
+        last = "histogram"
+    return f"{plural(value.count, 'point')}, last: {clean(last)}"
+
+
+def _file_text(value: Any, *, exact: bool) -> str:
+    """Return what a file is called, how large it is and how its digest begins."""
+    if not isinstance(value, Mapping):
+        return value_text(value, exact=exact)
+    if all(isinstance(member, Mapping) for member in value.values()):
+        return plural(len(value), "file")
+    parts = [str(value.get("name") or value.get("ref") or "file")]
+    if isinstance(value.get("size"), int):
+        parts.append(human_bytes(value["size"]))
+    if isinstance(value.get("sha256"), str):
+        parts.append(value["sha256"] if exact else value["sha256"][:_DIGITS])
+    return clean(" ".join(parts))
+
+
+def _alike(rows: Sequence[Row], runs: int) -> str:
+    """Return that nothing differs, and how much there was that could."""
+    counts = [(sum(row.section == section for row in rows), section) for section in TITLES]
+    listed = ", ".join(f"{section} {count:,}" for count, section in counts if count)
+    return f"nothing differs between these {runs} runs (compared: {listed or 'nothing'})"

@@ -1,0 +1,86 @@
+"""``seamark note``: write what a run is about into its description."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from seamark.cli._app import misuse, root_option
+from seamark.cli._edits import assigned, deleted, legible, print_change, record
+from seamark.cli._facts import text_or_record
+from seamark.cli._runs import RunRef, Runs, open_runs, project_option, run_argument
+from seamark.cli._screen import Screen
+
+__all__ = ["note"]
+
+_DESCRIPTION = "sys/description"
+
+
+@click.command(short_help="Write down what a run is about.")
+@run_argument
+@click.argument("text", required=False, metavar="[TEXT]")
+@click.option("--remove", is_flag=True, help="Remove the description.")
+@project_option
+@root_option
+@click.pass_context
+def note(
+    context: click.Context, run: str, text: str | None, project: str | None, *, remove: bool
+) -> None:
+    """Write down what a run is about: its description, which show, compare and ls show.
+
+    Without TEXT your editor opens with what is there (VISUAL, EDITOR), or the text is read from a
+    pipe. It replaces the former description; nothing else of the run changes.
+
+    \b
+    Examples:
+      seamark note quick-otter "warm-up twice as long, see issue 12"
+      seamark note quick-otter               opens the editor
+      git log -1 | seamark note latest       reads the text from a pipe
+      seamark note quick-otter --remove
+      seamark ls --columns sys/name,sys/description
+    """
+    if remove and text is not None:
+        misuse("note: expected TEXT or --remove, got both")
+    if text is not None:
+        text = legible(text, "note", block=True)
+    runs = open_runs(context, project)
+    ref = runs.find(run, project)
+    old = _description(runs, ref)
+    new = "" if remove else text if text is not None else _asked(old)
+    if new == old:
+        ops = []
+    elif new:
+        ops = assigned(_DESCRIPTION, new)
+    else:
+        ops = deleted(_DESCRIPTION)
+    if ops:
+        record(runs, ref, ops)
+    print_change(Screen(), runs.label(ref), old or "(no note)", new or "(no note)")
+
+
+def _description(runs: Runs, ref: RunRef) -> str:
+    view = runs.view(ref)
+    found = view.attribute(_DESCRIPTION)
+    if found is None or found.family != "atom":
+        return ""
+    return str(text_or_record(view, found.value, _DESCRIPTION))
+
+
+def _asked(old: str) -> str:
+    """Return the text that an editor or a pipe gives.
+
+    Raises:
+        Misuse: If it is none.
+        ClickException: If the editor cannot be started or fails.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        try:
+            given = sys.stdin.read() if sys.stdin else ""
+        except UnicodeDecodeError as error:
+            misuse(f"note: expected text in {error.encoding} on standard input, got other bytes")
+        return legible(given.rstrip(), "note (from standard input)", block=True)
+    edited = click.edit(old, extension=".md")
+    if edited is None:
+        return old
+    return legible(edited.rstrip(), "note", block=True)

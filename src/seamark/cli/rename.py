@@ -1,0 +1,41 @@
+"""``seamark rename``: give a run another name."""
+
+from __future__ import annotations
+
+import click
+
+from seamark.cli._app import root_option
+from seamark.cli._edits import assigned, legible, print_change, record
+from seamark.cli._runs import open_runs, project_option, run_argument
+from seamark.cli._screen import Screen, note
+
+__all__ = ["rename"]
+
+_NAME = "sys/name"
+
+
+@click.command(short_help="Give a run another name.")
+@run_argument
+@click.argument("name", metavar="NAME")
+@project_option
+@root_option
+@click.pass_context
+def rename(context: click.Context, run: str, name: str, project: str | None) -> None:
+    """Give a run another name. Its id stays, and so do its folder and all else.
+
+    \b
+    Examples:
+      seamark rename latest baseline
+      seamark rename quick-otter "two layers, no dropout"
+      seamark rename d1vku baseline --project vision
+    """
+    legible(name, "name")
+    runs = open_runs(context, project)
+    ref = runs.find(run, project)
+    found = runs.view(ref).attribute(_NAME)
+    old = "" if found is None else str(found.value)
+    if name != old:
+        record(runs, ref, assigned(_NAME, name))
+    print_change(Screen(), ref.run, old or "(no name)", name)
+    if runs.label(ref) != name:
+        note(f"other runs have this name too: say {ref.run} where you mean this one")

@@ -1,0 +1,343 @@
+"""``seamark watch``: one run, live."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import re
+import sys
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from seamark.cli._app import Misuse, root_option
+from seamark.cli._facts import span_text
+from seamark.cli._looking import Looker, Seen
+from seamark.cli._ranks import rank_facts
+from seamark.cli._runs import RunRef, Runs, open_runs, project_option
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
+from seamark.cli._text import (
+    clean,
+    human_age,
+    human_duration,
+    human_number,
+    human_time,
+    plural,
+    step_text,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rich.live import Live
+    from typing_extensions import Self
+
+__all__ = ["watch"]
+
+_LABEL: Final = 12
+_SPARK: Final = 24
+_LEAST_ROWS: Final = 3
+"""Series that are shown however low the terminal is; what does not fit is cut off below."""
+_MOST_RANKS: Final = 8
+_AGES: Final = re.compile(r" for .*|\([^()]*(?:ago|just now)\)")
+"""What is another with each look at the same problem."""
+_WELL: Final = ("completed", "running", "suspended")
+
+
+def _seconds(_: click.Context, __: click.Parameter, value: float) -> float:
+    if not math.isfinite(value):  # which no range excludes
+        msg = f"expected a number of seconds, got {value}"
+        raise click.BadParameter(msg)
+    return value
+
+
+@click.command(short_help="Watch a run while it trains.")
+@click.argument("run", required=False, metavar="[RUN]")
+@click.option(
+    "--path",
+    "patterns",
+    multiple=True,
+    metavar="PATH",
+    help="Only series at or below this path, or that match it: 'val/*'. May be repeated.",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1, 86_400),
+    callback=_seconds,
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look.",
+)
+@project_option
+@root_option
+@click.pass_context
+def watch(
+    context: click.Context,
+    run: str | None,
+    patterns: tuple[str, ...],
+    interval: float,
+    project: str | None,
+) -> None:
+    """Watch a run while it trains: state, progress, last values, ranks and problems.
+
+    Without RUN it is the newest one that is running. It ends with the run, with exit code 0; Ctrl-C
+    leaves it earlier, with exit code 130, and the training goes on: watching only reads. Into a
+    pipe, and where TERM=dumb, it writes a line for each change.
+
+    \b
+    Examples:
+      seamark watch
+      seamark watch quick-otter --path 'val/*' --interval 10
+      seamark watch quick-otter && notify-send "training has ended"
+      seamark watch | tee training.log
+    """
+    runs = open_runs(context, project)
+    ref = runs.find(run, project) if run is not None else _newest(runs, project)
+    looker = Looker(runs, ref, [pattern.strip("/") for pattern in patterns])
+    live = sys.stdout.isatty() and os.environ.get("TERM") not in (None, "", "dumb", "unknown")
+    with _Picture(interval) if live else _Lines() as shown:
+        while True:
+            seen = looker.look()
+            shown.show(seen)
+            if not seen.goes_on:
+                return
+            _wait(interval)
+
+
+def _newest(runs: Runs, project: str | None) -> RunRef:
+    """Return the newest run that is running; if none is, the newest, and say so.
+
+    Raises:
+        Misuse: If there are no runs.
+    """
+    from seamark.store.query.selection import Selection
+
+    def newest(state: str | None) -> list[RunRef]:
+        chosen = Selection(project=project, state=state, limit=1)
+        return [RunRef(*pair) for pair in runs.index.select(chosen)]
+
+    if running := newest("running"):
+        return running[0]
+    found = newest(None)
+    if not found:
+        where = f"project {project!r}" if project else str(runs.root)
+        msg = f"nothing to watch: no runs in {where}"
+        raise Misuse(msg)
+    note("no run is running; this is the newest")
+    return found[0]
+
+
+def _wait(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+class _Lines(AbstractContextManager["_Lines"]):
+    """A line for each change, for pipes and terminals that cannot go back."""
+
+    def __init__(self) -> None:
+        self._screen = Screen()
+        self._said: Any = None
+        self._problems: set[str] = set()
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is left to do."""
+
+    def show(self, seen: Seen) -> None:
+        """Write what is new since the last time, if anything is."""
+        if self._said is None:
+            self._screen.line(f"{seen.label}: {seen.view.folder.path}")
+        news = (seen.state, {path: (one.last, one.count) for path, one in seen.series.items()})
+        if repr(news) != self._said:
+            self._said = repr(news)
+            values = [f"{clean(path)}={one.last!r}" for path, one in seen.series.items()]
+            words = [_clock(seen.now_ns), seen.state, seen.progress, " ".join(values)]
+            self._screen.line("  ".join(word for word in words if word))
+        for problem in seen.problems:
+            lasting = _AGES.sub("", problem)
+            if lasting not in self._problems:
+                self._problems.add(lasting)
+                self._screen.line(f"! {problem}")
+        sys.stdout.flush()
+
+
+class _Picture:
+    """A picture of the run that is drawn over the last one.
+
+    Args:
+        interval: Seconds between two looks, to be told.
+    """
+
+    def __init__(self, interval: float) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._interval = interval
+        self._live: Live = Live(
+            console=Console(highlight=False, markup=False, emoji=False),
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            vertical_overflow="crop",
+        )
+
+    def __enter__(self) -> Self:
+        """Hide the cursor."""
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the last picture where it is, and the terminal as it was."""
+        self._live.stop()
+
+    def show(self, seen: Seen) -> None:
+        """Draw the run."""
+        from rich.text import Text
+
+        size = self._live.console.size
+        page = _Page()
+        screen = Screen(page)
+        screen.width = size.width
+        _draw(screen, seen, size.height, self._interval)
+        text = Text.from_ansi(page.getvalue().rstrip("\n"), no_wrap=True, overflow="crop")
+        self._live.update(text, refresh=True)
+
+
+class _Page(io.StringIO):
+    """What stands for the terminal while a picture is put together."""
+
+    def isatty(self) -> bool:
+        """Return that a person will look at it."""
+        return True
+
+
+def _draw(screen: Screen, seen: Seen, height: int, interval: float) -> None:
+    """Write a picture of a run, with as many series as a terminal of this height has room for."""
+    screen.styled(
+        [(seen.label, "bold"), ("  ", ""), (seen.state, STATE_STYLES.get(seen.state, ""))]
+    )
+    facts = [("run", f"{seen.view.project}/{seen.view.name}"), *_facts_of(seen)]
+    for label, text in facts:
+        screen.styled([(f"{label:<{_LABEL}}", "dim"), (text, "")])
+    problems = [
+        line for one in seen.problems for line in textwrap.wrap(f"! {clean(one)}", screen.width)
+    ]
+    for line in problems:
+        screen.line(line, style="bold red")
+    ranks = _ranks_to_show(seen)
+    used = 1 + len(facts) + len(problems) + (len(ranks) + 3 if ranks else 0)
+    _draw_series(screen, seen, max(_LEAST_ROWS, height - used - 5))
+    if ranks:
+        _draw_ranks(screen, seen, ranks)
+    if seen.goes_on:
+        screen.line()
+        every = human_duration(interval)
+        screen.line(
+            f"{_clock(seen.now_ns)}, every {every}; Ctrl-C leaves, it trains on", style="dim"
+        )
+
+
+def _facts_of(seen: Seen) -> Iterator[tuple[str, str]]:
+    now = _moment(seen.now_ns)
+    created, ran = seen.facts.get("sys/creation_time"), seen.facts.get("sys/running_time")
+    if isinstance(created, datetime):
+        yield "created", f"{human_time(created)} ({human_age(created, now)})"
+    if not seen.goes_on and isinstance(ran, float):
+        yield "ran for", human_duration(ran)
+    if seen.progress:
+        yield "progress", seen.progress
+    for label, text in rank_facts(seen.view, seen.state):
+        if label == "ranks":
+            yield label, text
+    if seen.goes_on and seen.last_ns is not None:
+        yield "last point", human_age(_moment(seen.last_ns), now)
+
+
+def _draw_series(screen: Screen, seen: Seen, most: int) -> None:
+    if not seen.series:
+        screen.line()
+        screen.line(
+            "nothing has been recorded here yet" if seen.goes_on else "no series", style="dim"
+        )
+        return
+    columns = [
+        Column("PATH", shrink=True, path=True),
+        Column("LAST", right=True),
+        Column("MIN", right=True, rank=2),
+        Column("MAX", right=True, rank=2),
+        Column("STEPS", rank=3),
+        Column("CURVE", rank=1),
+    ]
+    shown = list(seen.series.items())[:most]
+    rows = [
+        [
+            Cell(clean(path)),
+            Cell(human_number(one.last), "bold"),
+            Cell(human_number(one.min)),
+            Cell(human_number(one.max)),
+            Cell(span_text(one), "dim"),
+            Cell(seen.curve(path, _SPARK), "cyan"),
+        ]
+        for path, one in shown
+    ]
+    screen.line()
+    screen.table(columns, rows)
+    if more := len(seen.series) - len(shown):
+        screen.line(f"{plural(more, 'more series', 'more series')}; --path chooses", style="dim")
+
+
+def _ranks_to_show(seen: Seen) -> list[Any]:
+    """Return the ranks that need a look: what is not well first, then what is furthest behind."""
+    if len(seen.ranks) < 2:  # noqa: PLR2004 - one process is the run
+        return []
+    order = sorted(
+        seen.ranks,
+        key=lambda one: (one.state in _WELL, -seen.behind.get(one.rank, 0.0), one.rank),
+    )
+    return order[:_MOST_RANKS]
+
+
+def _draw_ranks(screen: Screen, seen: Seen, ranks: Sequence[Any]) -> None:
+    columns = [
+        Column("RANK", right=True),
+        Column("STATE"),
+        Column("LAST POINT"),
+        Column("BEHIND"),
+        Column("HOST", shrink=True, rank=1),
+    ]
+    now = _moment(seen.now_ns)
+    rows = []
+    for rank in ranks:
+        behind = seen.behind.get(rank.rank)
+        rows.append(
+            [
+                Cell(str(rank.rank)),
+                Cell(rank.state, STATE_STYLES.get(rank.state, "")),
+                Cell("" if rank.row_t is None else human_age(_moment(rank.row_t), now)),
+                Cell(f"{step_text(behind)} steps" if behind else "", "yellow"),
+                Cell(clean(str(rank.host or "")), "dim"),
+            ]
+        )
+    screen.line()
+    screen.table(columns, rows)
+    if more := len(seen.ranks) - len(ranks):
+        screen.line(f"{plural(more, 'more rank')}, none worse", style="dim")
+
+
+def _moment(time_ns: int) -> datetime:
+    return datetime.fromtimestamp(time_ns / 1e9, tz=timezone.utc)
+
+
+def _clock(time_ns: int) -> str:
+    return human_time(_moment(time_ns))

@@ -1,0 +1,313 @@
+"""``tag``, ``rename`` and ``note`` change one thing of a run, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from recording import QUIET
+
+from seamark.local.index import Index
+from seamark.run.run import init_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from click.testing import Result
+
+    from seamark.run.run import Run
+
+NOBODY = 65534
+EDITS: dict[str, tuple[list[str], str, Any]] = {
+    "tag": (["--add", "best", "--remove", "draft"], "sys/tags", {"kept", "best"}),
+    "rename": (["another name"], "sys/name", "another name"),
+    "note": (["two lines\nof text"], "sys/description", "two lines\nof text"),
+}
+
+FAILS = """
+import sys, seamark
+run = seamark.init_run("p", name="wild", tags=["draft", "kept"], git_ref=False)
+print(run.id, flush=True)
+for step in range(5):
+    run.log_metrics({"loss": 1 / (step + 1)}, step)
+raise ValueError("diverged")
+"""
+
+TRAINS = """
+import sys, seamark
+run = seamark.init_run("p", name="live", tags=["draft", "kept"], git_ref=False)
+run.log_metrics({"loss": 1.0}, 0)
+print(run.id, flush=True)
+sys.stdin.readline()
+run.log_metrics({"loss": 0.5}, 1)
+run.stop()
+"""
+
+
+def facts(root: Path, run: str) -> dict[str, Any]:
+    """Return everything that a run shows, by path."""
+    with Index.open(root) as index:
+        index.refresh("p", run)
+        return {one.path: (one.type, one.value) for one in index.view("p", run).attributes()}
+
+
+@pytest.fixture
+def failed(root: Path, tmp_path: Path) -> str:
+    """A run that failed with a traceback, its script and its packages recorded."""
+    script = tmp_path / "fails.py"
+    script.write_text(FAILS, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    return done.stdout.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", EDITS)
+def test_a_finished_run_keeps_all_else(
+    cli: Callable[..., Result], root: Path, failed: str, command: str
+) -> None:
+    """State, error, script, packages, times: only when it was last changed is another."""
+    more, path, new = EDITS[command]
+    before = facts(root, failed)
+    assert before["sys/state"] == ("string", "failed")
+    assert before["source_code/entrypoint"][1].endswith("fails.py")
+    done = cli(command, failed, *more)
+    assert (done.exit_code, done.stderr) == (0, "")
+    after = facts(root, failed)
+    assert after.pop(path)[1] == new
+    before.pop(path, None)
+    assert after.pop("sys/modification_time") > before.pop("sys/modification_time")
+    assert after == before
+    assert "ValueError: diverged" in cli("show", failed).stdout
+
+
+@pytest.mark.slow
+def test_a_run_in_training_goes_on(cli: Callable[..., Result], root: Path, tmp_path: Path) -> None:
+    """Its process notices nothing, and ends it as it would have."""
+    script = tmp_path / "trains.py"
+    script.write_text(TRAINS, encoding="utf-8")
+    with subprocess.Popen(
+        [sys.executable, str(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as training:
+        assert training.stdout is not None
+        run = training.stdout.readline().strip()
+        before = facts(root, run)
+        for command, (more, _, _) in EDITS.items():
+            assert cli(command, run, *more).exit_code == 0
+        between = facts(root, run)
+        assert between["sys/state"] == ("string", "running")
+        _, said = training.communicate("\n", timeout=60)
+    assert training.returncode == 0
+    assert len(said.splitlines()) == 2, said  # where it records, and that it is done
+    after = facts(root, run)
+    for _, path, new in EDITS.values():
+        assert between[path][1] == after[path][1] == new
+    assert after["sys/state"] == ("string", "completed")
+    assert after["loss"][1].count == 2
+    assert set(after) == set(before) | {"sys/description"}
+
+
+def test_old_and_new_are_shown(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+    """Each command says what it was and what it is; asking for what is there changes nothing."""
+    run = record("p", name="calm", tags=["a", "b"])
+    assert cli("tag", "calm", "--add", "c", "--remove", "a").stdout == "calm: a, b → b, c\n"
+    assert cli("tag", "calm", "--add", "c", "--remove", "a").stdout == "calm: b, c (as it was)\n"
+    assert cli("tag", "calm").stdout == "calm: b, c\n"
+    assert cli("note", "calm", "first").stdout == "calm: (no note) → first\n"
+    assert cli("note", "calm", "second").stdout == "calm: first → second\n"
+    assert cli("rename", "calm", "quiet").stdout == f"{run}: calm → quiet\n"
+    assert cli("rename", "quiet", "quiet").stdout == f"{run}: quiet (as it was)\n"
+    assert cli("note", "quiet", "--remove").stdout == "quiet: second → (no note)\n"
+    assert "description" not in cli("show", "quiet").stdout
+
+
+def test_what_is_so_already_is_not_recorded(
+    cli: Callable[..., Result], record: Callable[..., str], root: Path
+) -> None:
+    """No journal is begun for nothing."""
+    run = record("p", name="calm", tags=["a"], description="text")
+    before = list((root / "p" / run / "journal").iterdir())
+    cli("tag", run, "--add", "a", "--remove", "b")
+    cli("tag", run)
+    cli("rename", run, "calm")
+    cli("note", run, "text")
+    assert list((root / "p" / run / "journal").iterdir()) == before
+
+
+def test_tags_of_several_runs(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+    """By name, or by a query."""
+    first, second = record("p", name="one", tags=["x"]), record("p", name="two", steps=3)
+    record("p", name="three", steps=3)
+    cli("tag", first, second, "--add", "a", "--add", "b c")
+    assert cli("tag", "--query", 'sys/tags CONTAINS "a"', "--remove", "x").stdout.splitlines() == [
+        "two: a, b c (as it was)",
+        "one: a, b c, x → a, b c",
+    ]
+    assert cli("tag", "three").stdout == "three: (no tags)\n"
+
+
+def test_a_name_that_others_have_is_said(
+    cli: Callable[..., Result], record: Callable[..., str]
+) -> None:
+    """Names may repeat, but then they find no single run."""
+    run, _ = record("p", name="one"), record("p", name="two")
+    done = cli("rename", "one", "two")
+    assert done.exit_code == 0
+    assert f"say {run} where you mean this one" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tag", "nobody", "--add", "x"], "no run 'nobody'"),
+        (["tag", "one", "best"], "no run 'best'"),
+        (["tag", "one", "best"], "to add a tag: seamark tag one --add best"),
+        (["tag"], "which runs?"),
+        (["tag", "one", "--add", ""], "tag: expected some text, got ''"),
+        (["tag", "one", "--add", "a\x1b[31m"], "tag: expected no control characters"),
+        (["tag", "one", "--add", "x", "--remove", "x"], "--add and --remove for 'x', got both"),
+        (["rename", "nobody", "x"], "no run 'nobody'"),
+        (["rename", "one"], "Missing argument 'NAME'"),
+        (["rename", "one", "  "], "name: expected some text, got '  '"),
+        (["rename", "one", "two\nlines"], r"expected no control characters, got 'two\nlines'"),
+        (["rename", "one", "\u202eevil"], r"expected no control characters, got '\u202eevil'"),
+        (["note", "nobody", "x"], "no run 'nobody'"),
+        (["note", "one", ""], "note: expected some text, got ''"),
+        (["note", "one", "\x07"], "note: expected no control characters"),
+        (["note", "one", "x", "--remove"], "note: expected TEXT or --remove, got both"),
+        (["note", "one"], "note (from standard input): expected some text, got ''"),
+    ],
+)
+def test_mistakes_are_exact(
+    cli: Callable[..., Result],
+    record: Callable[..., str],
+    root: Path,
+    words: list[str],
+    message: str,
+) -> None:
+    """What was expected, and what was given; nothing is changed."""
+    run = record("p", name="one")
+    before = facts(root, run)
+    done = cli(*words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert facts(root, run) == before
+
+
+def test_a_note_from_a_pipe(
+    shell: Callable[..., subprocess.CompletedProcess[str]],
+    record: Callable[..., str],
+    root: Path,
+) -> None:
+    """Without TEXT, standard input is the text; its last line feed is not."""
+    run = record("p", name="one")
+    line = f"printf 'first\\nsecond\\n\\n' | {sys.executable} -m seamark note one"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run(["bash", "-c", line], check=True, timeout=60, env=env, capture_output=True)
+    assert facts(root, run)["sys/description"][1] == "first\nsecond"
+    shown = shell("show", "one").stdout
+    assert "description" in shown
+    line = f"printf '\\377\\376' | {sys.executable} -m seamark note one"
+    env["PYTHONIOENCODING"] = "utf-8:strict"
+    done = subprocess.run(
+        ["bash", "-c", line], check=False, timeout=60, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "expected text in utf-8 on standard input" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_note_from_an_editor(
+    terminal: Callable[..., tuple[int, str]], record: Callable[..., str], root: Path, tmp_path: Path
+) -> None:
+    """The editor gets what is there; leaving it as it is changes nothing, an empty text neither."""
+    run = record("p", name="one", description="old")
+    editor = tmp_path / "editor"
+
+    def edited(does: str) -> tuple[int, str]:
+        editor.write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+        editor.chmod(0o755)
+        code, shown = terminal("note", "one", VISUAL=str(editor))
+        return code, re.sub(r"\x1b\[[0-9;]*m", "", shown).strip()
+
+    assert edited('grep -q old "$1" && echo "new" > "$1"') == (0, "one: old → new")
+    assert edited("true") == (0, "one: new (as it was)")
+    code, said = edited(': > "$1"')
+    assert code == 2
+    assert "note: expected some text" in said
+    code, said = edited("exit 3")
+    assert code == 1
+    assert "editor" in said.lower()
+    assert facts(root, run)["sys/description"][1] == "new"
+
+
+@pytest.fixture
+def common() -> Iterator[Path]:
+    """A folder that every user of this machine can reach."""
+    path = Path(tempfile.mkdtemp(prefix="seamark-common-"))
+    path.chmod(0o755)
+    yield path
+    subprocess.run(["chmod", "-R", "u+rwX", str(path)], check=True)
+    shutil.rmtree(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", EDITS)
+def test_a_root_that_may_only_be_read(common: Path, command: str) -> None:
+    """One line that names the folder, and exit code 1."""
+    with init_run("p", root=common / "root", name="theirs", **QUIET) as run:
+        run.log_metrics({"a": 1.0}, 0)
+    subprocess.run(["chmod", "-R", "a-w,a+rX", str(common / "root")], check=True)
+    # Modules are loaded before: such a user may not read where Python is installed.
+    code = f"""
+        import os, sys
+        import seamark.cli, seamark.run.run, seamark.local.index, seamark.capture
+        from seamark.cli import main
+        import seamark.cli.{command}
+        warm = seamark.init_run("p", name="w", mode="debug", **{QUIET})
+        warm.log_metrics({{"a": 1.0}}, 0)
+        warm.stop()
+        main(["ls", "--root", str(warm.root)])
+        main(["{command}", "w", "--root", str(warm.root), *sys.argv[2:]])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        print("----", file=sys.stderr, flush=True)
+        if os.geteuid() == 0:
+            os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
+        sys.exit(main(["{command}", "theirs", "--root", sys.argv[1], *sys.argv[2:]]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(common / "root"), *EDITS[command][0]],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env={**os.environ, "XDG_CACHE_HOME": str(common / "no cache")},
+    )
+    said = done.stderr.rpartition("----\n")[2]
+    assert done.returncode == 1, done.stderr
+    assert said.count("\n") == 1
+    assert f"root: expected a folder that can be written, got {common / 'root'}" in said
+    assert len(run.folder.journals()) == 1
+
+
+def test_a_label_is_safe_to_print(cli: Callable[..., Result], start: Callable[..., Run]) -> None:
+    """A stranger's name reaches the terminal escaped."""
+    run = start("p", name="a\x1b[31m")
+    run.stop()
+    assert "\x1b" not in cli("tag", run.id, "--add", "x").stdout
+    assert "\x1b" not in cli("rename", run.id, "x").stdout

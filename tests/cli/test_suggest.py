@@ -1,0 +1,103 @@
+"""What the command says to mistakes, and how it is kept quiet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from seamark.cli._app import _COMMANDS
+from seamark.cli._suggest import _SYNONYMS, about_command
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from click.testing import Result
+
+DANGEROUS = ("purge", "trash", "untrash", "reindex")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("lss", "ls"),
+        ("LS", "ls"),
+        ("shwo", "show"),
+        ("compair", "compare"),
+        ("wacth", "watch"),
+        ("list", "ls"),
+        ("diff", "compare"),
+        ("tail", "watch"),
+        ("follow", "watch"),
+        ("exprt", "export"),
+        ("renam", "rename"),
+        ("mv", "rename"),
+    ],
+)
+def test_the_command_that_is_meant_is_named(typed: str, meant: str) -> None:
+    """A slip of the keyboard, or another tool's word."""
+    said = about_command(typed, _COMMANDS)
+    assert said == f"there is no command {typed!r}; did you mean {meant!r}?"
+
+
+def test_nothing_that_deletes_is_proposed() -> None:
+    """However near the typed name is: the next thing typed may be Return."""
+    for dangerous in DANGEROUS:
+        for typed in (dangerous[:-1], dangerous + "e", dangerous[1:], dangerous.upper() + "S"):
+            said = about_command(typed, _COMMANDS)
+            assert not any(f"'{one}'?" in said for one in DANGEROUS), said
+    assert not {*_SYNONYMS.values()} & {*DANGEROUS}
+    assert {*_SYNONYMS.values()} <= {*_COMMANDS}
+
+
+@pytest.mark.parametrize("typed", ["rm", "delete", "remove"])
+def test_who_wants_to_delete_is_told_where_to_read(cli: Callable[..., Result], typed: str) -> None:
+    """As a text, not as a command to repeat."""
+    done = cli(typed, "quick-otter")
+    assert done.exit_code == 2
+    assert "to move a run to the trash see: seamark trash --help" in done.stderr
+    assert "did you mean" not in done.stderr
+
+
+@pytest.mark.parametrize("typed", ["ui", "server", "sync"])
+def test_what_is_to_come_is_said_to_come(cli: Callable[..., Result], typed: str) -> None:
+    """No other command is meant then."""
+    done = cli(typed)
+    assert done.exit_code == 2
+    assert "not available yet" in done.stderr
+
+
+def test_an_unknown_option_names_those_that_exist(
+    shell: Callable[..., subprocess.CompletedProcess[str]], root: object
+) -> None:
+    """The nearest, or all of them."""
+    assert "Did you mean '--json'?" in shell("show", "x", "--josn").stderr
+    said = shell("compare", "x", "--zzz").stderr
+    assert "No such option '--zzz'; there are --path, --all, --json, --project, --query" in said
+
+
+def test_quiet_leaves_hints_out_and_errors_in(
+    shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
+) -> None:
+    """By option before or after the command, or by variable."""
+    record(), record()
+    assert "--limit 0 shows all" in shell("ls", "--limit", 1).stderr
+    for words, more in (
+        (("--quiet", "ls", "--limit", 1), {}),
+        (("-q", "ls", "--limit", 1), {}),
+        (("ls", "--limit", 1, "--quiet"), {}),
+        (("ls", "--limit", 1), {"SEAMARK_QUIET": "1"}),
+    ):
+        done = shell(*words, **more)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.count("\n") == 2
+    done = shell("--quiet", "show", "nobody")
+    assert done.returncode == 2
+    assert "no run 'nobody'" in done.stderr
+
+
+def test_every_command_can_be_quiet(cli: Callable[..., Result]) -> None:
+    """The option stands in the help of each, once."""
+    for command in _COMMANDS:
+        assert cli(command, "--help").stdout.count("--quiet") == 1

@@ -1,0 +1,316 @@
+"""``seamark watch`` follows a run to its end, reads only, and leaves the terminal as it was."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from commands import WITHOUT_BAR, environment
+
+from seamark.cli._ranks import lags
+from seamark.reading.attributes import Attribute, SeriesSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from seamark.run.run import Run
+
+TRAINING = """
+import sys, seamark
+run = seamark.init_run("p", name="live", git_ref=False, capture_packages=False)
+for step, line in enumerate(sys.stdin):
+    if line == "fail\\n":
+        raise ValueError("diverged")
+    run.log_metrics({"loss": 1 / (step + 1), "epoch": step // 2}, step)
+    print(step, flush=True)
+"""
+
+
+def plain(shown: str) -> str:
+    """Return what a terminal shows without colours."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+class Training:
+    """A process that makes one step for each line that it is sent."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", TRAINING],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            text=True,
+        )
+
+    def step(self) -> None:
+        """Make one step; it is recorded on return."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("step\n")
+        self._process.stdin.flush()
+        self._process.stdout.readline()
+
+    def end(self, last: str = "") -> str:
+        """End the training; return what it said."""
+        return self._process.communicate(last, timeout=60)[1]
+
+
+@pytest.fixture
+def training(root: Path) -> Iterator[Training]:
+    one = Training()
+    one.step()
+    yield one
+    one.end()
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """Say what happens between two looks, instead of waiting."""
+
+    def set_up(*events: Callable[[], object]) -> list[float]:
+        waited: list[float] = []
+        todo = iter(events)
+
+        def wait(seconds: float) -> None:
+            waited.append(seconds)
+            next(todo)()
+
+        monkeypatch.setattr("seamark.cli.watch._wait", wait)
+        return waited
+
+    return set_up
+
+
+def test_a_pipe_gets_a_line_for_each_change(
+    cli: Callable[..., Result],
+    training: Training,
+    between: Callable[..., list[float]],
+) -> None:
+    """The newest running run, to its end; looks that find nothing new write nothing."""
+    waited = between(training.step, lambda: None, training.step, training.end)
+    done = cli("watch", "--interval", "7")
+    assert (done.exit_code, done.stderr) == (0, "")
+    head, *lines = done.stdout.splitlines()
+    assert head.startswith("live: ")
+    told = [re.sub(r"^\S+ \S+|, [\d.e+]+ steps/s", "", line) for line in lines]
+    assert told == [
+        "  running  step 0, epoch 0  loss=1.0",
+        "  running  step 1, epoch 0  loss=0.5",
+        "  running  step 2, epoch 1  loss=0.3333333333333333",
+        "  completed  step 2, epoch 1  loss=0.3333333333333333",
+    ]
+    assert all("steps/s" in line for line in lines[1:])
+    assert waited == [7.0] * 4
+
+
+def test_a_bad_end_is_told(
+    cli: Callable[..., Result], training: Training, between: Callable[..., list[float]]
+) -> None:
+    """Once, with the reason; that is no failure of watching."""
+    between(lambda: training.end("fail\n"))
+    done = cli("watch", "live")
+    assert done.exit_code == 0
+    assert done.stdout.count("! failed: ValueError: diverged") == 1
+    assert "failed  step 0" in done.stdout
+
+
+def test_where_nothing_runs_the_newest_is_shown(
+    cli: Callable[..., Result], record: Callable[..., str]
+) -> None:
+    """And it is said, and nothing waited for."""
+    assert cli("watch").exit_code == 2
+    assert "nothing to watch: no runs in" in cli("watch").stderr
+    record(name="old"), record(name="new")
+    done = cli("watch")
+    assert done.exit_code == 0
+    assert done.stderr == "no run is running; this is the newest\n"
+    assert done.stdout.startswith("new: ")
+    assert "completed  step 19" in done.stdout
+
+
+def test_series_that_matter(cli: Callable[..., Result], start: Callable[..., Run]) -> None:
+    """Not those of monitoring, profilers and other ranks, unless asked for."""
+    run = start("p", name="one")
+    for path in ("loss", "monitoring/gpu", "profiling/step_time_s", "ranks/1/loss", "a/epoch"):
+        run[path].append(1.0)
+    run["profiling/eta_s"].append(130.0)
+    run.stop()
+    line = cli("watch", "one").stdout.splitlines()[1]
+    assert line.endswith("completed  step 0, epoch 1, about 2 min 10 s left  loss=1.0")
+    line = cli("watch", "one", "--path", "monitoring", "--path", "*ranks*").stdout.splitlines()[1]
+    assert line.endswith("monitoring/gpu=1.0 ranks/1/loss=1.0")
+
+
+def test_watching_writes_nothing_into_the_folder(
+    cli: Callable[..., Result], start: Callable[..., Run], between: Callable[..., list[float]]
+) -> None:
+    """The training is alone with its files."""
+    run = start("p", name="one")
+    run.log_metrics({"loss": 1.0}, 0)
+
+    def files() -> dict[Path, Any]:
+        found = sorted(run.root.rglob("*"))
+        return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in found}
+
+    before = files()
+    kept: list[dict[Path, Any]] = []
+    between(lambda: kept.append(files()), lambda: kept.append(files()), run.stop)
+    assert cli("watch", run.id).exit_code == 0
+    journals = {journal.path for journal in run.folder.journals()}  # heartbeats may come meanwhile
+    for after in kept:
+        assert set(after) == set(before)
+        for path in set(before) - journals:
+            assert after[path] == before[path]
+
+
+def test_ranks_and_who_is_behind(
+    start: Callable[..., Run],
+    terminal: Callable[..., tuple[int, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The one that is furthest behind comes first."""
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    for rank in range(3):
+        monkeypatch.setenv("RANK", str(rank))
+        with start("p", custom_run_id="one", ranks="all") as run:
+            for step in range(10 - 4 * (rank == 1)):
+                run.log_metrics({"loss": 1.0}, step)
+    monkeypatch.delenv("RANK")
+    monkeypatch.delenv("WORLD_SIZE")
+    code, shown = terminal("watch", run.id, columns=100, NO_COLOR="1")
+    shown = plain(shown)
+    assert code == 0
+    assert "ranks       3: 3 completed" in shown
+    rows = re.findall(r"^ *(\d) +completed +\S.*$", shown, re.MULTILINE)
+    assert rows[-3:] == ["1", "0", "2"]  # drawn again when it ends
+    assert re.search(r"^ *1 +completed .* 4 steps", shown, re.MULTILINE)
+
+
+def test_lags_are_those_of_common_series() -> None:
+    """What only some ranks record says nothing about the others."""
+
+    def series(path: str, last_step: float) -> Attribute:
+        summary = SeriesSummary(1, 1, 1, 1, 1, 0, 0, 0, last_step)
+        return Attribute(path, "float_series", "float_series", summary)
+
+    several = [series("loss", 9), series("ranks/1/loss", 7), series("ranks/2/loss", 9)]
+    assert lags(several) == {0: 0, 1: 2, 2: 0}
+    assert lags([*several, series("ranks/2/own", 3), series("val", 99)]) == {0: 0, 1: 2, 2: 0}
+    nested = [series("train/loss", 5), series("train/ranks/1/loss", 6)]
+    assert lags(nested) == {0: 1, 1: 0}
+    assert lags([series("loss", 9)]) == {}
+    assert lags([Attribute("ranks/1/x", "atom", "int", 1)]) == {}
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
+def test_intervals_are_seconds(cli: Callable[..., Result], root: Path, seconds: str) -> None:
+    """A number of them that can be waited for."""
+    done = cli("watch", "--interval", seconds)
+    assert done.exit_code == 2
+    assert "--interval" in done.stderr
+
+
+class Terminal:
+    """A command in a terminal of its own, which can be read while it runs."""
+
+    def __init__(self, *words: str, **more: str) -> None:
+        self._outer, inner = pty.openpty()
+        env = environment(COLUMNS="100", LINES="40", **{"TERM": "xterm-256color", **more})
+        env.pop("NO_COLOR")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WITHOUT_BAR, *words],
+            env=env,
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+        )
+        os.close(inner)
+        self.shown = ""
+
+    def read(self, wanted: str | None = None) -> str:
+        """Read until something is shown, or to the end."""
+        while wanted is None or wanted not in self.shown:
+            try:
+                block = os.read(self._outer, 1 << 16)
+            except OSError:
+                block = b""
+            if not block:
+                assert wanted is None, self.shown
+                os.close(self._outer)
+                break
+            self.shown += block.decode(errors="replace")
+        return self.shown
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_a_picture_that_follows(training: Training) -> None:
+    """Drawn over the last one; the final state stays, with the cursor shown again."""
+    terminal = Terminal("watch", "--interval", "0.1")
+    terminal.read("step 0")
+    terminal.read("Ctrl-C leaves")
+    training.step()
+    terminal.read("step 1")
+    training.end()
+    shown = terminal.read()
+    assert terminal.process.wait(timeout=60) == 0
+    last = shown.rpartition("\x1b[2K")[2]
+    assert "completed" in last
+    assert "loss" in last
+    assert "▁" in last
+    assert "Ctrl-C" not in last
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_it_and_the_training_goes_on(training: Training) -> None:
+    """Exit code 130, no traceback, the cursor shown again."""
+    terminal = Terminal("watch", "live", "--interval", "60")
+    terminal.read("step 0")
+    terminal.process.send_signal(signal.SIGINT)
+    shown = terminal.read()
+    assert terminal.process.wait(timeout=60) == 130
+    assert "Traceback" not in shown
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
+    training.step()
+    assert "completed" in training.end()
+
+
+@pytest.mark.slow
+def test_a_dumb_terminal_gets_lines(record: Callable[..., str]) -> None:
+    """Without any escape."""
+    record(name="one")
+    terminal = Terminal("watch", "one", TERM="dumb")
+    shown = terminal.read()
+    assert terminal.process.wait(timeout=60) == 0
+    assert "completed  step 19" in shown
+    assert "\x1b" not in shown
+
+
+def test_a_low_terminal_shows_what_fits(
+    start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
+) -> None:
+    """And says how much does not; problems are wrapped, a stranger's names escaped."""
+    run = start("p", name="a\x1b]0;evil")
+    run.log_metrics({f"s{number:02}": 1.0 for number in range(60)}, 0)
+    run.drop("x" * 150, 3)
+    run.stop()
+    code, shown = terminal("watch", run.id, columns=60, NO_COLOR="1")
+    assert code == 0
+    assert "\x1b]0" not in shown
+    assert "more series; --path chooses" in shown
+    shown = plain(shown)
+    assert "s00" in shown
+    assert "s59" not in shown
+    assert "! lost while recording" in shown
+    assert max(map(len, shown.splitlines())) <= 60

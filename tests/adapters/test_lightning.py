@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args, get_type_hints
 
 import pytest
 
 pytest.importorskip("pytorch_lightning")
 
+import seamark
 from seamark.lightning import NeptuneLogger, SeamarkLogger
 from seamark.lightning._checkpoints import Checkpoints
 from seamark.lightning._translate import (
@@ -20,6 +25,7 @@ from seamark.lightning._translate import (
     masked,
     state_after,
 )
+from seamark.run.options import MODES, RunOptions
 from seamark.values import Atom
 
 
@@ -133,6 +139,46 @@ def test_odd_callbacks_are_taken_as_they_are(run):
     written = {one.path.rpartition("/")[2]: one.value for one in run.recorded.attributes("model")}
     assert written["best_model_score"] == 0.0
     assert "one" in written
+
+
+def parameters_of(function):
+    found = inspect.signature(function).parameters.values()
+    return {one.name: one.default for one in found if one.kind is not one.VAR_KEYWORD}
+
+
+def test_arguments_are_those_of_a_run_and_the_loggers_own():
+    """Each by its name, with the same default, so that LightningCLI knows them all."""
+    own = {
+        "api_key": None,
+        "run": None,
+        "log_model_checkpoints": True,
+        "prefix": "training",
+        "save_dir": None,
+        "log_graph": False,
+        "agg_key_funcs": None,
+        "agg_default_func": None,
+    }
+    taken = parameters_of(SeamarkLogger.__init__)
+    assert taken.pop("self") is inspect.Parameter.empty
+    assert taken == {**parameters_of(seamark.init_run), **own}
+    assert parameters_of(seamark.init_run).keys() == {
+        each.name for each in dataclasses.fields(RunOptions)
+    }
+    hints = get_type_hints(SeamarkLogger.__init__)
+    assert hints.keys() >= taken.keys()
+    assert set(get_args(get_args(hints["mode"])[0])) == set(MODES)
+    for name in (*taken, "**others"):
+        assert re.search(rf"^        {re.escape(name)}: \S", SeamarkLogger.__doc__, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["tags", "api_token", "root", "source_files"])
+def test_arguments_reach_the_run(name, tmp_path):
+    """As ``init_run`` takes them; a misspelt one is refused with the nearest."""
+    given = {"tags": ["a"], "api_token": "tok", "root": tmp_path, "source_files": ["x.py"]}[name]
+    logger = SeamarkLogger(**{name: given})
+    assert getattr(logger.own_run._options, name) == given
+    with pytest.raises(TypeError, match=f"did you mean '{name}'"):
+        SeamarkLogger(**{name + "_": given})
 
 
 def test_old_name_is_the_same_class():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -115,8 +116,71 @@ def test_secret_in_the_configuration_of_a_stage_that_fails_early(fit, cli_argume
         assert path.is_dir() or b"tok-5e1f" not in path.read_bytes(), path
 
 
+CONFIGURATION = """
+trainer:
+  logger:
+    class_path: seamark.lightning.SeamarkLogger
+    init_args:
+      project: cli
+      root: roots
+      custom_run_id: mine
+      mode: offline
+      description: what it is for
+      tags: [one, two]
+      params: {{depth: 3}}
+      git_ref: false
+      source_files: [config.yaml]
+      capture_packages: false
+      ranks: zero
+      {more}
+"""
+
+
+def test_arguments_of_a_run_are_arguments_of_the_logger(fit, cli_arguments):
+    """Each by its name and with its type, in a file as on the command line."""
+    Path("config.yaml").write_text(CONFIGURATION.format(more=""))
+    fit(*cli_arguments[:-1], "--config=config.yaml", "--trainer.logger.tags+=three")
+    run = seamark.init_run("cli", root="roots", custom_run_id="mine", mode="read-only")
+    assert run["sys/tags"].fetch() == {"one", "two", "three"}
+    assert run["sys/description"].fetch() == "what it is for"
+    assert run["parameters/depth"].fetch() == 3
+    assert not run.exists("source_code/git")
+    assert [one.name for one in run["source_code/files"].list_fileset_files()] == ["config.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ("mode: onlin", "mode"),
+        ("capture_git: perhaps", "capture_git"),
+        ("ranks: some", "ranks"),
+        ("description: {a: b}", "description"),
+        ("tag: [x]", "tag"),
+    ],
+)
+def test_wrong_arguments_are_refused_by_name(fit, cli_arguments, capsys, wrong, named):
+    """Before anything is trained or recorded, and by LightningCLI as it refuses others."""
+    lines = [one for one in CONFIGURATION.splitlines() if not one.strip().startswith(f"{named}:")]
+    Path("config.yaml").write_text("\n".join(lines).format(more=wrong))
+    with pytest.raises(SystemExit):
+        fit(*cli_arguments[:-1], "--config=config.yaml")
+    assert named in capsys.readouterr().err
+    assert not Path("roots").exists()
+
+
+def test_help_tells_every_argument(fit, capsys):
+    """With its type, its default and what it means."""
+    with pytest.raises(SystemExit):
+        fit("--trainer.logger.help=seamark.lightning.SeamarkLogger")
+    told = " ".join(capsys.readouterr().out.split())
+    for name in inspect.signature(seamark.init_run).parameters:
+        if name != "others":
+            assert f"--trainer.logger.{name} " in told, name
+    assert "Tags of the run, one string or several." in told
+
+
 def test_run_arguments_in_the_configuration(fit, cli_arguments):
-    """What the signature does not spell out is given as ``dict_kwargs``."""
+    """What was given as ``dict_kwargs`` before there were such arguments is taken as it was."""
     Path("config.yaml").write_text(
         "trainer:\n  logger:\n    class_path: seamark.lightning.SeamarkLogger\n"
         "    init_args:\n      project: cli\n"

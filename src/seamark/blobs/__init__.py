@@ -8,6 +8,7 @@ died left half done, `finish_staged` completes.
 
 from __future__ import annotations
 
+from seamark.blobs.inside import find_inside, is_below, moved_path
 from seamark.blobs.names import members_of, reference
 from seamark.blobs.read import is_pending, read_text, write_file
 from seamark.blobs.recover import finish_staged
@@ -18,9 +19,12 @@ from seamark.blobs.writer import BlobWriter
 __all__ = [
     "BlobWriter",
     "are_ours",
+    "find_inside",
     "finish_staged",
+    "is_below",
     "is_pending",
     "members_of",
+    "moved_path",
     "open_blob",
     "read_text",
     "reference",

@@ -33,7 +33,10 @@ def local_path(target: str | os.PathLike[str]) -> str | None:
     """Return the absolute path that a target names on this machine, or None if it is a URL."""
     text = str(target)  # not fspath, with which paths into a cloud download what they name
     if text.startswith("file://"):
-        text = unquote(urlsplit(text).path)
+        try:
+            text = unquote(urlsplit(text).path)
+        except ValueError:  # "file://["
+            return None
     elif _URL.match(text):
         return None
     elif not isinstance(target, str):

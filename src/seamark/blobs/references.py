@@ -1,19 +1,19 @@
 """Opening what a record refers to, which may be any file of its reader.
 
 A run from somebody else can name ``~/.ssh/id_ed25519`` as its checkpoint, and a download would put
-it where it is published. So a reference is opened if it leads into the run's own folder, or if it
-is known to be of this user's making: every journal of the run was recorded here, and the file is
-still the one that was recorded. The second is not for tidiness: an archive can claim the name of a
-host, but not know size, time and inode of a file that its maker never saw.
+it where it is published. So a reference is opened if what it names lies in the run's own folder, or
+if it is known to be of this user's making: every journal of the run was recorded here, and the
+file is still the one that was recorded. The second is not for tidiness: an archive can claim the
+name of a host, but not know size, time and inode of a file that its maker never saw.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from seamark.blobs.inside import find_inside, is_below
 from seamark.blobs.names import local_path
 from seamark.errors import FileMissingError
 from seamark.journal.headers import recorded_here
@@ -63,7 +63,9 @@ def open_reference(
         raise _not_here(path, file)
     place = os.path.join(here, *inner)
     try:
-        fd = _open_inside(folder, place)
+        fd = _open_inside(folder, file, inner)
+        if fd is None and _leads_nowhere(folder, here):
+            raise _not_here(path, file)
         if fd is None:
             fd = _open_outside(folder, file, path, place, inner=inner, wanted=wanted)
     except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError) as error:
@@ -77,20 +79,24 @@ def _not_here(path: str, file: Mapping[str, Any]) -> FileMissingError:
     return FileMissingError(f"{path}: the file that it refers to does not exist: {file['ref']}")
 
 
-def _open_inside(folder: RunFolder, place: str) -> int | None:
+def _open_inside(folder: RunFolder, file: Mapping[str, Any], inner: Sequence[str]) -> int | None:
     """Return a descriptor of a file in the run's own folder; None if it is outside, or a link is.
 
     Raises:
-        FileNotFoundError: If it is not there.
+        FileNotFoundError: If the folder that a member was in is there, and the member is not.
     """
-    for home in (str(folder.path), os.path.realpath(folder.path)):
-        if place.startswith(home + os.sep):
-            inside = PurePath(place).relative_to(home).parts
-            try:
-                return open_file(folder.path.joinpath(*inside), above=len(inside))
-            except FileMissingError:
-                return None
-    return None
+    found = find_inside(folder, file)
+    if found is None:
+        return None
+    try:
+        return open_file(found.path.joinpath(*inner), above=len(found.parts) + len(inner))
+    except FileMissingError:
+        return None
+
+
+def _leads_nowhere(folder: RunFolder, here: str) -> bool:
+    """Return whether a path into the run folder, as it is now, names nothing at all."""
+    return is_below(folder, here) and not os.path.lexists(here)
 
 
 def _open_outside(

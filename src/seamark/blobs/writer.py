@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.blobs.deferred import BytesWriter, WaitingRecord
+from seamark.blobs.inside import inside_of
 from seamark.blobs.names import extension_of, local_path, reference, walk_files
 from seamark.blobs.pending import Pending
 from seamark.blobs.prune import UsedBlobs
@@ -240,14 +241,15 @@ class BlobWriter:
         source, found = look(here)
         name, token = os.path.basename(here), secrets.token_hex(8)
         folder = os.path.isdir(source)
-        inside = walk_files(source) if folder else {"": source}
-        sources = {each: (at, Stamp.of(os.stat(at))) for each, at in inside.items()}
+        parts = walk_files(source) if folder else {"": source}
+        sources = {each: (at, Stamp.of(os.stat(at))) for each, at in parts.items()}
         stamps = [stamp for _, stamp in sources.values()]
         file = file_record(
             name,
             extension_of(name),
             sum(stamp.size for stamp in stamps),
             ref=here,
+            inside=inside_of(self.folder, source),
             mtime_ns=max((stamp.mtime_ns for stamp in stamps), default=found.st_mtime_ns),
             inode=found.st_ino,
             dir=folder or None,

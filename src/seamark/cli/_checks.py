@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.blobs.inside import find_inside
 from seamark.blobs.store import digest_of, open_blob
 from seamark.cli._text import human_bytes, plural
 from seamark.errors import ArgumentError, JournalError
@@ -15,7 +16,7 @@ from seamark.journal.folder import DEEPEST, PROJECT_LOG, JournalFile, RunFolder,
 from seamark.journal.format import Kind
 from seamark.journal.headers import may_grow
 from seamark.journal.reader import JournalReader
-from seamark.journal.safe import names_in
+from seamark.journal.safe import names_in, open_file
 
 if TYPE_CHECKING:
     from seamark.local.view import RunView
@@ -253,6 +254,27 @@ def check_blobs(view: RunView, totals: Totals, *, digests: bool) -> Iterator[Fin
             yield Finding(
                 folder.project, folder.run, problem[0], path, f"{problem[1]} ({digest[:12]}…)"
             )
+    for attribute in view.attributes() if digests else ():
+        if attribute.family == "file" and not _is_whole(folder, attribute.value):
+            detail = "the file in the run folder is not what was recorded, though its time is"
+            yield Finding(folder.project, folder.run, "wrong file", attribute.path, detail)
+
+
+def _is_whole(folder: RunFolder, record: Mapping[str, Any]) -> bool:
+    """Return whether a file that was left in the run folder, where a training put it, is intact.
+
+    One that is gone or newer is no damage: whoever made it may remove it and write it again.
+    """
+    digest = record.get("sha256")
+    if digest is None or "ref" not in record or record.get("dir"):
+        return True
+    found = find_inside(folder, record)
+    if found is None or found.status.st_mtime_ns != record.get("mtime_ns"):
+        return True
+    if found.status.st_size != record.get("size"):
+        return False
+    with os.fdopen(open_file(found.path, above=len(found.parts)), "rb") as file:
+        return digest_of(file.fileno())[0] == str(digest)
 
 
 def _blob_problem(

@@ -6,11 +6,13 @@ import dataclasses
 import functools
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.blobs.inside import find_inside, is_below
 from seamark.blobs.store import blob_path, has_blob
 from seamark.cli._checks import COPY
 from seamark.cli._json import dumps
@@ -198,9 +200,11 @@ def file_words(view: RunView, attribute: Attribute) -> tuple[str, str, str]:
     """Return size, whereabouts and name of a file, a file set or an artifact.
 
     The whereabouts are ``kept`` (in the run folder), ``reference`` (where it was recorded),
-    ``gone`` or ``changed`` (a reference that you recorded on this host, to something that is no
-    longer the same; of others nothing is looked at), ``pending``
+    ``gone`` or ``changed`` (a reference into the run folder, or one that you recorded on this host,
+    to something that is no longer the same; of others nothing is looked at), ``pending``
     (bytes taken, digest not written yet), or ``missing`` (should be kept and is not).
+    The name of a reference is where it leads: into the run folder as it is now, if it was recorded
+    there, wherever the folder has been moved or copied since.
     """
     value = attribute.value
     if attribute.family == "file_set":
@@ -212,7 +216,7 @@ def file_words(view: RunView, attribute: Attribute) -> tuple[str, str, str]:
         words = plural(len(files) + len(value.get("references", [])), "file")
         return human_bytes(size), value.get("kind", "tracked"), words
     size = human_bytes(value["size"]) if isinstance(value.get("size"), int) else ""
-    return size, whereabouts(view, value), str(value.get("ref") or _file_name(value))
+    return size, whereabouts(view, value), _referred(view, value) or _file_name(value)
 
 
 def _file_name(record: Mapping[str, Any]) -> str:
@@ -223,12 +227,24 @@ def _file_name(record: Mapping[str, Any]) -> str:
 def whereabouts(view: RunView, record: Mapping[str, Any]) -> str:
     """Return where the content of one FILE record is; see `file_words`."""
     if reference := record.get("ref"):
+        if (found := find_inside(view.folder, record)) is not None:
+            moved = not is_below(view.folder, str(reference))
+            return "reference" if _is_same(found.status, record, moved=moved) else "changed"
         return _reference_state(str(reference), record) if _ours(view.folder) else "reference"
     if record.get("pending"):
         return "pending"
     if digest := record.get("sha256"):
         return "kept" if has_blob(view.folder, str(digest)) else "missing"
     return "kept"
+
+
+def _referred(view: RunView, record: Mapping[str, Any]) -> str:
+    """Return where a FILE record leads now; empty if it is no reference."""
+    reference = str(record.get("ref") or "")
+    if reference and not is_below(view.folder, reference):
+        found = find_inside(view.folder, record)
+        return reference if found is None else str(found.path)
+    return reference
 
 
 @functools.lru_cache(maxsize=16)
@@ -248,11 +264,21 @@ def _reference_state(reference: str, record: Mapping[str, Any]) -> str:
         return "gone"
     except (OSError, ValueError):
         return "reference"
-    same = record.get("dir") or (
+    return "reference" if _is_same(found, record, moved=False) else "changed"
+
+
+def _is_same(found: os.stat_result, record: Mapping[str, Any], *, moved: bool) -> bool:
+    """Return whether what a reference leads to looks like what was recorded.
+
+    Args:
+        found: Its status.
+        record: FILE record.
+        moved: The run folder is a copy or was moved; copies have times of their own.
+    """
+    return bool(record.get("dir")) or (
         found.st_size == record.get("size", found.st_size)
-        and found.st_mtime_ns == record.get("mtime_ns", found.st_mtime_ns)
+        and (moved or found.st_mtime_ns == record.get("mtime_ns", found.st_mtime_ns))
     )
-    return "reference" if same else "changed"
 
 
 def details(view: RunView, attribute: Attribute) -> Iterator[tuple[str, str]]:
@@ -291,6 +317,8 @@ def _file_details(view: RunView, record: Mapping[str, Any]) -> Iterator[tuple[st
     yield "where", where
     if "ref" in record:
         yield "refers to", str(record["ref"])
+        if (place := _referred(view, record)) != str(record["ref"]):
+            yield "is at", place
     if digest := record.get("sha256"):
         yield "sha256", str(digest)
         if "ref" not in record:

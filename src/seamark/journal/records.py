@@ -11,6 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from seamark.errors import ArgumentError
+from seamark.journal.safe import parts_of
+
 __all__ = ["WHOLE", "digest_of_text", "file_of", "sound_header", "whole"]
 
 WHOLE: Final = 1 << 63
@@ -34,6 +37,13 @@ def _is_digest(value: Any) -> bool:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+def _is_name_below(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and bool(parts_of(value, "inside"))
+    except ArgumentError:
+        return False
 
 
 def _is_flag(value: Any) -> bool:
@@ -64,6 +74,7 @@ _FILE: Final[dict[str, Check]] = {
     "size": whole,
     "sha256": _is_digest,
     "ref": _is_text,
+    "inside": _is_name_below,
     "mtime_ns": _is_time,
     "inode": _is_inode,
     "staged": _is_text,

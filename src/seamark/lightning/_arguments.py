@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from seamark.errors import ArgumentError, PathError
 from seamark.paths import check_path
+from seamark.run.options import RunOptions
 
-__all__ = ["check_legacy", "check_prefix"]
+__all__ = ["check_legacy", "check_prefix", "of_the_run"]
 
 _LEGACY: Final[Mapping[str, str]] = {
     "project_name": "project=...",
@@ -45,6 +47,11 @@ def check_legacy(given: Iterable[str]) -> None:
         names = ", ".join(found)
         msg = f"SeamarkLogger: expected today's keywords, got {names} of older loggers.\n{advice}"
         raise ArgumentError(msg)
+
+
+def of_the_run(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those arguments of a logger that are arguments of ``seamark.init_run``."""
+    return {each.name: given[each.name] for each in dataclasses.fields(RunOptions)}
 
 
 def check_prefix(prefix: str) -> str:

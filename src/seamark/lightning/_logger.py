@@ -9,13 +9,13 @@ import sys
 import warnings
 import weakref
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, get_type_hints
 
 from seamark.errors import ArgumentError, InactiveRunError, ReadOnlyError
 from seamark.lightning import _host
-from seamark.lightning._arguments import check_legacy, check_prefix
+from seamark.lightning._arguments import check_legacy, check_prefix, of_the_run
 from seamark.lightning._base import RunLogger
 from seamark.lightning._checkpoints import Checkpoints
 from seamark.lightning._deprecated import DeprecatedMethods
@@ -46,6 +46,8 @@ __all__ = ["NeptuneLogger", "SeamarkLogger"]
 log = logging.getLogger("seamark")
 
 _VERSION_PATH: Final = "source_code/integrations/pytorch-lightning"
+_OF_THE_LOGGER_TOO: Final = frozenset({"checkpoints", "ranks", "resume"})
+"""Arguments of a run that a logger of an existing run may have as well."""
 _NOT_PICKLED: Final = {
     "_agreed_in": None,
     "_api_key": None,
@@ -73,7 +75,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         log_model_checkpoints: Whether to record what the checkpoint callbacks save.
         prefix: Namespace for everything that this logger writes; empty for none.
         save_dir: Where Lightning puts files: ``<save_dir>/<name>/<version>/checkpoints``. By
-            default a folder of the run's own, ``<run folder>/files``.
+            default a folder of the run's own: ``<run folder>/files/checkpoints``.
         checkpoints: ``"reference"`` records where checkpoints are, ``"keep"`` takes their bytes
             into the run folder. By default what the run says.
         log_graph: Whether to keep the model's structure under ``<prefix>/model/graph``. A forward
@@ -85,15 +87,40 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         resume: ``"auto"``: where ``fit`` loads a checkpoint, or the job was restarted, go on with
             that run as a new attempt. ``"never"``: record a new run. ``"must"``: refuse to train if
             there is no run to go on with. See `ResumeCallback`.
+        tags: Tags of the run, one string or several.
+        description: Of the run, free text.
+        params: Hyperparameters, kept under ``parameters/``.
+        custom_run_id: A name under which several processes find the same run;
+            SEAMARK_CUSTOM_RUN_ID.
+        with_id: Id of an existing run to record into.
+        mode: ``"online"``, ``"async"`` and ``"sync"`` are the same; ``"offline"`` sends nothing;
+            ``"read-only"`` opens ``with_id`` for reading; ``"disabled"`` does nothing; ``"debug"``
+            records into a temporary root. SEAMARK_MODE.
+        root: Folder of all runs; SEAMARK_DIR or ``./.seamark``.
+        owner: Whether this process decides the run's state; None: if it creates the run or trains
+            in it.
+        api_token: The same as ``api_key``, by its name in ``init_run``.
+        git_ref: A repository's path, or False to record nothing of git.
+        source_files: Files to store under ``source_code/files``: paths, folders and patterns.
+        capture_stdout: Accepted; output is not captured by this version.
+        capture_stderr: Accepted; output is not captured by this version.
+        capture_hardware_metrics: Accepted; hardware is not captured by this version.
+        capture_traceback: Whether to record the traceback of an uncaught exception.
+        capture_script: Whether to record the script and its arguments, secrets masked.
+        capture_packages: Whether to record the versions of Python and of installed packages.
+        capture_host: Whether to record host name and pid.
+        capture_git: Whether to record commit, branch, dirty state and remote.
+        capture_signals: Whether to mark the run when SIGTERM arrives.
+        monitoring_namespace: Path to use instead of ``monitoring/<writer>``.
+        fail_on_exception: Whether an uncaught exception fails the run.
         agg_key_funcs: Accepted and without effect.
         agg_default_func: Accepted and without effect.
-        **run_kwargs: Further arguments of ``seamark.init_run``, such as ``tags`` or
-            ``custom_run_id``.
+        **others: Arguments of Neptune's that have no meaning here.
 
     Raises:
         ArgumentError: If arguments contradict each other, belong to an older logger, or have no
             legal value.
-        UnknownArgumentError: If a further argument does not exist; the nearest one is named.
+        UnknownArgumentError: If an argument does not exist; the nearest one is named.
         PathError: If the prefix or the project breaks the grammar.
         RunNotFoundError: If ``with_id`` names no run.
 
@@ -124,43 +151,61 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         save_dir: str | os.PathLike[str] | None = None,
         checkpoints: Literal["reference", "keep"] | None = None,
         log_graph: bool = False,
-        ranks: str = "zero",
-        resume: str = "auto",
+        ranks: Literal["zero", "all"] = "zero",
+        resume: Literal["auto", "never", "must"] = "auto",
+        tags: str | Iterable[str] | None = None,
+        description: str | None = None,
+        params: Any = None,
+        custom_run_id: str | None = None,
+        with_id: str | None = None,
+        mode: Literal["online", "async", "sync", "offline", "read-only", "disabled", "debug"]
+        | None = None,
+        root: str | os.PathLike[str] | None = None,
+        owner: bool | None = None,
+        api_token: str | None = None,
+        git_ref: bool | str | os.PathLike[str] | None = None,
+        source_files: str | Iterable[str] | None = None,
+        capture_stdout: bool | None = None,
+        capture_stderr: bool | None = None,
+        capture_hardware_metrics: bool | None = None,
+        capture_traceback: bool | None = None,
+        capture_script: bool | None = None,
+        capture_packages: bool | None = None,
+        capture_host: bool | None = None,
+        capture_git: bool | None = None,
+        capture_signals: bool | None = None,
+        monitoring_namespace: str | None = None,
+        fail_on_exception: bool | None = None,
         agg_key_funcs: Mapping[str, Callable[[Sequence[float]], float]] | None = None,
         agg_default_func: Callable[[Sequence[float]], float] | None = None,
-        **run_kwargs: Any,
+        **others: Any,
     ) -> None:
-        check_legacy(run_kwargs)
-        check_run(run, {"api_key": api_key, "project": project, "name": name, **run_kwargs})
+        given = of_the_run(locals())
+        check_legacy(others)
+        described = {key: given[key] for key in given if key not in _OF_THE_LOGGER_TOO}
+        check_run(run, {"api_key": api_key, **described, **others})
         super().__init__()
         if agg_key_funcs is not None or agg_default_func is not None:
             msg = "SeamarkLogger: agg_key_funcs and agg_default_func have no effect"
             warnings.warn(msg, UserWarning, stacklevel=2)
-        given = {
-            "api_key": api_key,
-            "project": project,
-            "name": name,
-            "ranks": ranks,
-            "resume": resume,
-        }
         self._experiment: Run | Handler = (
-            new_run(checkpoints=checkpoints, **given, **run_kwargs) if run is None else run
+            new_run(api_key=api_key, **given, **others) if run is None else run
         )
         self._is_own = run is None
-        root = self._experiment.get_root_object()
-        assert isinstance(root, Run)  # noqa: S101 - check_run saw to it
-        self._run = root
+        of_it = self._experiment.get_root_object()
+        assert isinstance(of_it, Run)  # noqa: S101 - check_run saw to it
+        self._run = of_it
         base = run.path if isinstance(run, Handler) else ""
         self._prefix = check_prefix(prefix) if prefix else ""
         self._base = base
         self._paths = self._series = MetricPaths(join_path(base, self._prefix))
-        self._api_key = api_key or run_kwargs.get("api_token")
+        self._api_key = api_key or api_token
         if save_dir is not None and not isinstance(save_dir, (str, os.PathLike)):
             msg = f"save_dir: expected a path or None, got {type(save_dir).__name__}"
             raise ArgumentError(msg)
         self._save_dir = None if save_dir is None else os.fspath(save_dir)
         self._log_model_checkpoints = bool(log_model_checkpoints)
-        self._keep = (checkpoints or root.checkpoints) == "keep"
+        self._keep = (checkpoints or of_it.checkpoints) == "keep"
         self._log_graph = log_graph
         self._noted: dict[str, Atom] = {}
         self._checkpoints: Checkpoints | None = None

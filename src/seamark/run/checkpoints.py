@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from seamark.blobs import find_inside, is_below
 from seamark.errors import FileMissingError, PathError
 from seamark.paths import check_path, is_inside, join_path
 from seamark.process.interrupts import raised_by_signal_handler
@@ -164,7 +165,7 @@ class CheckpointSet:
             self._lost(f"what was recorded before could not be read: {error!r}")
             return
         for one in found:
-            location = one.value.get("ref") if one.family == "file" else None
+            location = self._place_of(one.value) if one.family == "file" else None
             if location and location not in self._paths and checkpoint_name(location, folder):
                 stamp = tuple(one.value.get(key) for key in ("size", "mtime_ns", "inode"))
                 self._paths[location], self._recorded[location] = one.path, stamp
@@ -173,6 +174,17 @@ class CheckpointSet:
         """Look at every checkpoint that was ever named here, so that the record equals the disk."""
         for location in tuple(self._paths):
             self._look(location)
+
+    def _place_of(self, file: Mapping[str, Any]) -> str | None:
+        """Return where a checkpoint of an earlier process is now, None if its bytes are kept.
+
+        The run folder may have been moved since.
+        """
+        location = file.get("ref")
+        if location is None or is_url(location) or is_below(self._run.folder, location):
+            return location
+        found = find_inside(self._run.folder, file)
+        return location if found is None else str(found.path)
 
     def _path_of(self, location: str, folder: str | None) -> str | None:
         if location not in self._paths and (name := checkpoint_name(location, folder)):

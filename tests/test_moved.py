@@ -1,0 +1,262 @@
+"""A run folder that was moved or copied is whole: what its records refer to is found in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+from journal_builder import JournalBuilder
+from recording import QUIET
+
+import seamark
+from seamark.cli import app
+from seamark.errors import FileMissingError
+from seamark.journal.folder import RunFolder
+from seamark.run.checkpoints import CheckpointSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from seamark.run.run import Run
+
+ROOT = Path("first")
+CHECKPOINT = "model/checkpoints/best"
+WEIGHTS = b"weights" * 100
+
+
+@pytest.fixture
+def folder() -> RunFolder:
+    """A run with a checkpoint in its own folder, one elsewhere, and a folder of shards."""
+    with seamark.init_run("p", root=ROOT, custom_run_id="one", **QUIET) as run:
+        place = run.folder.files_dir / "checkpoints"
+        (place / "shards").mkdir(parents=True)
+        (place / "best.ckpt").write_bytes(WEIGHTS)
+        (place / "shards" / "0.pt").write_bytes(b"shard")
+        (place / "last.ckpt").symlink_to("best.ckpt")
+        Path("elsewhere.ckpt").write_bytes(b"other")
+        for name in ("best", "last"):
+            run.content.refer(f"model/checkpoints/{name}", place / f"{name}.ckpt")
+        run.content.refer("model/checkpoints/shards", place / "shards")
+        run.content.refer("model/elsewhere", Path("elsewhere.ckpt"))
+        run["model/best_model_path"] = str(place / "best.ckpt")
+        run["loss"].append(1.0)
+    return run.folder
+
+
+def opened(root: Path, folder: RunFolder) -> Run:
+    given: Any = {"mode": "read-only", **QUIET}
+    return seamark.init_run(folder.project, with_id=folder.run, root=root, **given)
+
+
+def command(root: Path, *words: str) -> Result:
+    return CliRunner().invoke(app, [*words, "--root", str(root)], prog_name="seamark")
+
+
+def mark(path: Path) -> None:
+    """Make what was recorded first another file, so that a reader that opens it is found out."""
+    path.write_bytes(b"not this")
+
+
+def move(root: Path, _: RunFolder) -> Path:
+    return ROOT.rename(root)
+
+
+def copy(root: Path, folder: RunFolder) -> Path:
+    """Like ``cp -r``: times and inodes are new, the first one is still there."""
+    shutil.copytree(ROOT, root, symlinks=True, copy_function=shutil.copyfile)
+    mark(folder.files_dir / "checkpoints" / "best.ckpt")
+    return root
+
+
+def synchronise(root: Path, folder: RunFolder) -> Path:
+    """Like ``rsync -a`` to another host: only times stay, and nothing else is there."""
+    shutil.copytree(folder.path, root / folder.project / folder.run, symlinks=True)
+    shutil.rmtree(ROOT)
+    return root
+
+
+def rename(root: Path, _: RunFolder) -> Path:
+    """Move the root along with the folder that it is in, away and back to another name."""
+    Path("outer").mkdir()
+    ROOT.rename("outer/root")
+    Path("outer").rename("renamed")
+    return Path("renamed/root").rename(root)
+
+
+@pytest.fixture(params=[move, copy, synchronise, rename])
+def moved(request: Any, folder: RunFolder) -> Path:
+    """The root in its new place."""
+    way: Callable[[Path, RunFolder], Path] = request.param
+    return way(Path("second").absolute(), folder)
+
+
+@pytest.mark.parametrize("whose", ["ours", "a stranger's"])
+def test_checkpoints_are_downloaded_from_the_new_place(
+    folder: RunFolder, moved: Path, whose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever recorded the run: it lies in the folder that is read."""
+    if whose != "ours":  # another host has another name, and its reader another uid
+        monkeypatch.setattr("seamark.blobs.references.are_ours", lambda _: False)
+    run = opened(moved, folder)
+    run[CHECKPOINT].download("out.ckpt")
+    assert Path("out.ckpt").read_bytes() == WEIGHTS
+    run["model/checkpoints/last"].download("last.ckpt")
+    assert Path("last.ckpt").read_bytes() == WEIGHTS
+    run["model/checkpoints/shards"].download("shards")
+    assert Path("shards/0.pt").read_bytes() == b"shard"
+
+
+def test_the_command_says_where_checkpoints_are_now(folder: RunFolder, moved: Path) -> None:
+    """Values stay as they were recorded."""
+    place = moved / folder.project / folder.run / "files" / "checkpoints" / "best.ckpt"
+    shown = command(moved, "show", folder.run, CHECKPOINT)
+    assert shown.exit_code == 0
+    assert "reference" in shown.stdout
+    assert "gone" not in shown.stdout
+    assert str(place) in shown.stdout.replace("\n", "")
+    whole = command(moved, "show", folder.run)
+    assert whole.exit_code == 0
+    assert "gone" not in whole.stdout
+    recorded = opened(moved, folder)["model/best_model_path"].fetch()
+    assert recorded == str(folder.files_dir / "checkpoints" / "best.ckpt")
+    assert command(moved, "fsck", "--blobs").exit_code == 0
+
+
+def test_records_without_the_key_are_found_by_project_and_run(tmp_path: Path) -> None:
+    """Also where the path goes through both twice, as it did with Lightning."""
+    folder = RunFolder(tmp_path / "new", "team/p", "r1")
+    inside = "files/team/p/r1/checkpoints/best.ckpt"
+    place = folder.path / inside
+    place.parent.mkdir(parents=True)
+    place.write_bytes(WEIGHTS)
+    file = {"name": "best", "size": len(WEIGHTS), "ref": f"/old/root/team/p/r1/{inside}"}
+    other = {**file, "size": 3}
+    elsewhere = {**file, "ref": f"/old/root/team/q/r1/{inside}"}
+    builder = JournalBuilder("old")
+    for path, record in (("a", file), ("b", other), ("c", elsewhere)):
+        builder.op("file", path=path, file=record)
+    builder.close().save(folder)
+    run = opened(folder.root, folder)
+    run["a"].download("a")
+    assert Path("a").read_bytes() == WEIGHTS
+    for path in ("b", "c"):
+        with pytest.raises(FileMissingError, match="not opened"):
+            run[path].download(path)
+    assert str(place) in command(folder.root, "show", "r1", "a").stdout.replace("\n", "")
+
+
+NAMES = [
+    "../secret",
+    "files/../../secret",
+    "/{home}/secret",
+    "files//x",
+    "./files/x",
+    "..",
+    "",
+    "x" * 300,
+    3,
+    ["files"],
+    {"files": "x"},
+]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=[str(number) for number in range(len(NAMES))])
+def test_a_name_that_leads_out_of_the_run_is_no_record(tmp_path: Path, name: Any) -> None:
+    """It is refused where all records are checked, and nothing else suffers."""
+    (tmp_path / "secret").write_bytes(b"secret")
+    name = name.format(home=str(tmp_path)[1:]) if isinstance(name, str) else name
+    folder = RunFolder(tmp_path / "root", "p", "r1")
+    file = {"name": "s", "size": 6, "ref": "/nowhere/s", "inside": name}
+    builder = JournalBuilder("evil").assign(lr=0.1).op("file", path="a", file=file)
+    builder.close().save(folder)
+    run = opened(folder.root, folder)
+    assert run["lr"].fetch() == 0.1
+    assert not run.exists("a")
+    assert command(folder.root, "show", "r1").exit_code == 0
+    assert "unusable record" in command(folder.root, "fsck").stdout
+
+
+@pytest.mark.parametrize(
+    "kind", ["link", "link above", "pipe", "device", "folder", "NUL", "nothing"]
+)
+def test_only_a_file_of_the_folder_itself_is_opened(tmp_path: Path, kind: str) -> None:
+    """A link leads to the reader's own files, a pipe waits for ever, a device does things."""
+    secret = tmp_path / "home" / "best.ckpt"
+    secret.parent.mkdir()
+    secret.write_bytes(b"secret")
+    folder = RunFolder(tmp_path / "root", "p", "r1")
+    place = folder.files_dir / "checkpoints" / "best.ckpt"
+    place.parent.mkdir(parents=True)
+    if kind == "link":
+        place.symlink_to(secret)
+    elif kind == "link above":
+        place.parent.rmdir()
+        place.parent.symlink_to(secret.parent)
+    elif kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "device":
+        if os.geteuid() != 0:
+            pytest.skip("only root makes devices")
+        os.mknod(place, 0o20600, os.makedev(1, 5))
+    elif kind == "folder":
+        place.mkdir()
+    inside = "files/checkpoints/best.ckpt" + ("\0" if kind == "NUL" else "")
+    file = {"name": "best", "size": 6, "ref": "/nowhere/best.ckpt", "inside": inside}
+    JournalBuilder("evil").op("file", path="a", file=file).close().save(folder)
+    with pytest.raises(FileMissingError):
+        opened(folder.root, folder)["a"].download("out")
+    assert not Path("out").exists()
+    shown = command(folder.root, "show", "r1", "a")
+    assert shown.exit_code == 0
+    assert "/nowhere/best.ckpt" in shown.stdout
+    assert command(folder.root, "fsck", "--blobs").exit_code == 0
+
+
+def test_odd_references_stop_no_reader(tmp_path: Path) -> None:
+    """Such as a URL that is none, or a path with a NUL."""
+    folder = RunFolder(tmp_path / "root", "p", "r1")
+    builder = JournalBuilder("evil")
+    for number, target in enumerate(["file://[x", "\0", "", "/p/r1/", "/p/r1/../../x", "//p/r1/x"]):
+        file = {"name": "s", "size": 1, "ref": target}
+        builder.op("file", path=f"a{number}", file=file)
+    builder.close().save(folder)
+    assert command(folder.root, "show", "r1").exit_code == 0
+    run = opened(folder.root, folder)
+    for number in range(6):
+        with pytest.raises(FileMissingError):
+            run[f"a{number}"].download("out")
+
+
+@pytest.mark.parametrize("harm", ["other bytes", "too short", "rewritten", "removed"])
+def test_fsck_reads_checkpoints_in_the_folder(folder: RunFolder, harm: str) -> None:
+    """What a training rewrote or removed is no damage; what has its time has its bytes."""
+    place = folder.files_dir / "checkpoints" / "best.ckpt"
+    before = place.stat()
+    if harm == "removed":
+        place.unlink()
+    else:
+        place.write_bytes(b"x" * (len(WEIGHTS) - (harm == "too short")))
+    if harm in ("other bytes", "too short"):
+        os.utime(place, ns=(before.st_atime_ns, before.st_mtime_ns))
+    found = command(ROOT, "fsck", "--blobs", folder.run)
+    damaged = harm in ("other bytes", "too short")
+    assert (found.exit_code, "wrong file" in found.stdout) == (int(damaged), damaged)
+    assert command(ROOT, "fsck", folder.run).exit_code == 0
+
+
+def test_checkpoints_of_a_moved_run_are_taken_over(folder: RunFolder, moved: Path) -> None:
+    """A training that goes on there removes its files there, and the record follows."""
+    given: Any = {"root": moved, "custom_run_id": "one", **QUIET}
+    with seamark.init_run("p", **given) as run:
+        assert run.id == folder.run
+        place = run.folder.files_dir / "checkpoints"
+        files = CheckpointSet(run, "model/checkpoints")
+        files.adopt(str(place))
+        assert str(place / "best.ckpt") in files.recorded
+        (place / "best.ckpt").unlink()
+        files.settle()
+        assert not run.exists(CHECKPOINT)

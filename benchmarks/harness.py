@@ -104,6 +104,7 @@ def environment(folder: str) -> dict[str, str]:
         "PYTHONPATH": path,
         "PYTHONPYCACHEPREFIX": str(bytecode),
         "XDG_CACHE_HOME": folder,
+        "HOME": folder,  # no root is looked for above it
         "PYTHONWARNINGS": "ignore",
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -9,8 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from recording import QUIET
 
+import seamark
+from seamark.journal.folder import RunFolder
 from seamark.local.index import Index
+from seamark.run import place, restarts
 
 PROGRAM = """
 import json, os, signal, sys
@@ -244,3 +249,17 @@ def test_runs_of_children_are_told_apart(method):
 
     assert ids(SLURM) == ids(again(SLURM, 1))
     assert len(runs()) == 2
+
+
+def test_the_newest_run_is_the_one_that_began_last(monkeypatch, tmp_path):
+    """Whatever the ids are: they say nothing about time."""
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    for run in ("v" * 16, "0" * 16, "k" * 16):
+        monkeypatch.setattr(place, "mint_run_id", lambda run=run: run)
+        monkeypatch.setattr(restarts, "_ordinals", itertools.count())
+        seamark.init_run(root=tmp_path, **QUIET).stop()
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    monkeypatch.setattr(restarts, "_ordinals", itertools.count())
+    folder = RunFolder(tmp_path, "default", "new")
+    found = restarts.run_before_restart(folder, restarts.JobRun.next())
+    assert found.run == RunFolder(tmp_path, "default", "k" * 16)

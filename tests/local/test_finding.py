@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -124,6 +125,24 @@ def test_latest_is_the_newest_whatever_runs_are_called(
     assert found.label(("p", called)) == called
     with pytest.raises(RunNotFoundError, match="'latest' in project 'nowhere'"):
         found.find("latest", "nowhere")
+
+
+def test_latest_is_nothing_where_there_is_nothing(
+    finder: Callable[[], Finder], record: Callable[..., str], tmp_path: Path
+) -> None:
+    """Not a run of that name, nor one whose id begins so."""
+    run = record("p", name="latest")
+    (tmp_path / "p" / run).rename(tmp_path / "p" / "latest-1")
+    (tmp_path / "p" / "latest").mkdir()
+    copytree(tmp_path / "p" / "latest-1" / "journal", tmp_path / "p" / "latest" / "journal")
+    for one in ("latest-1", "latest"):
+        with init_run("p", root=tmp_path, with_id=f"p/{one}", owner=False, **QUIET) as opened:
+            opened.assign_quietly({"sys/trashed": True})
+    for word in ("latest", "p/latest"):
+        with pytest.raises(RunNotFoundError):
+            finder().find(word)
+        with pytest.raises(RunNotFoundError):
+            init_run("p", root=tmp_path, with_id=word)
 
 
 def test_several_that_may_be_meant_are_listed_the_newest_first(

@@ -54,6 +54,8 @@ def _isolated(tmp_path_factory, monkeypatch):
         if name.startswith(FOREIGN):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    # Above the folder of all tests no root is looked for.
+    monkeypatch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
 
 

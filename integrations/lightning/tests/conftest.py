@@ -59,6 +59,8 @@ def _isolated(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    # Above the folder of all tests no root is looked for.
+    monkeypatch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
     rank_zero = importlib.import_module("lightning_utilities.core.rank_zero").rank_zero_only
     monkeypatch.setattr(rank_zero, "rank", 0)

@@ -132,12 +132,9 @@ class Finder:
     ) -> list[RunName]:
         """Return the runs that a word may mean, the newest first."""
         scopes = list(self._scopes(escape(word), project, elsewhere=elsewhere))
-        if whole:
-            for _, below, rest in scopes:
-                if rest == LATEST and (kept := [one for one in below if one.trashed == trashed]):
-                    return kept[:1]
-            if word == LATEST:
-                return []
+        for _, below, rest in scopes:
+            if rest == LATEST:
+                return [one for one in below if one.trashed == trashed][:1]
         for way in _WHOLE if whole else (_BEGINNING,):
             for own, below, rest in scopes:
                 found = [one for one in own if way(one, rest)]

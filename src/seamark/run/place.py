@@ -77,8 +77,8 @@ def _named(root: Path, options: RunOptions) -> RunFolder:
             return folder
     with quietly(only=SeamarkError):
         return _find(root, options)
-    hidden = hashed_run_id(project, f"with_id\0{word}")
-    return _legal(root, project, word) or RunFolder(root, project, hidden)
+    folder = None if word == LATEST else _legal(root, project, word)
+    return folder or RunFolder(root, project, hashed_run_id(project, f"with_id\0{word}"))
 
 
 def _legal(root: Path, project: str, run: str) -> RunFolder | None:

@@ -68,6 +68,7 @@ _COMMANDS: Final = {
     "purge": "purge",
     "fsck": "fsck",
     "reindex": "reindex",
+    "completion": "completion",
 }
 """Every command and the module that holds it, in the order in which help lists them."""
 
@@ -139,7 +140,8 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; for a name that does not exist, suggest a similar one."""
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+        unknown = args and args[0] not in _COMMANDS and not args[0].startswith("-")
+        if unknown and not ctx.resilient_parsing:
             ctx.fail(about_command(args[0], _COMMANDS))
         return super().resolve_command(ctx, args)
 
@@ -226,6 +228,10 @@ def main(args: Sequence[str] | None = None) -> int:
     thresholds = gc.get_threshold()
     gc.set_threshold(_GC_THRESHOLD)
     try:
+        if instruction := os.environ.get("_SEAMARK_COMPLETE"):
+            from seamark.cli._complete import complete
+
+            return complete(app, instruction)
         return _run(args)
     finally:
         gc.set_threshold(*thresholds)

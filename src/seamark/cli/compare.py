@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
 from seamark.cli._differences import (
     PACKAGES,
@@ -74,6 +75,7 @@ class _Compared(NamedTuple):
     "patterns",
     multiple=True,
     metavar="PATH",
+    shell_complete=_complete.paths,
     help="Only what is at or below this path, or matches it: 'hyperparams/*'. May be repeated.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also what is the same in all of them.")

@@ -16,7 +16,7 @@ from commands import environment
 
 from seamark.cli import main
 from seamark.cli._app import _COMMANDS
-from seamark.cli._complete import COMPLETE, SHELLS
+from seamark.cli._shells import COMPLETE, SHELLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

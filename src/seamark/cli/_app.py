@@ -229,7 +229,7 @@ def main(args: Sequence[str] | None = None) -> int:
     gc.set_threshold(_GC_THRESHOLD)
     try:
         if instruction := os.environ.get("_SEAMARK_COMPLETE"):
-            from seamark.cli._complete import complete
+            from seamark.cli._shells import complete
 
             return complete(app, instruction)
         return _run(args)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seamark.cli._complete import SHELLS, script
+from seamark.cli._shells import SHELLS, script
 
 __all__ = ["completion"]
 
@@ -14,14 +14,12 @@ __all__ = ["completion"]
 def completion(shell: str) -> None:
     """Print what makes Tab complete commands, options, runs, projects and paths.
 
-    Put it where your shell finds it, and open a new terminal. bash has to be 4.4 or newer; in zsh,
-    compinit has to come first.
+    Have your shell read it when it starts, and open a new terminal. bash has to be 4.4 or newer;
+    in zsh, compinit has to come first.
 
     \b
     Examples:
-      mkdir -p ~/.local/share/bash-completion/completions
-      seamark completion bash > ~/.local/share/bash-completion/completions/seamark
-      echo 'eval "$(seamark completion bash)"' >> ~/.bashrc   without bash-completion
+      echo 'eval "$(seamark completion bash)"' >> ~/.bashrc
       echo 'eval "$(seamark completion zsh)"' >> ~/.zshrc
       seamark completion fish > ~/.config/fish/completions/seamark.fish
     """

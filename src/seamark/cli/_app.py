@@ -149,6 +149,12 @@ class CommandGroup(click.Group):
         """Run the command; turn errors that a person can act on into one line and an exit code."""
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            name = ctx.invoked_subcommand
+            if error.ctx is None and name in _COMMANDS:  # so that its own help is named
+                command = self.get_command(ctx, name) or self
+                error.ctx = click.Context(command, parent=ctx, info_name=name)
+            raise
         except SeamarkError as error:
             raise _told(error) from error
         except BrokenPipeError:

@@ -119,7 +119,7 @@ def compare(
     refs = runs.chosen(names, project, query)
     if len(refs) < 2:  # noqa: PLR2004 - nothing to compare it with
         got = f"the query matches only {refs[0]}" if query else f"got only {refs[0]}"
-        misuse(f"expected two runs or more, {got}")
+        misuse(f"compare: expected two runs or more, {got}")
     compared = _read(runs, refs, patterns)
     rows = rows_of([one.attributes for one in compared])
     left_out = 0

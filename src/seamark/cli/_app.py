@@ -203,7 +203,9 @@ def app(context: click.Context, root: str | None, *, version: bool) -> None:
     A first look:
       seamark ls                            the runs, newest first
       seamark show quick-otter              everything that one run recorded
+      seamark watch                         the run that is training, live
       seamark plot quick-otter val/loss     a curve, here in the terminal
+      seamark compare quick-otter latest    in what two runs differ
       seamark ls --query 'val/loss < 0.3' --sort val/loss:min
 
     RUN is a run's id, the first characters of its id, its name, or PROJECT/ID; "latest" is the

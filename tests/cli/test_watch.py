@@ -300,9 +300,10 @@ def test_a_dumb_terminal_gets_lines(record: Callable[..., str]) -> None:
 def test_a_low_terminal_shows_what_fits(
     start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
 ) -> None:
-    """And says how much does not; problems are wrapped, a stranger's names escaped."""
+    """And says how much does not, the deepest paths; problems are wrapped, names escaped."""
     run = start("p", name="a\x1b]0;evil")
     run.log_metrics({f"s{number:02}": 1.0 for number in range(60)}, 0)
+    run.log_metrics({"deep/a/b": 1.0, "z": 2.0}, 0)
     run.drop("x" * 150, 3)
     run.stop()
     code, shown = terminal("watch", run.id, columns=60, NO_COLOR="1")
@@ -312,5 +313,6 @@ def test_a_low_terminal_shows_what_fits(
     shown = plain(shown)
     assert "s00" in shown
     assert "s59" not in shown
+    assert "deep/a/b" not in shown
     assert "! lost while recording" in shown
     assert max(map(len, shown.splitlines())) <= 60

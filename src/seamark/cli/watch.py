@@ -281,7 +281,9 @@ def _draw_series(screen: Screen, seen: Seen, most: int) -> None:
         Column("STEPS", rank=3),
         Column("CURVE", rank=1),
     ]
-    shown = list(seen.series.items())[:most]
+    # Of too many, what lies deepest is left out: the parts of a model before its losses.
+    shallow = sorted(seen.series, key=lambda path: (path.count("/"), path))[:most]
+    shown = [(path, one) for path, one in seen.series.items() if path in shallow]
     rows = [
         [
             Cell(clean(path)),

@@ -61,6 +61,11 @@ class Training:
         self._process.stdin.flush()
         self._process.stdout.readline()
 
+    def kill(self) -> None:
+        """End it without a chance to say so."""
+        self._process.kill()
+        self._process.wait(timeout=60)
+
     def end(self, last: str = "") -> str:
         """End the training; return what it said."""
         return self._process.communicate(last, timeout=60)[1]
@@ -123,6 +128,17 @@ def test_a_bad_end_is_told(
     assert done.exit_code == 0
     assert done.stdout.count("! failed: ValueError: diverged") == 1
     assert "failed  step 0" in done.stdout
+
+
+def test_a_killed_training_is_no_longer_waited_for(
+    cli: Callable[..., Result], training: Training, between: Callable[..., list[float]]
+) -> None:
+    """Its process is gone, and nobody else could say what became of it."""
+    between(training.kill)
+    done = cli("watch")
+    assert done.exit_code == 0
+    assert "  crashed  step 0" in done.stdout
+    assert "! crashed: its process ended without reporting why" in done.stdout
 
 
 def test_where_nothing_runs_the_newest_is_shown(

@@ -12,7 +12,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from commands import environment
 
 from seamark.cli import main
 from seamark.cli._app import _COMMANDS
@@ -230,7 +229,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "bin"
     place.mkdir()
     script = place / "seamark"
-    path = environment()["PYTHONPATH"]
+    path = os.pathsep.join(sys.path)
     script.write_text(
         f"#!/bin/sh\nPYTHONPATH='{path}' exec {sys.executable} -m seamark \"$@\"\n", "utf-8"
     )

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
-from commands import WITHOUT_BAR, environment
 from recording import QUIET
 
 from seamark.cli import app
@@ -19,6 +18,8 @@ from seamark.run.run import Run, init_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+SOURCE = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture
@@ -64,6 +65,11 @@ def cli() -> Callable[..., Result]:
     return call
 
 
+def environment(**more: str) -> dict[str, str]:
+    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
 @pytest.fixture
 def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Call the command as a process of its own, its output in pipes."""
@@ -80,6 +86,14 @@ def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return call
+
+
+# On a busy machine reading may take so long that a bar appears.
+WITHOUT_BAR = """
+import math, runpy, seamark.cli._progress
+seamark.cli._progress._DELAY_S = math.inf
+runpy.run_module("seamark", run_name="__main__", alter_sys=True)
+"""
 
 
 @pytest.fixture
@@ -114,3 +128,42 @@ def terminal() -> Callable[..., tuple[int, str]]:
         return process.wait(timeout=240), written.decode(errors="replace").replace("\r\n", "\n")
 
     return call
+
+
+class LiveTerminal:
+    """A command in a terminal of its own, which can be read while it runs."""
+
+    def __init__(self, *words: str, **more: str) -> None:
+        self._outer, inner = pty.openpty()
+        terminal = {"COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color"}
+        env = environment(**{**terminal, **more})
+        env.pop("NO_COLOR")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WITHOUT_BAR, *words],
+            env=env,
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+        )
+        os.close(inner)
+        self.shown = ""
+
+    def read(self, wanted: str | None = None) -> str:
+        """Read until something is shown, or to the end; return all that was shown."""
+        while wanted is None or wanted not in self.shown:
+            try:
+                block = os.read(self._outer, 1 << 16)
+            except OSError:  # Linux says so when the other side is closed
+                block = b""
+            if not block:
+                assert wanted is None, self.shown
+                os.close(self._outer)
+                break
+            self.shown += block.decode(errors="replace")
+        return self.shown
+
+
+@pytest.fixture
+def live_terminal() -> type[LiveTerminal]:
+    """What calls the command in a terminal and is read while it runs."""
+    return LiveTerminal

@@ -135,6 +135,17 @@ def test_old_and_new_are_shown(cli: Callable[..., Result], record: Callable[...,
     assert "description" not in cli("show", "quiet").stdout
 
 
+def test_a_terminal_without_utf_8(
+    shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
+) -> None:
+    """Signs of our own have stand-ins there."""
+    record("p", name="calm", tags=["a"]), record("p", name="loud")
+    done = shell("tag", "calm", "--add", "b", PYTHONIOENCODING="ascii")
+    assert done.stdout == "calm: a > a, b\n"
+    done = shell("compare", "calm", "loud", "--path", "sys/tags", PYTHONIOENCODING="ascii")
+    assert done.stdout.splitlines()[-1].split() == ["sys/tags", "a,", "b", "-"]
+
+
 def test_what_is_so_already_is_not_recorded(
     cli: Callable[..., Result], record: Callable[..., str], root: Path
 ) -> None:

@@ -72,9 +72,11 @@ def test_an_unknown_option_names_those_that_exist(
     shell: Callable[..., subprocess.CompletedProcess[str]], root: object
 ) -> None:
     """The nearest, or all of them."""
-    assert "Did you mean '--json'?" in shell("show", "x", "--josn").stderr
+    assert (
+        "there is no option '--josn'; did you mean '--json'?" in shell("show", "x", "--josn").stderr
+    )
     said = shell("compare", "x", "--zzz").stderr
-    assert "No such option '--zzz'; there are --path, --all, --json, --project, --query" in said
+    assert "there is no option '--zzz'; there are --path, --all, --json, --project, --query" in said
 
 
 def test_quiet_leaves_hints_out_and_errors_in(

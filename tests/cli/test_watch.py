@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -11,7 +10,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from commands import WITHOUT_BAR, environment
 
 from seamark.cli._ranks import lags
 from seamark.reading.attributes import Attribute, SeriesSummary
@@ -49,7 +47,7 @@ class Training:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment(),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             text=True,
         )
 
@@ -60,6 +58,11 @@ class Training:
         self._process.stdin.write("step\n")
         self._process.stdin.flush()
         self._process.stdout.readline()
+
+    def kill(self) -> None:
+        """End it without a chance to say so."""
+        self._process.kill()
+        self._process.wait(timeout=60)
 
     def end(self, last: str = "") -> str:
         """End the training; return what it said."""
@@ -123,6 +126,17 @@ def test_a_bad_end_is_told(
     assert done.exit_code == 0
     assert done.stdout.count("! failed: ValueError: diverged") == 1
     assert "failed  step 0" in done.stdout
+
+
+def test_a_killed_training_is_no_longer_waited_for(
+    cli: Callable[..., Result], training: Training, between: Callable[..., list[float]]
+) -> None:
+    """Its process is gone, and nobody else could say what became of it."""
+    between(training.kill)
+    done = cli("watch")
+    assert done.exit_code == 0
+    assert "  crashed  step 0" in done.stdout
+    assert "! crashed: its process ended without reporting why" in done.stdout
 
 
 def test_where_nothing_runs_the_newest_is_shown(
@@ -221,42 +235,12 @@ def test_intervals_are_seconds(cli: Callable[..., Result], root: Path, seconds: 
     assert "--interval" in done.stderr
 
 
-class Terminal:
-    """A command in a terminal of its own, which can be read while it runs."""
-
-    def __init__(self, *words: str, **more: str) -> None:
-        self._outer, inner = pty.openpty()
-        env = environment(COLUMNS="100", LINES="40", **{"TERM": "xterm-256color", **more})
-        env.pop("NO_COLOR")
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", WITHOUT_BAR, *words],
-            env=env,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-        )
-        os.close(inner)
-        self.shown = ""
-
-    def read(self, wanted: str | None = None) -> str:
-        """Read until something is shown, or to the end."""
-        while wanted is None or wanted not in self.shown:
-            try:
-                block = os.read(self._outer, 1 << 16)
-            except OSError:
-                block = b""
-            if not block:
-                assert wanted is None, self.shown
-                os.close(self._outer)
-                break
-            self.shown += block.decode(errors="replace")
-        return self.shown
-
-
 @pytest.mark.slow
-def test_a_terminal_gets_a_picture_that_follows(training: Training) -> None:
+def test_a_terminal_gets_a_picture_that_follows(
+    training: Training, live_terminal: Callable[..., Any]
+) -> None:
     """Drawn over the last one; the final state stays, with the cursor shown again."""
-    terminal = Terminal("watch", "--interval", "0.1")
+    terminal = live_terminal("watch", "--interval", "0.1")
     terminal.read("step 0")
     terminal.read("Ctrl-C leaves")
     training.step()
@@ -273,9 +257,11 @@ def test_a_terminal_gets_a_picture_that_follows(training: Training) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_it_and_the_training_goes_on(training: Training) -> None:
+def test_ctrl_c_leaves_it_and_the_training_goes_on(
+    training: Training, live_terminal: Callable[..., Any]
+) -> None:
     """Exit code 130, no traceback, the cursor shown again."""
-    terminal = Terminal("watch", "live", "--interval", "60")
+    terminal = live_terminal("watch", "live", "--interval", "60")
     terminal.read("step 0")
     terminal.process.send_signal(signal.SIGINT)
     shown = terminal.read()
@@ -287,10 +273,12 @@ def test_ctrl_c_leaves_it_and_the_training_goes_on(training: Training) -> None:
 
 
 @pytest.mark.slow
-def test_a_dumb_terminal_gets_lines(record: Callable[..., str]) -> None:
+def test_a_dumb_terminal_gets_lines(
+    record: Callable[..., str], live_terminal: Callable[..., Any]
+) -> None:
     """Without any escape."""
     record(name="one")
-    terminal = Terminal("watch", "one", TERM="dumb")
+    terminal = live_terminal("watch", "one", TERM="dumb")
     shown = terminal.read()
     assert terminal.process.wait(timeout=60) == 0
     assert "completed  step 19" in shown
@@ -300,9 +288,10 @@ def test_a_dumb_terminal_gets_lines(record: Callable[..., str]) -> None:
 def test_a_low_terminal_shows_what_fits(
     start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
 ) -> None:
-    """And says how much does not; problems are wrapped, a stranger's names escaped."""
+    """And says how much does not, the deepest paths; problems are wrapped, names escaped."""
     run = start("p", name="a\x1b]0;evil")
     run.log_metrics({f"s{number:02}": 1.0 for number in range(60)}, 0)
+    run.log_metrics({"deep/a/b": 1.0, "z": 2.0}, 0)
     run.drop("x" * 150, 3)
     run.stop()
     code, shown = terminal("watch", run.id, columns=60, NO_COLOR="1")
@@ -312,5 +301,6 @@ def test_a_low_terminal_shows_what_fits(
     shown = plain(shown)
     assert "s00" in shown
     assert "s59" not in shown
+    assert "deep/a/b" not in shown
     assert "! lost while recording" in shown
     assert max(map(len, shown.splitlines())) <= 60

@@ -68,6 +68,7 @@ _COMMANDS: Final = {
     "purge": "purge",
     "fsck": "fsck",
     "reindex": "reindex",
+    "completion": "completion",
 }
 """Every command and the module that holds it, in the order in which help lists them."""
 
@@ -139,7 +140,8 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; for a name that does not exist, suggest a similar one."""
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+        unknown = args and args[0] not in _COMMANDS and not args[0].startswith("-")
+        if unknown and not ctx.resilient_parsing:
             ctx.fail(about_command(args[0], _COMMANDS))
         return super().resolve_command(ctx, args)
 
@@ -147,6 +149,12 @@ class CommandGroup(click.Group):
         """Run the command; turn errors that a person can act on into one line and an exit code."""
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            name = ctx.invoked_subcommand
+            if error.ctx is None and name in _COMMANDS:  # so that its own help is named
+                command = self.get_command(ctx, name) or self
+                error.ctx = click.Context(command, parent=ctx, info_name=name)
+            raise
         except SeamarkError as error:
             raise _told(error) from error
         except BrokenPipeError:
@@ -195,7 +203,9 @@ def app(context: click.Context, root: str | None, *, version: bool) -> None:
     A first look:
       seamark ls                            the runs, newest first
       seamark show quick-otter              everything that one run recorded
+      seamark watch                         the run that is training, live
       seamark plot quick-otter val/loss     a curve, here in the terminal
+      seamark compare quick-otter latest    in what two runs differ
       seamark ls --query 'val/loss < 0.3' --sort val/loss:min
 
     RUN is a run's id, the first characters of its id, its name (given or generated) or "latest",
@@ -227,6 +237,10 @@ def main(args: Sequence[str] | None = None) -> int:
     thresholds = gc.get_threshold()
     gc.set_threshold(_GC_THRESHOLD)
     try:
+        if instruction := os.environ.get("_SEAMARK_COMPLETE"):
+            from seamark.cli._shells import complete
+
+            return complete(app, instruction)
         return _run(args)
     finally:
         gc.set_threshold(*thresholds)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seamark.cli import _complete
 from seamark.cli._app import misuse, root_of
 from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
@@ -34,13 +35,16 @@ __all__ = [
 ]
 
 project_option = click.option(
-    "--project", metavar="PROJECT", help="Only this project and its sub-projects.  [default: all]"
+    "--project",
+    metavar="PROJECT",
+    shell_complete=_complete.projects,
+    help="Only this project and its sub-projects.  [default: all]",
 )
 query_option = click.option(
     "-q", "--query", metavar="QUERY", help="The runs that match; see seamark ls --help."
 )
-run_argument = click.argument("run", metavar="RUN")
-runs_argument = click.argument("names", nargs=-1, metavar="[RUN]...")
+run_argument = click.argument("run", metavar="RUN", shell_complete=_complete.runs)
+runs_argument = click.argument("names", nargs=-1, metavar="[RUN]...", shell_complete=_complete.runs)
 
 
 def _attempt(_: click.Context, __: click.Parameter, value: str) -> int | str:

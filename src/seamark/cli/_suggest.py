@@ -63,11 +63,11 @@ def about_command(name: str, known: Iterable[str]) -> str:
 def about_option(error: click.NoSuchOption) -> str:
     """Return what is wrong with an option, and the nearest that exists, else all of them."""
     context = error.ctx
-    if error.possibilities or context is None:
+    if context is None:
         return error.format_message()
-    known = [
-        max(one.opts, key=len)
-        for one in context.command.get_params(context)
-        if isinstance(one, click.Option) and not one.hidden
-    ]
-    return f"No such option {error.option_name!r}; there are {', '.join(known)}"
+    options = [one for one in context.command.get_params(context) if isinstance(one, click.Option)]
+    known = [max(one.opts, key=len) for one in options]
+    words = {name.lstrip("-"): name for name in known}  # the dashes would make all of them alike
+    near = difflib.get_close_matches(error.option_name.lstrip("-").lower(), words, 1, _ALIKE)
+    hint = f"did you mean {words[near[0]]!r}?" if near else f"there are {', '.join(known)}"
+    return f"there is no option {error.option_name!r}; {hint}"

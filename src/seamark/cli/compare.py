@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
 from seamark.cli._differences import (
     PACKAGES,
@@ -74,6 +75,7 @@ class _Compared(NamedTuple):
     "patterns",
     multiple=True,
     metavar="PATH",
+    shell_complete=_complete.paths,
     help="Only what is at or below this path, or matches it: 'hyperparams/*'. May be repeated.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also what is the same in all of them.")
@@ -117,7 +119,7 @@ def compare(
     refs = runs.chosen(names, project, query)
     if len(refs) < 2:  # noqa: PLR2004 - nothing to compare it with
         got = f"the query matches only {refs[0]}" if query else f"got only {refs[0]}"
-        misuse(f"expected two runs or more, {got}")
+        misuse(f"compare: expected two runs or more, {got}")
     compared = _read(runs, refs, patterns)
     rows = rows_of([one.attributes for one in compared])
     left_out = 0

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from seamark.cli import _facts
+from seamark.cli import _complete, _facts
 from seamark.cli._app import misuse, root_option
 from seamark.cli._json import dumps, plain
 from seamark.cli._runs import (
@@ -64,6 +64,7 @@ _TEXTS: Final = ("string_series",)
     "patterns",
     multiple=True,
     metavar="PATH",
+    shell_complete=_complete.paths,
     help="Only these paths, namespaces or patterns with *.",
 )
 @attempt_option

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from seamark.cli import _complete
 from seamark.cli._app import root_option
 from seamark.cli._facts import exact_text, value_text
 from seamark.cli._json import dumps
@@ -69,6 +70,7 @@ _DEFAULT_LIMIT: Final = 100
     "tags",
     multiple=True,
     metavar="TAG",
+    shell_complete=_complete.tags,
     help="Only runs with this tag; if repeated, with all of them.",
 )
 @click.option(
@@ -76,6 +78,7 @@ _DEFAULT_LIMIT: Final = 100
     "states",
     multiple=True,
     metavar="STATE",
+    shell_complete=_complete.states,
     help="Only runs in this state: running, completed, failed, crashed, ...",
 )
 @click.option("--trashed", is_flag=True, help="Runs in the trash, instead of the others.")
@@ -84,6 +87,7 @@ _DEFAULT_LIMIT: Final = 100
     "--columns",
     multiple=True,
     metavar="PATH[,PATH...]",
+    shell_complete=_complete.paths,
     help="Columns to show, such as val/loss:min or 'hyperparams/*'.",
 )
 @click.option(
@@ -96,6 +100,7 @@ _DEFAULT_LIMIT: Final = 100
     "--sort",
     default="sys/creation_time",
     metavar="PATH",
+    shell_complete=_complete.paths,
     help="Sort by this path.  [default: when created]",
 )
 @click.option(

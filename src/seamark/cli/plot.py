@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
 from seamark.cli._runs import (
     RunRef,
@@ -45,7 +46,9 @@ class _Wanted:
 
 
 @click.command(short_help="Plot curves in the terminal, or to PNG, SVG, PDF or HTML.")
-@click.argument("words", nargs=-1, required=True, metavar="RUN... PATH...")
+@click.argument(
+    "words", nargs=-1, required=True, metavar="RUN... PATH...", shell_complete=_complete.run_or_path
+)
 @project_option
 @query_option
 @click.option(

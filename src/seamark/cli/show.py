@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seamark.cli import _facts
+from seamark.cli import _complete, _facts
 from seamark.cli._app import misuse, root_option
 from seamark.cli._json import dumps
 from seamark.cli._ranks import rank_mappings
@@ -36,7 +36,7 @@ _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 
 @click.command(short_help="Show everything that one run recorded.")
 @run_argument
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=_complete.paths)
 @project_option
 @click.option(
     "--limit",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
 from seamark.cli._edits import legible, print_change, record, tags_changed
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, query_option, runs_argument
@@ -15,8 +16,20 @@ __all__ = ["tag"]
 
 @click.command(short_help="Add tags to runs, or take them away.")
 @runs_argument
-@click.option("--add", multiple=True, metavar="TAG", help="Add this tag; may be repeated.")
-@click.option("--remove", multiple=True, metavar="TAG", help="Take this tag away; may be repeated.")
+@click.option(
+    "--add",
+    multiple=True,
+    metavar="TAG",
+    shell_complete=_complete.tags,
+    help="Add this tag; may be repeated.",
+)
+@click.option(
+    "--remove",
+    multiple=True,
+    metavar="TAG",
+    shell_complete=_complete.tags,
+    help="Take this tag away; may be repeated.",
+)
 @project_option
 @query_option
 @root_option

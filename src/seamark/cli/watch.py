@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from seamark.cli import _complete
 from seamark.cli._app import Misuse, root_option
 from seamark.cli._facts import span_text
 from seamark.cli._looking import Looker, Seen
@@ -58,12 +59,13 @@ def _seconds(_: click.Context, __: click.Parameter, value: float) -> float:
 
 
 @click.command(short_help="Watch a run while it trains.")
-@click.argument("run", required=False, metavar="[RUN]")
+@click.argument("run", required=False, metavar="[RUN]", shell_complete=_complete.runs)
 @click.option(
     "--path",
     "patterns",
     multiple=True,
     metavar="PATH",
+    shell_complete=_complete.paths,
     help="Only series at or below this path, or that match it: 'val/*'. May be repeated.",
 )
 @click.option(
@@ -279,7 +281,9 @@ def _draw_series(screen: Screen, seen: Seen, most: int) -> None:
         Column("STEPS", rank=3),
         Column("CURVE", rank=1),
     ]
-    shown = list(seen.series.items())[:most]
+    # Of too many, what lies deepest is left out: the parts of a model before its losses.
+    shallow = sorted(seen.series, key=lambda path: (path.count("/"), path))[:most]
+    shown = [(path, one) for path, one in seen.series.items() if path in shallow]
     rows = [
         [
             Cell(clean(path)),

@@ -676,6 +676,10 @@ class Index:
         with self.lock:
             return self.healing(ask)
 
+    def paths(self) -> list[str]:
+        """Return every path that a run has or had, sorted, as last folded."""
+        return sorted(self._ask(self.store.numbers.everything))
+
     def near_paths(self, path: str) -> list[str]:
         """Return paths that end like one that no run has, as ``a/val/loss`` for ``val/loss``."""
         known = self._ask(self.store.numbers.everything)

@@ -1,0 +1,147 @@
+"""What Tab completes: runs, projects, paths, tags and states that exist.
+
+A shell puts these words into the line as they are, and they come from whoever recorded them: only
+those are proposed in which no shell sees anything but a word. Nothing here raises or says anything,
+and little is read: what is not in the index yet is folded only if it is not much.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from seamark.cli._app import root_of
+from seamark.cli._text import clean
+
+if TYPE_CHECKING:
+    from seamark.local.index import Index
+
+__all__ = ["paths", "projects", "run_or_path", "runs", "states", "tags"]
+
+_MOST_RUNS: Final = 100
+_MOST_PATHS: Final = 200
+_MOST_FOLDED: Final = 64
+"""If more runs than these are new, the next ``seamark ls`` reads them."""
+_WORD: Final = re.compile(r"\w[\w./@+-]*")
+_OF_TRASH: Final = ("purge", "untrash")
+_NAME, _STATE, _TAGS = "sys/name", "sys/state", "sys/tags"
+
+Words = Iterable[CompletionItem]
+Finder = Callable[["Index", click.Context, str], Words]
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+class _EnoughError(Exception):
+    """There is more to read than somebody waits for who pressed Tab."""
+
+
+def _completer(find: Finder) -> Completer:
+    """Make a finder of words what click asks, which opens the runs and fails in silence."""
+
+    @functools.wraps(find)
+    def found(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        with contextlib.suppress(Exception), _opened(context) as here:
+            every = (one for one in find(here, context, incomplete) if _fits(one, incomplete))
+            return list({one.value: one for one in every}.values())
+        return []
+
+    return found
+
+
+def _fits(word: CompletionItem, incomplete: str) -> bool:
+    value = str(word.value)
+    return value.startswith(incomplete) and _WORD.fullmatch(value) is not None
+
+
+@contextlib.contextmanager
+def _opened(context: click.Context) -> Iterator[Index]:
+    from seamark.local.index import Index
+
+    root, _ = root_of(context)
+    if not root.is_dir():
+        raise _EnoughError
+    with Index.open(root) as index:
+        with contextlib.suppress(_EnoughError):
+            index.refresh(progress=_not_much)
+        yield index
+
+
+def _not_much(done: int, total: int) -> None:
+    """Go on folding as long as there is little to fold."""
+    if not done and total > _MOST_FOLDED:
+        raise _EnoughError
+
+
+def _newest(index: Index, context: click.Context) -> list[tuple[str, dict[str, Any]]]:
+    """Return project and facts of the newest runs."""
+    from seamark.store.query.selection import Selection
+
+    project, trashed = context.params.get("project"), context.info_name in _OF_TRASH
+    inside = project if isinstance(project, str) else None
+    chosen = Selection(project=inside, trashed=trashed, limit=_MOST_RUNS)
+    table = index.table(chosen, ["sys/id", _NAME, _STATE, _TAGS])
+    return [(ref[0], row) for ref, row in zip(table.refs, table.to_rows(), strict=True)]
+
+
+def _runs(index: Index, context: click.Context, incomplete: str) -> Words:
+    rows = _newest(index, context)
+    if rows:
+        yield CompletionItem("latest", help="the newest run")
+    for _, row in rows:
+        name, run, state = str(row.get(_NAME) or ""), row["sys/id"], str(row[_STATE])
+        if _WORD.fullmatch(name):
+            yield CompletionItem(name, help=f"{state} {run}")
+        if incomplete or not _WORD.fullmatch(name):
+            yield CompletionItem(run, help=f"{state} {clean(name)}".strip())
+
+
+def _projects(index: Index, context: click.Context, incomplete: str) -> Words:
+    del context, incomplete
+    return (CompletionItem(project) for project in sorted({project for project, _ in index.runs()}))
+
+
+def _paths(index: Index, context: click.Context, incomplete: str) -> Words:
+    """Find the paths of the run that the line names before, else those of all runs."""
+    word, known = context.params.get("run"), index.paths()
+    for project, row in _newest(index, context) if isinstance(word, str) else ():
+        run = row["sys/id"]
+        if word in ("latest", row.get(_NAME), run, f"{project}/{run}") or run.startswith(word):
+            known = [one.path for one in index.view(project, run).attributes()]
+            break
+    dull = ("monitoring/", "ranks/")  # of them there are hundreds
+    wanted = (one for one in known if incomplete.startswith(dull) or not one.startswith(dull))
+    found = [one for one in wanted if one.startswith(incomplete)]
+    return (CompletionItem(one) for one in found[:_MOST_PATHS])
+
+
+def _run_or_path(index: Index, context: click.Context, incomplete: str) -> Words:
+    yield from _runs(index, context, incomplete)
+    if context.params.get("words") or context.params.get("query"):
+        yield from _paths(index, context, incomplete)
+
+
+def _tags(index: Index, context: click.Context, incomplete: str) -> Words:
+    del incomplete
+    found = {tag for _, row in _newest(index, context) for tag in row.get(_TAGS) or ()}
+    return (CompletionItem(tag) for tag in sorted(found))
+
+
+def _states(index: Index, context: click.Context, incomplete: str) -> Words:
+    from seamark.store.query.selection import STATES
+
+    del index, context, incomplete
+    return (CompletionItem(state) for state in STATES)
+
+
+runs: Final = _completer(_runs)
+projects: Final = _completer(_projects)
+paths: Final = _completer(_paths)
+run_or_path: Final = _completer(_run_or_path)
+tags: Final = _completer(_tags)
+states: Final = _completer(_states)

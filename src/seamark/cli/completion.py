@@ -1,0 +1,28 @@
+"""``seamark completion``: have the shell complete commands, options, runs and paths."""
+
+from __future__ import annotations
+
+import click
+
+from seamark.cli._shells import SHELLS, script
+
+__all__ = ["completion"]
+
+
+@click.command(short_help="Have your shell complete commands, runs and paths.")
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print what makes Tab complete commands, options, runs, projects and paths.
+
+    Have your shell read it when it starts, and open a new terminal. bash has to be 4.4 or newer;
+    in zsh, compinit has to come first.
+
+    \b
+    Examples:
+      echo 'eval "$(seamark completion bash)"' >> ~/.bashrc
+      echo 'eval "$(seamark completion zsh)"' >> ~/.zshrc
+      seamark completion fish > ~/.config/fish/completions/seamark.fish
+    """
+    from seamark.cli._app import app
+
+    click.echo(script(app, shell))

@@ -1,0 +1,318 @@
+"""Tab completes what exists, quickly and in silence, in three shells."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from seamark.cli import main
+from seamark.cli._app import _COMMANDS
+from seamark.cli._shells import COMPLETE, SHELLS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from seamark.run.run import Run
+
+
+@pytest.fixture
+def tab(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], list[str]]:
+    """Press Tab behind a line, as bash asks; return the words that are proposed."""
+
+    def press(line: str) -> list[str]:
+        words = line.split(" ")
+        given = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+        capsys.readouterr()
+        with monkeypatch.context() as context:
+            for name, value in {**given, COMPLETE: "bash_complete"}.items():
+                context.setenv(name, value)
+            assert main([]) == 0
+        said = capsys.readouterr()
+        assert said.err == ""
+        kinds, values = [], []
+        for answer in said.out.split():
+            kind, _, value = answer.partition(",")
+            kinds.append(kind)
+            values.append(value)
+        assert set(kinds) <= {"plain", "dir", "file"}
+        return values
+
+    return press
+
+
+@pytest.fixture
+def three(record: Callable[..., str]) -> dict[str, str]:
+    """Three runs by name: two projects, one in the trash."""
+    return {
+        "calm": record("vision/mnist", name="calm", tags=["best", "v1"], params={"lr": 0.1}),
+        "loud": record("audio", name="loud"),
+        "gone": record("audio", name="gone"),
+    }
+
+
+def test_words_that_exist(
+    tab: Callable[[str], list[str]], cli: Callable[..., Result], three: dict[str, str]
+) -> None:
+    """Commands, options, runs, projects, paths, tags, states."""
+    assert cli("trash", "gone").exit_code == 0
+    assert tab("seamark sh") == ["show"]
+    assert set(tab("seamark ")) == set(_COMMANDS)
+    assert tab("seamark show --pro") == ["--project"]
+    assert tab("seamark show ") == ["latest", "loud", "calm"]
+    assert tab("seamark show c") == ["calm"]
+    assert tab(f"seamark show {three['loud'][:-1]}") == [three["loud"]]
+    assert tab("seamark show --project vision ") == ["latest", "calm"]
+    assert tab("seamark ls --project ") == ["audio", "vision/mnist"]
+    assert tab("seamark show calm tr") == ["train/loss"]
+    assert tab("seamark show loud par") == []
+    assert tab("seamark ls --columns par") == ["parameters/lr"]
+    assert tab("seamark ls --sort val") == ["val/loss"]
+    assert tab("seamark compare calm loud --path tr") == ["train/loss"]
+    assert tab("seamark plot lo") == ["loud"]
+    assert tab("seamark plot loud val") == ["val/loss"]
+    assert tab("seamark ls --tag ") == ["best", "v1"]
+    assert tab("seamark tag calm --remove b") == ["best"]
+    assert tab("seamark ls --state c") == ["created", "completed", "crashed"]
+    assert tab("seamark watch l") == ["latest", "loud"]
+    assert tab("seamark untrash ") == ["latest", "gone"]
+    assert tab("seamark purge g") == ["gone"]
+    assert tab("seamark completion ") == list(SHELLS)
+
+
+def test_options_before_are_heeded(
+    tab: Callable[[str], list[str]],
+    three: dict[str, str],
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The root may be named anywhere in the line."""
+    monkeypatch.delenv("SEAMARK_DIR")
+    assert tab("seamark show ") == []
+    assert tab(f"seamark --root {root} show ") == ["latest", "gone", "loud", "calm"]
+    assert tab(f"seamark show --root {root} c") == ["calm"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "seamark nothing x",
+        "seamark nothing --what x",
+        "seamark show --root /dev/null ",
+        "seamark show --limit many x",
+        "seamark show nobody tr",
+        "seamark rename ",
+        "seamark ls --query '",
+    ],
+)
+def test_a_line_that_is_wrong_is_not_complained_about(
+    tab: Callable[[str], list[str]], root: Path, line: str
+) -> None:
+    """Who presses Tab is still writing."""
+    assert tab(line) == []
+
+
+def test_a_root_that_is_none(
+    tab: Callable[[str], list[str]],
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or an index that is no database: nothing is proposed, or what can be read without it."""
+    (tmp_path / "file").write_text("x")
+    for place in (tmp_path / "file", tmp_path / "no"):
+        monkeypatch.setenv("SEAMARK_DIR", str(place))
+        assert tab("seamark show ") == []
+    monkeypatch.setenv("SEAMARK_DIR", str(root))
+    monkeypatch.setattr("seamark.local.index.Index.open", lambda *_: 1 / 0)
+    assert tab("seamark show ") == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "$(touch evil)",
+        "`touch evil`",
+        "a b",
+        "a;b",
+        "-rf",
+        "*",
+        "~root",
+        "a\nplain,b",
+        "x:y",
+        "'",
+        "a,b",
+    ],
+)
+def test_a_name_that_a_shell_would_obey_is_not_proposed(
+    tab: Callable[[str], list[str]], start: Callable[..., Run], name: str
+) -> None:
+    """Names come from whoever recorded them: then it is the id, which is always a word."""
+    run = start("p", name=name, tags=[name])
+    run["params"] = {"$(touch evil)": 1, "ok": 2}
+    run.stop()
+    assert tab("seamark show ") == ["latest", run.id]
+    assert tab("seamark ls --tag ") == []
+    assert tab(f"seamark show {run.id} params") == ["params/ok"]
+
+
+def test_monitoring_only_where_it_is_begun(
+    tab: Callable[[str], list[str]], start: Callable[..., Run]
+) -> None:
+    """Else it would hide everything else."""
+    run = start("p", name="one")
+    run["monitoring/x/pid"] = 1
+    run["params/lr"] = 1
+    run.stop()
+    assert "monitoring/x/pid" not in tab("seamark show one ")
+    assert tab("seamark show one monitoring/") == ["monitoring/x/pid"]
+
+
+@pytest.mark.slow
+def test_little_is_read(
+    tab: Callable[[str], list[str]], cli: Callable[..., Result], record: Callable[..., str]
+) -> None:
+    """Many new runs are left to the next listing; of many known ones the newest are proposed."""
+    names = [f"run{number:03}" for number in range(105)]
+    for name in names:
+        record("p", name=name, steps=1)
+    assert tab("seamark show ") == []
+    cli("ls")
+    assert tab("seamark show ") == ["latest", *reversed(names[5:])]
+    record("p", name="new", steps=1)
+    assert tab("seamark show n") == ["new"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_protocol_of_each_shell(
+    shell: str,
+    three: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What the printed script asks for, and the answer that it can read."""
+    assert main(["completion", shell]) == 0
+    printed = capsys.readouterr().out
+    assert f"{COMPLETE}={shell}_complete" in printed
+    monkeypatch.setenv(COMPLETE, f"{shell}_complete")
+    monkeypatch.setenv("COMP_WORDS", "seamark show " if shell == "fish" else "seamark show cal")
+    monkeypatch.setenv("COMP_CWORD", "cal" if shell == "fish" else "2")
+    assert main([]) == 0
+    told = f"completed {three['calm']}"
+    wanted = {
+        "bash": "plain,calm\n",
+        "zsh": f"plain\ncalm\n{told}\n",
+        "fish": f"plain,calm\t{told}\n",
+    }
+    assert capsys.readouterr() == (wanted[shell], "")
+
+
+# Real shells
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command under its name on the path."""
+    place = tmp_path / "bin"
+    place.mkdir()
+    script = place / "seamark"
+    path = os.pathsep.join(sys.path)
+    script.write_text(
+        f"#!/bin/sh\nPYTHONPATH='{path}' exec {sys.executable} -m seamark \"$@\"\n", "utf-8"
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+
+
+def needs(shell: str) -> str:
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"{shell} is not installed")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
+def test_real_bash(three: dict[str, str]) -> None:
+    """The function that bash calls, with what bash gives it."""
+    code = """
+        eval "$(seamark completion bash)"
+        complete -p seamark
+        press() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+                  _seamark_completion seamark; echo "${COMPREPLY[*]}"; }
+        press seamark compl
+        press seamark show ""
+        press seamark show calm train/
+    """
+    done = subprocess.run(
+        [needs("bash"), "--norc", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "complete -o nosort -F _seamark_completion seamark",
+        "completion",
+        "latest gone loud calm",
+        "train/loss",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
+def test_real_fish(three: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what is known of a run beside its name."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    code = 'seamark completion fish | source; complete -C "seamark show c"'
+    done = subprocess.run(
+        [needs("fish"), "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == f"calm\tcompleted {three['calm']}\n"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
+def test_real_zsh(three: dict[str, str], tmp_path: Path) -> None:
+    """The key itself, in a terminal."""
+    outer, inner = pty.openpty()
+    with subprocess.Popen(
+        [needs("zsh"), "-f", "-i"],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env={**os.environ, "TERM": "xterm", "ZDOTDIR": str(tmp_path)},
+        start_new_session=True,
+    ) as process:
+        os.close(inner)
+
+        def read(wanted: bytes) -> bytes:
+            shown = b""
+            while wanted not in shown and select.select([outer], [], [], 60)[0]:
+                shown += os.read(outer, 1 << 16)
+            return shown
+
+        try:
+            begin = 'autoload -Uz compinit; compinit -u -D; eval "$(seamark completion zsh)"'
+            os.write(outer, f'{begin}; echo REA""DY\n'.encode())
+            assert b"READY" in read(b"READY")
+            os.write(outer, b"echo seen:; seamark show ca\t")
+            assert b"calm" in read(b"calm")
+        finally:
+            process.send_signal(signal.SIGKILL)
+            os.close(outer)

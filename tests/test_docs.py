@@ -3,8 +3,8 @@
 How the blocks of one page are run, in order and in one empty folder:
 
 - ``python`` blocks share one namespace. One whose first line is a comment with a file name (``#
-  train.py``) is written into that file instead, and so is such a ``yaml`` block. A ``text`` block directly below a ``python`` block
-  is what it prints.
+  train.py``) is written into that file instead, and so is such a ``yaml`` block. A ``text`` block
+  directly below a ``python`` block is what it prints.
 - ``console`` blocks hold commands (after ``$``) and what they print. ``seamark`` and ``python`` are
   those of the tests.
 - Blocks of other languages are not run; ``py`` is for fragments of Python that are no program.

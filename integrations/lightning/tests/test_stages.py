@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import pickle
 import signal
@@ -89,6 +90,20 @@ def test_settings_of_the_trainer_are_recorded(trainer, tiny, logger, read):
     assert written.count(b"training/trainer/max_epochs") == 2
     assert written.count(b"training/trainer/gradient_clip_val") == 1
     assert not logger.experiment.exists("training/config")
+
+
+def test_a_trainer_that_logs_no_hyperparameters(host, trainer, tiny, logger):
+    """``enable_autolog_hparams=False`` (2.6) is about them; what else a stage begins with stays."""
+    if "enable_autolog_hparams" not in inspect.signature(host.Trainer).parameters:
+        return
+    made = trainer(logger=logger, enable_autolog_hparams=False)
+    made.fit(tiny)
+    made.test(tiny, verbose=False)
+    run = logger.experiment
+    assert run["training/trainer/max_epochs"].fetch() == 1
+    assert run["distributed/world_size"].fetch() == 1
+    assert not run.exists("training/hyperparams")
+    assert run["sys/state"].fetch() == "completed"
 
 
 def test_hyperparameters_of_module_and_data_are_recorded(host, trainer, tiny, logger):

@@ -84,7 +84,7 @@ class ResumeCallback(_host.Callback):
         super().__init__()
         self._unplaced: list[Any] = []
         self._saved: Mapping[str, Any] | None = None
-        self._due = self._expected = self._told = False
+        self._due = self._expected = self._begun = self._told = False
 
     # ---------------------------------------------------------------- what Lightning calls
 
@@ -96,7 +96,7 @@ class ResumeCallback(_host.Callback):
             return
         # First, so that nobody has recorded anything of a step before this says that it began.
         trainer.callbacks = [self, *(one for one in trainer.callbacks if one is not self)]
-        self._saved, self._expected = None, False
+        self._saved, self._expected, self._begun = None, False, False
         found = trainer.checkpoint_callbacks
         self._unplaced = [one for one in found if getattr(one, "dirpath", "") is None]
         if trainer.loggers[0] is loggers[0] and any(map(_refuses_to_replace, trainer.callbacks)):
@@ -271,6 +271,10 @@ class ResumeCallback(_host.Callback):
         self._expect_resumed(trainer, loggers)
         for logger in loggers:
             logger.release()
+        if not self._begun and not getattr(trainer, "enable_autolog_hparams", True):
+            for logger in loggers:  # Lightning tells no logger that a stage begins then
+                logger.log_graph(trainer.lightning_module)
+        self._begun = True
         if self._due:
             self._mark(trainer)
 

@@ -3,8 +3,8 @@
 How the blocks of one page are run, in order and in one empty folder:
 
 - ``python`` blocks share one namespace. One whose first line is a comment with a file name (``#
-  train.py``) is written into that file instead. A ``text`` block directly below a ``python`` block
-  is what it prints.
+  train.py``) is written into that file instead, and so is such a ``yaml`` block. A ``text`` block
+  directly below a ``python`` block is what it prints.
 - ``console`` blocks hold commands (after ``$``) and what they print. ``seamark`` and ``python`` are
   those of the tests.
 - Blocks of other languages are not run; ``py`` is for fragments of Python that are no program.
@@ -142,7 +142,8 @@ def on_terminal(words: list[str]) -> tuple[int, str]:
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_page_does_what_it_says(page: Path) -> None:
     """Every Python and console block of a page runs, and prints what stands there."""
-    blocks = [block for block in blocks_of(page) if block.language in {"python", "console", "text"}]
+    run = {"python", "console", "text", "yaml"}
+    blocks = [block for block in blocks_of(page) if block.language in run]
     for name in sorted(
         {name for block in blocks for name in HOSTS.findall(block.body) if block.language != "text"}
     ):
@@ -156,7 +157,7 @@ def test_page_does_what_it_says(page: Path) -> None:
                 assert_printed(run_command(command), block, wanted, f"{where}: {command}")
         elif block.language == "text" and block.below == "python":
             assert_printed(printed, block, block.body, where)
-        elif block.language == "python" and (name := re.match(r"# (\w+\.py)\n", block.body)):
+        elif name := re.match(r"# (\w+\.(?:py|yaml))\n", block.body):
             Path(name[1]).write_text(block.body, encoding="utf-8")
         elif block.language == "python":
             with contextlib.redirect_stdout(io.StringIO()) as output:

@@ -431,13 +431,25 @@ def test_empty_prefix(host, trainer, tiny, check):
     check(logger, fit.checkpoint_callback.dirpath, "model/checkpoints")
 
 
-def test_checkpoints_go_into_the_run_folder(trainer, tiny, logger):
-    """Without a ``dirpath``: ``save_dir/name/version/checkpoints``, in the run's own folder."""
-    fit = trainer(logger=logger)
+def test_checkpoints_go_into_the_run_folder(host, trainer, tiny, logger):
+    """Without a ``dirpath``, and without the id a second time; whatever logs beside it."""
+    fit = trainer(logger=[logger, host.loggers.CSVLogger("csv")])
     fit.fit(tiny)
-    expected = Path(logger.save_dir, logger.name, logger.version, "checkpoints")
-    assert Path(fit.checkpoint_callback.dirpath) == expected
-    assert logger.experiment.folder.files_dir in expected.parents
+    assert Path(fit.checkpoint_callback.dirpath) == logger.own_run.folder.files_dir / "checkpoints"
+    assert fit.checkpoint_callback.dirpath == str(Path(logger.log_dir, "checkpoints"))
+    assert logger.version == logger.own_run.id
+    assert logger.name == "default"
+
+
+@pytest.mark.parametrize("first", ["save_dir", "another logger"])
+def test_checkpoints_go_where_a_given_folder_says(host, trainer, tiny, first):
+    """By Lightning's rule, ``save_dir/name/version/checkpoints``, of the first logger."""
+    given = {"save_dir": "logs"} if first == "save_dir" else {}
+    logger, other = SeamarkLogger(name="n", **given), host.loggers.CSVLogger("csv", name="c")
+    fit = trainer(logger=[logger, other] if given else [other, logger])
+    fit.fit(tiny)
+    expected = f"logs/n/{logger.version}" if given else "csv/c/version_0"
+    assert os.path.relpath(fit.checkpoint_callback.dirpath) == f"{expected}/checkpoints"
 
 
 def test_trouble_with_a_file_does_not_stop_the_training(trainer, tiny, monkeypatch, read):

@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+import yaml
+from torch.utils.data import DataLoader, TensorDataset
 
 import seamark
 
@@ -42,8 +45,24 @@ def run_cli(host, tiny, arguments=None):
             config = self.parser.dump(self.config, skip_none=False)
             trainer.logger.log_hyperparams({"config": config})
 
+    class Data(host.LightningDataModule):
+        def __init__(
+            self, batch_size: int = 4, password: str = "", url: str = "", parts: dict | None = None
+        ):
+            super().__init__()
+            self.batch_size = batch_size
+
+        def train_dataloader(self):
+            return DataLoader(TensorDataset(torch.ones(8, 4)), batch_size=self.batch_size)
+
+        val_dataloader = train_dataloader
+
     cli.LightningCLI(
-        Configured, save_config_callback=SaveToLogger, seed_everything_default=1, args=arguments
+        Configured,
+        Data if any("--data" in one for one in arguments or ()) else None,
+        save_config_callback=SaveToLogger,
+        seed_everything_default=1,
+        args=arguments,
     )
 
 
@@ -145,7 +164,7 @@ def test_arguments_of_a_run_are_arguments_of_the_logger(fit, cli_arguments):
     assert run["sys/description"].fetch() == "what it is for"
     assert run["parameters/depth"].fetch() == 3
     assert not run.exists("source_code/git")
-    assert [one.name for one in run["source_code/files"].list_fileset_files()] == ["config.yaml"]
+    assert [one["name"] for one in run["source_code/files"].list_fileset_files()] == ["config.yaml"]
 
 
 @pytest.mark.parametrize(
@@ -189,6 +208,78 @@ def test_run_arguments_in_the_configuration(fit, cli_arguments):
     fit(*cli_arguments[:-1], "--config", "config.yaml")
     (journal,) = Path(".seamark/cli").glob("*/journal/*")
     assert b'"values":["one","two"]' in journal.read_bytes()
+
+
+def recorded(project="default"):
+    (folder,) = Path(".seamark", project).glob("*/journal")
+    return seamark.init_run(project, with_id=folder.parent.name, mode="read-only")
+
+
+def test_what_the_trainer_and_the_data_were_told_is_recorded(fit, cli_arguments):
+    """Flat, with their types, beside what became of it; nothing that was left to its default."""
+    fit(
+        *cli_arguments,
+        "--trainer.gradient_clip_val=0.5",
+        "--trainer.deterministic=warn",
+        "--data.batch_size=2",
+        "--data.parts={a: {b: 1}}",
+        "--optimizer=Adam",
+        "--optimizer.lr=0.1",
+    )
+    torch.use_deterministic_algorithms(mode=False)
+    run = recorded()
+    trainer = run["training/trainer"].fetch()
+    assert {
+        "max_epochs": 1,
+        "gradient_clip_val": 0.5,
+        "deterministic": "warn",
+        "accelerator": "cpu",
+        "accumulate_grad_batches": 1,
+    }.items() <= trainer.items()
+    assert not trainer.keys() & {"logger", "callbacks", "max_time"}
+    assert run["training/data"].fetch() == {
+        "batch_size": 2,
+        "password": "",
+        "url": "",
+        "parts": {"a": {"b": 1}},
+    }
+    optimizer = run["training/optimizer"].fetch()
+    assert (optimizer["lr"], optimizer["class_path"]) == (0.1, "torch.optim.Adam")
+    assert run["training/seed_everything"].fetch() == 1
+    assert run["training/hyperparams/width"].fetch() == 2
+
+
+def test_the_configuration_is_kept_with_the_run(fit, cli_arguments):
+    """As LightningCLI saved it, so that it can be used again."""
+    fit(*cli_arguments, "--model.width=3", "--data.batch_size=2")
+    run = recorded()
+    run["training/config"].download("again.yaml")
+    (saved,) = run.folder.files_dir.glob("config.yaml")
+    assert yaml.safe_load(Path("again.yaml").read_text()) == yaml.safe_load(saved.read_text())
+    fit("--config=again.yaml", "--data.batch_size=4")
+    assert len(list(Path(".seamark/default").glob("*/journal"))) == 2
+
+
+def test_secrets_of_the_configuration_are_in_no_record(fit, cli_arguments, capsys):
+    """By their names and by their shapes, in values and in the file that is kept."""
+    url = "postgresql://me:s3cr3tw0rd@host/db"
+    words = ["--data.password=hunter2hunter2", f"--data.url={url}"]
+    fit(*cli_arguments, *words, "--trainer.logger.api_key=tok-5e1f")
+    run = recorded()
+    assert run["training/data/password"].fetch() == "***"
+    assert run["training/data/url"].fetch() == "postgresql://***@host/db"
+    run["training/config"].download("kept.yaml")
+    kept = Path("kept.yaml").read_text()
+    assert yaml.safe_load(kept)["data"]["password"] == "***"
+    for secret in ("hunter2hunter2", "s3cr3tw0rd", "tok-5e1f"):
+        assert secret not in kept
+
+
+def test_the_configuration_of_each_stage_is_kept_once(fit, cli_arguments):
+    """Nothing is uploaded again for what did not change."""
+    fit(*cli_arguments)
+    (blobs,) = Path(".seamark/default").glob("*/blobs")
+    assert len(list(blobs.iterdir())) == 1
 
 
 def test_going_on_in_a_new_process(program, cli_arguments, monkeypatch):

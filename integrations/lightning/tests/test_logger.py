@@ -42,7 +42,6 @@ def test_unknown_argument_names_the_nearest():
         "project_name",
         "offline_mode",
         "experiment_name",
-        "params",
         "upload_stdout",
         "close_after_fit",
     ],
@@ -167,7 +166,9 @@ def test_two_loggers_share_no_folder():
 
 def test_inherited_properties(logger):
     assert logger.group_separator == "/"
-    assert logger.root_dir == str(Path(logger.save_dir, logger.name))
+    assert logger.root_dir == logger.log_dir == logger.save_dir
+    logger = SeamarkLogger(name="one", save_dir="logs")
+    assert logger.root_dir == str(Path("logs", "one"))
     assert logger.log_dir == str(Path(logger.root_dir, logger.version))
 
 

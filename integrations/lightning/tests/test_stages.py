@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import pickle
 import signal
@@ -53,6 +54,71 @@ def test_fit_records_what_was_logged(trainer, tiny, logger, read):
     assert found["training/status"].value == "success"
     assert found["source_code/integrations/pytorch-lightning"].value
     assert state_of(read, logger) == "completed"
+
+
+def test_settings_of_the_trainer_are_recorded(trainer, tiny, logger, read):
+    """Those that have an influence on the training, as they are, once for each change."""
+    made = trainer(
+        logger=logger,
+        max_epochs=1,
+        gradient_clip_val=0.5,
+        gradient_clip_algorithm="norm",
+        accumulate_grad_batches=2,
+        limit_val_batches=1,
+    )
+    made.validate(tiny, verbose=False)
+    assert not [path for path in read(logger) if path.startswith("training/trainer/")]
+    made.fit(tiny)
+    told = logger.experiment["training/trainer"].fetch()
+    assert {
+        "max_epochs": 1,
+        "max_steps": -1,
+        "gradient_clip_val": 0.5,
+        "gradient_clip_algorithm": "norm",
+        "accumulate_grad_batches": 2,
+        "limit_val_batches": 1,
+        "deterministic": False,
+        "log_every_n_steps": 1,
+    }.items() <= told.items()
+    assert not told.keys() & logger.experiment["distributed"].fetch().keys() - {
+        "accumulate_grad_batches"
+    }
+    made.fit_loop.max_epochs = 2
+    made.fit(tiny)
+    assert logger.experiment["training/trainer/max_epochs"].fetch() == 2
+    written = b"".join(one.path.read_bytes() for one in logger.experiment.folder.journals())
+    assert written.count(b"training/trainer/max_epochs") == 2
+    assert written.count(b"training/trainer/gradient_clip_val") == 1
+    assert not logger.experiment.exists("training/config")
+
+
+def test_a_trainer_that_logs_no_hyperparameters(host, trainer, tiny, logger):
+    """``enable_autolog_hparams=False`` (2.6) is about them; what else a stage begins with stays."""
+    if "enable_autolog_hparams" not in inspect.signature(host.Trainer).parameters:
+        return
+    made = trainer(logger=logger, enable_autolog_hparams=False)
+    made.fit(tiny)
+    made.test(tiny, verbose=False)
+    run = logger.experiment
+    assert run["training/trainer/max_epochs"].fetch() == 1
+    assert run["distributed/world_size"].fetch() == 1
+    assert not run.exists("training/hyperparams")
+    assert run["sys/state"].fetch() == "completed"
+
+
+def test_hyperparameters_of_module_and_data_are_recorded(host, trainer, tiny, logger):
+    """As Lightning merges them, without LightningCLI."""
+
+    class Data(host.LightningDataModule):
+        def __init__(self, batch_size=4):
+            super().__init__()
+            self.save_hyperparameters()
+
+        train_dataloader = val_dataloader = lambda self: tiny.loader()
+
+    trainer(logger=logger).fit(tiny, datamodule=Data())
+    found = logger.experiment["training/hyperparams"].fetch()
+    assert (found["width"], found["batch_size"]) == (2, 4)
 
 
 def test_all_stages_go_to_one_run(trainer, tiny, logger, read):

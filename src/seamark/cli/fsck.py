@@ -29,7 +29,11 @@ _EXIT_FOUND: Final = 1
 @click.command(short_help="Read all journals and report what is damaged.")
 @runs_argument
 @project_option
-@click.option("--blobs", is_flag=True, help="Also read every stored file and compare its digest.")
+@click.option(
+    "--blobs",
+    is_flag=True,
+    help="Also read every file that is stored, or left in the run folder, and compare its digest.",
+)
 @click.option(
     "--finish",
     is_flag=True,

@@ -17,7 +17,6 @@ _LEGACY: Final[Mapping[str, str]] = {
     "offline_mode": "mode='offline' (a run without a remote is offline anyway)",
     "experiment_name": "name=...",
     "experiment_id": "with_id=...",
-    "params": "logger.log_hyperparams(...)",
     "properties": "logger.experiment['properties'] = ...",
     "upload_source_files": "source_files=[...]",
     "abort_callback": "nothing: a run is never stopped from outside",

@@ -29,6 +29,7 @@ __all__ = [
     "dummy_experiments",
     "global_rank",
     "model_summary",
+    "places_checkpoints",
     "register",
     "trainer_that_asks",
     "version",
@@ -36,6 +37,7 @@ __all__ = [
 
 _Class = TypeVar("_Class")
 _PACKAGES: Final = ("lightning.pytorch", "pytorch_lightning")
+_PLACING: Final = "__resolve_ckpt_dir"
 _ASKING: Final = frozenset({"_call_setup_hook", "log_dir"})
 _BASES: Final = {
     "loggers.logger": "Logger",
@@ -215,6 +217,23 @@ def trainer_that_asks(frame: FrameType | None) -> Any:
             return found if hasattr(found, "loggers") and hasattr(found, "callbacks") else None
         frame = frame.f_back
     return None
+
+
+def places_checkpoints(frame: FrameType | None) -> bool:
+    """Return whether a ``ModelCheckpoint`` reads a property of a logger to find its folder.
+
+    It joins the logger's ``save_dir``, ``name`` and ``version``.
+
+    Args:
+        frame: Of a function that the getter calls.
+    """
+    for _ in range(4):  # as above
+        if frame is None:
+            break
+        if frame.f_code.co_name == _PLACING:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def version(model: object = None) -> str:

@@ -23,6 +23,7 @@ from seamark.lightning._distributed import batch_facts, facts
 from seamark.lightning._experiment import silent_experiment
 from seamark.lightning._rank_times import time_steps
 from seamark.lightning._resume import attach, attach_late
+from seamark.lightning._settings import configuration, settings
 from seamark.lightning._translate import (
     MetricPaths,
     can_hold,
@@ -231,12 +232,16 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
     @property
     def name(self) -> str:
         """The run's name, or its project, as a name that can be a folder."""
-        return folder_name(self._run.name or self._run.project.rpartition("/")[2])
+        return "" if self._places_plainly() else self._folder_name
 
     @property
     def version(self) -> str:
         """The run's id."""
-        return self._run.id
+        return "" if self._places_plainly() else self._run.id
+
+    @property
+    def _folder_name(self) -> str:
+        return folder_name(self._run.name or self._run.project.rpartition("/")[2])
 
     @property
     def save_dir(self) -> str:
@@ -264,13 +269,22 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
 
     @property
     def root_dir(self) -> str:
-        """The folder of all runs of this name below `save_dir`."""
-        return os.path.join(self.save_dir, self.name)  # noqa: PTH118 - Lightning may pass a URL on
+        """The folder of all runs of this name below `save_dir`; `save_dir` if that is the run's."""
+        folder = self.save_dir
+        return folder if self._is_in_run(folder) else os.path.join(folder, self._folder_name)  # noqa: PTH118 - Lightning may pass a URL on
 
     @property
     def log_dir(self) -> str:
-        """The folder of this run below `root_dir`, in which checkpoints go."""
-        return os.path.join(self.root_dir, self.version)  # noqa: PTH118
+        """The folder of this run, in which checkpoints go.
+
+        Where `save_dir` is the run's own, that is it, unless an earlier version put them elsewhere.
+        """
+        folder = self.save_dir
+        named = os.path.join(folder, self._folder_name, self._run.id)  # noqa: PTH118
+        if not self._is_in_run(folder):
+            return named
+        plain, before = (os.path.join(one, "checkpoints") for one in (folder, named))  # noqa: PTH118
+        return named if os.path.isdir(before) and not os.path.isdir(plain) else folder  # noqa: PTH112
 
     @property
     def own_run(self) -> Run:
@@ -491,6 +505,21 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
 
     # ---------------------------------------------------------------- inside
 
+    def _places_plainly(self) -> bool:
+        """Return whether a callback asks for its folder, which is to be ``<save_dir>/checkpoints``.
+
+        Lightning puts name and version of the logger in between, and the run's own folder has the
+        id in its path already.
+        """
+        if not _host.places_checkpoints(inspect.currentframe()):
+            return False
+        folder = self.save_dir
+        return self._is_in_run(folder) and self.log_dir == folder
+
+    def _is_in_run(self, folder: str) -> bool:
+        """Return whether a folder is the run's own for files, which needs no names below it."""
+        return self._save_dir is None and folder == str(self._run.folder.files_dir)
+
     def _attach_to_who_asks(self) -> None:
         """Attach to the trainer that asks for a property, if it is one.
 
@@ -588,6 +617,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         if self._log_model_checkpoints:
             self._saved().watch(getattr(trainer, "checkpoint_callbacks", ()))
         self._tell(facts(trainer))
+        self._tell_settings(trainer)
         # A module of 1.9 holds its trainer by a proxy already.
         held = trainer if isinstance(trainer, weakref.ProxyType) else weakref.proxy(trainer)
         self._fitting = held if trainer.state.fn == "fit" else None
@@ -606,6 +636,25 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             self._tell(found)
         else:
             self._fitting = fitting
+
+    @guarded
+    def _tell_settings(self, trainer: Any) -> None:
+        """Record what the trainer was told, and by LightningCLI what else it was given."""
+        found: dict[str, Atom] = {}
+        if trainer.state.fn == "fit":
+            found = parameters(settings(trainer), self._path("trainer"))
+            self._note(found)
+        told = configuration(trainer, (self._api_key,) if self._api_key else ())
+        if told is None:
+            return
+        given: dict[str, Atom] = {}
+        for name, value in told.values.items():
+            given |= parameters(value, self._path(name))
+        self._note({**given, **found})
+        path, text = self._path("config"), Atom("string", told.text)
+        if self._noted.get(path) != text and self._recording() is not None:
+            self._run[path].upload(File.from_content(told.text, extension="yaml"))
+            self._noted[path] = text
 
     def _tell(self, found: Mapping[str, Any]) -> None:
         paths = {join_path(self._base, "distributed", name): fact for name, fact in found.items()}

@@ -22,13 +22,15 @@ from __future__ import annotations
 import filecmp
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from seamark.blobs import moved_path
 from seamark.errors import RunNotFoundError
 from seamark.lightning import _host
 from seamark.lightning._base import RunLogger
+from seamark.lightning._settings import saves_configuration
 from seamark.process.interrupts import let_pass
 from seamark.run.adapters import guarded
 
@@ -52,12 +54,15 @@ class _Decision(NamedTuple):
         runs: Run id and project of each logger from now on.
         states: What the checkpoint holds of each logger, None where it holds nothing.
         folders: Folder of each checkpoint callback whose folder the logger decides.
+        moved: Where files are now that were in the run folder before that was moved; None for those
+            that are not there.
         refusal: Why training must not begin; None if it may.
     """
 
     runs: tuple[tuple[str, str], ...] = ()
     states: tuple[Mapping[str, Any] | None, ...] = ()
     folders: tuple[Any, ...] = ()
+    moved: Mapping[str, str | None] = {}
     refusal: str | None = None
 
 
@@ -79,7 +84,7 @@ class ResumeCallback(_host.Callback):
         super().__init__()
         self._unplaced: list[Any] = []
         self._saved: Mapping[str, Any] | None = None
-        self._due = self._expected = self._told = False
+        self._due = self._expected = self._begun = self._told = False
 
     # ---------------------------------------------------------------- what Lightning calls
 
@@ -91,10 +96,10 @@ class ResumeCallback(_host.Callback):
             return
         # First, so that nobody has recorded anything of a step before this says that it began.
         trainer.callbacks = [self, *(one for one in trainer.callbacks if one is not self)]
-        self._saved, self._expected = None, False
+        self._saved, self._expected, self._begun = None, False, False
         found = trainer.checkpoint_callbacks
         self._unplaced = [one for one in found if getattr(one, "dirpath", "") is None]
-        if trainer.loggers[0] is loggers[0] and any(map(_saves_configuration, trainer.callbacks)):
+        if trainer.loggers[0] is loggers[0] and any(map(_refuses_to_replace, trainer.callbacks)):
             loggers[0].make_room()
         if _loads_late(trainer):
             for logger in loggers:
@@ -126,7 +131,7 @@ class ResumeCallback(_host.Callback):
         if decision.refusal:
             raise RunNotFoundError(decision.refusal)
         if not trainer.is_global_zero:
-            self._follow(trainer, loggers, decision)
+            self._follow(trainer, loggers, checkpoint, decision)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Refuse to train with ``resume="must"`` and no run found.
@@ -226,19 +231,29 @@ class ResumeCallback(_host.Callback):
             if id(logger.own_run) not in done:  # namespaces of one run are one attempt
                 done.add(id(logger.own_run))
                 logger.resumed(state, training=training)
+        moved = _moved(checkpoint, {logger.own_run.folder for logger in loggers})
+        _relocate(checkpoint, moved)
         folders.follow(checkpoint)
         return _Decision(
             tuple((logger.own_run.id, logger.own_run.project) for logger in loggers),
             tuple(matched.get(number) for number in range(len(loggers))),
             tuple(callback.dirpath for callback in self._unplaced),
+            moved,
         )
 
     @guarded
-    def _follow(self, trainer: Any, loggers: Sequence[RunLogger], decision: _Decision) -> None:
+    def _follow(
+        self,
+        trainer: Any,
+        loggers: Sequence[RunLogger],
+        checkpoint: Mapping[str, Any],
+        decision: _Decision,
+    ) -> None:
         """Do on another rank what rank 0 has done, without a look at the disk."""
         # Folders first: whatever goes wrong with a run must not let ranks differ in these.
         for callback, folder in zip(self._unplaced, decision.folders, strict=False):
             callback.dirpath = folder
+        _relocate(checkpoint, decision.moved)
         training = trainer.state.fn == "fit"
         done: set[int] = set()
         for logger, (run, project), state in zip(
@@ -256,6 +271,10 @@ class ResumeCallback(_host.Callback):
         self._expect_resumed(trainer, loggers)
         for logger in loggers:
             logger.release()
+        if not self._begun and not getattr(trainer, "enable_autolog_hparams", True):
+            for logger in loggers:  # Lightning tells no logger that a stage begins then
+                logger.log_graph(trainer.lightning_module)
+        self._begun = True
         if self._due:
             self._mark(trainer)
 
@@ -370,6 +389,50 @@ def _matched(
         )
 
 
+# --------------------------------------------------------------------- folders that moved
+
+
+_KEPT_PATHS: Final = ("dirpath", "best_model_path", "last_model_path", "kth_best_model_path")
+"""What ``ModelCheckpoint`` keeps in a checkpoint, beside ``best_k_models`` with its scores."""
+
+
+def _savers(checkpoint: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what checkpoint callbacks keep in a checkpoint."""
+    for state in (checkpoint.get("callbacks") or {}).values():
+        if isinstance(state, dict) and isinstance(state.get("dirpath"), str):
+            yield state
+
+
+def _moved(checkpoint: Mapping[str, Any], folders: Iterable[RunFolder]) -> dict[str, str | None]:
+    """Return where the files of checkpoint callbacks are, of runs that were moved or copied."""
+    found: dict[str, str | None] = {}
+    for state in _savers(checkpoint):
+        old = state["dirpath"]
+        new = next((there for one in folders if (there := moved_path(one, old)) != old), None)
+        if new is None:
+            continue
+        found[old] = new
+        for path in (*map(state.get, _KEPT_PATHS[1:]), *(state.get("best_k_models") or {})):
+            if isinstance(path, str) and path.startswith(old + os.sep):
+                there = new + path[len(old) :]
+                found[path] = there if os.path.lexists(there) else None
+    return found
+
+
+def _relocate(checkpoint: Mapping[str, Any], moved: Mapping[str, str | None]) -> None:
+    """Have checkpoint callbacks find the files that they kept before their folder was moved.
+
+    They would forget them, or, of a copy, remove those of the first one.
+    """
+    for state in _savers(checkpoint) if moved else ():
+        for name in _KEPT_PATHS:
+            if isinstance(path := state.get(name), str):
+                state[name] = moved.get(path) or path
+        if kept := state.get("best_k_models"):
+            there = {moved.get(path, path): score for path, score in kept.items()}
+            state["best_k_models"] = {path: score for path, score in there.items() if path}
+
+
 # --------------------------------------------------------------------- folders that follow
 
 
@@ -386,7 +449,8 @@ class _Folders:
         self._logger = first if isinstance(first, RunLogger) else None
         if self._logger is not None:
             self._was = self._logger.own_run.folder
-            self._save_dir, self._log_dir = self._logger.save_dir, self._logger.log_dir
+            self._save_dir = self._logger.save_dir
+            self._checkpoints = _checkpoints_of(self._logger)
 
     def follow(self, checkpoint: Mapping[str, Any]) -> None:
         """Lead everything that was to go into the abandoned folder into the new one."""
@@ -407,7 +471,7 @@ class _Folders:
         """Tell whether a folder was to be that of a run which does not come to be."""
         if not isinstance(dirpath, (str, os.PathLike)) or self._was.journal_dir.is_dir():
             return False
-        return os.fspath(dirpath) == os.path.join(self._log_dir, "checkpoints")  # noqa: PTH118
+        return os.fspath(dirpath) == self._checkpoints
 
     def _place(self, saved: object) -> str:
         """Return where the checkpoints of the resumed run are."""
@@ -415,7 +479,11 @@ class _Folders:
         run = self._logger.own_run.id
         if isinstance(saved, str) and run in Path(saved).parts and Path(saved).is_dir():
             return saved  # also where the name of the logger is another one now
-        return os.path.join(self._logger.log_dir, "checkpoints")  # noqa: PTH118
+        return _checkpoints_of(self._logger)
+
+
+def _checkpoints_of(logger: RunLogger) -> str:
+    return os.path.join(logger.log_dir, "checkpoints")  # noqa: PTH118 - may be a URL
 
 
 def _carry_files(old: RunFolder, new: RunFolder) -> None:
@@ -440,10 +508,9 @@ def _carry_files(old: RunFolder, new: RunFolder) -> None:
         os.rmdir(folder)  # noqa: PTH106
 
 
-def _saves_configuration(callback: Any) -> bool:
+def _refuses_to_replace(callback: Any) -> bool:
     """Tell whether a callback is that of LightningCLI, and refuses to replace a file."""
-    kinds = {cls.__name__ for cls in type(callback).__mro__}
-    return "SaveConfigCallback" in kinds and not callback.overwrite
+    return saves_configuration(callback) and not callback.overwrite
 
 
 def _loads_late(trainer: Any) -> bool:

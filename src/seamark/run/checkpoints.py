@@ -165,7 +165,9 @@ class CheckpointSet:
             self._lost(f"what was recorded before could not be read: {error!r}")
             return
         for one in found:
-            location = self._place_of(one.value) if one.family == "file" else None
+            if one.family != "file" or one.path in self._paths.values():
+                continue
+            location = self._place_of(one.value)
             if location and location not in self._paths and checkpoint_name(location, folder):
                 stamp = tuple(one.value.get(key) for key in ("size", "mtime_ns", "inode"))
                 self._paths[location], self._recorded[location] = one.path, stamp
@@ -183,6 +185,8 @@ class CheckpointSet:
         location = file.get("ref")
         if location is None or is_url(location) or is_below(self._run.folder, location):
             return location
+        if "inside" in file:  # there or not: a callback may have removed it since
+            return str(self._run.folder.path / file["inside"])
         found = find_inside(self._run.folder, file)
         return location if found is None else str(found.path)
 

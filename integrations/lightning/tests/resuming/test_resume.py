@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -180,6 +181,56 @@ def test_what_checkpoint_callbacks_kept_is_carried_on(host, saved, model, traine
     assert set(after.best_k_models) & set(before.best_k_models)
     assert not list(Path.cwd().rglob(f"*{minted}*"))
     assert list(runs()) == [logger.version]
+
+
+@pytest.mark.parametrize("way", ["moved", "copied"])
+def test_a_run_goes_on_where_its_folder_was_moved_to(host, saved, model, trainer, way):
+    """Its checkpoints are those in the new place, and the best of them are carried on."""
+    before = saved(SeamarkLogger(), monitor="val", save_top_k=2)
+    best = Path(before.best_model_path)
+    if way == "moved":
+        Path(".seamark").rename("new")
+    else:
+        shutil.copytree(".seamark", "new", symlinks=True)
+    untouched = {path: path.read_bytes() for path in Path(".seamark").rglob("*.ckpt")}
+    logger = SeamarkLogger(root="new")
+    after = host.callbacks.ModelCheckpoint(save_last=True, monitor="val", save_top_k=2)
+    place = Path("new/default", best.relative_to(Path(".seamark/default").absolute())).parent
+    resume(trainer, model, logger, place / "last.ckpt", callbacks=[after])
+    assert Path(after.dirpath) == place.absolute()
+    assert len(after.best_k_models) == 2
+    assert {Path(path).parent for path in after.best_k_models} == {place.absolute()}
+    assert {path.name for path in place.iterdir()} == {
+        *(Path(path).name for path in after.best_k_models),
+        "last.ckpt",
+    }
+    assert {path: path.read_bytes() for path in Path(".seamark").rglob("*.ckpt")} == untouched
+    (run,) = runs("new").values()
+    assert attempts(run) == [0, 1]
+    kept = [one.value for one in run.attributes("training/model/checkpoints")]
+    assert {one["ref"] for one in kept} == {str(path) for path in place.absolute().iterdir()}
+    assert all(Path("new/default", run.folder.run, one["inside"]).is_file() for one in kept)
+
+
+@pytest.mark.parametrize("by", ["path", "last"])
+def test_runs_of_the_older_layout_go_on(host, model, trainer, monkeypatch, by):
+    """Checkpoints that lie below name and id in the run folder are found, and stay there."""
+    with monkeypatch.context() as older:
+        older.setattr("seamark.lightning._host._PLACING", "nobody")
+        logger = SeamarkLogger(custom_run_id="one")
+        before = host.callbacks.ModelCheckpoint(save_last=True)
+        trainer(logger=logger, callbacks=[before], max_epochs=2).fit(model())
+        logger.experiment.stop()
+    assert Path(before.dirpath).parts[-4:] == ("files", "default", logger.version, "checkpoints")
+    after = host.callbacks.ModelCheckpoint(save_last=True)
+    again = SeamarkLogger(**({} if by == "path" else {"custom_run_id": "one"}))
+    path = before.last_model_path if by == "path" else "last"
+    resume(trainer, model, again, path, callbacks=[after])
+    assert again.version == logger.version
+    assert after.dirpath == before.dirpath
+    (run,) = runs().values()
+    assert attempts(run) == [0, 1]
+    assert steps(run) == list(range(12))
 
 
 def test_files_that_came_too_early_move(host, saved, model, trainer):

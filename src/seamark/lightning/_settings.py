@@ -1,0 +1,131 @@
+"""What a training was told: settings of the Trainer, and the configuration of LightningCLI."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from seamark.capture.masking import mask_arguments
+
+__all__ = ["Configuration", "configuration", "saves_configuration", "settings"]
+
+_SETTINGS: Final = (
+    "max_epochs",
+    "min_epochs",
+    "max_steps",
+    "min_steps",
+    "gradient_clip_val",
+    "gradient_clip_algorithm",
+    "accumulate_grad_batches",
+    "check_val_every_n_epoch",
+    "val_check_interval",
+    "log_every_n_steps",
+    "limit_train_batches",
+    "limit_val_batches",
+    "overfit_batches",
+    "num_sanity_val_steps",
+    "fast_dev_run",
+    "reload_dataloaders_every_n_epochs",
+)
+"""Arguments of a Trainer that it has as attributes; what became of devices, strategy and precision
+stands in ``distributed/``."""
+
+_SECTIONS: Final = ("trainer", "data", "optimizer", "lr_scheduler")
+"""Parts of a configuration whose values are recorded one by one; those of the model are its
+hyperparameters."""
+
+
+class Configuration(NamedTuple):
+    """What LightningCLI was given, defaults included, without what looks like a secret.
+
+    Attributes:
+        text: As YAML.
+        values: What it holds of trainer, data, optimizer and scheduler: nested, by section.
+    """
+
+    text: str
+    values: dict[str, Any]
+
+
+def settings(trainer: Any) -> dict[str, Any]:
+    """Return how long and in which way a trainer trains, by name of its argument.
+
+    Args:
+        trainer: Of either package, 1.9.5 or later; one that fits.
+    """
+    found = {name: getattr(trainer, name, None) for name in _SETTINGS}
+    torch: Any = sys.modules["torch"]
+    exact, warns = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    found["deterministic"] = "warn" if exact and warns else exact
+    found["benchmark"] = torch.backends.cudnn.benchmark
+    return {
+        name: value.value if isinstance(value, Enum) else value
+        for name, value in found.items()
+        if value is not None
+    }
+
+
+def saves_configuration(callback: Any) -> bool:
+    """Return whether a callback is the one of LightningCLI that saves the configuration."""
+    return "SaveConfigCallback" in {cls.__name__ for cls in type(callback).__mro__}
+
+
+def configuration(trainer: Any, known: Iterable[str] = ()) -> Configuration | None:
+    """Return what LightningCLI was given; None if it did not make the trainer, or saves nothing.
+
+    Args:
+        trainer: One that begins a stage.
+        known: Secrets that stand in it.
+    """
+    saver = next(filter(saves_configuration, trainer.callbacks), None)
+    if saver is None:
+        return None
+    yaml: Any = importlib.import_module("yaml")  # Lightning needs it
+    text = saver.parser.dump(saver.config, format="yaml", skip_none=False)
+    tree = _without_secrets(yaml.safe_load(text), "", list(known))
+    head = [line for line in text.splitlines(keepends=True) if line.startswith("#")]
+    shown = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+    return Configuration("".join(head) + shown, _sections(tree))
+
+
+def _sections(tree: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in _SECTIONS:
+        section = tree.get(name)
+        if isinstance(section, Mapping):
+            inner = section.get("init_args")  # a class and its arguments are told side by side
+            plain = {key: value for key, value in section.items() if key != "init_args"}
+            found[name] = dict(_given({**plain, **(inner or {})}))
+    found.get("trainer", {}).pop("logger", None)  # what it was given is told by the run itself
+    seed = tree.get("seed_everything")
+    return found if seed is None else {**found, "seed_everything": seed}
+
+
+def _given(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what is not left to its default of None."""
+    for key, value in section.items():
+        if isinstance(value, Mapping):
+            if inner := dict(_given(value)):
+                yield key, inner
+        elif value is not None:
+            yield key, value
+
+
+def _without_secrets(value: Any, name: str, known: list[str]) -> Any:
+    """Return a plain value in which nothing looks like a secret, going by names and by shapes."""
+    if isinstance(value, dict):
+        return {key: _without_secrets(each, str(key), known) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(each, name, known) for each in value]
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        return value
+    head = f"--{name}=" if name else ""
+    told = f"{head}{value}"
+    (masked,) = mask_arguments([told], known=known)
+    return value if masked == told else masked.removeprefix(head)

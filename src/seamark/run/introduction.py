@@ -95,13 +95,13 @@ class Introduction:
         values: dict[str, Any] = {}
         for key in ("name", "description", "custom_run_id"):
             if (value := getattr(options, key)) is not None:
-                values[f"sys/{key}"] = value
+                values[f"sys/{key}"] = recorder.hide(f"sys/{key}", value)
         if owner:
             values.update(self.of_owner())
         recorder.assign_quietly(values)
         if options.tags:
             writer.claim("sys/tags", "string_set")
-            tags = [escape(tag) for tag in options.tags]
+            tags = [escape(recorder.hide("sys/tags", tag)) for tag in options.tags]
             writer.append_op({"op": "add", "path": "sys/tags", "values": tags})
         if self.facts:
             recorder.record_atoms(self.facts)

@@ -117,7 +117,8 @@ def init_run(
         checkpoints: ``"reference"`` or ``"keep"``; None means keep with a remote, else reference.
         api_token: For remotes; kept in memory only.
         git_ref: A repository's path, or False to record nothing of git.
-        source_files: Files to store under ``source_code/files``.
+        source_files: Files, folders and patterns to store under ``source_code/files``: at most
+            2,000 files and 100 MiB, taken while the training goes on.
         capture_stdout: Accepted; output is not captured by this version.
         capture_stderr: Accepted; output is not captured by this version.
         capture_hardware_metrics: Accepted; hardware is not captured by this version.
@@ -492,7 +493,8 @@ class Run(Container):
                 self.lifecycle.on(start=rivals.look, heartbeat=rivals.look)
         self.lifecycle.call("start")
         if first and not self.recorder.rank:
-            self._introduction.keep_sources(self)
+            if (sources := self._introduction.keep_sources()) is not None:
+                self.before_end(sources.finish)
             self._introduction.greet(self.resume.origin)
 
     def _switches(self) -> Switches:

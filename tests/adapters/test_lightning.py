@@ -16,8 +16,10 @@ import pytest
 pytest.importorskip("pytorch_lightning")
 
 import seamark
+from seamark.capture import Secrets
 from seamark.lightning import NeptuneLogger, SeamarkLogger
 from seamark.lightning._checkpoints import Checkpoints
+from seamark.lightning._configuration import without_secrets
 from seamark.lightning._translate import (
     MetricPaths,
     folder_name,
@@ -97,6 +99,56 @@ def test_secret_is_hidden_in_saved_configurations(tmp_path, form):
     config.write_text("api_key: " + form.format("tok-1") + "\nname: x\n")
     hide_in_files(tmp_path, "tok-1")
     assert config.read_text() == "api_key: null\nname: x\n"
+
+
+CONFIGURATION = """\
+# lightning==2
+seed: 1
+model:
+  token: plain-5e1f    # of the server
+  num_tokens: 5
+  pad_token: <pad>
+  passwords:
+  - one-5e1f
+  - 12345
+  db: {url: "postgres://u:pw-5e1f@h/db", password: 'it''s-5e1f'}
+  private_key: |
+    -----BEGIN PRIVATE KEY-----
+    line-5e1f
+    -----END PRIVATE KEY-----
+  note: >-
+    folded text
+    of two lines
+  again: &known {api_key: key-5e1f}
+  other: *known
+"""
+
+
+def test_secrets_are_hidden_in_saved_configurations():
+    """By name and by shape, in every way YAML has of writing a string; it is YAML afterwards."""
+    yaml = pytest.importorskip("yaml")
+    hidden = without_secrets(CONFIGURATION, Secrets())
+    assert "5e1f" not in hidden
+    by_name = "*** (name looks like a secret)"
+    given = yaml.safe_load(CONFIGURATION)
+    given["model"] |= {
+        "token": by_name,
+        "passwords": [by_name, 12345],
+        "db": {"url": "postgres://***@h/db", "password": by_name},
+        "private_key": by_name,
+        "again": {"api_key": by_name},
+        "other": {"api_key": by_name},
+    }
+    assert yaml.safe_load(hidden) == given
+    assert "# of the server" in hidden
+    assert without_secrets(hidden, Secrets()) == hidden
+    assert without_secrets(CONFIGURATION, Secrets(masked=False)) == CONFIGURATION
+
+
+def test_what_is_no_yaml_loses_secrets_too():
+    """A file that somebody put there."""
+    text = "a: [\ntoken: plain-5e1f\n"
+    assert "5e1f" not in without_secrets(text, Secrets())
 
 
 @pytest.fixture

@@ -6,6 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -124,10 +127,10 @@ def slow_git(tmp_path: Path, monkeypatch) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     script = folder / "git"
-    script.write_text('#!/bin/sh\nsleep 300 &\necho $$ $! >> "$GIT_PIDS"\nwait\n')
+    script.write_text('#!/bin/sh\nsleep 300 &\necho $$ $! >> "$SLOW_GIT_PIDS"\nwait\n')
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("GIT_PIDS", str(tmp_path / "pids"))
+    monkeypatch.setenv("SLOW_GIT_PIDS", str(tmp_path / "pids"))
     return tmp_path / "pids"
 
 
@@ -143,17 +146,28 @@ def wait_until_gone(pids: Path) -> None:
         os.sched_yield()
 
 
+class TimeIsUp(threading.Timer):
+    """The time that git gets: over once a condition holds, however long that takes."""
+
+    holds: Callable[[], bool]
+
+    def run(self) -> None:
+        while not (self.finished.is_set() or self.holds()):
+            os.sched_yield()
+        if not self.finished.is_set():
+            self.function(*self.args, **self.kwargs)
+
+
 @pytest.fixture
 def time_is_up(slow_git, monkeypatch) -> None:
     """Let the time that git gets be over when the slow git hangs, however long it took to start."""
-
-    class Hanging(subprocess.Popen):
-        def communicate(self, given=None, timeout=None):
-            while not (slow_git.exists() and slow_git.read_text().endswith("\n")):
-                os.sched_yield()
-            return super().communicate(given, 0.0 if timeout is not None else None)
-
-    monkeypatch.setattr(subprocess, "Popen", Hanging)
+    monkeypatch.setattr(
+        TimeIsUp,
+        "holds",
+        lambda _: slow_git.exists() and slow_git.read_text().endswith("\n"),
+        raising=False,
+    )
+    monkeypatch.setattr(threading, "Timer", TimeIsUp)
 
 
 @pytest.mark.usefixtures("time_is_up")
@@ -174,20 +188,18 @@ def test_a_probe_that_was_cancelled_asks_nothing(repository):
 
 
 def test_what_is_known_when_time_runs_out_is_kept(repository, tmp_path, monkeypatch):
-    """In a huge repository it is the status that takes long."""
+    """In a huge repository it is the comparison that takes long."""
     real = shutil.which("git")
     folder = tmp_path / "bin"
     folder.mkdir()
-    script = folder / "git"
-    script.write_text(f'#!/bin/sh\ncase "$*" in *status*) sleep 300;; esac\nexec {real} "$@"\n')
+    script, begun = folder / "git", tmp_path / "begun"
+    script.write_text(
+        f'#!/bin/sh\ncase "$*" in *" status "*) touch {begun}; sleep 300;; esac\nexec {real} "$@"\n'
+    )
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-
-    class SlowStatus(subprocess.Popen):
-        def communicate(self, given=None, timeout=None):
-            return super().communicate(given, 0.0 if "status" in self.args else None)
-
-    monkeypatch.setattr(subprocess, "Popen", SlowStatus)
+    monkeypatch.setattr(TimeIsUp, "holds", lambda _: begun.exists(), raising=False)
+    monkeypatch.setattr(threading, "Timer", TimeIsUp)
     assert set(found(repository)) == {"commit", "branch", "remote"}
 
 
@@ -198,7 +210,7 @@ def test_a_training_neither_waits_for_a_git_that_hangs_nor_leaves_it_behind(scri
         import os, seamark
         with seamark.init_run() as run:
             run.log_metrics({"loss": 1.0}, step=0)
-            while not os.path.exists(os.environ["GIT_PIDS"]):
+            while not os.path.exists(os.environ["SLOW_GIT_PIDS"]):
                 os.sched_yield()
     """
     ended = scripts.run(code)
@@ -208,6 +220,25 @@ def test_a_training_neither_waits_for_a_git_that_hangs_nor_leaves_it_behind(scri
     assert "source_code/packages" in recorded.atoms
     assert not recorded.below(FACTS)
     wait_until_gone(slow_git)
+
+
+@pytest.fixture
+def endless_git(slow_git) -> Path:
+    """Have the git on PATH print without end instead."""
+    script = slow_git.parent / "bin" / "git"
+    script.write_text('#!/bin/sh\necho $$ >> "$SLOW_GIT_PIDS"\nexec yes\n')
+    return slow_git
+
+
+def test_a_git_that_prints_without_end_is_killed(repository, endless_git):
+    """Little of it is read, so the training's memory is its own."""
+    tracemalloc.start()
+    try:
+        assert found(repository, timeout_s=60) == {}
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    wait_until_gone(endless_git)
 
 
 # --------------------------------------------------------------------- which repository
@@ -242,3 +273,363 @@ def test_an_installed_script_says_nothing_about_the_repository(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     installed = Script("-m pytest", (), Path(sys.prefix) / "bin" / "pytest")
     assert repository_of(None, installed) == tmp_path
+
+
+# --------------------------------------------------------------------- a stranger's repository
+
+
+HOOKS = ("post-index-change", "fsmonitor-watchman", "reference-transaction", "post-checkout")
+
+
+class Hostile:
+    """A repository whose configuration names a program, which leaves a file behind if it runs."""
+
+    def __init__(self, folder: Path, canary: Path) -> None:
+        self.folder = folder
+        self.canary = canary
+        self.program = folder.parent / "program"
+        self.program.write_text(f"#!/bin/sh\necho ran >> {canary}\nexit 1\n")
+        self.program.chmod(0o755)
+
+    def git(self, *arguments: str) -> None:
+        git(self.folder, *arguments)
+
+    def set(self, key: str, value: str | None = None) -> None:
+        self.git("config", key, value or str(self.program))
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def change(self, text: str) -> None:
+        """Change a tracked file, so that git has to look into it: its size is the same."""
+        assert len(text) == len("pass\n")
+        self.write("train.py", text)
+
+    def attribute(self, line: str) -> None:
+        self.write(".gitattributes", line + "\n")
+        self.git("add", ".gitattributes")
+        self.git("commit", "-q", "-m", "attributes")
+
+
+def clean_filter(hostile: Hostile) -> tuple[str, ...]:
+    hostile.attribute("*.py filter=evil")
+    hostile.set("filter.evil.clean")
+    hostile.change("PASS\n")
+    return ("status",)
+
+
+def process_filter(hostile: Hostile) -> tuple[str, ...]:
+    hostile.attribute("*.py filter=evil=one")
+    for key in ("process", "smudge", "clean"):
+        hostile.set(f"filter.evil=one.{key}")
+    hostile.set("filter.evil=one.required", "true")
+    hostile.change("PASS\n")
+    return ("diff", "--raw", "--exit-code")
+
+
+def filter_of_attributes_beside(hostile: Hostile) -> tuple[str, ...]:
+    hostile.write(".git/info/attributes", "* filter=evil\n")
+    hostile.set("filter.evil.clean")
+    hostile.change("PASS\n")
+    return ("status",)
+
+
+def fsmonitor(hostile: Hostile) -> tuple[str, ...]:
+    hostile.set("core.fsmonitor")
+    return ("status",)
+
+
+def external_diff(hostile: Hostile) -> tuple[str, ...]:
+    hostile.set("diff.external")
+    hostile.change("PASS\n")
+    return ("diff",)
+
+
+def diff_driver(hostile: Hostile) -> tuple[str, ...]:
+    hostile.attribute("*.py diff=evil")
+    hostile.set("diff.evil.command")
+    hostile.set("diff.evil.textconv")
+    hostile.change("PASS\n")
+    return ("diff",)
+
+
+def hooks(hostile: Hostile) -> tuple[str, ...]:
+    for name in HOOKS:
+        shutil.copy(hostile.program, hostile.folder / ".git" / "hooks" / name)
+    os.utime(hostile.folder / "train.py", (1, 1))
+    return ("status",)
+
+
+def hooks_elsewhere(hostile: Hostile) -> tuple[str, ...]:
+    for name in HOOKS:
+        hostile.write(f"hooks/{name}", hostile.program.read_text())
+        (hostile.folder / "hooks" / name).chmod(0o755)
+    hostile.set("core.hooksPath", "hooks")
+    os.utime(hostile.folder / "train.py", (1, 1))
+    return ("status",)
+
+
+def missing_objects(hostile: Hostile) -> tuple[str, ...]:
+    tree = git(hostile.folder, "rev-parse", "HEAD^{tree}")
+    (hostile.folder / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    hostile.set("core.repositoryformatversion", "1")
+    hostile.set("extensions.partialClone", "evil")
+    hostile.set("remote.evil.promisor", "true")
+    hostile.set("remote.evil.url", f"ext::{hostile.program}")
+    hostile.set("protocol.ext.allow", "always")
+    hostile.set("protocol.allow", "always")
+    return ("diff-index", "--cached", "HEAD")
+
+
+def missing_objects_over_ssh(hostile: Hostile) -> tuple[str, ...]:
+    missing_objects(hostile)
+    hostile.set("remote.evil.url", "ssh://host/repo")
+    hostile.set("core.sshCommand")
+    hostile.set("credential.helper", f"!{hostile.program}")
+    hostile.set("core.askPass")
+    return ("diff-index", "--cached", "HEAD")
+
+
+def included(hostile: Hostile) -> tuple[str, ...]:
+    hostile.write("hidden", f"[core]\n\tfsmonitor = {hostile.program}\n")
+    hostile.set("includeIf.gitdir:**.path", "../hidden")
+    return ("status",)
+
+
+def configuration_of_the_working_tree(hostile: Hostile) -> tuple[str, ...]:
+    hostile.set("extensions.worktreeConfig", "true")
+    hostile.write(".git/config.worktree", f"[core]\n\tfsmonitor = {hostile.program}\n")
+    return ("status",)
+
+
+def submodule(hostile: Hostile) -> tuple[str, ...]:
+    inner = hostile.folder / "inner"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    (inner / "x.py").write_text("pass\n")
+    git(inner, "add", ".")
+    git(inner, "commit", "-q", "-m", "inner")
+    hostile.git("-c", "advice.addEmbeddedRepo=false", "add", "inner")
+    hostile.git("commit", "-q", "-m", "submodule")
+    (inner / ".git" / "info" / "attributes").write_text("* filter=evil\n")
+    git(inner, "config", "filter.evil.clean", str(hostile.program))
+    git(inner, "config", "core.fsmonitor", str(hostile.program))
+    (inner / "x.py").write_text("PASS\n")
+    return ("status",)
+
+
+def directory_elsewhere(hostile: Hostile) -> tuple[str, ...]:
+    fsmonitor(hostile)
+    filter_of_attributes_beside(hostile)
+    (hostile.folder / ".git").rename(hostile.folder.parent / "elsewhere")
+    hostile.write(".git", f"gitdir: {hostile.folder.parent / 'elsewhere'}\n")
+    return ("status",)
+
+
+def tree_elsewhere(hostile: Hostile) -> tuple[str, ...]:
+    elsewhere = hostile.folder.parent / "other"
+    elsewhere.mkdir()
+    (elsewhere / "train.py").write_text("PASS\n")
+    fsmonitor(hostile)
+    filter_of_attributes_beside(hostile)
+    hostile.set("core.worktree", str(elsewhere))
+    return ("--work-tree=.", "status")
+
+
+def aliases(hostile: Hostile) -> tuple[str, ...]:
+    for name in ("rev-parse", "symbolic-ref", "config", "diff", "diff-index", "check-attr", "mine"):
+        hostile.set(f"alias.{name}", f"!{hostile.program}")
+    return ("mine",)
+
+
+def pagers(hostile: Hostile) -> tuple[str, ...]:
+    for key in ("core.pager", "pager.diff", "pager.config", "pager.rev-parse", "core.editor"):
+        hostile.set(key)
+    return ("--paginate", "config", "--list")
+
+
+@pytest.mark.parametrize(
+    "arm",
+    [
+        aliases,
+        clean_filter,
+        configuration_of_the_working_tree,
+        diff_driver,
+        directory_elsewhere,
+        external_diff,
+        filter_of_attributes_beside,
+        fsmonitor,
+        hooks,
+        hooks_elsewhere,
+        included,
+        missing_objects,
+        missing_objects_over_ssh,
+        pagers,
+        process_filter,
+        submodule,
+        tree_elsewhere,
+    ],
+    ids=lambda arm: arm.__name__,
+)
+def test_nothing_that_a_repository_names_is_run(repository, tmp_path, arm):
+    """Its configuration is a stranger's; the commit is told all the same."""
+    hostile = Hostile(repository, tmp_path / "canary")
+    command = arm(hostile)
+    commit = None if arm is directory_elsewhere else git(repository, "rev-parse", "HEAD")
+    hostile.canary.unlink(missing_ok=True)
+    assert found(repository).get("commit", commit)
+    assert not hostile.canary.exists()
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
+    on_terminal = "import pty, sys; pty.spawn(sys.argv[1:])" if arm is pagers else None
+    words = ["git", "-C", str(repository), *command]
+    if on_terminal:
+        words = [sys.executable, "-c", on_terminal, *words]
+    subprocess.run(words, env=env, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    assert hostile.canary.exists(), "the program is not armed: this shows nothing"
+
+
+@pytest.mark.parametrize("place", [".git/HEAD", ".git/config", ".git/index"])
+def test_a_pipe_in_the_place_of_a_file_costs_the_time_that_git_gets(repository, place):
+    """And no more: git waits for somebody to write into it, and is killed."""
+    (repository / place).unlink()
+    os.mkfifo(repository / place)
+    assert "dirty" not in found(repository, timeout_s=0.5)
+
+
+def test_a_pipe_in_the_place_of_a_tracked_file_is_a_change(repository):
+    """Nobody reads it."""
+    (repository / "train.py").unlink()
+    os.mkfifo(repository / "train.py")
+    assert found(repository)["dirty"] is True
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give files away")
+def test_a_repository_of_another_user_is_not_asked(repository):
+    """Git itself refuses it, unless its user says that it is safe."""
+    for path in [repository, *repository.rglob("*")]:
+        os.chown(path, 12345, 12345)
+    assert found(repository) == {}
+
+
+def test_variables_of_git_lead_it_nowhere_else(repository, tmp_path, monkeypatch):
+    """A training that is started by a hook finds some of them set; others have git run programs."""
+    git(tmp_path, "init", "-q", "-b", "other")
+    expected = found(repository)
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho ran >> {tmp_path / 'canary'}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
+    monkeypatch.setenv("GIT_EXTERNAL_DIFF", str(program))
+    monkeypatch.setenv("GIT_SSH_COMMAND", str(program))
+    monkeypatch.setenv("GIT_TRACE", str(tmp_path / "canary"))
+    assert found(repository) == expected
+    assert not (tmp_path / "canary").exists()
+
+
+def test_the_index_stays_as_it_is(repository):
+    """Somebody may be committing; only git status and its like write it."""
+    index = repository / ".git" / "index"
+    before = index.read_bytes()
+    os.utime(repository / "train.py", (1, 1))
+    assert found(repository)["dirty"] is False
+    assert index.read_bytes() == before
+
+
+# --------------------------------------------------------------------- filters, and settings
+
+
+def with_filter(repository: Path) -> None:
+    """Keep files as git-lfs does: other bytes in the repository than in the working tree."""
+    git(repository, "config", "filter.upper.clean", "tr a-z A-Z")
+    (repository / ".gitattributes").write_text("*.bin filter=upper\n")
+    (repository / "data.bin").write_text("abc\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "data")
+    settle(repository)
+
+
+def settle(repository: Path) -> None:
+    """Have the index be younger than the files, as it is a moment after a commit."""
+    for path in repository.iterdir():
+        if path.is_file():
+            os.utime(path, (1_000_000_000, 1_000_000_000))
+    git(repository, "update-index", "--refresh")
+
+
+def test_files_with_a_filter_are_clean_if_the_index_knows_them(repository):
+    """Their sizes and times are those of the commit, so nothing has to be compared."""
+    with_filter(repository)
+    assert found(repository)["dirty"] is False
+
+
+def test_a_changed_file_with_a_filter_is_not_judged(repository):
+    """Its filter would have to run for that; null, and why."""
+    with_filter(repository)
+    (repository / "data.bin").write_text("xyz\n")
+    facts = found(repository)
+    assert facts["dirty"] is None
+    assert facts["dirty_unknown"] == (
+        "1 of the files can only be compared by running a filter: upper"
+    )
+    (repository / "train.py").write_text("changed\n")
+    assert found(repository)["dirty"] is True
+
+
+def test_a_filter_that_names_no_program_is_none(repository):
+    """As git sees it: git-lfs is not installed, say."""
+    with_filter(repository)
+    git(repository, "config", "--remove-section", "filter.upper")
+    (repository / "data.bin").write_text("xyz\n")
+    assert found(repository)["dirty"] is True
+
+
+def test_settings_that_say_how_files_compare_are_heeded(repository):
+    """Line ends and modes are compared as git would."""
+    git(repository, "config", "core.autocrlf", "true")
+    git(repository, "config", "core.filemode", "false")
+    (repository / "train.py").write_bytes(b"pass\r\n")
+    git(repository, "add", "train.py")
+    (repository / "train.py").chmod(0o755)
+    os.utime(repository / "train.py", (1, 1))
+    assert found(repository)["dirty"] is False
+    git(repository, "config", "core.autocrlf", "false")
+    assert found(repository)["dirty"] is True
+    git(repository, "config", "core.autocrlf", "true")
+    git(repository, "config", "core.filemode", "true")
+    assert found(repository)["dirty"] is True
+
+
+def test_a_damaged_repository_is_not_judged(repository):
+    """Null, and why."""
+    tree = git(repository, "rev-parse", "HEAD^{tree}")
+    (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    facts = found(repository)
+    assert facts["dirty"] is None
+    assert facts["dirty_unknown"] == "git cannot compare the files with the commit"
+
+
+def test_a_working_tree_beside_its_repository_and_a_submodule_are_compared(repository, tmp_path):
+    """``git worktree``: the index is elsewhere."""
+    other = tmp_path / "other"
+    git(repository, "worktree", "add", "-q", str(other))
+    assert found(other)["dirty"] is False
+    (other / "train.py").write_text("changed\n")
+    assert found(other)["dirty"] is True
+    assert found(repository)["dirty"] is False
+
+
+@pytest.mark.parametrize("kind", ["sha1", "sha256"])
+def test_both_kinds_of_names_for_objects_are_known(tmp_path, kind):
+    """A repository with SHA-256 says so in its configuration."""
+    git(tmp_path, "init", "-q", "-b", "main", f"--object-format={kind}")
+    (tmp_path / "a").write_text("x")
+    git(tmp_path, "add", "a")
+    assert found(tmp_path)["dirty"] is True
+    git(tmp_path, "commit", "-q", "-m", "a")
+    facts = found(tmp_path)
+    assert facts["commit"] == git(tmp_path, "rev-parse", "HEAD")
+    assert facts["dirty"] is False

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -273,6 +277,69 @@ def test_no_password_survives_its_name(password):
         return
     assert mask_arguments(["--password=" + password], environment={}) == ["--password=" + MASK]
     assert mask_secrets(f"password='{password}'", environment={}) == f"password='{MASK}'"
+
+
+# --------------------------------------------------------------------- time
+
+PIECES = [
+    *("a", "sk-", "key=", "'", "a://", "u:p@", "token='", " ", "-", "eyJ", "\\", "\\a", "@", "a@["),
+    *("token=***", "token=*** ", "auth=(", "auth=true,", "key=(", "key='", "token=[", "SG.a-"),
+    *('token="\\"', 'token=\\"', "pass='1' ", "authorization: ", "cookie ", "cookie:\n", "bearer "),
+    *("-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "glab-", "a_", "a=b:", "--key ", "--token '"),
+    *("--key ',", "a.b.c-d ", "sig=", "?sig=", "ghp_", "xoxb-", 'key="a\\', 'pw:"""', "{'token':"),
+    *("key=aB1", "token: ", "\ntoken: x", "https://discord.com/api/webhooks/", "basic 1", "1:AA"),
+]
+BEGINNINGS = ['token="', "token='''", 'key="', 'auth="']
+LINEAR = """
+import json, sys, time
+from seamark.capture import masking
+
+def cpu_s(beginning, piece, size):
+    text = beginning + piece * (size // len(piece))
+    start = time.process_time()
+    masking.mask_secrets(text, environment={})
+    masking.mask_secrets(text, environment={}, code=True)
+    masking.mask_value(text, environment={})
+    masking.bare_url(text)
+    return time.process_time() - start
+
+def grows_too_fast(text):
+    return cpu_s(*text, 1 << 16) > 24 * (cpu_s(*text, 1 << 13) + 0.002)
+
+for text in json.load(sys.stdin):
+    if all(grows_too_fast(text) for _ in range(5)):
+        print(repr(text))
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_time_grows_with_the_length_of_a_text_and_no_faster():
+    """Whatever stands in it: an error's message must not hold up the end of a process.
+
+    Eight times the text takes eight times as long, and not its square; 24 times leaves room for
+    what else the machine does. What doubles with each character never ends, and is killed.
+    """
+    texts = [("", piece) for piece in PIECES]
+    texts += [(beginning, piece) for piece in PIECES[:12] for beginning in BEGINNINGS]
+    done = subprocess.run(
+        [sys.executable, "-c", LINEAR],
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+    )
+    assert done.stdout == "done\n"
+
+
+@pytest.mark.parametrize("end", ["", "x", "\n", " "])
+@pytest.mark.parametrize("piece", ["\\a", "\\\\", "\\", "\\'"])
+def test_an_unclosed_quote_with_backslashes_is_read_once(piece, end):
+    """Each backslash could be read in two ways once: 40 of them took a minute, 41 took two."""
+    text = 'token="' + piece * 200 + end
+    assert MASK in mask_secrets(text, environment={})
+    mask_secrets(text, environment={}, code=True)
 
 
 @pytest.mark.slow

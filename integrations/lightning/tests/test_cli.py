@@ -31,7 +31,7 @@ def run_cli(host, tiny, arguments=None):
     cli = importlib.import_module(host.__name__ + ".cli")
 
     class Configured(tiny):
-        def __init__(self, width: int = 2, fails: str = ""):
+        def __init__(self, width: int = 2, fails: str = "", token: str = ""):
             super().__init__(width)
             self.fails = fails
 
@@ -122,6 +122,21 @@ def test_secret_in_the_configuration_is_nowhere_in_the_root(program, cli_argumen
     for path in Path(".seamark").rglob("*"):
         assert path.is_dir() or b"tok-5e1f" not in path.read_bytes(), path
     (config,) = Path(".seamark/default").glob("*/files/config.yaml")
+    program("fit", "--config", str(config))
+
+
+def test_a_parameter_named_like_a_secret_is_nowhere_in_the_root(program, cli_arguments):
+    """It is an argument, and stands in what is logged and in the file that LightningCLI saves.
+
+    Checkpoints are Lightning's own: it keeps the module's parameters in them as they are.
+    """
+    done = program("fit", *cli_arguments, "--model.token=tok-5e1f")
+    (config,) = Path(".seamark/default").glob("*/files/config.yaml")
+    assert 'token: "*** (name looks like a secret)"' in config.read_text()
+    assert "'sys/masked'" in done.stderr
+    for path in Path(".seamark").rglob("*"):
+        own = path.suffix == ".ckpt"
+        assert own or path.is_dir() or b"tok-5e1f" not in path.read_bytes(), path
     program("fit", "--config", str(config))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from seamark.capture.masking import MASK, mask_arguments, mask_secrets, mask_tra
 from seamark.capture.outcome import cause_of, state_after
 from seamark.capture.packages import installed_packages, python_version
 from seamark.capture.script import Script
+from seamark.capture.secrets import Secrets
 from seamark.capture.traceback import error_message, error_traceback
 from seamark.process.interrupts import quietly
 
@@ -26,6 +27,7 @@ __all__ = [
     "MASK",
     "Capture",
     "Recorder",
+    "Secrets",
     "Switches",
     "error_message",
     "error_traceback",
@@ -55,6 +57,9 @@ class Recorder(Protocol):
     def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
         """Assign values by path; count what cannot be kept."""
 
+    def note_masked(self, paths: Iterable[str]) -> None:
+        """Note that something was hidden in what is recorded at these paths."""
+
     def note_state(
         self, state: str, *, error: BaseException | None = None, signal: str | None = None
     ) -> None:
@@ -76,8 +81,7 @@ class Switches:
             that of the script; False for none.
         monitoring_namespace: Path that stands in for ``monitoring/<writer>``.
         fail_on_exception: Whether an uncaught exception fails the run.
-        known_secrets: Values, such as a token given as an argument, that are masked wherever they
-            turn up.
+        secrets: What is hidden in arguments, messages and tracebacks.
     """
 
     git: bool = True
@@ -89,7 +93,7 @@ class Switches:
     git_ref: Any = None
     monitoring_namespace: str | None = None
     fail_on_exception: bool = True
-    known_secrets: tuple[str, ...] = field(default=(), repr=False)
+    secrets: Secrets = field(default_factory=Secrets)
 
 
 class Capture:
@@ -151,13 +155,19 @@ class Capture:
         script = Script.running()
         tasks: list[Callable[[], None]] = []
         if switches.script:
-            tasks.append(lambda: self._run.assign_quietly(script.facts(switches.known_secrets)))
+            tasks.append(lambda: self._tell_script(script))
         if switches.packages:
             tasks.append(self._find_packages)
         if switches.git and (where := git.repository_of(switches.git_ref, script)) is not None:
             self._git = probe = git.GitProbe(where, git.TIMEOUT_S)
             tasks.append(lambda: probe.find(self._run.assign_quietly))
         return tasks
+
+    def _tell_script(self, script: Script) -> None:
+        facts = script.facts(self._switches.secrets)
+        self._run.assign_quietly(facts)
+        if facts["source_code/arguments"] != list(script.arguments):
+            self._run.note_masked(["source_code/arguments"])
 
     def _find_packages(self) -> None:
         found = {
@@ -208,7 +218,7 @@ class Capture:
         Raises only what the handler of a signal raised.
         """
         if self._switches.traceback and self._pid == os.getpid():
-            text = error_traceback(error, known=self._switches.known_secrets)
+            text = error_traceback(error, self._switches.secrets)
             self._run.assign_quietly({f"{self._namespace}/traceback": text})
 
     def saw_exception(self, error: BaseException | None) -> None:

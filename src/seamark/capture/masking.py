@@ -19,14 +19,35 @@ their values.
 
 from __future__ import annotations
 
-import enum
-import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["MASK", "bare_url", "mask_arguments", "mask_secrets", "mask_traceback"]
+from seamark.capture.secret_names import (
+    Level,
+    is_empty,
+    is_harmless,
+    is_place,
+    level,
+    looks_random,
+    parameter_level,
+    plain_name,
+)
+
+__all__ = [
+    "MASK",
+    "MORE_NONE",
+    "More",
+    "bare_url",
+    "hides_parameter",
+    "mask_arguments",
+    "mask_secrets",
+    "mask_traceback",
+    "mask_value",
+    "secret_values",
+]
 
 MASK: Final = "***"
 """What replaces a secret."""
@@ -34,98 +55,67 @@ MASK: Final = "***"
 _MIN_ENVIRONMENT_VALUE: Final = 6
 _MIN_KNOWN_VALUE: Final = 4
 _MAX_MASKED_CHARS: Final = 1 << 18
+_MAX_URL: Final = 4096
 _RANDOM_CHARS: Final = 32
 _RANDOM_KEY_CHARS: Final = 16
-_MAX_WEAK_CHARS: Final = 200
+_GLANCE: Final = {Level.NO: 0, Level.WEAK: 200, Level.LIKELY: 200, Level.SURE: 512}
 _HIDDEN: Final = (MASK, *(f"{scheme} {MASK}" for scheme in ("Basic", "Bearer", "Digest", "Token")))
 
-# --------------------------------------------------------------------- names
-
-
-class _Level(enum.IntEnum):
-    """How surely a value is a secret, judging by its name alone."""
-
-    NO = 0
-    WEAK = 1  # key: on a command line like LIKELY, elsewhere only if the value looks drawn
-    LIKELY = 2  # auth, pass: unless the value is a number or the like
-    SURE = 3  # password, token, api_key: always
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_SURE: Final = re.compile(
-    "passw(or)?d|passphrase|passcode|pswd|secret|credential"
-    "|(api|access|private|auth|encryption|signing)key"
-)
-_SURE_WORDS: Final = frozenset({"authorization", "bearer", "cookie", "cred", "creds", "jwt", "pwd"})
-_SURE_LAST: Final = frozenset({"otp", "pw"})
-_LIKELY_LAST: Final = frozenset({"authentication"})
-_WEAK_LAST: Final = frozenset({"pat", "sig", "signature"})
-_OTHER_PASSES: Final = _set(
-    "askpass bandpass bypass compass highpass lowpass multipass overpass singlepass surpass "
-)
-_KEY_KINDS: Final = _set(
-    "account app application client consumer crypto decryption license master personal "
-    "project security service session shared ssh storage subscription user wandb write "
-)
-_PLAIN_KEYS: Final = _set(
-    "batch cache column data dict feature field foreign group image img input join label loss "
-    "metric monitor n num output partition primary query sort state target "
-)
-_PLAIN_TOKENS: Final = _set(
-    "additional bos class cls delimiter eod eos eot mask max min n num pad prompt sep special "
-    "unk vocab word "
-)
-_CARRIERS: Final = frozenset(
-    {"value", "string", "str", "header", "data", "text", "raw", "base", "b", "hex"}
-)
-_PLACES: Final = frozenset({"config", "dir", "directory", "file", "folder", "home", "path", "root"})
 _WORKING_DIRECTORIES: Final = frozenset({"pwd", "oldpwd"})  # set by every shell, and no passwords
-_HARMLESS: Final = re.compile(
-    r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|true|false|none|null|yes|no|on|off|auto|min|max|",
-    re.IGNORECASE,
-)
 
 
-def _words(name: str) -> list[str]:
-    return [word.lower() for word in _WORDS.findall(name)]
+@dataclass(frozen=True, slots=True)
+class More:
+    """What a person says is a secret, beside what is known here.
+
+    Attributes:
+        names: Names of parameters, options and variables, as `plain_name` gives them.
+        patterns: What matches one of them is hidden wherever it stands.
+    """
+
+    names: frozenset[str] = frozenset()
+    patterns: tuple[re.Pattern[str], ...] = ()
+
+    def level(self, name: str) -> Level:
+        """Return the level of an option, a variable or a word in a message."""
+        return Level.SURE if self._names(name) else level(name)
+
+    def parameter_level(self, name: str) -> Level:
+        """Return the level of a parameter."""
+        return Level.SURE if self._names(name) else parameter_level(name)
+
+    def _names(self, name: str) -> bool:
+        return bool(self.names) and not self.names.isdisjoint(
+            (plain_name(name), plain_name(name.rpartition(".")[2]))
+        )
 
 
-def _level(name: str) -> _Level:
-    words = _words(name)
-    if _SURE.search("".join(words)) or not _SURE_WORDS.isdisjoint(words):
-        return _Level.SURE
-    while len(words) > 1 and (words[-1] in _CARRIERS or words[-1].isdigit()):
-        words.pop()
-    if not words:
-        return _Level.NO
-    return _level_of(words[-1], words[-2] if len(words) > 1 else "")
+MORE_NONE: Final = More()
 
 
-def _level_of(last: str, before: str) -> _Level:
-    """Return the level of a name that ends with these two words; ``before`` is empty without it."""
-    if last.endswith(("token", "tokens")) and before not in _PLAIN_TOKENS:
-        return _Level.SURE if last.endswith("token") else _Level.WEAK
-    if last.endswith(("key", "keys")) and before not in _PLAIN_KEYS:
-        return _Level.SURE if before in _KEY_KINDS else _Level.WEAK
-    if last in _SURE_LAST:
-        return _Level.SURE
-    if last in _LIKELY_LAST or (last.endswith(("auth", "pass")) and last not in _OTHER_PASSES):
-        return _Level.LIKELY
-    return _Level.WEAK if last in _WEAK_LAST else _Level.NO
-
-
-def _hides(name: str, value: str, *, text: bool) -> bool:
+def _hides(name_level: Level, value: str, *, text: bool) -> bool:
     """Return whether ``value`` is hidden for its name; in a text, ``key`` names too many things."""
-    level = _level(name)
-    if level is _Level.SURE or level is _Level.NO:
-        return level is _Level.SURE
-    if text and level is _Level.WEAK:
-        return _looks_random(value, _RANDOM_KEY_CHARS)
-    return not _HARMLESS.fullmatch(value)
+    if name_level is Level.SURE or name_level is Level.NO:
+        return name_level is Level.SURE
+    if text and name_level is Level.WEAK:
+        return looks_random(value, _RANDOM_KEY_CHARS)
+    return not is_harmless(value)
+
+
+def hides_parameter(name: str, value: str, more: More = MORE_NONE) -> bool:
+    """Return whether the value of a parameter is hidden for its name.
+
+    Args:
+        name: The last part of its path.
+        value: A string; other values are never hidden.
+        more: What a person says is a secret.
+    """
+    name_level = more.parameter_level(name)
+    if name_level is Level.NO or is_empty(value):
+        return False
+    if name_level is not Level.SURE:
+        return _hides(name_level, value, text=True)
+    return not (name.lower() in _WORKING_DIRECTORIES and value.startswith("/"))
 
 
 # --------------------------------------------------------------------- shapes
@@ -133,24 +123,46 @@ def _hides(name: str, value: str, *, text: bool) -> bool:
 _SHAPES: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"
     r"|(?<![A-Za-z0-9])(?:"
-    r"gh[pousr]_[A-Za-z0-9]{6,}|github_pat_\w{6,}|gl[a-z]{2,4}-(?=[\w-]{0,40}\d)[\w-]{12,}"
-    r"|hf_(?=[A-Za-z0-9]{0,40}[A-Z0-9])[A-Za-z0-9]{6,}|api_org_[A-Za-z0-9]{12,}"
-    r"|sk-(?=[\w-]{0,40}\d)[\w-]{10,}|[srp]k_(?:live|test)_\w{6,}|whsec_\w{6,}"
+    r"gh[pousr]_[A-Za-z0-9]{6,}|github_pat_\w{6,}"
+    r"|gl(?:pat|dt|rt|ptt|ft|imt|agent|oas|soat|cbt|ffct)-[\w-]{12,}"
+    r"|hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{12,}"
+    r"|sk-(?:proj|ant|svcacct|admin|or|lf)-[\w-]{10,}|sk-[A-Za-z0-9]{20,}"
+    r"|[srp]k_(?:live|test)_(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9]{10,}"
     r"|(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{12,}"
     r"|AIza[\w-]{20,}|ya29\.[\w.-]{10,}|GOCSPX-[\w-]{10,}"
     r"|eyJ[\w-]{6,}(?:\.[\w-]*){0,4}[\w+/=-]*"
-    r"|xox[a-z]-[\w-]{8,}|xapp-[\w-]{8,}|npm_[A-Za-z0-9]{20,}|pypi-[\w-]{16,}"
+    r"|xox[a-z]-[\w-]{8,}|xapp-[\w-]{8,}|npm_[A-Za-z0-9]{20,}|pypi-AgE[\w-]{12,}"
     r"|(?:dop|doo|dor)_v1_[0-9a-f]{16,}|dapi[0-9a-f]{24,}|glsa_\w{16,}"
     r"|gsk_[A-Za-z0-9]{16,}|r8_[A-Za-z0-9]{16,}|nvapi-[\w-]{16,}|wandb_v\d_\w{16,}"
-    r"|lin_api_\w{16,}|tskey-[\w-]{12,}|SG\.[\w-]{12,}\.[\w-]{12,}"
+    r"|lin_api_\w{16,}|tskey-[\w-]{12,}|SG\.[\w-]{12,64}\.[\w-]{12,}"
     r"|hvs\.[\w-]{16,}|ATATT3[\w=-]{16,}|AGE-SECRET-KEY-1\w{16,}"
+    r"|\d{8,10}:AA[\w-]{33}(?![\w-])"
     r")",
     re.DOTALL,
 )
-_BEARER: Final = re.compile(r"\b(Bearer\s+)(?!\*)[\w.~+/=-]{6,}", re.IGNORECASE)
+# Whoever knows the address may post: what follows the host is the secret.
+_WEBHOOKS: Final = re.compile(
+    r"(https://(?:hooks\.slack\.com/|(?:[a-z]{1,10}\.)?discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
+    r"|[\w-]{1,63}\.webhook\.office\.com/|outlook\.office(?:365)?\.com/webhook/"
+    r"|[\w.-]{1,120}\.logic\.azure\.com[:/]|hooks\.zapier\.com/hooks/"
+    r"|chat\.googleapis\.com/v1/spaces/|maker\.ifttt\.com/trigger/|api\.telegram\.org/bot))"
+    r"(?!\*\*\*)[^\s\"'<>]+",
+    re.IGNORECASE,
+)
+_SIGNED: Final = re.compile(
+    r"([?&;](?:x-[a-z]{2,5}-)?(?:sig|signature|security-token)=)(?!\*\*\*)[^\s\"'<>&;#]+",
+    re.IGNORECASE,
+)
+_BEARER: Final = re.compile(r"\b(Bearer\s{1,16})(?!\*)[\w.~+/=-]{6,}", re.IGNORECASE)
 _AUTHORIZATION: Final = re.compile(
-    r"((?:(?:proxy-)?authorization|(?:set-)?cookie)[\"']?\s*[:=]\s*[\"']?)"
-    r"(?:(?P<scheme>basic|bearer|token|digest|apikey|negotiate)\s+)?[^\s\"'][^\"'\r\n]*",
+    r"((?:(?:proxy-)?authorization|(?:set-)?cookie)[\"']?\s{0,16}[:=]\s{0,16}[\"']?)"
+    r"(?:(?P<scheme>basic|bearer|token|digest|apikey|negotiate)\s{1,16})?[^\s\"'][^\"'\r\n]*",
+    re.IGNORECASE,
+)
+# In prose these words mean other things: only a scheme and what looks drawn is hidden.
+_CREDENTIALS: Final = re.compile(
+    r"\b((?:authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?)?(?:basic|bearer|token|digest|apikey)\s{1,4})"
+    r"(?=[^\s\"']{0,80}\d)(?!\*)[\w.~+/=-]{16,}",
     re.IGNORECASE,
 )
 # User info up to the last @ before the path, or, for passwords that hold a raw slash, up to the
@@ -164,39 +176,41 @@ _USER_INFO: Final = re.compile(
 # name = value, name: value, "name": "value"; the name starts where a word starts, which keeps the
 # search linear.
 _NAMED: Final = re.compile(
-    r"(?<![\w.-])([A-Za-z_][\w.-]{0,120})\\?[\"']?\]?\s{0,4}(?:=>|:=|=|:)\s{0,4}"
+    r"(?<![\w.-])(?P<name>[A-Za-z_][\w.-]{0,120})\\?[\"']?\]?\s{0,4}(?:=>|:=|=|:)\s{0,4}"
 )
 # --name value, and the same in a printed list: '--name', 'value'.
 _OPTION_IN_TEXT: Final = re.compile(
-    r"(?<![\w-])--?([A-Za-z][\w.-]{0,120})(?:[\"'],\s{0,4}(?=[\"'][^-])|\s{1,4}(?=[^\s\"'-]))"
+    r"(?<![\w-])--?(?P<name>[A-Za-z][\w.-]{0,120})(?:[\"'],\s{0,4}(?=[\"'][^-])|\s{1,4}(?=[^\s\"'-]))"
 )
+# In a string the names of parameters stand as in a file or a command, not as in a sentence.
+_NAMED_IN_VALUE: Final = re.compile(
+    r"(?<![\w.-])(?P<quote>\\?[\"'])?(?P<name>[A-Za-z_][\w.-]{0,120})"
+    r"(?(quote)(?P=quote)\s{0,4}[:=]\s{0,4}|(?::=|=)(?=[^\s=]))"
+)
+_NAMED_IN_LINE: Final = re.compile(
+    r"^[ \t]{0,64}(?:- )?(?P<name>[A-Za-z_][\w.-]{0,120}):[ \t]{1,16}"
+    r"(?=\"|'|[^\s\"'#]{1,4096}[ \t]{0,16}(?:#|$))",
+    re.MULTILINE,
+)
+# A backslash is taken with what follows it in one way only: two ways would double the work of a
+# text that is never closed with each of them.
 _QUOTED: Final = re.compile(
     r"[rbfuRBFU]{0,2}(?P<quote>\"{3}|'{3}|\\?[\"'])"
-    r"(?P<value>(?:(?!(?P=quote))\\.|(?!(?P=quote)).)*)(?P=quote)",
+    r"(?P<value>(?:(?!(?P=quote))(?:\\.|[^\\]))*)(?P=quote)",
     re.DOTALL,
 )
-_BRACKETED: Final = re.compile(r"[\[({](?P<value>[^\])}]{0,4096})[\])}]")
+_BRACKETED: Final = re.compile(r"[\[({](?P<value>[^\])}]{0,200})[\])}]")
 _UNCLOSED: Final = re.compile(r"\\?[\"'](?P<value>[^\r\n]+)")
 _BARE: Final = re.compile(r"(?P<value>[^\s\"']+)")
 
 
-def _looks_random(value: str, at_least: int) -> bool:
-    """Return whether ``value`` reads like drawn characters: three kinds, changing all the time."""
-    if len(value) < at_least or not re.fullmatch(r"[A-Za-z0-9+/_=-]+", value):
-        return False
-    kinds = [
-        "A" if c.isupper() else "a" if c.islower() else "0" if c.isdigit() else "-"
-        for c in value.rstrip("=")
-    ]
-    changes = sum(one != two for one, two in itertools.pairwise(kinds))
-    return (
-        {"A", "a", "0"} <= set(kinds)
-        and kinds.count("-") <= len(kinds) // 12
-        and changes * 3 >= len(kinds)
-    )
-
-
-def _mask_named(text: str, names: re.Pattern[str], *, code: bool) -> str:
+def _mask_named(
+    text: str,
+    names: re.Pattern[str],
+    level_of: Callable[[str], Level],
+    *,
+    code: bool = False,
+) -> str:
     """Hide what follows each secret-looking name that ``names`` finds.
 
     The search continues inside what is not hidden: ``cfg={token:X}`` holds a second name.
@@ -207,23 +221,31 @@ def _mask_named(text: str, names: re.Pattern[str], *, code: bool) -> str:
         end = found.end()
         parts.append(text[done:end])
         done = end
-        seen = _value_at(text, end, _level(found[1]), code=code)
-        if seen is None or not _hides(found[1], seen["value"], text=True):
+        name_level = level_of(found["name"])
+        seen = _value_at(text, end, _GLANCE[name_level], code=code)
+        if seen is None or not _hides(name_level, seen["value"], text=True):
             continue
-        if (value := _value_at(text, end, _Level.SURE, code=code)) is not None:  # all of it
+        if (value := _value_at(text, end, len(text), code=code)) is not None:  # all of it
             parts += [text[end : value.start("value")], MASK]
             done = value.start("value") + _length(value)
     return "".join(parts) + text[done:]
 
 
-def _value_at(text: str, start: int, level: _Level, *, code: bool) -> re.Match[str] | None:
+def _value_at(text: str, start: int, chars: int, *, code: bool) -> re.Match[str] | None:
     """Return the value that starts there, or None if it is none that may have to be hidden.
 
     In code, what is not quoted is an expression.
+
+    Args:
+        text: Where it stands.
+        start: Where it starts.
+        chars: How far to look. What is not hidden has been looked at in vain, and there may be a
+            name every few characters: a glance has to do, or a text takes as long as its square.
+        code: Whether the text is code.
     """
-    if level is _Level.NO:
+    if not chars or text.startswith(_HIDDEN, start):
         return None
-    stop = start + _MAX_WEAK_CHARS if level is _Level.WEAK else len(text)
+    stop = min(start + chars, len(text))
     value = _QUOTED.match(text, start, stop) or _BRACKETED.match(text, start, stop)
     if value is None and not code:
         value = _UNCLOSED.match(text, start, stop) or _BARE.match(text, start, stop)
@@ -241,22 +263,27 @@ def _length(value: re.Match[str]) -> int:
 # --------------------------------------------------------------------- text
 
 
-def _secret_values(environment: Mapping[str, str]) -> set[str]:
-    """Return the values of the environment variables whose names look secret."""
-    return {value for name, value in environment.items() if _is_secret_variable(name, value)}
+def secret_values(environment: Mapping[str, str], more: More = MORE_NONE) -> set[str]:
+    """Return the values of the environment variables whose names look secret.
+
+    Args:
+        environment: Such as ``os.environ``.
+        more: What a person says is a secret.
+    """
+    return {value for name, value in environment.items() if _is_secret_variable(name, value, more)}
 
 
-def _is_secret_variable(name: str, value: str) -> bool:
+def _is_secret_variable(name: str, value: str, more: More) -> bool:
+    name_level = more.level(name)
     if (
-        len(value) < _MIN_ENVIRONMENT_VALUE
+        name_level is Level.NO
+        or len(value) < _MIN_ENVIRONMENT_VALUE
         or name.lower() in _WORKING_DIRECTORIES
-        or _HARMLESS.fullmatch(value)
+        or is_harmless(value)
+        or is_place(name)  # PASSWORD_STORE_DIR is a place, and stands in half of all tracebacks
     ):
         return False
-    if not _PLACES.isdisjoint(_words(name)[-1:]):
-        return False  # PASSWORD_STORE_DIR is a place, and stands in half of all tracebacks
-    level = _level(name)
-    return level >= _Level.LIKELY or (level is _Level.WEAK and any(c.isdigit() for c in value))
+    return name_level is not Level.WEAK or any(c.isdigit() for c in value)
 
 
 def mask_secrets(
@@ -264,9 +291,12 @@ def mask_secrets(
     *,
     environment: Mapping[str, str] | None = None,
     known: Iterable[str] = (),
+    more: More = MORE_NONE,
     code: bool = False,
 ) -> str:
-    """Return ``text`` with everything that looks like a secret replaced by `MASK`.
+    """Return a message with everything that looks like a secret replaced by `MASK`.
+
+    Takes time in proportion to the length of the text, whatever stands in it.
 
     Args:
         text: Any text: a message, an argument, a URL, a line of a log. Above 256 Ki characters its
@@ -275,22 +305,64 @@ def mask_secrets(
             left out.
         known: Further values to hide wherever they turn up, such as a token that was given as an
             argument.
+        more: What a person says is a secret.
         code: The text is source code: what is assigned to a secret-looking name is hidden only if
             it is a literal.
 
     Returns:
         The text without the secrets that could be recognised; unchanged if there are none.
     """
-    values = _secret_values(os.environ if environment is None else environment)
+    text = _shortened(_without_known(text, environment, known, more))
+    text = _without_shapes(text, more)
+    text = _AUTHORIZATION.sub(_mask_authorization, text)
+    text = _BEARER.sub(rf"\1{MASK}", text)
+    text = _mask_named(text, _OPTION_IN_TEXT, more.level, code=code)
+    return _mask_named(text, _NAMED, more.level, code=code)
+
+
+def mask_value(
+    text: str,
+    *,
+    environment: Mapping[str, str] | None = None,
+    known: Iterable[str] = (),
+    more: More = MORE_NONE,
+) -> str:
+    """Return a string that a person records without the secrets in it; nothing is left out.
+
+    It may be a sentence, a configuration or a command. Known values and known shapes are hidden
+    wherever they stand; what follows a name only where it stands as in a configuration or a command
+    (``"token": "X"``, ``token=X``, ``--token X``, a line ``token: X``).
+
+    Args:
+        text: The string.
+        environment: As in `mask_secrets`.
+        known: As in `mask_secrets`.
+        more: As in `mask_secrets`.
+    """
+    text = _without_shapes(_without_known(text, environment, known, more), more)
+    text = _CREDENTIALS.sub(rf"\1{MASK}", text)
+    text = _mask_named(text, _OPTION_IN_TEXT, more.parameter_level)
+    text = _mask_named(text, _NAMED_IN_LINE, more.parameter_level)
+    return _mask_named(text, _NAMED_IN_VALUE, more.parameter_level)
+
+
+def _without_known(
+    text: str, environment: Mapping[str, str] | None, known: Iterable[str], more: More
+) -> str:
+    values = secret_values(os.environ if environment is None else environment, more)
     values.update(value for value in known if len(value) >= _MIN_KNOWN_VALUE)
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, MASK)
-    text = _SHAPES.sub(MASK, _shortened(text))
-    text = _USER_INFO.sub(lambda found: f"{found[1] or found[2]}{MASK}@", text)
-    text = _AUTHORIZATION.sub(_mask_authorization, text)
-    text = _BEARER.sub(rf"\1{MASK}", text)
-    text = _mask_named(text, _OPTION_IN_TEXT, code=code)
-    return _mask_named(text, _NAMED, code=code)
+    return text
+
+
+def _without_shapes(text: str, more: More) -> str:
+    for pattern in more.patterns:
+        text = pattern.sub(lambda found: MASK if found[0] else "", text)
+    text = _SHAPES.sub(MASK, text)
+    text = _WEBHOOKS.sub(rf"\1{MASK}", text)
+    text = _SIGNED.sub(rf"\1{MASK}", text)
+    return _USER_INFO.sub(lambda found: f"{found[1] or found[2]}{MASK}@", text)
 
 
 def _shortened(text: str) -> str:
@@ -307,7 +379,7 @@ def _mask_authorization(found: re.Match[str]) -> str:
     return f"{found[1]}{scheme}{MASK}"
 
 
-def mask_traceback(text: str, *, known: Iterable[str] = ()) -> str:
+def mask_traceback(text: str, *, known: Iterable[str] = (), more: More = MORE_NONE) -> str:
     """Mask a formatted traceback: its source lines as code, the rest as text.
 
     So ``key=lambda x: x`` stays readable.
@@ -315,8 +387,9 @@ def mask_traceback(text: str, *, known: Iterable[str] = ()) -> str:
     Args:
         text: As `traceback.format_exception` gives it, joined.
         known: As in `mask_secrets`.
+        more: As in `mask_secrets`.
     """
-    known = [*known, *_secret_values(os.environ)]
+    known = [*known, *secret_values(os.environ, more)]
     parts: list[tuple[bool, list[str]]] = []
     code = False
     for line in text.splitlines(keepends=True):
@@ -328,7 +401,7 @@ def mask_traceback(text: str, *, known: Iterable[str] = ()) -> str:
             parts.append((here, []))
         parts[-1][1].append(line)
     return "".join(
-        mask_secrets("".join(lines), environment={}, known=known, code=is_code)
+        mask_secrets("".join(lines), environment={}, known=known, more=more, code=is_code)
         for is_code, lines in parts
     )
 
@@ -339,6 +412,7 @@ def bare_url(url: str) -> str:
     Takes URLs (``https://user:token@host/x``), scp-like addresses (``git@host:org/repo``), remote
     helpers (``ext::https://token@host/x``), and paths, which are given back as they are.
     """
+    url = url[:_MAX_URL]
     if "://" in url:
         url = _USER_INFO.sub(lambda found: found[1] or found[2], url)
         url = re.split(r"[?#]", url, maxsplit=1)[0]
@@ -363,6 +437,7 @@ def mask_arguments(
     *,
     environment: Mapping[str, str] | None = None,
     known: Iterable[str] = (),
+    more: More = MORE_NONE,
 ) -> list[str]:
     """Return command-line arguments with every value that looks like a secret replaced by `MASK`.
 
@@ -370,54 +445,60 @@ def mask_arguments(
         arguments: As in ``sys.argv[1:]``.
         environment: As in `mask_secrets`.
         known: As in `mask_secrets`.
+        more: As in `mask_secrets`.
 
     Returns:
         As many arguments, in the same order.
     """
-    known = [*known, *_secret_values(os.environ if environment is None else environment)]
-    masked: list[str] = []
+    known = [*known, *secret_values(os.environ if environment is None else environment, more)]
+    return [
+        mask_secrets(argument, environment={}, known=known, more=more)
+        for argument in _without_values(arguments, more)
+    ]
+
+
+def _without_values(arguments: Sequence[str], more: More) -> Iterator[str]:
+    """Yield arguments without the values that the names of options hide."""
     pending = ""  # the option whose value comes next, in the arguments that follow
     for argument in arguments:
-        taken = pending and not _is_option(argument, pending)
-        if taken:
-            hidden = _mask_value(pending, argument)
+        if pending and not _is_option(argument, more.level(pending)):
+            yield _mask_value(pending, argument, more)
             if not pending.endswith("s"):  # --tokens may take several, --token takes one
                 pending = ""
         else:
-            hidden, pending = _mask_argument(argument)
-        masked.append(mask_secrets(hidden, environment={}, known=known))
-    return masked
+            hidden, pending = _mask_argument(argument, more)
+            yield hidden
 
 
-def _is_option(argument: str, pending: str) -> bool:
-    """Return whether an argument is the next option, and no value of the option ``pending``."""
-    if _level(pending) is _Level.SURE:
+def _is_option(argument: str, pending: Level) -> bool:
+    """Return whether an argument is the next option, and no value of the pending one."""
+    if pending is Level.SURE:
         return bool(re.match(r"--([A-Za-z]|\Z)|-[A-Za-z]\Z", argument))
     return bool(re.match(r"--?[A-Za-z]|--\Z", argument))
 
 
-def _mask_argument(argument: str) -> tuple[str, str]:
+def _mask_argument(argument: str, more: More) -> tuple[str, str]:
     """Return one argument, masked, and the name of the option whose value comes next."""
     found = _OPTION.fullmatch(argument) or _OVERRIDE.fullmatch(argument)
     if found is None:
-        return (MASK if _looks_random(argument, _RANDOM_CHARS) else argument), ""
+        return (MASK if looks_random(argument, _RANDOM_CHARS) else argument), ""
     name, value = found["name"], found["value"]
     if value is not None:
-        masked = _mask_value(name, value)
+        masked = _mask_value(name, value, more)
         return (argument if masked == value else argument[: found.start("value")] + masked), ""
     if (
         re.match(r"-[pP].", argument)
-        and _level(name) is _Level.NO
-        and not _HARMLESS.fullmatch(argument[2:])
+        and more.level(name) is Level.NO
+        and not is_harmless(argument[2:])
     ):
         return argument[:2] + MASK, ""  # mysql's -pPASSWORD; -precision is hidden with it
     return argument, name
 
 
-def _mask_value(name: str, value: str) -> str:
-    if value and _hides(name, value, text=False):
+def _mask_value(name: str, value: str, more: More) -> str:
+    if value and _hides(more.level(name), value, text=False):
         return MASK
-    if name in ("p", "P") and not _HARMLESS.fullmatch(value):
+    if name in ("p", "P") and not is_harmless(value):
         return MASK  # a password as often as a port or a project; numbers stay
     last = name.rsplit(".", 1)[-1].lower()
     if (
@@ -426,4 +507,4 @@ def _mask_value(name: str, value: str) -> str:
         and not re.fullmatch(r"\d+:\d+", value)
     ):
         return f"{value.split(':', 1)[0]}:{MASK}"
-    return MASK if _looks_random(value, _RANDOM_CHARS) else value
+    return MASK if looks_random(value, _RANDOM_CHARS) else value

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from seamark.capture.masking import mask_arguments, mask_secrets
 from seamark.process.interrupts import let_pass
+
+if TYPE_CHECKING:
+    from seamark.capture.secrets import Secrets
 
 __all__ = ["Script"]
 
@@ -42,16 +43,15 @@ class Script:
             return cls(notebook, (), file)
         return cls(_entrypoint(main, file), arguments, file)
 
-    def facts(self, known_secrets: Iterable[str] = ()) -> dict[str, Any]:
-        """Return what is recorded of it, by path, secrets masked.
+    def facts(self, secrets: Secrets) -> dict[str, Any]:
+        """Return what is recorded of it, by path.
 
         Args:
-            known_secrets: Values that are masked wherever they occur.
+            secrets: What is hidden in it.
         """
-        known = list(known_secrets)
         return {
-            "source_code/entrypoint": mask_secrets(self.entrypoint, known=known),
-            "source_code/arguments": mask_arguments(self.arguments, known=known),
+            "source_code/entrypoint": secrets.message(self.entrypoint),
+            "source_code/arguments": secrets.arguments(self.arguments),
         }
 
 

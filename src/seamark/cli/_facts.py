@@ -59,6 +59,7 @@ __all__ = [
     "whole_text",
 ]
 
+_SETS: Final = ("sys/tags", "sys/group_tags", "sys/masked")
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _LABEL: Final = 12
 _LISTED: Final = 8
@@ -352,7 +353,7 @@ def print_facts(screen: Screen, ref: RunRef, view: RunView) -> None:
 
 def _is_fact(attribute: Attribute) -> bool:
     """Whether what is below ``sys`` is what belongs there; anybody may have written it."""
-    wanted = "string_set" if attribute.path in ("sys/tags", "sys/group_tags") else "atom"
+    wanted = "string_set" if attribute.path in _SETS else "atom"
     return attribute.family == wanted
 
 
@@ -380,6 +381,8 @@ def _fact_lines(
     if facts.get("sys/hostname"):
         yield "host", str(facts["sys/hostname"])
     yield from rank_facts(view, str(facts.get("sys/state")))
+    if hidden := sorted(facts.get("sys/masked") or ()):
+        yield "masked", f"{plural(len(hidden), 'value')} ({_listed(hidden)})"
     yield "folder", str(view.folder.path)
 
 

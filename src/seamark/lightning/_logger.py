@@ -499,8 +499,8 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         if state is not None and not (known and state == run.state):
             run.rest(state, error=error)
         self._failed_with = id(error) if error is not None else None
-        if self._api_key:  # a stage may fail after a configuration was saved and before `log_graph`
-            hide_in_files(run.folder.files_dir, self._api_key)
+        # A stage may fail after a configuration was saved and before `log_graph`.
+        hide_in_files(run.folder.files_dir, self._api_key, run.secrets)
         self._began_in = None
 
     # ---------------------------------------------------------------- inside
@@ -610,8 +610,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             self._run.own()
         if self._run.state in {"completed", "failed", "interrupted"}:
             self._run.note_state("running")
-        if self._api_key:
-            hide_in_files(self._run.folder.files_dir, self._api_key)
+        hide_in_files(self._run.folder.files_dir, self._api_key, self._run.secrets)
         if trainer is None or self._run.mode == "disabled":
             return
         if self._log_model_checkpoints:

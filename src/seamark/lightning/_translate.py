@@ -6,10 +6,14 @@ import logging
 import os
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from seamark.lightning._configuration import without_secrets
 from seamark.process.interrupts import let_pass
 from seamark.values import Atom
+
+if TYPE_CHECKING:
+    from seamark.capture import Secrets
 
 __all__ = [
     "MetricPaths",
@@ -61,24 +65,31 @@ def masked(atom: Atom, secret: str | None) -> Atom:
     return atom
 
 
-def hide_in_files(folder: Path, secret: str) -> None:
-    """Put ``null`` in the place of a secret in the configurations that LightningCLI saves.
+def hide_in_files(folder: Path, secret: str | None, secrets: Secrets | None = None) -> None:
+    """Hide secrets in the configurations that LightningCLI saves.
 
     Args:
         folder: Where it saves them; files below are not looked at.
-        secret: As it was given to the logger.
+        secret: As it was given to the logger; ``null`` is put in its place.
+        secrets: What else is hidden.
     """
     for path in folder.glob("*.yaml"):
         if path.is_symlink():  # somebody's file elsewhere
             continue
         try:
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
-            hidden = re.sub(rf"""(['"]?){re.escape(secret)}\1""", "null", text)
+            hidden = text
+            if secret:
+                hidden = re.sub(rf"""(['"]?){re.escape(secret)}\1""", "null", hidden)
+            if secrets is not None:
+                hidden = without_secrets(hidden, secrets)
             if hidden != text:
                 path.write_text(hidden, encoding="utf-8", errors="surrogateescape")
         except OSError as error:
             let_pass(error)
-            log.warning("seamark: the key may stand in %s, which cannot be mended: %s", path, error)
+            log.warning(
+                "seamark: a secret may stand in %s, which cannot be mended: %s", path, error
+            )
 
 
 def set_aside(folder: Path, attempt: int | None) -> None:

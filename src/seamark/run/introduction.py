@@ -17,6 +17,7 @@ from seamark.process.quiet import is_quiet
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
 from seamark.reading.names import generated_name
+from seamark.run.source_files import SourceFiles
 from seamark.values import Atom, decode_atom, encode_atom, escape
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
-    from seamark.run.container import Container
     from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
     from seamark.run.resume import Origin
@@ -100,13 +100,13 @@ class Introduction:
         values: dict[str, Any] = {}
         for key in ("name", "description", "custom_run_id"):
             if (value := getattr(options, key)) is not None:
-                values[f"sys/{key}"] = value
+                values[f"sys/{key}"] = recorder.hide(f"sys/{key}", value)
         if owner:
             values.update(self.of_owner())
         recorder.assign_quietly(values)
         if options.tags:
             writer.claim("sys/tags", "string_set")
-            tags = [escape(tag) for tag in options.tags]
+            tags = [escape(recorder.hide("sys/tags", tag)) for tag in options.tags]
             writer.append_op({"op": "add", "path": "sys/tags", "values": tags})
         if self.facts:
             recorder.record_atoms(self.facts)
@@ -115,15 +115,14 @@ class Introduction:
         """Return by path where the process runs that trains the run, and among how many ranks."""
         return {"sys/hostname": host_name(), **_distributed(self.facts)}
 
-    def keep_sources(self, run: Container) -> None:
-        """Keep the files that were named as ``source_files``."""
+    def keep_sources(self) -> SourceFiles | None:
+        """Begin to keep the files that were named as ``source_files``; None if there are none."""
         sources = self._options.source_files
         if not sources or self.told:
-            return
-        try:
-            run["source_code/files"].upload_files(sources)
-        except (OSError, ValueError, TypeError) as error:
-            self._recorder.drop("source_files", 1, f"source_files could not be stored: {error}")
+            return None
+        files = SourceFiles(self._recorder, sources)
+        files.start()
+        return files
 
     def greet(self, origin: Origin) -> None:
         """Print where the run is recorded, and why it is a new one if that may surprise."""

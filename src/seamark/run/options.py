@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.capture.secrets import Secrets, more_of
 from seamark.errors import ArgumentError, UnknownArgumentError, ValueKindError
 from seamark.journal.folder import is_run_id
 from seamark.paths import check_project
 from seamark.values import parameters
 
 if TYPE_CHECKING:
+    import re
+
     from seamark.values import Atom
 
 __all__ = ["RunOptions", "check_arguments", "project_and_mode", "strings"]
@@ -39,6 +42,11 @@ WITHOUT_MEANING: Final = frozenset(
 )
 """Arguments of ``neptune.init_run`` that are accepted and do nothing here."""
 _CAPTURES: Final = ("git", "script", "packages", "host", "traceback", "signals")
+
+_ON_OR_OFF: Final = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
 
 Check = Callable[[str, Any], Any]
 """Takes an argument's name and what was given, and returns what is kept of it."""
@@ -89,6 +97,28 @@ def _switch(what: str, given: object) -> object:
         msg = f"{what}: expected True, False or None, got {given!r:.80}"
         raise ArgumentError(msg)
     return given
+
+
+def _on_or_off(what: str, given: object) -> object:
+    word = given.strip().lower() if isinstance(given, str) else None
+    if word in _ON_OR_OFF:
+        return _ON_OR_OFF[word]
+    if not isinstance(given, bool):
+        msg = f"{what}: expected True or False (1 or 0 in the environment), got {given!r:.80}"
+        raise ArgumentError(msg)
+    return given
+
+
+def _secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...]:
+    # A variable holds several on lines of their own: a regular expression may hold spaces.
+    entries = given.splitlines() if isinstance(given, str) else given
+    try:
+        found = tuple(e.strip() if isinstance(e, str) else e for e in entries or ())
+        more_of(found)
+    except (TypeError, ValueError) as error:
+        msg = f"{what}: {error}"
+        raise ArgumentError(msg) from None
+    return found
 
 
 def _anything(_: str, given: object) -> object:
@@ -172,6 +202,8 @@ class RunOptions:
     capture_signals: bool | None = _argument(_switch)
     monitoring_namespace: str | None = _argument(_text)
     fail_on_exception: bool | None = _argument(_switch)
+    mask_secrets: bool = _argument(_on_or_off, variable="MASK_SECRETS", otherwise=True)
+    secrets: tuple[str | re.Pattern[str], ...] = _argument(_secrets, variable="SECRETS")
 
     @classmethod
     def of(cls, **given: Any) -> RunOptions:
@@ -220,14 +252,14 @@ class RunOptions:
             found["git"] = False
         return found
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Values that must not be recorded, whatever text they turn up in."""
-        return (self.api_token,) if self.api_token else ()
+    def hidden(self) -> Secrets:
+        """Return what must not be recorded."""
+        known = (self.api_token,) if self.api_token else ()
+        return Secrets(self.mask_secrets, known, more_of(self.secrets))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the token out."""
-        return {**self.__dict__, "api_token": None}
+        """Leave the token out, and parameters, which travel with a run as it records them."""
+        return {**self.__dict__, "api_token": None, "params": {}}
 
 
 def _checked(argument: dataclasses.Field[Any], given: Any) -> Any:

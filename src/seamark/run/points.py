@@ -174,7 +174,7 @@ def _record(
     at = recorder.series_path(path)
     writer.claim(at, family)
     if family == "string_series":
-        text = recorder.text(value)
+        text = recorder.text(at, value)
         record = {"path": at, "points": [[writer.take_step(at, number), text, time_ns]]}
         return record | {"escaped": True} if isinstance(text, Escaped) else record
     edges, counts = [float(edge) for edge in value.edges], [float(n) for n in value.counts]

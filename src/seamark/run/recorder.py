@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.blobs import BlobWriter
+from seamark.capture.secrets import Secrets
 from seamark.errors import FamilyError, InactiveRunError, ReadOnlyError
 from seamark.journal.format import Kind
 from seamark.journal.writer import HEARTBEAT_S, SYNC_S, JournalWriter
@@ -29,6 +30,10 @@ log = logging.getLogger("seamark")
 _NUMBERS: Final = frozenset({float, int})
 _EXACT: Final = 2**53
 _KNOWN_LIMIT: Final = 4096
+_USUAL: Final = Secrets()
+MASKED: Final = "sys/masked"
+"""The paths of a run at which something is hidden, as a string set."""
+
 _OF_EVERY_RANK: Final = frozenset({"state", "checkpoint", "file_point"})
 
 
@@ -65,11 +70,13 @@ class Recorder:
         header: Returns what the HEADER of a journal that is opened now says.
         start: Called, with a lock held, for the first record: opens the journal. What it raises is
             a person's mistake, and nothing is recorded.
+        secrets: What is hidden in values and texts before they are written.
 
     Attributes:
         folder: Where it is recorded.
         mode: See ``init_run``.
         writer: The journal; None before the first record.
+        secrets: What is hidden in values and texts.
         row: Records one number for each path at one step, ``row(metrics, step)``; returns whether
             it is in the kernel (None in a disabled run). Never raises.
         rank: 0, or the rank that records its own series beside those of rank 0.
@@ -88,10 +95,12 @@ class Recorder:
         *,
         header: Callable[[], dict[str, Any]],
         start: Callable[[], object],
+        secrets: Secrets = _USUAL,
     ) -> None:
         self.folder = folder
         self.mode = mode
         self.writer: JournalWriter | None = None
+        self.secrets = secrets
         self.rank = 0
         self.watch_series: Callable[[Iterable[str]], bool] | None = None
         self.watch_rank: Callable[[], bool] | None = None
@@ -105,6 +114,7 @@ class Recorder:
         self._learning: threading.Thread | None = None
         self._ranked: RankPaths | None = None
         self._warned = False
+        self._hidden_at: set[str] = set()
         self._known_paths: dict[tuple[str, tuple[Any, ...]], tuple[str, ...]] = {}
 
     # ---------------------------------------------------------------- whether it records
@@ -390,10 +400,11 @@ class Recorder:
         writer.expect(families)
         for at, family in families.items():
             writer.claim(at, family)
-        self._append_atoms(writer, {at: a for at, a in writes.atoms.items() if at in families})
+        given = {at: atom for at, atom in writes.atoms.items() if at in families}
+        self._append_atoms(writer, self._without_secrets(given))
         for at, members in writes.sets.items():
             if at in families:
-                values = sorted(map(escape, members))
+                values = sorted(escape(self.hide(at, each)) for each in members)
                 writer.append_op({"op": "assign_set", "path": at, "values": values})
         for at, file in writes.files.items():
             self.content.upload(at, file, wait=wait)
@@ -408,7 +419,8 @@ class Recorder:
         """
         if writer := self.to_share(path):
             writer.claim(path, "string_set")
-            writer.append_op({"op": op, "path": path, "values": [escape(each) for each in values]})
+            kept = [escape(self.hide(path, each)) for each in values]
+            writer.append_op({"op": op, "path": path, "values": kept})
 
     def to_share(self, path: str) -> JournalWriter | None:
         """Return the writer for what is said once for all ranks; None on one that leaves it to 0.
@@ -450,7 +462,7 @@ class Recorder:
         """
         if (writer := self.to_write()) is None:
             return False
-        return self._record_atoms(writer, atoms, check_writable, "atom")
+        return self._record_atoms(writer, self._without_secrets(atoms), check_writable, "atom")
 
     def assign_quietly(self, values: Mapping[str, Any]) -> None:
         """Assign values that were captured without being asked; count what cannot be kept.
@@ -493,6 +505,36 @@ class Recorder:
                 kept[path] = atom
         return self._append_atoms(writer, kept)
 
+    def _without_secrets(self, atoms: Mapping[str, Atom]) -> Mapping[str, Atom]:
+        """Return what is recorded of atoms that were given on purpose."""
+        kept = self.secrets.atoms(atoms)
+        self.note_masked(path for path, atom in atoms.items() if kept[path] is not atom)
+        return kept
+
+    def hide(self, path: str, text: str) -> str:
+        """Return what is recorded of a text that is told at a path."""
+        kept = self.secrets.text(text)
+        if kept != text:
+            self.note_masked([path])
+        return kept
+
+    def note_masked(self, paths: Iterable[str]) -> None:
+        """Note that something is hidden in what is recorded at these paths. Never raises."""
+        with quietly():
+            hidden = [path for path in paths if path not in self._hidden_at and self.shares(path)]
+            if not hidden or (writer := self.writer) is None or writer.closed:
+                return
+            if not self._hidden_at:
+                log.warning(
+                    "seamark: what is recorded at %r looks like a secret and is hidden; run[%r] "
+                    "lists all such places. mask_secrets=False records them as they are",
+                    hidden[0],
+                    MASKED,
+                )
+            self._hidden_at.update(hidden)
+            writer.claim(MASKED, "string_set")
+            writer.append_op({"op": "add", "path": MASKED, "values": sorted(hidden)})
+
     def _append_atoms(self, writer: JournalWriter, atoms: Mapping[str, Atom]) -> bool:
         """Append atoms, in as few frames as their size allows."""
         short = {path: self._short(atom) for path, atom in atoms.items()}
@@ -512,9 +554,9 @@ class Recorder:
             return atom
         return Atom("text", self.content.put_text(atom.value))
 
-    def text(self, value: str) -> Any:
-        """Return a text as a point holds it: escaped, or as a blob if it is very long."""
-        text = escape(value)
+    def text(self, path: str, value: str) -> Any:
+        """Return a text as a point holds it: no secrets, escaped, as a blob if it is very long."""
+        text = escape(self.hide(path, value))
         return self.content.put_text(text) if is_long(text) else text
 
     def append_points(

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.capture import Capture, Switches
+from seamark.capture import Capture, Secrets, Switches
 from seamark.errors import SeamarkError
 from seamark.journal.folder import RunFolder
 from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
@@ -38,6 +38,8 @@ from seamark.run.together import Together
 from seamark.values import Atom, encode_atom
 
 if TYPE_CHECKING:
+    import re
+
     from seamark.blobs import BlobWriter
     from seamark.run.stragglers import RankTiming
 
@@ -78,6 +80,8 @@ def init_run(
     capture_signals: bool | None = None,
     monitoring_namespace: str | None = None,
     fail_on_exception: bool | None = None,
+    mask_secrets: bool | None = None,
+    secrets: Iterable[str | re.Pattern[str]] | None = None,
     **others: Any,
 ) -> Run:
     """Start a run, or open one that exists, and return it.
@@ -116,7 +120,8 @@ def init_run(
         checkpoints: ``"reference"`` or ``"keep"``; None means keep with a remote, else reference.
         api_token: For remotes; kept in memory only.
         git_ref: A repository's path, or False to record nothing of git.
-        source_files: Files to store under ``source_code/files``.
+        source_files: Files, folders and patterns to store under ``source_code/files``: at most
+            2,000 files and 100 MiB, taken while the training goes on.
         capture_stdout: Accepted; output is not captured by this version.
         capture_stderr: Accepted; output is not captured by this version.
         capture_hardware_metrics: Accepted; hardware is not captured by this version.
@@ -128,6 +133,10 @@ def init_run(
         capture_signals: Mark the run when SIGTERM arrives.
         monitoring_namespace: Path to use instead of ``monitoring/<writer>``.
         fail_on_exception: Whether an uncaught exception fails the run.
+        mask_secrets: Whether what looks like a secret is recorded as ``***``, in values, texts and
+            arguments; SEAMARK_MASK_SECRETS or True.
+        secrets: What else is one: names such as ``"patient_id"``, and regular expressions of values
+            such as ``"acme-[0-9a-f]{32}"``; SEAMARK_SECRETS, one a line.
         **others: Arguments of Neptune's that have no meaning here.
 
     Raises:
@@ -233,6 +242,7 @@ class Run(Container):
             self.policy,
             header=self._header,
             start=self._start,
+            secrets=options.hidden(),
         )
         self._introduction = Introduction(options, self.recorder, told=told)
         owner = options.owner if owner is None else owner
@@ -387,6 +397,15 @@ class Run(Container):
         """Assign values that were captured without being asked. Never raises."""
         self.recorder.assign_quietly(values)
 
+    @property
+    def secrets(self) -> Secrets:
+        """What is hidden in what this run records."""
+        return self.recorder.secrets
+
+    def note_masked(self, paths: Iterable[str]) -> None:
+        """Note that something is hidden in what is recorded at these paths. Never raises."""
+        self.recorder.note_masked(paths)
+
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
         """Count what could not be recorded, and warn once about it. Never raises.
 
@@ -477,7 +496,8 @@ class Run(Container):
                 self.lifecycle.on(start=rivals.look, heartbeat=rivals.look)
         self.lifecycle.call("start")
         if first and not self.recorder.rank:
-            self._introduction.keep_sources(self)
+            if (sources := self._introduction.keep_sources()) is not None:
+                self.before_end(sources.finish)
             self._introduction.greet(self.resume.origin)
 
     def _switches(self) -> Switches:
@@ -490,7 +510,7 @@ class Run(Container):
             git_ref=options.git_ref,
             monitoring_namespace=None if rank else options.monitoring_namespace,
             fail_on_exception=options.fail_on_exception is not False,
-            known_secrets=options.secrets,
+            secrets=self.recorder.secrets,
         )
 
     def _header(self) -> dict[str, Any]:
@@ -959,7 +979,8 @@ class Run(Container):
 
         The copy opens a journal of its own when it records something.
         """
-        facts, told = self._introduction.facts, self._introduction.told
+        facts = self.recorder.secrets.atoms(self._introduction.facts)
+        told = self._introduction.told
         told = told or self.recorder.writer is not None
         owner = self._state.owner
         copy = RunCopy(self._options, self.folder, self.resume.origin, facts, told, owner)

@@ -72,7 +72,7 @@ class OwnState:
         """Write the state, whoever owns it."""
         op: dict[str, Any] = {"op": "state", "state": state}
         if error is not None:
-            message = escape(error_message(error, known=self._options.secrets))
+            message = escape(error_message(error, self._recorder.secrets))
             op["error"] = {"type": type(error).__name__, "message": message}
         if signal is not None:
             op["signal"] = signal

@@ -1,0 +1,189 @@
+"""How surely a value is a secret, judging by its name.
+
+Two readers ask. On a command line and in a message too much is hidden rather than too little: what
+stands there is rarely looked up again. Parameters are what people look for, so there a name counts
+by the whole words that end it: ``token`` and ``api_key``, but neither ``tokenizer`` nor
+``num_tokens``.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import re
+from typing import Final
+
+__all__ = [
+    "Level",
+    "is_empty",
+    "is_harmless",
+    "is_place",
+    "level",
+    "looks_random",
+    "parameter_level",
+    "plain_name",
+]
+
+
+class Level(enum.IntEnum):
+    """How surely a value is a secret."""
+
+    NO = 0
+    WEAK = 1  # key: on a command line like LIKELY, elsewhere only if the value looks drawn
+    LIKELY = 2  # auth, pass: unless the value is a number or the like
+    SURE = 3  # password, token, api_key: always
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SURE: Final = re.compile(
+    "passw(or)?d|passphrase|passcode|pswd|secret|credential"
+    "|(api|access|private|auth|encryption|signing)key"
+)
+_SURE_WORDS: Final = frozenset({"authorization", "bearer", "cookie", "cred", "creds", "jwt", "pwd"})
+_SURE_LAST: Final = frozenset({"otp", "pw"})
+_LIKELY_LAST: Final = frozenset({"authentication"})
+_WEAK_LAST: Final = frozenset({"pat", "sig", "signature"})
+_OTHER_PASSES: Final = _set(
+    "askpass bandpass bypass compass highpass lowpass multipass overpass singlepass surpass "
+)
+_KEY_KINDS: Final = _set(
+    "account app application client consumer crypto decryption license master personal "
+    "project security service session shared ssh storage subscription user wandb write "
+)
+_PLAIN_KEYS: Final = _set(
+    "batch cache column data dict feature field foreign group image img input join label loss "
+    "metric monitor n num output partition primary query sort state target "
+)
+_PLAIN_TOKENS: Final = _set(
+    "additional assistant audio begin blank boi bos class cls decoder delimiter end eod eoi eos "
+    "eot extra first image initializer input last mask max min n newline num output pad "
+    "placeholder prefix prompt sep separator sos special start stop suffix tool trigger unk video "
+    "vision vocab word "
+)
+_CARRIERS: Final = frozenset(
+    {"value", "string", "str", "header", "data", "text", "raw", "base", "b", "hex"}
+)
+_HARMLESS: Final = re.compile(
+    r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|true|false|none|null|yes|no|on|off|auto|min|max|",
+    re.IGNORECASE,
+)
+
+# --------------------------------------------------------------------- names of parameters
+
+_ENDINGS: Final = re.compile(
+    r"passw(?:or)?ds?|passphrases?|passcodes?|pswd|secrets?|credentials?|creds?|jwts?|pwd|pw|otp"
+    r"|authorization|bearer|cookies?|\w+(?:password|passwd|passphrase|secret)"
+    r"|(?:access|api|auth|bearer|bot|csrf|deploy|github|gitlab|hf|id|neptune|oauth|refresh|session"
+    r"|slack|wandb|xsrf)?token"
+    r"|(?:access|api|auth|encryption|private|secret|signing)keys?"
+)
+_SECRET_KEYS: Final = _set("access api auth encryption private secret signing ") | _KEY_KINDS
+_SECRET_TOKENS: Final = _set("access api auth bearer bot csrf deploy hf oauth refresh session user")
+_PARAMETER_CARRIERS: Final = frozenset({"hash", "header", "hex", "plain", "plaintext", "string"})
+_EMPTY: Final = re.compile(
+    r"true|false|none|null|yes|no|on|off|auto||\*+|\$\{[^{}]*\}|\{\{[^{}]*\}\}", re.IGNORECASE
+)
+_MARKER: Final = re.compile(r"<[^<>\s]{0,64}>|\[[^\[\]\s]{0,64}\]")
+_PLACES: Final = frozenset({"config", "dir", "directory", "file", "folder", "home", "path", "root"})
+
+
+@functools.lru_cache(maxsize=4096)
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in _WORDS.findall(name[-256:]))
+
+
+def plain_name(name: str) -> str:
+    """Return a name in the form in which names are compared: ``patientId`` is ``patient id``."""
+    return " ".join(_words(name))
+
+
+def level(name: str) -> Level:
+    """Return how surely the value of an option, a variable or a word in a message is a secret."""
+    words = list(_words(name))
+    if _SURE.search("".join(words)) or not _SURE_WORDS.isdisjoint(words):
+        return Level.SURE
+    while len(words) > 1 and (words[-1] in _CARRIERS or words[-1].isdigit()):
+        words.pop()
+    if not words:
+        return Level.NO
+    return _level_of(words[-1], words[-2] if len(words) > 1 else "")
+
+
+def _level_of(last: str, before: str) -> Level:
+    """Return the level of a name that ends with these two words; ``before`` is empty without it."""
+    if last.endswith(("token", "tokens")) and before not in _PLAIN_TOKENS:
+        return Level.SURE if last.endswith("token") else Level.WEAK
+    if last.endswith(("key", "keys")) and before not in _PLAIN_KEYS:
+        return Level.SURE if before in _KEY_KINDS else Level.WEAK
+    if last in _SURE_LAST:
+        return Level.SURE
+    if last in _LIKELY_LAST or (last.endswith(("auth", "pass")) and last not in _OTHER_PASSES):
+        return Level.LIKELY
+    return Level.WEAK if last in _WEAK_LAST else Level.NO
+
+
+@functools.lru_cache(maxsize=4096)
+def parameter_level(name: str) -> Level:
+    """Return how surely the value of a parameter is a secret: by the whole words that end its name.
+
+    Args:
+        name: The last part of its path; of a dotted name the last part counts.
+    """
+    words = list(_words(name.rpartition(".")[2]))
+    while len(words) > 1 and (words[-1] in _PARAMETER_CARRIERS or words[-1].isdigit()):
+        words.pop()
+    if not words:
+        return Level.NO
+    last, before = words[-1], words[-2] if len(words) > 1 else ""
+    if last == "token" and before in _PLAIN_TOKENS:
+        return Level.NO
+    if _ENDINGS.fullmatch(last):
+        return Level.SURE
+    if last in ("key", "keys") and before not in _PLAIN_KEYS:
+        return Level.SURE if before in _SECRET_KEYS else Level.WEAK
+    if last == "tokens" and before not in _PLAIN_TOKENS:
+        return Level.SURE if before in _SECRET_TOKENS else Level.WEAK
+    if "webhook" in (last, before) and last in ("webhook", "url"):
+        return Level.SURE
+    if last in ("auth", "pass", "authentication"):
+        return Level.LIKELY
+    return Level.WEAK if last in _WEAK_LAST else Level.NO
+
+
+def is_harmless(value: str) -> bool:
+    """Return whether a value is a number, a switch or nothing at all."""
+    return _HARMLESS.fullmatch(value) is not None
+
+
+def is_empty(value: str) -> bool:
+    """Return whether a parameter says nothing: a switch, a marker like ``<pad>``, ``${...}``."""
+    return bool(_EMPTY.fullmatch(value) or _MARKER.fullmatch(value))
+
+
+def is_place(name: str) -> bool:
+    """Return whether a name ends with a word for a file or folder."""
+    return not _PLACES.isdisjoint(_words(name)[-1:])
+
+
+_KINDS: Final = re.compile(r"[A-Z]+|[a-z]+|[0-9]+|[+/_-]+")
+_DRAWN: Final = re.compile(r"[A-Za-z0-9+/_-]+=*")
+
+
+def looks_random(value: str, at_least: int) -> bool:
+    """Return whether ``value`` reads like drawn characters: three kinds, changing all the time."""
+    if len(value) < at_least or not _DRAWN.fullmatch(value):
+        return False
+    drawn = value.rstrip("=")
+    kinds = _KINDS.findall(drawn)
+    others = sum(len(kind) for kind in kinds if not kind.isalnum())
+    return (
+        any(kind.isupper() for kind in kinds)
+        and any(kind.islower() for kind in kinds)
+        and any(kind.isdigit() for kind in kinds)
+        and others <= len(drawn) // 12
+        and (len(kinds) - 1) * 3 >= len(drawn)
+    )

@@ -1,0 +1,184 @@
+"""What a run hides: one answer for arguments, messages, tracebacks and everything that is assigned.
+
+Only what is written is changed, never a value of the training program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from seamark.capture.masking import (
+    MASK,
+    MORE_NONE,
+    More,
+    hides_parameter,
+    mask_arguments,
+    mask_secrets,
+    mask_traceback,
+    mask_value,
+    secret_values,
+)
+from seamark.capture.secret_names import plain_name
+from seamark.values import Atom, Escaped, encode_atom
+
+__all__ = ["BY_NAME", "BY_VALUE", "Secrets", "more_of"]
+
+BY_NAME: Final = f"{MASK} (name looks like a secret)"
+"""What is recorded for a value whose name gives it away."""
+
+BY_VALUE: Final = f"{MASK} (value looks like a secret)"
+"""What is recorded for a value that is known to be a secret, or looks like one as a whole."""
+
+_PLAIN: Final = re.compile(r"[A-Za-z_][\w.-]*")
+_OPTION: Final = re.compile(r"--[A-Za-z]")
+
+
+def more_of(entries: Iterable[str | re.Pattern[str]]) -> More:
+    """Return what a person says is a secret.
+
+    Args:
+        entries: A plain word is the name of a parameter, an option or a variable, such as
+            ``patient_id``. Anything else is a regular expression of values, such as
+            ``"acme-[0-9a-f]{32}"``; so is a compiled one.
+
+    Raises:
+        ValueError: If one is no regular expression; says which.
+        TypeError: If one is no string.
+    """
+    names, patterns = set(), []
+    for entry in entries:
+        if isinstance(entry, re.Pattern) and isinstance(entry.pattern, str):
+            patterns.append(entry)
+        elif not isinstance(entry, str):
+            msg = f"expected names and regular expressions, got {type(entry).__name__}"
+            raise TypeError(msg)
+        elif _PLAIN.fullmatch(entry):
+            names.add(plain_name(entry))
+        elif entry:
+            try:
+                patterns.append(re.compile(entry))
+            except re.error as error:
+                msg = f"expected names and regular expressions, got {entry!r:.200}: {error}"
+                raise ValueError(msg) from None
+    return More(frozenset(names), tuple(patterns))
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What one run hides.
+
+    Attributes:
+        masked: Whether anything is hidden but ``known``.
+        known: Values that are hidden wherever they turn up, such as a token that was given as an
+            argument.
+        more: What a person says is a secret.
+    """
+
+    masked: bool = True
+    known: tuple[str, ...] = field(default=(), repr=False)
+    more: More = MORE_NONE
+
+    def message(self, text: str) -> str:
+        """Return a message without secrets; above 256 Ki characters its middle is left out."""
+        if not self.masked:
+            return self._without_known(text)
+        return mask_secrets(text, known=self.known, more=self.more)
+
+    def traceback(self, text: str) -> str:
+        """Return a formatted traceback without secrets."""
+        if not self.masked:
+            return self._without_known(text)
+        return mask_traceback(text, known=self.known, more=self.more)
+
+    def arguments(self, arguments: Iterable[str]) -> list[str]:
+        """Return the arguments of a command without secrets; as many as were given."""
+        arguments = list(arguments)
+        if not self.masked:
+            return [self._without_known(each) for each in arguments]
+        return mask_arguments(arguments, known=self.known, more=self.more)
+
+    def atoms(self, atoms: Mapping[str, Atom]) -> dict[str, Atom]:
+        """Return values without secrets.
+
+        Only strings can be secrets, alone or in lists and mappings. Numbers cost nothing.
+
+        Args:
+            atoms: By path.
+        """
+        kept = dict(atoms)
+        hidden = None
+        for path, atom in atoms.items():
+            if atom.type == "string" or (atom.type == "json" and '"' in atom.value):
+                hidden = hidden or _Hidden(self)
+                kept[path] = hidden.atom(atom, path.rpartition("/")[2])
+        return kept
+
+    def text(self, text: str, name: str = "") -> str:
+        """Return a string that a person records without secrets.
+
+        Args:
+            text: The string; one that had to be escaped stays marked so.
+            name: What it is called, if that says something.
+        """
+        return _Hidden(self).text(text, name) if text else text
+
+    def _without_known(self, text: str) -> str:
+        for value in self.known:
+            text = text.replace(value, MASK)
+        return text
+
+
+class _Hidden:
+    """Hides what is in values; the environment is read once for all of them.
+
+    Args:
+        secrets: What is hidden.
+    """
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._masked, self._more = secrets.masked, secrets.more
+        self._values = set(secrets.known)
+        if secrets.masked:
+            self._values |= secret_values(os.environ, secrets.more)
+
+    def atom(self, atom: Atom, name: str) -> Atom:
+        """Return an atom, whose name is the last part of its path, without secrets."""
+        if atom.type == "string":
+            hidden = self.text(atom.value, name)
+            return atom if hidden == atom.value else Atom("string", hidden)
+        value = json.loads(atom.value)
+        kept = self._json(value, name)
+        return atom if kept == value else encode_atom(kept)
+
+    def text(self, text: str, name: str) -> str:
+        hidden = self._text(text, name)
+        return Escaped(hidden) if isinstance(text, Escaped) else hidden
+
+    def _text(self, text: str, name: str) -> str:
+        if not self._masked:
+            for value in self._values:
+                text = text.replace(value, MASK)
+            return text
+        if text.startswith((BY_NAME, BY_VALUE)):
+            return text
+        if name and hides_parameter(name, text, self._more):
+            return BY_NAME
+        hidden = mask_value(text, environment={}, known=self._values, more=self._more)
+        return BY_VALUE if hidden == MASK != text else hidden
+
+    def _json(self, value: Any, name: str) -> Any:
+        if isinstance(value, str):
+            return self.text(value, name)
+        if isinstance(value, dict):
+            return {key: self._json(each, key) for key, each in value.items()}
+        if not isinstance(value, list):
+            return value
+        words = [each for each in value if isinstance(each, str)]
+        if self._masked and len(words) == len(value) and any(map(_OPTION.match, words)):
+            return mask_arguments(words, environment={}, known=self._values, more=self._more)
+        return [self._json(each, name) for each in value]

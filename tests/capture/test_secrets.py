@@ -1,0 +1,281 @@
+"""What a run hides in values: by name, by shape, by what a person says; and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from seamark.capture.masking import MASK
+from seamark.capture.secrets import BY_NAME, BY_VALUE, Secrets, more_of
+from seamark.values import Atom, Escaped, parameters
+
+SECRET = "s3cr3t Val"
+
+
+def recorded(value: object, secrets: Secrets | None = None, path: str = "p") -> object:
+    """Return what is recorded of a value, nested as it is given."""
+    atoms = (secrets or Secrets()).atoms(parameters(value, path))
+    found: dict[str, object] = {}
+    for at, atom in atoms.items():
+        *above, last = at.split("/")[1:] or [""]
+        place = found
+        for part in above:
+            place = place.setdefault(part, {})
+        place[last] = json.loads(atom.value) if atom.type == "json" else atom.value
+    return found.get("", found)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "token",
+        "api_key",
+        "apiKey",
+        "API-KEY",
+        "apikey",
+        "WANDB_API_KEY",
+        "hf_token",
+        "authToken",
+        "logger.init_args.api_token",
+        "password",
+        "db_password",
+        "PGPASSWORD",
+        "passwd",
+        "password2",
+        "password_hash",
+        "passphrase",
+        "secret",
+        "client_secret",
+        "secret_access_key",
+        "secretKey",
+        "private_key",
+        "encryption_key",
+        "credentials",
+        "creds",
+        "jwt",
+        "cookie",
+        "authorization",
+        "auth",
+        "refresh_token",
+        "access_tokens",
+        "slack_webhook_url",
+    ],
+)
+def test_a_string_is_hidden_for_its_name(name):
+    """By the words that end the last part of its path; the reason stands beside it."""
+    assert recorded({"db": {name: SECRET}}) == {"db": {name: BY_NAME}}
+    assert recorded([{name: SECRET, "n": 1}]) == [{name: BY_NAME, "n": 1}]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tokenizer",
+        "num_tokens",
+        "max_tokens",
+        "token_dim",
+        "key_dim",
+        "keys",
+        "key",
+        "monitor_key",
+        "sort_key",
+        "pad_token",
+        "image_token",
+        "placeholder_token",
+        "passes",
+        "bypass",
+        "author",
+        "secretary",
+        "password_policy",
+        "token_type",
+        "monkey",
+        "signature",
+        "credential_provider",
+    ],
+)
+def test_other_names_hide_nothing(name):
+    """Whole words, and the last ones."""
+    value = {"p": {name: SECRET, "sub": [{name: SECRET}]}}
+    assert recorded(value) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1, 0.5, True, None, [1, 2, 3], [[0.1], [0.2]], {}, "", "true", "None", "<pad>", "[CLS]"],
+    ids=repr,
+)
+def test_only_strings_that_say_something_are_hidden_for_their_name(value):
+    """Numbers, switches, lists of numbers and markers never are."""
+    given = {"token": value, "password": value}
+    atoms = parameters(given, "p")
+    assert Secrets().atoms(atoms) == atoms
+
+
+def test_a_place_that_is_filled_in_later_is_kept():
+    """``${oc.env:TOKEN}`` says where a secret comes from."""
+    given = {"token": "${oc.env:TOKEN}", "password": "{{ secrets.DB }}"}
+    assert recorded(given) == given
+
+
+def test_lists_below_a_name_are_hidden_piece_by_piece():
+    """Strings only."""
+    assert recorded({"tokens": {"access_tokens": ["a", 1, ["b"]]}}) == {
+        "tokens": {"access_tokens": [BY_NAME, 1, [BY_NAME]]}
+    }
+
+
+SHAPES = [
+    "AKIAIOSFODNN7EXAMPLE",
+    "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+    "github_pat_11ABCDEFG0abcdefghijkl_ABCDEFGH",
+    "glpat-abcDEF1234567890abcd",
+    "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345",
+    "sk-proj-abcdEFGH1234567890",
+    "xoxb-123456789012-abcdefABCDEF",
+    "AIzaSyA-1234567890abcdefghijklmnopqrstu",
+    "ya29.a0AfH6SMBx-abcdefghijk",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
+    "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n-----END OPENSSH PRIVATE KEY-----",
+    "123456789:AAFabcdefghijklmnopqrstuvwxyz012345",
+]
+
+
+@pytest.mark.parametrize("secret", SHAPES)
+def test_a_known_shape_is_hidden_wherever_it_stands(secret):
+    """Alone, in a sentence, in a list, in a mapping within a list."""
+    assert recorded({"x": secret}) == {"x": BY_VALUE}
+    assert recorded({"x": f"see {secret} there"}) == {"x": f"see {MASK} there"}
+    assert recorded([[secret, 1], {"a": secret}]) == [[BY_VALUE, 1], {"a": BY_VALUE}]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("postgres://u:pw@h:5432/db", "postgres://***@h:5432/db"),
+        ("https://h/f?sv=2022&sig=ab%2Bc%3D&se=1", "https://h/f?sv=2022&sig=***&se=1"),
+        (
+            "https://b.s3.amazonaws.com/k?X-Amz-Expires=60&X-Amz-Signature=0123456789abcdef",
+            "https://b.s3.amazonaws.com/k?X-Amz-Expires=60&X-Amz-Signature=***",
+        ),
+        (
+            "https://storage.googleapis.com/b/o?X-Goog-Signature=0a1b2c&x=1",
+            "https://storage.googleapis.com/b/o?X-Goog-Signature=***&x=1",
+        ),
+        ("https://hooks.slack.com/services/T0/B0/xyz", "https://hooks.slack.com/***"),
+        ("https://discord.com/api/webhooks/1/abc", "https://discord.com/api/webhooks/***"),
+        ("https://x.webhook.office.com/webhookb2/1@2/3", "https://x.webhook.office.com/***"),
+        ("curl --token abc -v https://h", "curl --token *** -v https://h"),
+        ('{"password": "a b", "lr": 1}', '{"password": "***", "lr": 1}'),
+        ("Namespace(lr=0.1, api_key='a')", "Namespace(lr=0.1, api_key='***')"),
+        ("lr: 0.1\n  api_key: abc\nn: 1", "lr: 0.1\n  api_key: ***\nn: 1"),
+        ("Server=h;AccountKey=abc==;Timeout=3", "Server=h;AccountKey=***"),
+        ("Authorization: Bearer abcdefghijklmnop1", "Authorization: Bearer ***"),
+    ],
+)
+def test_secrets_within_a_string_are_hidden(given, kept):
+    """What stands around them stays; arguments and messages are treated the same."""
+    assert recorded({"x": given}) == {"x": kept}
+    assert recorded({"x": kept}) == {"x": kept}
+    if "://" in given:
+        assert Secrets().arguments(["--x", given]) == ["--x", kept]
+        assert Secrets().message(f"no answer from {given} !") == f"no answer from {kept} !"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Classify each token: positive or negative.",
+        "You are the bearer of good news. Cookie: a sweet snack.",
+        "The password is the first thing that the user says: be kind.",
+        "glow-tts-v2-ljspeech",
+        "sk-learn-v1-baseline",
+        "sk_test_accuracy",
+        "hf_resnet50_large",
+        "pypi-mirror-internal-server",
+        "ResNet50-Adam-lr0-seed1-CIFAR10-baseline-run-2",
+        "https://host/x?page=2&signal=1#sig=a",
+        "git@github.com:org/repo.git",
+        "d6b1bd4f9e5dd3e6ddd8bbd2a06a2b7a3c4d5e6f",
+        "key=value, cache_key=a, n_tokens=5",
+        "s3://bucket/tokens/train.bin",
+        "lambda x: x['token']",
+    ],
+)
+def test_other_strings_are_kept_as_they_are(text):
+    """Prompts, names of models, addresses: they are what people compare runs by."""
+    assert recorded({"x": text}) == {"x": text}
+
+
+def test_a_command_in_a_list_is_hidden_as_arguments_are():
+    """``sys.argv`` is recorded by many."""
+    given = {"argv": ["train.py", "--password", SECRET, "--lr", "0.1"]}
+    assert recorded(given) == {"argv": ["train.py", "--password", MASK, "--lr", "0.1"]}
+
+
+def test_values_of_secret_variables_are_hidden_in_values(monkeypatch):
+    """As a whole and within other text, whatever the name."""
+    monkeypatch.setenv("SOME_PASSWORD", "plain words")
+    assert recorded({"x": "plain words", "y": "<plain words>"}) == {"x": BY_VALUE, "y": f"<{MASK}>"}
+
+
+def test_what_is_kept_keeps_its_type_and_identity():
+    """Numbers are not looked at; a string that had to be escaped stays marked."""
+    atoms = parameters({"lr": 0.1, "n": [1, 2], "s": "x", "t": "a\x00b"}, "p")
+    kept = Secrets().atoms(atoms)
+    assert all(kept[path] is atoms[path] for path in atoms)
+    escaped = Secrets().atoms({"p": Atom("string", Escaped("\\x00 ghp_abcdef123456"))})["p"].value
+    assert (escaped, type(escaped)) == ("\\x00 ***", Escaped)
+
+
+def test_hiding_twice_changes_nothing():
+    """A run that another process continues records what travelled."""
+    given = {"token": SECRET, "x": SHAPES[0], "y": [SHAPES[1]], "u": "https://u:p@h/x?sig=1"}
+    once = Secrets().atoms(parameters(given, "p"))
+    assert Secrets().atoms(once) == once
+
+
+# --------------------------------------------------------------------- what a person says
+
+
+def test_a_person_names_more():
+    """Names in any spelling, and expressions anywhere: in values, arguments and messages."""
+    secrets = Secrets(more=more_of(["patient_id", r"acme-[0-9a-f]{8}", re.compile("ZZ+")]))
+    given = {"patientId": "Bob", "patient_ids": "kept", "x": "at acme-0123abcd", "y": "aZZZb"}
+    assert recorded(given, secrets) == {
+        "patientId": BY_NAME,
+        "patient_ids": "kept",
+        "x": f"at {MASK}",
+        "y": f"a{MASK}b",
+    }
+    arguments = ["--patient-id", "Bob", "data.patient_id=Bob", "acme-0123abcd"]
+    kept = ["--patient-id", MASK, f"data.patient_id={MASK}", MASK]
+    assert secrets.arguments(arguments) == kept
+    assert secrets.message("patient_id='Bob' acme-0123abcd") == f"patient_id='{MASK}' {MASK}"
+
+
+def test_a_variable_that_a_person_names_is_secret(monkeypatch):
+    """Its value is hidden wherever it turns up."""
+    monkeypatch.setenv("SITE_CODE", "north-western")
+    secrets = Secrets(more=more_of(["site_code"]))
+    assert recorded({"x": "in north-western"}, secrets) == {"x": f"in {MASK}"}
+
+
+def test_switched_off_only_what_was_given_as_a_token_is_hidden(monkeypatch):
+    """A token that is handed to Seamark is never recorded."""
+    monkeypatch.setenv("SOME_PASSWORD", "plain words")
+    secrets = Secrets(masked=False, known=("given-token",))
+    given = {"token": SECRET, "x": SHAPES[0], "y": "plain words", "z": ["--password", "x"]}
+    assert recorded(given, secrets) == given
+    assert recorded({"x": "a given-token"}, secrets) == {"x": f"a {MASK}"}
+    assert secrets.message("password='x' given-token") == f"password='x' {MASK}"
+    assert secrets.traceback("password='x' given-token") == f"password='x' {MASK}"
+    assert secrets.arguments(["--password", "given-token"]) == ["--password", MASK]
+
+
+@pytest.mark.parametrize(("entries", "error"), [(["a("], ValueError), ([3], TypeError)])
+def test_what_is_no_name_and_no_expression_is_refused(entries, error):
+    """With what was given."""
+    with pytest.raises(error, match="expected names and regular expressions, got "):
+        more_of(entries)

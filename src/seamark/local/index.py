@@ -36,6 +36,7 @@ from seamark.store import schema
 from seamark.store.damage import DamageError
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
+from seamark.store.query.known import KnownPaths, Unknown, refuse
 from seamark.store.query.selection import Selection, choose
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import Conflict, Store, forget_run, load_journals
@@ -580,34 +581,46 @@ class Index:
             if name != PROJECT_LOG and _concerns(parent, project)
         )
 
-    def select(self, selection: Selection) -> list[Ref]:
+    def select(self, selection: Selection, unknown: Unknown = refuse) -> list[Ref]:
         """Return (project, run id) of the runs that match, in order, as last folded.
+
+        Args:
+            selection: Which runs.
+            unknown: Called with an error for each path asked for that no run has; raises it by
+                itself.
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query breaks the grammar.
+            QueryError: If the query breaks the grammar, or asks for what cannot be there.
         """
 
         def answer(connection: sa.Connection) -> list[Ref]:
-            return choose(self.store, connection, selection, self.now_ns()).refs
+            return choose(self.store, connection, selection, self.now_ns(), unknown).refs
 
         return self._ask(answer)
 
-    def table(self, selection: Selection, columns: Iterable[str] | None = None) -> RunsTable:
+    def table(
+        self,
+        selection: Selection,
+        columns: Iterable[str] | None = None,
+        unknown: Unknown = refuse,
+    ) -> RunsTable:
         """Return the runs that match with the columns that are asked for, as last folded.
 
         Args:
             selection: Which runs.
             columns: See `seamark.store.read.tables.query_runs`.
+            unknown: See `select`.
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query or a column breaks the grammar.
+            QueryError: If the query or a column breaks the grammar, or asks for what cannot be
+                there.
         """
         wanted = columns if columns is None or isinstance(columns, str) else list(columns)
 
         def answer(connection: sa.Connection) -> RunsTable:
-            return query_runs(self.store, connection, selection, wanted, self.now_ns())
+            return query_runs(self.store, connection, selection, wanted, self.now_ns(), unknown)
 
         return self._ask(answer)
 
@@ -671,11 +684,9 @@ class Index:
             return self.healing(ask)
 
     def near_paths(self, path: str) -> list[str]:
-        """Return paths that end like one that no run has, as ``a/val/loss`` for ``val/loss``."""
-        known = self._ask(self.store.numbers.everything)
-        if path in known or path.startswith("sys/"):
-            return []
-        return sorted(one for one in known if one.endswith(f"/{path}"))
+        """Return the paths that may be meant by one that no run has, the nearest first."""
+        found = self._ask(lambda connection: KnownPaths(self.store, connection).nearest(path))
+        return [] if path in found else found
 
     def view(self, project: str, run: str) -> RunView:
         """Return one run as it was last refreshed.

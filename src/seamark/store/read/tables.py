@@ -14,6 +14,7 @@ from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
 from seamark.store.cells import atom_value, decoded
+from seamark.store.query.known import KnownPaths, Unknown, refuse
 from seamark.store.query.language import parse_field
 from seamark.store.query.selection import Chosen, Selection, choose
 from seamark.store.query.sql import AGGREGATE_COLUMNS
@@ -52,6 +53,7 @@ def query_runs(
     selection: Selection,
     columns: Iterable[str] | None,
     now_ns: int,
+    unknown: Unknown = refuse,
 ) -> RunsTable:
     """Return the runs that match with the columns that are asked for.
 
@@ -63,14 +65,21 @@ def query_runs(
             with ``:differing`` behind, only the columns in which the chosen runs differ. None for
             everything.
         now_ns: Nanoseconds since the Unix epoch.
+        unknown: Called with an error for each path asked for that no run has; raises it by itself.
 
     Raises:
         ArgumentError: If an argument has a value that cannot be used.
-        QueryError: If the query or a column breaks the grammar.
+        QueryError: If the query or a column breaks the grammar, or asks for what cannot be there.
     """
     wanted = [_Wanted(column) for column in _columns(columns)]
-    chosen = choose(store, connection, selection, now_ns)
+    chosen = choose(store, connection, selection, now_ns, unknown)
     known = store.numbers.everything(connection)
+    checks = KnownPaths(store, connection, unknown)
+    for one in wanted:
+        if not one.pattern:
+            checks.check_column(one.text, one.field)
+        elif one.field.path != "*":
+            checks.check_pattern(one.text, one.paths((*_DERIVED, *known)))
     everything = any(one.pattern and one.field.path == "*" for one in wanted)
     paths = None
     if not everything:

@@ -38,7 +38,7 @@ from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.query.known import KnownPaths, Unknown, refuse
 from seamark.store.query.selection import Selection, choose
-from seamark.store.read.tables import query_runs
+from seamark.store.read.tables import Columns, query_runs
 from seamark.store.runs import Conflict, Store, forget_run, load_journals
 
 if TYPE_CHECKING:
@@ -602,7 +602,7 @@ class Index:
     def table(
         self,
         selection: Selection,
-        columns: Iterable[str] | None = None,
+        columns: Columns = None,
         unknown: Unknown = refuse,
     ) -> RunsTable:
         """Return the runs that match with the columns that are asked for, as last folded.
@@ -617,7 +617,9 @@ class Index:
             QueryError: If the query or a column breaks the grammar, or asks for what cannot be
                 there.
         """
-        wanted = columns if columns is None or isinstance(columns, str) else list(columns)
+        wanted = columns
+        if isinstance(columns, Iterable) and not isinstance(columns, str):
+            wanted = list(columns)  # it may be asked for twice
 
         def answer(connection: sa.Connection) -> RunsTable:
             return query_runs(self.store, connection, selection, wanted, self.now_ns(), unknown)

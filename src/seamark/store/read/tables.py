@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -18,11 +18,12 @@ from seamark.store.query.known import KnownPaths, Unknown, refuse
 from seamark.store.query.language import parse_field
 from seamark.store.query.selection import Chosen, Selection, choose
 from seamark.store.query.sql import AGGREGATE_COLUMNS
+from seamark.store.read.shared import SharedPath, shared_paths
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["query_runs"]
+__all__ = ["Columns", "query_runs"]
 
 _DIFFERING: Final = ":differing"
 _FIRST: Final = (
@@ -43,6 +44,9 @@ _APART: Final = frozenset({"string_set", *_LONG})
 _PART: Final = 900
 """How many values one statement has at most; old SQLite takes 999."""
 
+Columns = Iterable[str] | Callable[[Sequence[SharedPath]], Iterable[str]] | None
+"""Columns, or what chooses them by the paths that the first of the chosen runs have."""
+
 At = tuple[str, str | None]
 """A path and what is asked of a series there; None: what it shows."""
 
@@ -51,7 +55,7 @@ def query_runs(
     store: Store,
     connection: sa.Connection,
     selection: Selection,
-    columns: Iterable[str] | None,
+    columns: Columns,
     now_ns: int,
     unknown: Unknown = refuse,
 ) -> RunsTable:
@@ -63,7 +67,7 @@ def query_runs(
         selection: Which runs.
         columns: Paths, perhaps with an aggregate (``val/loss:min``); patterns (``hyperparams/*``);
             with ``:differing`` behind, only the columns in which the chosen runs differ. None for
-            everything.
+            everything. A function is given the paths that the first runs have; see `shared_paths`.
         now_ns: Nanoseconds since the Unix epoch.
         unknown: Called with an error for each path asked for that no run has; raises it by itself.
 
@@ -71,8 +75,11 @@ def query_runs(
         ArgumentError: If an argument has a value that cannot be used.
         QueryError: If the query or a column breaks the grammar, or asks for what cannot be there.
     """
-    wanted = [_Wanted(column) for column in _columns(columns)]
+    wanted = [] if callable(columns) else [_Wanted(column) for column in _columns(columns)]
     chosen = choose(store, connection, selection, now_ns, unknown)
+    if callable(columns):
+        found = columns(shared_paths(store, connection, chosen.numbers))
+        wanted = [_Wanted(column) for column in found]
     known = store.numbers.everything(connection)
     checks = KnownPaths(store, connection, unknown)
     for one in wanted:

@@ -66,6 +66,8 @@ _NAME_CELLS: Final = 16
 _SETS: Final = frozenset({"sys/tags", "sys/group_tags"})
 _TITLE_CELLS: Final = 20
 """The last part of a path is rather shown up to so many cells than more columns."""
+_TWO_PARTS: Final = 10
+"""And so are the last two, if they have no more."""
 _DEFAULT_LIMIT: Final = 100
 _NEWEST: Final = "sys/creation_time"
 _FIRST_TO_GO: Final = 10
@@ -353,14 +355,21 @@ def _column(name: str, screen: Screen, asked: _Asked, *, right: bool) -> Column:
     if sorted_by and screen.terminal:
         title += " ▲" if sorting.ascending else " ▼"
     rank = _RANKS.get(name, 0 if name == "sys/id" else 2)
-    last = len(title.rpartition("/")[2])
     return Column(
         title,
         right=right,
         shrink=name in _SHRINKING or name not in TITLES,
-        least=_NAME_CELLS if name == "sys/name" else max(8, min(last + 1, _TITLE_CELLS)),
+        least=_NAME_CELLS if name == "sys/name" else _least(title),
         rank=min(rank, 1) if sorted_by else asked.unasked.get(name, rank),
     )
+
+
+def _least(title: str) -> int:
+    """Return to how many cells a title is cut at most: ``…/val/loss``, ``…/batch_size``."""
+    *_, one = parts = title.split("/")
+    two = "/".join(parts[-2:])
+    wanted = two if len(two) <= _TWO_PARTS else one
+    return max(8, min(len(wanted) + 2, _TITLE_CELLS))
 
 
 def _cell(value: Any, name: str, screen: Screen, now: datetime) -> Cell:

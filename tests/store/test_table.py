@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import re
 
@@ -9,6 +11,8 @@ import numpy as np
 import pytest
 
 from seamark.errors import ArgumentError, QueryError
+from seamark.store.query.known import KnownPaths
+from seamark.store.query.language import parse
 from seamark.store.query.selection import Selection
 
 NOW = 10**18 + 10**14
@@ -205,6 +209,28 @@ def test_a_comparison_that_can_match_nothing_is_refused_with_its_place(
     assert line[caret.index("^") :].startswith(place)
 
 
+PATHS = ("lr", "layers", "best", "name", "when", "loss", "loss:min", "log", "log:count")
+PATHS += ("model", "weird", "sys/tags", "lr:float", "layers:string", "sys/name", "sys/owner")
+TAKEN = ("= {}", "!= {}", "< {}", ">= {}", "CONTAINS {}", "=~ {}", "!~ {}", "IN ({}, {})")
+VALUES = ("1", "0.5", "nan", "true", "resnet18", "last.ckpt", "'2026-01-02'", "-1d")
+
+
+def test_what_is_refused_would_have_found_nothing(index, monkeypatch):
+    """Every kind of value, operator and type."""
+    refused = []
+    for path, taken, value in itertools.product(PATHS, TAKEN, VALUES):
+        query = f"{path} {taken.replace('{}', value)}"
+        with contextlib.suppress(QueryError):  # whatever runs hold: see the tests of the grammar
+            parse(query)
+            try:
+                chosen(index, query)
+            except QueryError:
+                refused.append(query)
+    assert len(refused) > 300
+    monkeypatch.setattr(KnownPaths, "check_query", lambda *_: None)
+    assert [query for query in refused if chosen(index, query)] == []
+
+
 @pytest.mark.parametrize("query", ["nothere = 1", "NOT nothere = 1", "nothere IS MISSING"])
 def test_a_path_that_no_run_has_is_told_once(index, query):
     """Nothing is wrong with the runs that match; whoever asked says what to do about it."""
@@ -364,6 +390,32 @@ def test_an_empty_path_to_sort_by_is_a_query_error(index):
     """The same message as for a column."""
     with pytest.raises(QueryError, match="sort_by: expected a path"):
         index.select(Selection(sort_by=""))
+
+
+def test_columns_may_be_chosen_by_what_the_runs_share(index):
+    """How many have a path, whether they differ, and how long texts are."""
+    told = []
+
+    def choose(shared):
+        told.extend(shared)
+        return ["name"]
+
+    table = index.table(Selection(id=["r0", "r1", "r3", "r4"]), choose)
+    assert table.columns == ["sys/id", "name"]
+    found = {one.path: (one.series, one.runs, one.differs, one.longest) for one in told}
+    assert found == {
+        "loss": (True, 4, True, 0),
+        "lr": (False, 3, True, 0),
+        "layers": (False, 4, True, 22),
+        "name": (False, 3, True, 8),
+        "best": (False, 2, True, 0),
+    }
+    told.clear()
+    index.table(Selection(id=["r5", "r0", "r6"], trashed=None), choose)
+    assert {one.path: one.differs for one in told if one.runs == 3} == {"lr": False}
+    told.clear()
+    index.table(Selection(id="nobody"), choose)
+    assert told == []
 
 
 class TestColumns:

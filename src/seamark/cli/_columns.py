@@ -40,7 +40,7 @@ _NO_SPLIT: Final = 2
 _TELLING: Final[Mapping[str, int]] = {"loss": 0, "acc": 1, "accuracy": 1}
 _LESS_TELLING: Final = 2
 _COUNTERS: Final = frozenset({"epoch", "step", "global_step", "iteration"})
-_WORD: Final = re.compile(r"[^/_.\- ]+")
+_WORD: Final = re.compile(r"[^/_.:\- ]+")
 
 
 def telling_columns(shared: Sequence[SharedPath]) -> tuple[list[str], list[str]]:

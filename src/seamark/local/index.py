@@ -36,7 +36,7 @@ from seamark.store import schema
 from seamark.store.damage import DamageError
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
-from seamark.store.query.known import KnownPaths, Unknown, refuse
+from seamark.store.query.known import Unknown, refuse
 from seamark.store.query.selection import Selection, choose
 from seamark.store.read.tables import Columns, query_runs
 from seamark.store.runs import Conflict, Store, forget_run, load_journals
@@ -684,11 +684,6 @@ class Index:
 
         with self.lock:
             return self.healing(ask)
-
-    def near_paths(self, path: str) -> list[str]:
-        """Return the paths that may be meant by one that no run has, the nearest first."""
-        found = self._ask(lambda connection: KnownPaths(self.store, connection).nearest(path))
-        return [] if path in found else found
 
     def view(self, project: str, run: str) -> RunView:
         """Return one run as it was last refreshed.

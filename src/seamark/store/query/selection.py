@@ -18,12 +18,12 @@ from seamark.store.cells import is_crashed
 from seamark.store.query.kinds import CRASHED, GROUPS, STATES, near_state
 from seamark.store.query.known import KnownPaths, Unknown, refuse
 from seamark.store.query.language import (
+    Among,
     And,
     Comparison,
     Expression,
     Field,
     Not,
-    Or,
     Value,
     parse,
     parse_field,
@@ -87,7 +87,7 @@ class Selection:
                     for value in given
                     for one in (_states(value) if name == "state" else (value,))
                 ]
-                terms.append(Or(tuple(_equals(path, value) for value in values)))
+                terms.append(Among(Field(path), tuple(map(_text, values))))
         tags = _strings("tag", self.tag) or []
         terms += [
             Comparison(Field("sys/tags", None, "string_set"), "contains", _text(tag))
@@ -154,10 +154,6 @@ def _states(state: str) -> tuple[str, ...]:
         msg = f"state: expected one of {', '.join(known)}, got {state!r}{near_state(wanted)}"
         raise ArgumentError(msg)
     return (wanted,)
-
-
-def _equals(path: str, value: str) -> Comparison:
-    return Comparison(Field(path), "=", _text(value))
 
 
 def _text(value: str) -> Value:

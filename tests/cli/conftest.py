@@ -91,7 +91,7 @@ def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
 # On a busy machine reading may take so long that a bar appears.
 WITHOUT_BAR = """
 import math, runpy, seamark.cli._progress
-seamark.cli._progress._PATIENCE_S = math.inf
+seamark.cli._progress._DELAY_S = math.inf
 runpy.run_module("seamark", run_name="__main__", alter_sys=True)
 """
 

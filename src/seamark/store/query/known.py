@@ -121,7 +121,9 @@ class KnownPaths:
     def check_pattern(self, text: str, found: Collection[str]) -> None:
         """Tell that a pattern among the columns matches no path."""
         if not found and self._store.database.rows(self._connection, _ANY_RUN):
-            self._unknown(misplaced("column", text, 0, f"no path matches {text!r}", named=False))
+            self._unknown(
+                misplaced("column", text, 0, f"no path matches {text!r:.200}", named=False)
+            )
 
     def _check_field(
         self, what: str, text: str, field: Field, wanted: frozenset[str] | None
@@ -164,7 +166,7 @@ class KnownPaths:
         if what != "query" and colon and self._types(path, None) is None:
             at = text.rfind(colon)
             raise misplaced(what, text, *suffix_fault(word, at), named=False)
-        message = f"no run has {field.path!r}"
+        message = f"no run has {field.path!r:.200}"
         hint = self._hint(field.path)
         self._unknown(misplaced(what, text, field.at, message, hint, named=False))
 

@@ -81,12 +81,6 @@ def query_runs(
         found = columns(shared_paths(store, connection, chosen.numbers))
         wanted = [_Wanted(column) for column in found]
     known = store.numbers.everything(connection)
-    checks = KnownPaths(store, connection, unknown)
-    for one in wanted:
-        if not one.pattern:
-            checks.check_column(one.text, one.field)
-        elif one.field.path != "*":
-            checks.check_pattern(one.text, one.paths((*_DERIVED, *known)))
     everything = any(one.pattern and one.field.path == "*" for one in wanted)
     paths = None
     if not everything:
@@ -95,6 +89,12 @@ def query_runs(
     cells = _Cells(store, connection, chosen, paths)
     if any(one.aggregate is not None for one in wanted):
         cells.read_series()
+    checks, present = KnownPaths(store, connection, unknown), set(cells.paths())
+    for one in wanted:
+        if one.pattern and one.field.path != "*" and not one.paths(present):
+            checks.check_pattern(one.text, one.paths((*_DERIVED, *known)))
+        elif not one.pattern and (one.says_more or one.field.path not in present):
+            checks.check_column(one.text, one.field)
     labels = _labels(wanted, cells)
     empty: list[Any] = [None] * len(chosen.numbers)
     shown = {label: cells.columns.get(at, empty) for label, at in labels.items()}
@@ -117,6 +117,7 @@ class _Wanted:
         self.text = text.removesuffix(_DIFFERING) if self.differing else text
         self.field = parse_field(self.text)
         self.aggregate = None if self.field.aggregate == "last" else self.field.aggregate
+        self.says_more = (self.field.aggregate, self.field.type) != (None, None)
         self.pattern = "*" in self.text or "?" in self.text
 
     def paths(self, known: Iterable[str]) -> list[str]:

@@ -72,6 +72,7 @@ def test_newest_first(cli: Callable[..., Result], five: list[str]) -> None:
         (["--sort", "val/loss:min", "--desc"], [2, 1, 0, 3, 4]),
         (["--sort", "val/loss", "--desc"], [2, 1, 0, 3, 4]),
         (["--sort", "val/loss:min"], [0, 1, 2, 3, 4]),
+        (["--sort", "`val/loss`:MIN"], [0, 1, 2, 3, 4]),
         (["--sort", "val/loss:max"], [2, 1, 0, 3, 4]),
         (["--sort", "val/loss"], [2, 1, 0, 3, 4]),
         (["--query", "sys/creation_time >= -1h AND sys/tags IN (odd, other)"], [3, 1]),
@@ -180,6 +181,13 @@ def test_what_means_nothing_is_refused_with_its_place(
     said, line, caret = done.stderr.splitlines()
     assert message in said
     assert line[caret.index("^") :] == place
+
+
+def test_an_empty_path_to_sort_by_is_no_path(cli: Callable[..., Result], five: list[str]) -> None:
+    """Such as a variable of a script that was not set."""
+    result = cli("ls", "--sort", "")
+    assert result.exit_code == 2
+    assert "sort_by: expected a path" in result.stderr
 
 
 def test_nothing_is_unknown_where_there_are_no_runs(cli: Callable[..., Result], root: Path) -> None:

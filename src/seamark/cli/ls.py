@@ -80,22 +80,28 @@ class Sorting(NamedTuple):
     """By which column a table is sorted.
 
     Attributes:
-        path: As it was asked for.
+        label: The name of the column.
         ascending: Smallest first.
         asked: Whether somebody asked for it.
     """
 
-    path: str
+    label: str
     ascending: bool
     asked: bool
 
-    @property
-    def label(self) -> str:
-        """The name of the column in a table."""
-        from seamark.store.query.language import parse_field
 
-        field = parse_field(self.path, "sort_by")
-        return f"{field.path}:{field.aggregate}" if field.aggregate else field.path
+def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
+    """Return by what to sort; of a minimum people look for the smallest.
+
+    Raises:
+        QueryError: If it is no path.
+    """
+    from seamark.store.query.language import parse_field
+
+    field = parse_field(_NEWEST if path is None else path, "sort_by")
+    ascending = field.aggregate == "min" if descending is None else not descending
+    label = f"{field.path}:{field.aggregate}" if field.aggregate else field.path
+    return Sorting(label, ascending, asked=path is not None)
 
 
 @click.command(short_help="List runs: choose, sort, compare.")
@@ -203,8 +209,7 @@ def ls(
     from seamark.store.query.selection import Selection
 
     runs = open_runs(context, project, missing_ok=True)
-    ascending = (sort or "").endswith(":min") if descending is None else not descending
-    sorting = Sorting(sort or _NEWEST, ascending, asked=sort is not None)
+    sorting = _sorting(sort, descending=descending)
     chosen = Selection(
         project=project,
         query=query,
@@ -212,8 +217,8 @@ def ls(
         tag=tags,
         trashed=trashed,
         limit=limit or None,
-        sort_by=sorting.path,
-        ascending=ascending,
+        sort_by=sort or _NEWEST,
+        ascending=sorting.ascending,
     )
     wanted = [name.strip() for given in columns for name in given.split(",") if name.strip()]
     asked = _Asked(wanted, sorting, differing=differing, for_people=not (as_json or as_csv))

@@ -191,7 +191,7 @@ class KnownPaths:
         last = path.rpartition("/")[2]
         names = {one.rpartition("/")[2] for one in known}
         close = difflib.get_close_matches(last, names, 3, 0.75)
-        alike = difflib.get_close_matches(path, known, 3, 0.7)
+        alike = difflib.get_close_matches(path, known, 3, 0.75)
         alike += [one for name in close for one in known if one.rpartition("/")[2] == name]
         return self._shown(alike)[:1]
 

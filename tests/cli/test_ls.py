@@ -193,7 +193,8 @@ def test_an_empty_path_to_sort_by_is_no_path(cli: Callable[..., Result], five: l
 def test_nothing_is_unknown_where_there_are_no_runs(cli: Callable[..., Result], root: Path) -> None:
     """What will be recorded is not known yet."""
     result = cli("ls", "--sort", "val/loss:min", "--columns", "lr,val/*", "--query", "lr < 1")
-    assert (result.exit_code, result.stderr.strip()) == (0, "no runs yet")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("no runs")
 
 
 def test_a_path_that_no_run_has_is_said_with_those_that_end_like_it(

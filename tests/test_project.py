@@ -100,6 +100,36 @@ class TestRunsTable:
         assert table.rows[0]["train/loss:min"] == 0.1 / 5
         assert table.total == 3
 
+    def test_a_path_that_no_run_has_yet_is_an_empty_column_and_one_warning(
+        self, project, record, caplog
+    ):
+        """A dashboard may be there before the first of them, and asks again and again."""
+        run = record(0.1)
+        for _ in range(3):
+            table = project.fetch_runs_table(
+                columns=["val/loss", "parameters/lr"], sort_by="val/f1"
+            )
+            assert table.to_rows() == [{"sys/id": run, "parameters/lr": 0.1}]
+            assert "val/loss" in table.columns
+            assert len(project.fetch_runs_table(query="train/los < 1")) == 0
+            assert len(project.fetch_series("train/loss", runs="train/los < 1")) == 0
+        assert [record.message for record in caplog.records] == [
+            "seamark: sort_by: no run has 'val/f1'",
+            "seamark: column: no run has 'val/loss'; there is 'train/loss'",
+            "seamark: query: no run has 'train/los'; there is 'train/loss'",
+        ]
+
+    def test_what_can_mean_nothing_is_refused(self, project, record):
+        """Whether runs are there or not."""
+        for query in ("sys/state = finished", 'sys/tags = "x"', "a:median < 1"):
+            with pytest.raises(QueryError, match="query: expected"):
+                project.fetch_runs_table(query=query)
+        record(0.1)
+        with pytest.raises(QueryError, match="expected a number for 'parameters/lr', got 'x'"):
+            project.fetch_runs_table(query='parameters/lr = "x"')
+        with pytest.raises(QueryError, match="column: 'parameters/lr' is a number, not a series"):
+            project.fetch_runs_table(columns=["parameters/lr:min"])
+
     def test_sub_projects_belong_to_the_table(self, project, record):
         """And other projects do not."""
         inner = record(0.1, project="team/x/y")

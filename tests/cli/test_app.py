@@ -47,7 +47,6 @@ def test_every_command_teaches_with_examples(cli: Callable[..., Result], command
         (["ls", "--colums", "x"], "--columns"),
         (["show"], "Missing argument 'RUN'"),
         (["show", "nobody"], "no run 'nobody'"),
-        (["ls", "--query", "lr <"], "query"),
         (["ls", "--limit", "-1"], "--limit"),
         (["ls", "--project", "a//b"], "project"),
         (["trash"], "which runs?"),
@@ -67,6 +66,25 @@ def test_mistakes_are_told_in_one_line(
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert message in done.stderr
+
+
+def test_a_mistake_in_a_query_is_told_with_its_place(
+    shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
+) -> None:
+    """Whichever command asks; the line and a caret stand below the one line of the error."""
+    record()
+    for words in (["ls"], ["export"], ["trash"], ["plot", "train/loss"]):
+        done = shell(*words, "--query", "train/loss <\nnothere = 1")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            "seamark: query: expected AND or OR, got '=' at line 2, column 9\n"
+            "  nothere = 1\n"
+            "          ^\n"
+        )
+        done = shell(*words, "--query", "loss < 0.5")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("seamark: query: no run has 'loss'; there is 'val/loss'")
+        assert done.stderr.endswith("\n  loss < 0.5\n  ^\n")
 
 
 def test_a_root_that_is_named_must_exist(

@@ -5,6 +5,8 @@ import io
 import json
 import math
 import re
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -69,6 +71,12 @@ def test_newest_first(cli: Callable[..., Result], five: list[str]) -> None:
         (["--sort", "val/loss:min", "--asc"], [0, 1, 2, 3, 4]),
         (["--sort", "val/loss:min", "--desc"], [2, 1, 0, 3, 4]),
         (["--sort", "val/loss", "--desc"], [2, 1, 0, 3, 4]),
+        (["--sort", "val/loss:min"], [0, 1, 2, 3, 4]),
+        (["--sort", "`val/loss`:MIN"], [0, 1, 2, 3, 4]),
+        (["--sort", "val/loss:max"], [2, 1, 0, 3, 4]),
+        (["--sort", "val/loss"], [2, 1, 0, 3, 4]),
+        (["--query", "sys/creation_time >= -1h AND sys/tags IN (odd, other)"], [3, 1]),
+        (["--query", "sys/creation_time < -1h"], []),
     ],
 )
 def test_choosing_and_sorting(
@@ -144,11 +152,49 @@ def test_no_runs_is_no_error(cli: Callable[..., Result], root: object) -> None:
     assert cli("ls").exit_code == 0
 
 
-def test_bad_queries_point_at_the_place(cli: Callable[..., Result], five: list[str]) -> None:
-    """Exit code 2."""
-    result = cli("ls", "--query", "parameters/lr <")
+@pytest.mark.parametrize(
+    ("words", "message", "place"),
+    [
+        (["--query", "parameters/lr <"], "query: expected a value, got the end", ""),
+        (["--query", "parameters/lr < 1 AND lr < 1"], "there is 'parameters/lr'", "lr < 1"),
+        (["--query", "sys/state = done"], "did you mean 'completed'?", "done"),
+        (["--query", "parameters/lr = x"], "expected a number for 'parameters/lr'", "x"),
+        (["--columns", "val/los"], "column: no run has 'val/los'; there is 'val/loss'", "val/los"),
+        (["--columns", "sys/id,loss:min"], "no run has 'loss'; there is 'val/loss'", "loss:min"),
+        (["--columns", "val/loss:median"], "did you mean 'mean'?", ":median"),
+        (["--columns", "parameters/lr:min"], "is a number, not a series", "parameters/lr:min"),
+        (["--columns", "hyper/*"], "column: no path matches 'hyper/*'", "hyper/*"),
+        (["--sort", "lr"], "sort_by: no run has 'lr'; there is 'parameters/lr'", "lr"),
+        (["--sort", "sys/tags"], "is a set of strings, by which nothing can be", "sys/tags"),
+    ],
+)
+def test_what_means_nothing_is_refused_with_its_place(
+    shell: Callable[..., subprocess.CompletedProcess[str]],
+    five: list[str],
+    words: list[str],
+    message: str,
+    place: str,
+) -> None:
+    """Exit code 2, the nearest that exists, and a caret below what was typed."""
+    done = shell("ls", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    said, line, caret = done.stderr.splitlines()
+    assert message in said
+    assert line[caret.index("^") :] == place
+
+
+def test_an_empty_path_to_sort_by_is_no_path(cli: Callable[..., Result], five: list[str]) -> None:
+    """Such as a variable of a script that was not set."""
+    result = cli("ls", "--sort", "")
     assert result.exit_code == 2
-    assert "query" in result.stderr
+    assert "sort_by: expected a path" in result.stderr
+
+
+def test_nothing_is_unknown_where_there_are_no_runs(cli: Callable[..., Result], root: Path) -> None:
+    """What will be recorded is not known yet."""
+    result = cli("ls", "--sort", "val/loss:min", "--columns", "lr,val/*", "--query", "lr < 1")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("no runs")
 
 
 def test_a_path_that_no_run_has_is_said_with_those_that_end_like_it(
@@ -163,3 +209,113 @@ def test_a_path_that_no_run_has_is_said_with_those_that_end_like_it(
     assert said in cli("ls", "--columns", "val/loss").stderr
     assert said in cli("ls", "--query", "val/loss < 1").stderr
     assert "no run has" not in cli("ls", "--sort", "training/val/loss").stderr
+
+
+@pytest.fixture
+def sweep(start: Callable[..., Run]) -> list[str]:
+    """Three trials that differ in two parameters."""
+    ids = []
+    for number in range(3):
+        given = {"lr": 10.0**-number, "seed": 1, "model": {"depth": number, "act": "relu"}}
+        run = start("sweep", name=f"trial {number}", params=given)
+        run["notes/text"] = "different " * 9 + str(number)
+        run["source_code/entrypoint"] = f"train{number}.py"
+        run["training/ranks/1/lr"] = number
+        for step in range(2):
+            metrics = ("train/loss", "train/loss_step", "val/loss", "val/acc", "test/acc", "epoch")
+            run.log_metrics(dict.fromkeys(metrics, step + number), step=step)
+            run.log_metrics({"lr": 0.1, "monitoring/cpu": 1, "profiling/step_time_s": 1}, step=step)
+        run.stop()
+        ids.append(run.id)
+    lone = start("sweep", name="other")
+    lone["params/only"] = 1
+    lone.stop()
+    return [*ids, lone.id]
+
+
+def titles(result: Result) -> list[str]:
+    assert result.exit_code == 0, result.stderr
+    return re.split(r"\s{2,}", result.stdout.splitlines()[0])
+
+
+def test_what_tells_runs_apart_is_shown_unasked(
+    cli: Callable[..., Result], sweep: list[str]
+) -> None:
+    """Losses and accuracies, of validation first, and the parameters that differ."""
+    plain = ["RUN", "NAME", "STATE", "CREATED", "RAN FOR", "TAGS"]
+    metrics = ["val/loss", "val/acc", "test/acc", "train/loss"]
+    assert titles(cli("ls")) == [*plain, *metrics, "parameters/lr", "parameters/model/depth"]
+    assert titles(cli("ls", "--query", 'sys/name = "other"')) == plain
+
+
+def test_programs_get_the_same_columns_whatever_was_recorded(
+    cli: Callable[..., Result], sweep: list[str]
+) -> None:
+    """And only those that they ask for, also when they sort."""
+    known = ["sys/name", "sys/state", "sys/creation_time", "sys/running_time", "sys/tags"]
+    assert list(listed(cli, "--sort", "val/loss:min")[0]) == ["project", "run", *known]
+    table = cli("ls", "--csv", "--sort", "val/loss:min", "--columns", "lr").stdout
+    assert table.splitlines()[0] == "project,run,lr"
+
+
+def test_the_column_that_sorts_is_shown(cli: Callable[..., Result], sweep: list[str]) -> None:
+    """Once, wherever columns come from."""
+    assert "val/loss:min" in titles(cli("ls", "--sort", "val/loss:min"))
+    chosen = titles(cli("ls", "--sort", "`val/loss`:avg", "--columns", "sys/name"))
+    assert chosen == ["RUN", "val/loss:mean", "NAME"]
+    assert titles(cli("ls", "-s", "lr", "-c", "val/acc,lr")) == ["RUN", "lr", "val/acc"]
+    assert "sys/owner" in titles(cli("ls", "--sort", "sys/owner", "--differing"))
+    assert "monitoring/cpu:max" in titles(cli("ls", "--sort", "monitoring/cpu:max", "-c", "lr"))
+
+
+def test_everything_is_what_was_recorded_of_the_training(
+    cli: Callable[..., Result], sweep: list[str]
+) -> None:
+    """How it ran is left out, and that is said; a pattern that names it brings it."""
+    result = cli("ls", "--columns", "*")
+    found = titles(result)
+    assert found[:7] == ["RUN", "NAME", "STATE", "CREATED", "RAN FOR", "val/loss", "val/acc"]
+    assert {"parameters/seed", "notes/text", "epoch", "lr", "params/only"} <= set(found)
+    assert found.index("params/only") < found.index("sys/owner")
+    spaces = ("monitoring", "source_code", "profiling", "training/ranks")
+    assert not [name for name in found if name.startswith(spaces)]
+    said = "below monitoring/, profiling/, source_code/, training/ranks/"
+    assert said in result.stderr
+    for words, names in {
+        "*,monitoring/*": ["monitoring/cpu"],
+        "*/cpu,monitoring/c*": ["monitoring/cpu"],
+        "training/ranks/1/*": ["training/ranks/1/lr"],
+        "monitoring/cpu:max": ["monitoring/cpu:max"],
+        "*/lr": [],
+    }.items():
+        found = titles(cli("ls", "--columns", words))
+        assert [name for name in found if name.startswith(spaces)] == names
+    row = listed(cli, "--columns", "*", "--query", "val/loss < 9")[0]
+    assert "monitoring/cpu" not in row
+    assert row["parameters/seed"] == 1
+
+
+def test_texts_that_look_like_formulas_stay_texts_in_csv(
+    cli: Callable[..., Result], start: Callable[..., Run]
+) -> None:
+    """A spreadsheet computes what begins so, in a cell or in a title; numbers stay as they are."""
+    run = start(name="=1+1", params={"a": "-x", "b": "@y", "c": -1.5, "d": "plain"})
+    run["=cmd"] = "+z"
+    run.stop()
+    text = cli("ls", "--csv", "--columns", "sys/name,parameters/*,=cmd").stdout
+    header, row = csv.reader(io.StringIO(text))
+    assert header[2:] == ["sys/name", *(f"parameters/{name}" for name in "abcd"), "'=cmd"]
+    assert row[2:] == ["'=1+1", "'-x", "'@y", "-1.5", "plain", "'+z"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "mark"), [([], "▲"), (["--desc"], "▼")])
+def test_a_terminal_shows_how_it_is_sorted(
+    terminal: Callable[..., tuple[int, str]], sweep: list[str], words: list[str], mark: str
+) -> None:
+    """By a mark at the title; what nobody asked for goes without a word where there is no room."""
+    code, shown = terminal("ls", "--sort", "val/loss:min", *words)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert code == 0
+    assert re.search(rf"loss:min {mark}\s*$", plain, re.MULTILINE)
+    assert "no room" not in plain

@@ -150,21 +150,29 @@ class Tables:
     Args:
         store: Which has them.
         now_ns: Nanoseconds since the Unix epoch.
+
+    Attributes:
+        told: What was said of paths that no run has.
     """
 
     def __init__(self, store: Store, now_ns: int = 0) -> None:
         self.store = store
         self.now_ns = now_ns
+        self.told: list[str] = []
+
+    def tell(self, error: Exception) -> None:
+        """Note an error instead of raising it, as a project does."""
+        self.told.append(str(error))
 
     def select(self, selection: Selection) -> list[tuple[str, str]]:
         """Return (project, run id) of the runs that match."""
         with self.store.database.reading() as connection:
-            return choose(self.store, connection, selection, self.now_ns).refs
+            return choose(self.store, connection, selection, self.now_ns, self.tell).refs
 
     def table(self, selection: Selection, columns: Any = None) -> Any:
         """Return the runs that match as a table."""
         with self.store.database.reading() as connection:
-            return query_runs(self.store, connection, selection, columns, self.now_ns)
+            return query_runs(self.store, connection, selection, columns, self.now_ns, self.tell)
 
 
 def count_rows(store: Store, run: int) -> dict[str, int]:

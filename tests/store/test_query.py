@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.errors import QueryError
-from seamark.store.query.language import And, Comparison, Field, Not, Or, Value, parse, parse_field
+from seamark.store.query.language import (
+    Among,
+    And,
+    Comparison,
+    Field,
+    Not,
+    Or,
+    Value,
+    parse,
+    parse_field,
+)
+from seamark.store.query.moments import moment
 
 
 @pytest.mark.parametrize(
@@ -26,7 +39,32 @@ from seamark.store.query.language import And, Comparison, Field, Not, Or, Value,
         ('a =~ "("', "expected a regular expression.*at column 6"),
         ('a:float = "x"', "expected a number for 'a', got 'x' at column 11"),
         ("a:bool = 3", "expected true or false for 'a', got '3' at column 10"),
-        ("a:stringSet = x", "expected CONTAINS for a string set, got '=' at column 13"),
+        ("a:stringSet = x", "expected CONTAINS or IN for a string set, got '=' at column 13"),
+        ("a:stringSet > 3", "expected CONTAINS or IN for a string set, got '>' at column 13"),
+        ("sys/tags = x", "expected CONTAINS or IN for a string set, got '=' at column 10"),
+        ("sys/state = finished", "got 'finished' at column 13; did you mean 'completed'"),
+        ("sys/state != compleated", "got 'compleated' at column 14; did you mean 'completed'"),
+        ("sys/state IN (failed, dead)", "expected one of created, running, .*, got 'dead'"),
+        ("sys/state = inactive", "'inactive' is a group of states; expected one, or IN \\(comp"),
+        ("sys/state = Active", "'active' is a group of states; .* IN \\(created, running\\)"),
+        ("sys/state > failed", "expected =, != or IN for a state, got '>' at column 11"),
+        ("sys/state:float = 3", "'sys/state' is a text, not a number at column 1"),
+        ("sys/name:max = 3", "'sys/name' is a text, not a series: it has no max at column 1"),
+        ("sys/creation_time > yesterday", "expected a time such as .*, got 'yesterday'"),
+        ("sys/creation_time > -1y", "-1M .minutes, hours, days, weeks, months.*, got '-1y'"),
+        ("sys/creation_time > -d", "expected a time such as .*, got '-d'"),
+        ("sys/creation_time CONTAINS 2026", "expected = or < for a time, got CONTAINS"),
+        ("sys/running_time > 1h", "expected a number for 'sys/running_time', got '1h'"),
+        ("sys/trashed = 1", "expected true or false for 'sys/trashed', got '1'"),
+        ("t:datetime > 3", "expected a time such as .* for 't', got '3' at column 14"),
+        ("a:min = x", "expected a number for 'a', got 'x' at column 9"),
+        ("a:min > true", "expected a number for 'a', got 'true' at column 9"),
+        ("a:count CONTAINS 3", "expected = or < for a number, got CONTAINS at column 9"),
+        ("a IN 3", "expected '\\(', got '3' at column 6"),
+        ("a IN ()", "expected a value, got '\\)' at column 7"),
+        ("a IN (1, ", "expected a value, got the end at column 9"),
+        ("a IN (1 2)", "expected '\\)' or ',', got '2' at column 9"),
+        ("a:float IN (1, x)", "expected a number for 'a', got 'x' at column 16"),
         ("a > true", "expected = or != before true, got '>' at column 3"),
         ("a = 3 AND\n  b ! 4", "at line 2, column 5"),
     ],
@@ -38,6 +76,48 @@ def test_a_mistake_is_shown_with_its_place(query, message):
     *_, line, caret = str(caught.value).splitlines()
     assert line.strip() in query
     assert caret.strip() == "^"
+
+
+def test_of_a_long_line_what_is_around_the_place_is_shown():
+    """A query of a program may have thousands of characters; wide ones take two cells."""
+    query = " AND ".join(["a = 1"] * 500) + " AND b ! 3" + " AND a = 1" * 500
+    with pytest.raises(QueryError) as caught:
+        parse(query)
+    _, line, caret = str(caught.value).splitlines()
+    assert len(line) < 90
+    assert line[caret.index("^") :].startswith("! 3")
+    with pytest.raises(QueryError) as caught:
+        parse("`損失` ! 3")
+    assert str(caught.value).splitlines()[2] == "  " + " " * 7 + "^"
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("-0m", "2024-03-31T12:00:00"),
+        ("-30m", "2024-03-31T11:30:00"),
+        ("-2h", "2024-03-31T10:00:00"),
+        ("-1d", "2024-03-30T12:00:00"),
+        ("-2w", "2024-03-17T12:00:00"),
+        ("-1M", "2024-02-29T12:00:00"),
+        ("-3M", "2023-12-31T12:00:00"),
+        ("-12M", "2023-03-31T12:00:00"),
+        ("2024-03-01", "2024-03-01T00:00:00"),
+    ],
+)
+def test_times_before_now_are_of_the_clock_and_months_of_the_calendar(text, when):
+    """As Neptune writes them; the day of a shorter month is its last."""
+    now, then = (
+        datetime.fromisoformat(one).replace(tzinfo=timezone.utc).timestamp()
+        for one in ("2024-03-31T12:00:00", when)
+    )
+    assert moment(text, int(now) * 10**9) == int(then) * 10**6
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1d", "-1y", "- 1d", "-1.5h", "-1D", "+1d", "now"])
+def test_what_is_no_time_is_none(text):
+    """Units are as Neptune has them: m is a minute, M a month."""
+    assert moment(text, 0) is None
 
 
 @pytest.mark.parametrize("opening", ["NOT ", "("])
@@ -54,7 +134,7 @@ def test_what_is_no_string_is_refused():
         parse(3)
 
 
-@given(st.text(alphabet="ab/`\"'()<>=!~: \\.1-\nANDORNT", max_size=40))
+@given(st.text(alphabet="ab/`\"'()<>=!~: ,\\.1-\nANDORINT", max_size=40))
 def test_nothing_but_a_query_error_comes_out_of_bad_text(text):
     """Whatever is typed."""
     try:
@@ -65,6 +145,13 @@ def test_nothing_but_a_query_error_comes_out_of_bad_text(text):
 
 def comparison(path, operator, value, **field):
     return Comparison(Field(path, **field), operator, Value(value, str(value)))
+
+
+def among(path, *values):
+    return Among(Field(path), tuple(Value(value, str(value)) for value in values))
+
+
+TRUE = Value(value=True, text="true")
 
 
 @pytest.mark.parametrize(
@@ -97,6 +184,14 @@ def comparison(path, operator, value, **field):
         ("1/loss = 1", comparison("1/loss", "=", 1)),
         ("t = 2026-01-02T03:04:05+01:00", comparison("t", "=", "2026-01-02T03:04:05+01:00")),
         ("t NOT CONTAINS x", Not(comparison("t", "contains", "x"))),
+        ("a IN (1, 'b, c',d)", among("a", 1, "b, c", "d")),
+        ("a in(1)", among("a", 1)),
+        ("a NOT IN (x)", Not(among("a", "x"))),
+        ("in/a = 1 AND `in` IN (in)", And((comparison("in/a", "=", 1), among("in", "in")))),
+        ("sys/name IN (1)", Among(Field("sys/name"), (Value("1", "1"),))),
+        ("sys/state = 'Failed'", comparison("sys/state", "=", "failed")),
+        ("sys/trashed = 'true'", Comparison(Field("sys/trashed"), "=", TRUE)),
+        ("t:datetime > -2h", comparison("t", ">", "-2h", type="datetime")),
         ("a IS MISSING", Comparison(Field("a"), "missing", None)),
         ("a is not null", Not(Comparison(Field("a"), "missing", None))),
         ("not a = 1", Not(comparison("a", "=", 1))),

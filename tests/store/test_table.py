@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
+import re
 
 import numpy as np
 import pytest
 
 from seamark.errors import ArgumentError, QueryError
+from seamark.store.query.known import KnownPaths
+from seamark.store.query.language import parse
 from seamark.store.query.selection import Selection
 
 NOW = 10**18 + 10**14
@@ -106,10 +111,8 @@ def chosen(index, query, **given):
         ("layers = 1180591620717411303424", "4"),
         ("layers < 1180591620717411303424", "0123"),
         ("layers:int = 18", "0"),
-        ("layers:string = 18", ""),
         ("best = true", "1"),
         ("best != true", "0"),
-        ("best = 1", ""),
         ('name =~ "^resnet"', "01"),
         ('name !~ "^resnet"', "23"),
         ("name CONTAINS gg", "2"),
@@ -134,6 +137,35 @@ def chosen(index, query, **given):
         ("sys/creation_time > 2001-09-09T02:20:00", "23456"),
         ("sys/running_time >= 0", "0123456"),
         ("sys/running_time < 0", ""),
+        ("lr IN (1, auto)", "12"),
+        ("lr in (0.1)", "056"),
+        ("NOT lr IN (0.1, 1)", "234"),
+        ("lr NOT IN (0.1, 1)", "234"),
+        ("layers IN (18, 1152921504606846977, 1180591620717411303424)", "024"),
+        ("name IN (vgg, 'VGG')", "23"),
+        ("best IN (true, false)", "01"),
+        ("loss:min IN (1, 0.5)", "03"),
+        ("loss IN (nan, inf)", "12"),
+        ("lr IN (" + ", ".join(map(str, range(1200))) + ")", "14"),
+        ("sys/tags IN (old, new)", "0"),
+        ("sys/tags IN ('good', 'old')", "01"),
+        ("sys/tags NOT IN (good)", "23456"),
+        ("sys/state IN (completed, Failed)", "01"),
+        ("sys/state = COMPLETED", "0"),
+        ("sys/state NOT IN (created, completed)", "13"),
+        ("sys/id IN (r1, r3, r9)", "13"),
+        ("sys/name = 5", ""),
+        ("sys/description CONTAINS x", ""),
+        ("sys/creation_time >= '-1d'", ""),
+        ('sys/creation_time >= "-27h"', "3456"),
+        ("sys/creation_time < -1620m", "012"),
+        ("sys/creation_time:datetime >= -1w", "0123456"),
+        ("sys/creation_time < -1M", ""),
+        ("sys/creation_time > -999999999M", "0123456"),
+        ("sys/modification_time > 0001-01-01 AND sys/creation_time < 9999-12-31", "0123456"),
+        ("when > -1M", "23"),
+        ("when < -1w", ""),
+        ("when IN ('2026-01-02T11:00')", "3"),
         ("model CONTAINS .ckpt", "4"),
         ("weird IS MISSING", "012356"),
     ],
@@ -141,6 +173,145 @@ def chosen(index, query, **given):
 def test_a_query_chooses_the_runs_that_it_describes(index, query, runs):
     """NaN equals only nan, ints are exact, missing values match no operator."""
     assert chosen(index, query) == runs
+
+
+@pytest.mark.parametrize(
+    ("query", "message", "place"),
+    [
+        ("name = 5", "expected a text in quotes for 'name', got '5' at column 8", "5"),
+        ("best = 1", "expected true or false for 'best', got '1' at column 8", "1"),
+        ('best = "yes"', "expected true or false for 'best', got 'yes'", '"yes"'),
+        ("layers > many", "expected a number for 'layers', got 'many' at column 10", "many"),
+        ("layers IN (18, many)", "expected a number for 'layers', got 'many'", "many)"),
+        ("layers:string = 18", "'layers' is a number, not a text at column 1", "layers:"),
+        ("loss CONTAINS 3", "expected = or < for a series of numbers, got CONTAINS", "CONTAINS"),
+        ("loss =~ 3", "expected = or < for a series of numbers, got =~", "=~"),
+        ("when = noon", "expected a time such as .* for 'when', got 'noon'", "noon"),
+        ("when > -2y", "one before now: -30m, -2h, -1d, -2w, -1M .*, got '-2y'", "-2y"),
+        ("when > 2026", "expected a time such as .*, got '2026'", "2026"),
+        ("when CONTAINS 2026", "expected = or < for a time, got CONTAINS", "CONTAINS"),
+        ('model = "last.ckpt"', "expected CONTAINS or =~ for a file, got '='", "="),
+        ("weird = 3", "'weird' is nothing, which can only be MISSING or not", "weird"),
+        ("layers:min < 3", "'layers' is a number, not a series: it has no min", "layers:"),
+        ("lr:last = 1", "'lr' is a number or a text, not a series: it has no last", "lr:"),
+        ("log:max = 3", "'log' is a series of texts, not of numbers: it has no max", "log:"),
+        ("loss < 1 AND NOT name > 3", "expected a text in quotes for 'name'", "3"),
+    ],
+)
+def test_a_comparison_that_can_match_nothing_is_refused_with_its_place(
+    index, query, message, place
+):
+    """Its answer, no run, would be none: where a path holds another type in every run."""
+    with pytest.raises(QueryError, match=message) as caught:
+        chosen(index, query)
+    _, line, caret = str(caught.value).splitlines()
+    assert line == f"  {query}"
+    assert line[caret.index("^") :].startswith(place)
+
+
+PATHS = ("lr", "layers", "best", "name", "when", "loss", "loss:min", "log", "log:count")
+PATHS += ("model", "weird", "sys/tags", "lr:float", "layers:string", "sys/name", "sys/owner")
+TAKEN = ("= {}", "!= {}", "< {}", ">= {}", "CONTAINS {}", "=~ {}", "!~ {}", "IN ({}, {})")
+VALUES = ("1", "0.5", "nan", "true", "resnet18", "last.ckpt", "'2026-01-02'", "-1d")
+
+
+def test_what_is_refused_would_have_found_nothing(index, monkeypatch):
+    """Every kind of value, operator and type."""
+    refused = []
+    for path, taken, value in itertools.product(PATHS, TAKEN, VALUES):
+        query = f"{path} {taken.replace('{}', value)}"
+        with contextlib.suppress(QueryError):  # whatever runs hold: see the tests of the grammar
+            parse(query)
+            try:
+                chosen(index, query)
+            except QueryError:
+                refused.append(query)
+    assert len(refused) > 300
+    monkeypatch.setattr(KnownPaths, "check_query", lambda *_: None)
+    assert [query for query in refused if chosen(index, query)] == []
+
+
+@pytest.mark.parametrize("query", ["nothere = 1", "NOT nothere = 1", "nothere IS MISSING"])
+def test_a_path_that_no_run_has_is_told_once(index, query):
+    """Nothing is wrong with the runs that match; whoever asked says what to do about it."""
+    index.told.clear()
+    chosen(index, f"{query} AND lr < 5")
+    (told,) = index.told
+    assert told.startswith("query: no run has 'nothere'\n  ")
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("LR", "there is 'lr'"),
+        ("los", "there is 'loss'"),
+        ("state", "there is 'sys/state'"),
+        ("tags", r"there is 'sys/tags'"),
+        ("sys/tag", "there is 'sys/tags'"),
+        ("sys", r"there is 'sys/\*'"),
+        ("params/loss", "there is 'loss'"),
+        ("gone", r"no run has 'gone'\n"),
+        ("nothing/like/it", r"no run has 'nothing/like/it'\n"),
+    ],
+)
+def test_the_nearest_path_that_a_run_has_is_named(index, path, hint):
+    """In queries, columns and what to sort by."""
+    for ask in (
+        lambda: index.select(Selection(query=f"{path} > 0")),
+        lambda: index.select(Selection(sort_by=path)),
+        lambda: index.table(Selection(), [path]),
+        lambda: index.table(Selection(), ["lr", f"{path}:min"]),
+    ):
+        index.told.clear()
+        ask()
+        (told,) = index.told
+        assert re.search(hint, told)
+        assert told.splitlines()[2] == "  ^"
+
+
+def test_no_path_is_unknown_where_there_are_no_runs(engines, store):
+    """A dashboard may start before the first run."""
+    tables = engines.Tables(store)
+    tables.table(Selection(query="val/loss < 1", sort_by="val/loss:min"), ["val/*", "val/loss"])
+    assert tables.told == []
+
+
+def test_a_path_of_the_projects_own_log_is_none_of_a_run(builder, engines, store):
+    """It is no row of the table."""
+    engines.fold(store, ".project", [builder("a").assign(best=1)])
+    engines.fold(store, "r0", [builder("b").assign(lr=1)])
+    tables = engines.Tables(store)
+    tables.select(Selection(query="best = 1"))
+    assert "no run has 'best'" in tables.told[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sort_by": "sys/tags"}, "sort_by: 'sys/tags' is a set of strings, by which nothing"),
+        ({"sort_by": "layers:min"}, "sort_by: 'layers' is a number, not a series: it has no min"),
+        ({"sort_by": "loss:median"}, "sort_by: expected one of last, min.*; did you mean 'mean'"),
+        ({"columns": ["loss:median"]}, "column: expected one of last, min, .*got 'median'"),
+        ({"columns": ["lr", "layers:max"]}, "column: 'layers' is a number, not a series"),
+        ({"columns": ["sys/name:min"]}, "column: 'sys/name' is a text, not a series"),
+        ({"columns": ["log:mean"]}, "column: 'log' is a series of texts, not of numbers"),
+        ({"columns": ["name:float"]}, "column: 'name' is a text, not a number"),
+    ],
+)
+def test_a_column_or_a_sort_that_means_nothing_is_refused(index, given, message):
+    """With a caret, as in queries."""
+    with pytest.raises(QueryError, match=message) as caught:
+        index.table(Selection(sort_by=given.get("sort_by", "lr")), given.get("columns", ["lr"]))
+    assert str(caught.value).splitlines()[2].strip() == "^"
+
+
+def test_a_pattern_that_matches_nothing_is_told(index):
+    """As a path is."""
+    index.told.clear()
+    index.table(Selection(), ["hyperparams/*", "l*", "*:differing"])
+    assert [told.splitlines()[0] for told in index.told] == [
+        "column: no path matches 'hyperparams/*'"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -201,6 +372,7 @@ def test_arguments_restrict_as_they_do_in_neptune(index, given, runs):
         ({"limit": 0}, "limit: expected a positive number of runs or None, got 0"),
         ({"limit": "3"}, "limit: expected a positive number"),
         ({"state": "flying"}, "state: expected one of created, running, .*got 'flying'"),
+        ({"state": "finished"}, "got 'finished'; did you mean 'completed'"),
         ({"id": 3}, "id: expected a string or several, got 3"),
         ({"tag": ["a", 3]}, "tag: expected a string or several, got 3"),
         ({"trashed": "no"}, "trashed: expected True, False or None"),
@@ -218,6 +390,32 @@ def test_an_empty_path_to_sort_by_is_a_query_error(index):
     """The same message as for a column."""
     with pytest.raises(QueryError, match="sort_by: expected a path"):
         index.select(Selection(sort_by=""))
+
+
+def test_columns_may_be_chosen_by_what_the_runs_share(index):
+    """How many have a path, whether they differ, and how long texts are."""
+    told = []
+
+    def choose(shared):
+        told.extend(shared)
+        return ["name"]
+
+    table = index.table(Selection(id=["r0", "r1", "r3", "r4"]), choose)
+    assert table.columns == ["sys/id", "name"]
+    found = {one.path: (one.series, one.runs, one.differs, one.longest) for one in told}
+    assert found == {
+        "loss": (True, 4, True, 0),
+        "lr": (False, 3, True, 0),
+        "layers": (False, 4, True, 22),
+        "name": (False, 3, True, 8),
+        "best": (False, 2, True, 0),
+    }
+    told.clear()
+    index.table(Selection(id=["r5", "r0", "r6"], trashed=None), choose)
+    assert {one.path: one.differs for one in told if one.runs == 3} == {"lr": False}
+    told.clear()
+    index.table(Selection(id="nobody"), choose)
+    assert told == []
 
 
 class TestColumns:

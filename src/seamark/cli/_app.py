@@ -1,5 +1,7 @@
 """The group of commands, and how errors end: one line on standard error and an exit code.
 
+Only the mistake in a query takes more: its line and a caret stand below the error.
+
 Exit codes: 0 done; 1 something is wrong with the data or it could not be done; 2 the command was
 given something wrong; 130 interrupted; 141 the reader of a pipe went away.
 """
@@ -85,6 +87,10 @@ class Misuse(click.ClickException):
     exit_code = EXIT_MISUSE
 
 
+class Misplaced(Misuse):
+    """A query, a column or a path to sort by has a mistake; lines below point at the place."""
+
+
 def root_option(command: Any) -> Any:
     """Give a command the option ``--root``, which may also come before the command's name."""
 
@@ -165,9 +171,9 @@ class CommandGroup(click.Group):
 
 
 def _told(error: SeamarkError) -> click.ClickException:
-    # What follows the first line of a query's error points at the place, on lines of its own.
-    message = str(error).split("\n", 1)[0] if isinstance(error, QueryError) else str(error)
-    return (Misuse if isinstance(error, _MISUSES) else Trouble)(message)
+    if isinstance(error, QueryError):
+        return Misplaced(str(error))
+    return (Misuse if isinstance(error, _MISUSES) else Trouble)(str(error))
 
 
 def _os_words(error: OSError) -> str:
@@ -277,15 +283,19 @@ def _run(args: Sequence[str] | None) -> int:
 
 
 def _tell(error: click.ClickException) -> None:
-    """Write an error as one line on standard error."""
+    """Write an error as one line on standard error, a misplaced one with its place below."""
     said = about_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
-    message = " ".join(said.split("\n"))
+    message, *place = said.split("\n")
+    if not isinstance(error, Misplaced):
+        message, place = " ".join([message, *place]), []
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "seamark"
     wanted = isinstance(error, click.UsageError) and "--help" not in message
     hint = f" (see: {command} --help)" if wanted else ""
     try:
         click.secho(f"{command}: {clean(message)}{hint}", err=True, fg="red", color=wanted_colour())
+        for line in place:
+            click.secho(clean(line), err=True, color=wanted_colour())
     except OSError:
         return  # nobody is listening
 

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from seamark.cli import _complete
 from seamark.cli._app import root_option
+from seamark.cli._columns import (
+    PLAIN,
+    aside,
+    asked_aside,
+    importance,
+    left_out,
+    telling_columns,
+)
 from seamark.cli._facts import exact_text, value_text
 from seamark.cli._json import dumps
 from seamark.cli._runs import open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, data_output, note
-from seamark.cli._text import clean, human_age, human_duration, human_number, human_time, plural
+from seamark.cli._text import (
+    clean,
+    csv_safe,
+    human_age,
+    human_duration,
+    human_number,
+    human_time,
+    plural,
+)
 from seamark.paths import is_inside
 from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:
-    from seamark.local.index import Index
+    from seamark.store.read.shared import SharedPath
 
 __all__ = ["ls"]
 
-DEFAULT_COLUMNS: Final = (
-    "sys/name",
-    "sys/state",
-    "sys/creation_time",
-    "sys/running_time",
-    "sys/tags",
-)
 _PROJECT: Final = "/project"
 """Stands among the columns like a path, but is none: no path begins with a slash."""
 TITLES: Final = {
@@ -57,9 +66,44 @@ _SHRINKING: Final = frozenset({_PROJECT, "sys/name", "sys/tags", "sys/descriptio
 _NAME_CELLS: Final = 16
 """A name is rather shown to so many cells than the columns that matter less."""
 _SETS: Final = frozenset({"sys/tags", "sys/group_tags"})
-_DULL: Final = ("sys", "monitoring", "source_code")
-"""Namespaces that differ between all runs; not shown unless asked for."""
+_TITLE_CELLS: Final = 20
+"""The last part of a path is rather shown up to so many cells than more columns."""
+_TWO_PARTS: Final = 10
+"""And so are the last two, if they have no more."""
 _DEFAULT_LIMIT: Final = 100
+_NEWEST: Final = "sys/creation_time"
+_FIRST_TO_GO: Final = 10
+"""From this number on columns go without a word: nobody asked for them."""
+_TOLD: Final = 8
+"""How many of the columns for which there is no room are named."""
+
+
+class Sorting(NamedTuple):
+    """By which column a table is sorted.
+
+    Attributes:
+        label: The name of the column.
+        ascending: Smallest first.
+        asked: Whether somebody asked for it.
+    """
+
+    label: str
+    ascending: bool
+    asked: bool
+
+
+def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
+    """Return by what to sort; of a minimum people look for the smallest.
+
+    Raises:
+        QueryError: If it is no path.
+    """
+    from seamark.store.query.language import parse_field
+
+    field = parse_field(_NEWEST if path is None else path, "sort_by")
+    ascending = field.aggregate == "min" if descending is None else not descending
+    label = f"{field.path}:{field.aggregate}" if field.aggregate else field.path
+    return Sorting(label, ascending, asked=path is not None)
 
 
 @click.command(short_help="List runs: choose, sort, compare.")
@@ -98,7 +142,6 @@ _DEFAULT_LIMIT: Final = 100
 @click.option(
     "-s",
     "--sort",
-    default="sys/creation_time",
     metavar="PATH",
     shell_complete=_complete.paths,
     help="Sort by this path.  [default: when created]",
@@ -106,8 +149,8 @@ _DEFAULT_LIMIT: Final = 100
 @click.option(
     "--desc/--asc",
     "descending",
-    default=True,
-    help="Greatest or smallest first.  [default: greatest]",
+    default=None,
+    help="Greatest or smallest first.  [default: greatest; smallest for :min]",
 )
 @click.option(
     "-n",
@@ -134,38 +177,45 @@ def ls(
     tags: tuple[str, ...],
     states: tuple[str, ...],
     columns: tuple[str, ...],
-    sort: str,
+    sort: str | None,
     limit: int,
     *,
     trashed: bool,
     differing: bool,
-    descending: bool,
+    descending: bool | None,
     as_csv: bool,
     as_json: bool,
 ) -> None:
     """List runs, newest first: choose, sort, compare.
 
+    Unless --columns are chosen, the metrics and parameters that tell the listed runs apart are
+    shown as far as there is room.
+
     Columns and --sort take paths. The path of a series means its last value; val/loss:min, :max,
     :mean, :count, :first_step and :last_step are its other summaries. A * matches anything:
-    'hyperparams/*'.
+    'hyperparams/*'. What says how a run ran (monitoring/, source_code/, ...) only by its name:
+    'monitoring/*'.
 
     A query compares paths with values: < <= > >= = != for numbers, texts and times, CONTAINS for
-    texts and tags, =~ for regular expressions; AND, OR, NOT and brackets combine them. A path with
-    unusual characters needs back-ticks around it.
+    texts and tags, =~ for regular expressions, IN (..., ...) for any of several; AND, OR, NOT and
+    brackets combine them. A time is 2026-11-22, 2026-11-22T10:30 or, before now, -1d (m, h, d, w; M
+    for months). A path with unusual characters needs back-ticks around it.
 
     \b
     Examples:
       seamark ls
       seamark ls --project vision --state running
       seamark ls --query 'hyperparams/lr <= 0.01 AND sys/tags CONTAINS "best"'
-      seamark ls --sort val/loss:min --asc --columns val/loss:min,val/acc:max
+      seamark ls --query 'sys/creation_time >= -1d AND sys/state = failed'
+      seamark ls --sort val/loss:min --columns val/loss:min,val/acc:max
       seamark ls --columns 'hyperparams/*' --differing
       seamark ls --query 'sys/name =~ "resnet.*"' --json | jq '.[].run'
       seamark ls --limit 0 --columns '*' --csv > runs.csv
     """
-    runs = open_runs(context, project, missing_ok=True)
     from seamark.store.query.selection import Selection
 
+    runs = open_runs(context, project, missing_ok=True)
+    sorting = _sorting(sort, descending=descending)
     chosen = Selection(
         project=project,
         query=query,
@@ -173,58 +223,100 @@ def ls(
         tag=tags,
         trashed=trashed,
         limit=limit or None,
-        sort_by=sort,
-        ascending=not descending,
+        sort_by=sort or _NEWEST,
+        ascending=sorting.ascending,
     )
     wanted = [name.strip() for given in columns for name in given.split(",") if name.strip()]
-    table = runs.index.table(chosen, _to_ask(wanted, differing=differing))
+    asked = _Asked(wanted, sorting, differing=differing, for_people=not (as_json or as_csv))
+    table = runs.index.table(chosen, asked.columns)
     pairs = zip(table.refs, table.rows, strict=True)
     rows = [{_PROJECT: ref_project, **row} for (ref_project, _), row in pairs]
-    shown = _to_show(table.columns, wanted)
+    shown = asked.shown(table.columns)
     if as_json:
         click.echo(dumps([_record(row, shown) for row in rows]))
     elif as_csv:
         _write_csv(rows, shown)
     elif rows:
-        _print(Screen(), rows, shown)
+        _print(Screen(), rows, shown, asked)
     elif runs.root.is_dir():  # else that has been said
         missing = "no run matches" if runs.refs() else f"no runs in {runs.root} yet"
         note("the trash is empty" if trashed else missing)
-    for hint in _hints(runs.index, wanted, sort, query):
-        note(hint)
+    if rows and wanted and (said := left_out(table.columns, shown)):
+        note(said)
     if table.total > len(rows):
         note(f"{plural(len(rows), 'run')} of {table.total:,}; --limit 0 shows all")
 
 
-def _hints(index: Index, columns: Sequence[str], sort: str, query: str | None) -> Iterator[str]:
-    """Yield a line for every path asked for that no run has, where longer ones end like it."""
-    from seamark.store.query.language import fields_of, parse, parse_field
+class _Asked:
+    """Which columns somebody asked for, and which of the store's answer are shown.
 
-    fields = [parse_field(name) for name in (*columns, sort)]
-    if query:
-        fields += fields_of(parse(query))
-    for path in dict.fromkeys(field.path for field in fields):
-        if near := index.near_paths(path):
-            others = f" (and {len(near) - 1} more with this ending)" if len(near) > 1 else ""
-            yield f"no run has {path!r}; there is {near[0]!r}{others}"
+    Attributes:
+        sorting: By what the table is sorted.
+        unasked: Columns that nobody asked for by name, and which of them goes first where there is
+            no room: the greatest number.
 
+    Args:
+        wanted: Paths and patterns.
+        sorting: By what the table is sorted.
+        differing: Only columns in which the runs differ.
+        for_people: The table is to be looked at; programs get the same columns always.
+    """
 
-def _to_ask(columns: Sequence[str], *, differing: bool) -> Sequence[str]:
-    """Return the columns to ask the store for."""
-    if not differing:
-        return columns or DEFAULT_COLUMNS
-    return [f"{name}:differing" for name in columns] or ["sys/name", "*:differing"]
+    def __init__(
+        self, wanted: Sequence[str], sorting: Sorting, *, differing: bool, for_people: bool
+    ) -> None:
+        self.sorting = sorting
+        self.unasked: dict[str, int] = {}
+        self._wanted, self._differing, self._for_people = wanted, differing, for_people
+        self._sorted = [sorting.label] if for_people and sorting.asked else []
 
+    @property
+    def columns(self) -> Sequence[str] | Callable[[Sequence[SharedPath]], Sequence[str]]:
+        """What to ask the store for, or what chooses it."""
+        if self._differing:
+            differing = [f"{name}:differing" for name in self._wanted]
+            return [*(differing or ["sys/name", "*:differing"]), *self._sorted]
+        if self._wanted:
+            return [*self._sorted, *self._wanted]
+        return self._telling if self._for_people else PLAIN
 
-def _to_show(columns: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """Return the columns to show, of those that the store answered with, besides the run's id."""
-    if wanted:
-        return [name for name in columns if name != "sys/id" or name in wanted]
-    return [
-        name
-        for name in columns
-        if name in DEFAULT_COLUMNS or not any(is_inside(name, space) for space in _DULL)
-    ]
+    def _telling(self, shared: Sequence[SharedPath]) -> Sequence[str]:
+        metrics, parameters = telling_columns(shared)
+        for first, paths in ((_FIRST_TO_GO, metrics), (_FIRST_TO_GO + 1, parameters)):
+            self.unasked |= {path: first + 2 * at for at, path in enumerate(paths)}
+        return [*PLAIN, *self._sorted, *metrics, *parameters]
+
+    def shown(self, columns: Sequence[str]) -> list[str]:
+        """Return which columns of the store's answer to show, besides the run's id."""
+        named = [*self._wanted, *self._sorted]
+        if not self._wanted and not self._differing:
+            return list(columns[1:])
+        shown = []
+        for name in columns:
+            space = aside(name)
+            if name in named or (name in PLAIN and not self._wanted):
+                shown.append(name)
+            elif name == "sys/id" or (is_inside(name, "sys") and not self._wanted):
+                continue
+            elif space is None or asked_aside(name, space, self._wanted):
+                shown.append(name)
+        if self._for_people and "*" in self._wanted:
+            self._put_in_order(shown, named)
+        return shown
+
+    def _put_in_order(self, shown: list[str], named: Sequence[str]) -> None:
+        """Put what people look for first, and let go of the rest first."""
+
+        def place(name: str) -> tuple[Any, ...]:
+            if name in PLAIN:
+                return (0,)
+            return (2, name) if is_inside(name, "sys") else (1, importance(name))
+
+        shown.sort(key=place)
+        for name in shown:
+            if name not in named and name not in PLAIN:
+                system = is_inside(name, "sys")
+                self.unasked[name] = _FIRST_TO_GO if system else 2 + importance(name)[0]
 
 
 def _record(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
@@ -234,22 +326,30 @@ def _record(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
 
 def _write_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     writer = csv.writer(data_output(), lineterminator="\n")
-    writer.writerow(["project", "run", *columns])
+    writer.writerow(["project", "run", *map(csv_safe, columns)])
     for row in rows:
-        cells = [exact_text(row.get(name)) for name in columns]
-        writer.writerow([row[_PROJECT], row["sys/id"], *cells])
+        cells = [exact_text(row.get(name)) for name in (_PROJECT, "sys/id", *columns)]
+        writer.writerow(cells)
 
 
-def _print(screen: Screen, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+def _print(
+    screen: Screen, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], asked: _Asked
+) -> None:
     several = len({row[_PROJECT] for row in rows}) > 1
     names = ["sys/id", *([_PROJECT] if several else [])]
     names += [name for name in columns if name not in names]
     now = datetime.now(timezone.utc)
     lines = [[_field(row, name, screen, now) for name in names] for row in rows]
-    titles = [_column(name, right=_is_numeric([row.get(name) for row in rows])) for name in names]
-    left_out = screen.table(titles, lines)
-    if left_out:
-        note(f"no room for {', '.join(left_out)}; widen the terminal, or choose with --columns")
+    titles = [
+        _column(name, screen, asked, right=_is_numeric([row.get(name) for row in rows]))
+        for name in names
+    ]
+    without = screen.table(titles, lines)
+    unasked = {one.title for one in titles if one.rank >= _FIRST_TO_GO}
+    if missed := [title for title in without if title not in unasked]:
+        more = f" and {len(missed) - _TOLD} more" if len(missed) > _TOLD else ""
+        listed = ", ".join(missed[:_TOLD])
+        note(f"no room for {listed}{more}; widen the terminal, or choose with --columns")
 
 
 def _is_numeric(values: Sequence[Any]) -> bool:
@@ -259,13 +359,18 @@ def _is_numeric(values: Sequence[Any]) -> bool:
     )
 
 
-def _column(name: str, *, right: bool = False) -> Column:
+def _column(name: str, screen: Screen, asked: _Asked, *, right: bool) -> Column:
+    sorting, title = asked.sorting, TITLES.get(name, clean(name))
+    sorted_by = sorting.asked and name in (sorting.label, sorting.label.removesuffix(":last"))
+    if sorted_by and screen.terminal:
+        title += " ▲" if sorting.ascending else " ▼"
+    rank = _RANKS.get(name, 0 if name == "sys/id" else 2)
     return Column(
-        TITLES.get(name, clean(name)),
+        title,
         right=right,
         shrink=name in _SHRINKING or name not in TITLES,
-        least=_NAME_CELLS if name == "sys/name" else 8,
-        rank=_RANKS.get(name, 0 if name == "sys/id" else 2),
+        least=_NAME_CELLS if name == "sys/name" else _least(title),
+        rank=min(rank, 1) if sorted_by else asked.unasked.get(name, rank),
     )
 
 
@@ -275,6 +380,14 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
     if name == "sys/name" and not value:
         return Cell(generated_name(row["sys/id"]), "dim")
     return _cell(value, name, screen, now)
+
+
+def _least(title: str) -> int:
+    """Return to how many cells a title is cut at most: ``…/val/loss``, ``…/batch_size``."""
+    *_, one = parts = title.split("/")
+    two = "/".join(parts[-2:])
+    wanted = two if len(two) <= _TWO_PARTS else one
+    return max(8, min(len(wanted) + 2, _TITLE_CELLS))
 
 
 def _cell(value: Any, name: str, screen: Screen, now: datetime) -> Cell:

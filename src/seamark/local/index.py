@@ -36,9 +36,10 @@ from seamark.store import schema
 from seamark.store.damage import DamageError
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
+from seamark.store.query.known import Unknown, refuse
 from seamark.store.query.selection import Selection, choose
 from seamark.store.read.names import run_names
-from seamark.store.read.tables import query_runs
+from seamark.store.read.tables import Columns, query_runs
 from seamark.store.runs import Conflict, Store, forget_run, load_journals
 
 if TYPE_CHECKING:
@@ -586,34 +587,48 @@ class Index:
         """Return every run and what it is called, the newest first, as last folded."""
         return self._ask(lambda connection: run_names(self.store, connection))
 
-    def select(self, selection: Selection) -> list[Ref]:
+    def select(self, selection: Selection, unknown: Unknown = refuse) -> list[Ref]:
         """Return (project, run id) of the runs that match, in order, as last folded.
+
+        Args:
+            selection: Which runs.
+            unknown: Called with an error for each path asked for that no run has; raises it by
+                itself.
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query breaks the grammar.
+            QueryError: If the query breaks the grammar, or asks for what cannot be there.
         """
 
         def answer(connection: sa.Connection) -> list[Ref]:
-            return choose(self.store, connection, selection, self.now_ns()).refs
+            return choose(self.store, connection, selection, self.now_ns(), unknown).refs
 
         return self._ask(answer)
 
-    def table(self, selection: Selection, columns: Iterable[str] | None = None) -> RunsTable:
+    def table(
+        self,
+        selection: Selection,
+        columns: Columns = None,
+        unknown: Unknown = refuse,
+    ) -> RunsTable:
         """Return the runs that match with the columns that are asked for, as last folded.
 
         Args:
             selection: Which runs.
             columns: See `seamark.store.read.tables.query_runs`.
+            unknown: See `select`.
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query or a column breaks the grammar.
+            QueryError: If the query or a column breaks the grammar, or asks for what cannot be
+                there.
         """
-        wanted = columns if columns is None or isinstance(columns, str) else list(columns)
+        wanted = columns
+        if isinstance(columns, Iterable) and not isinstance(columns, str):
+            wanted = list(columns)  # it may be asked for twice
 
         def answer(connection: sa.Connection) -> RunsTable:
-            return query_runs(self.store, connection, selection, wanted, self.now_ns())
+            return query_runs(self.store, connection, selection, wanted, self.now_ns(), unknown)
 
         return self._ask(answer)
 
@@ -679,13 +694,6 @@ class Index:
     def paths(self) -> list[str]:
         """Return every path that a run has or had, sorted, as last folded."""
         return sorted(self._ask(self.store.numbers.everything))
-
-    def near_paths(self, path: str) -> list[str]:
-        """Return paths that end like one that no run has, as ``a/val/loss`` for ``val/loss``."""
-        known = self._ask(self.store.numbers.everything)
-        if path in known or path.startswith("sys/"):
-            return []
-        return sorted(one for one in known if one.endswith(f"/{path}"))
 
     def view(self, project: str, run: str) -> RunView:
         """Return one run as it was last refreshed.

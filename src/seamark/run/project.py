@@ -88,6 +88,7 @@ class Project(Container):
             folder, mode, self.lifecycle, policy, header=self._header, start=self._start
         )
         self.recorded = Recorded(folder, silent=lambda: policy.silent, known=list)
+        self._told: set[str] = set()
         fork.register(self.after_fork)
 
     def __repr__(self) -> str:
@@ -119,6 +120,9 @@ class Project(Container):
     ) -> RunsTable:
         """Return the runs that match every argument given, one row each, as recorded up to now.
 
+        A path that no run has yet makes an empty column and matches nothing; a warning says so
+        once.
+
         Args:
             query: Such as ``'val/loss:min < 0.3 AND sys/tags CONTAINS "best"'``; see the page on
                 queries.
@@ -147,8 +151,9 @@ class Project(Container):
         Raises:
             ArgumentError: If an argument has a value that cannot be used, or if one of ``id`` may
                 be any of several runs.
-            QueryError: If the query or a column breaks the grammar; the message points at the
-                place.
+            QueryError: If the query, a column or ``sort_by`` breaks the grammar, or can mean
+                nothing: a state or an aggregate that does not exist, a value of a type that no run
+                has there. The message points at the place.
         """
         from seamark.store.query.selection import Selection
 
@@ -171,7 +176,7 @@ class Project(Container):
         index = self._fresh_index(progress_bar)
         if words is not None:
             selection = replace(selection, id=self._ids(index, words, trashed=trashed))
-        return index.table(selection, columns)
+        return index.table(selection, columns, self._warn)
 
     def _ids(self, index: Index, given: str | Iterable[str], *, trashed: bool | None) -> list[str]:
         """Return the ids of the runs that are meant; what means none stays as it is.
@@ -267,7 +272,7 @@ class Project(Container):
         if isinstance(runs, RunsTable):
             return list(runs.refs)
         if runs is None or (isinstance(runs, str) and _is_query(runs)):
-            return index.select(Selection(project=project, query=runs))
+            return index.select(Selection(project=project, query=runs), self._warn)
         wanted = [runs] if isinstance(runs, str) or hasattr(runs, "folder") else runs
         if not isinstance(wanted, Iterable):
             msg = f"runs: expected run ids, a query, a RunsTable or None, got {runs!r:.80}"
@@ -294,6 +299,13 @@ class Project(Container):
                     parse(runs)  # which says what is wrong with it
                 raise
         return found
+
+    def _warn(self, error: QueryError) -> None:
+        """Say once what a path that no run has may be meant for; a later run may have it."""
+        message = str(error).split("\n", 1)[0]
+        if message not in self._told:
+            self._told.add(message)
+            log.warning("seamark: %s", message)
 
     def _fresh_index(self, progress_bar: Progress) -> Index:
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):

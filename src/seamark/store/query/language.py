@@ -5,29 +5,53 @@ comparisons are joined by AND, OR, NOT and brackets::
 
     params/lr <= 0.01 AND (`sys/tags`:stringSet CONTAINS "best" OR NOT sys/state = running)
     val/loss:min < 0.3 and sys/name =~ "resnet.*" and `my metric` IS NOT MISSING
+    params/optimizer NOT IN (adam, "sgd") and sys/creation_time >= -1d
 
 Paths with characters other than letters, digits and ``_ . / -`` need back-ticks. Words are the
 same in upper and lower case. A value is a number, ``true``, ``false``, a quoted string, or a bare
 word, which is a string.
+
+What cannot be whatever the runs hold is refused here: a state that does not exist, ``=`` for tags,
+a text where the path says a number. What depends on what they hold: `seamark.store.query.known`.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import QueryError
+from seamark.store.query.expression import (
+    AGGREGATES,
+    Among,
+    And,
+    Comparison,
+    Expression,
+    Field,
+    Not,
+    Or,
+    Value,
+)
+from seamark.store.query.kinds import (
+    fault,
+    fitting,
+    state_fault,
+    stated,
+    suffix_fault,
+    system_types,
+)
+from seamark.store.query.place import misplaced
 from seamark.values import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection
 
     from lark import Lark
 
 __all__ = [
     "AGGREGATES",
+    "Among",
     "And",
     "Comparison",
     "Expression",
@@ -35,13 +59,9 @@ __all__ = [
     "Not",
     "Or",
     "Value",
-    "fields_of",
     "parse",
     "parse_field",
 ]
-
-AGGREGATES: Final = ("last", "min", "max", "mean", "count", "first_step", "last_step")
-"""What can be asked of a series: ``val/loss:min``. Without one, the last value is meant."""
 
 _OTHER_AGGREGATES: Final = {"average": "mean", "avg": "mean"}
 _TYPES: Final = {
@@ -65,6 +85,9 @@ _TYPES: Final = {
     "artifact": "artifact",
 }
 _NUMERIC: Final = frozenset({"int", "float", "float_series"})
+_WORDED: Final = frozenset({"string", "datetime", "string_series", "json"})
+"""Whatever is compared with these is meant as it is written."""
+_SEARCHES: Final = ("contains", "matches", "not matches")
 _MAX_DEPTH: Final = 100
 
 _GRAMMAR: Final = r"""
@@ -76,16 +99,20 @@ start: expression?
          | field OPERATOR value                  -> compared
          | field CONTAINS value                  -> compared
          | field NOT CONTAINS value              -> not_contained
+         | field IN "(" item ("," item)* ")"     -> among
+         | field NOT IN "(" item ("," item)* ")" -> not_among
          | field IS MISSING                      -> missing
          | field IS NOT MISSING                  -> not_missing
 field: (PATH | QUOTED_PATH) SUFFIX*
      | FUNCTION (PATH | QUOTED_PATH) SUFFIX* ")"  -> function
 value: STRING | WORD
+?item: STRING | ITEM
 
 _OR.3: /or(?![\w.\/:-])/i
 _AND.3: /and(?![\w.\/:-])/i
 NOT.3: /not(?![\w.\/:-])/i
 CONTAINS.3: /contains(?![\w.\/:-])/i
+IN.3: /in(?![\w.\/:-])/i
 IS.3: /is(?![\w.\/:-])/i
 MISSING.3: /(missing|null|none)(?![\w.\/:-])/i
 OPERATOR.3: />=|<=|!=|<>|==|=~|!~|=|<|>|matches(?![\w.\/:-])/i
@@ -95,6 +122,7 @@ QUOTED_PATH: /`[^`]+`/
 PATH: /[^\W\d][\w.\/-]*|\d[\w.\/-]*/
 STRING: /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/s
 WORD: /[^\s()"'`=<>!~]+/
+ITEM: /[^\s()"'`=<>!~,]+/
 
 %ignore /\s+/
 """
@@ -102,12 +130,15 @@ WORD: /[^\s()"'`=<>!~]+/
 _SAID: Final = {
     "OPERATOR": "an operator such as = or <",
     "CONTAINS": "CONTAINS",
+    "IN": "IN",
     "IS": "IS MISSING",
     "PATH": "a path",
     "QUOTED_PATH": "a path",
     "FUNCTION": "a path",
     "STRING": "a value",
     "WORD": "a value",
+    "ITEM": "a value",
+    "COMMA": "','",
     "_AND": "AND",
     "_OR": "OR",
     "NOT": "NOT",
@@ -122,85 +153,6 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _SPECIAL: Final = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """What a comparison is about.
-
-    Attributes:
-        path: Attribute path.
-        aggregate: One of `AGGREGATES`, or None for the value itself.
-        type: Type of an atom or a family, if one was stated.
-    """
-
-    path: str
-    aggregate: str | None = None
-    type: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """What a field is compared with.
-
-    Attributes:
-        value: An int, float, bool or str.
-        text: As it was written, without quotes.
-    """
-
-    value: int | float | bool | str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A field, an operator and a value.
-
-    Attributes:
-        field: Left side.
-        operator: ``= != > >= < <= contains matches``, ``"not matches"``, or ``missing`` (the value
-            is then None).
-        value: Right side.
-    """
-
-    field: Field
-    operator: str
-    value: Value | None
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """Everything that ``term`` does not match."""
-
-    term: Expression
-
-
-@dataclass(frozen=True, slots=True)
-class And:
-    """What all terms match; everything if there are none."""
-
-    terms: tuple[Expression, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Or:
-    """What one of the terms matches."""
-
-    terms: tuple[Expression, ...]
-
-
-Expression = Comparison | Not | And | Or
-
-
-def fields_of(expression: Expression) -> Iterator[Field]:
-    """Yield every field that an expression compares, in its order."""
-    if isinstance(expression, Comparison):
-        yield expression.field
-    elif isinstance(expression, Not):
-        yield from fields_of(expression.term)
-    else:
-        for term in expression.terms:
-            yield from fields_of(term)
-
-
 def parse(text: str) -> Expression:
     """Return what a query says; an empty one matches every run.
 
@@ -208,14 +160,19 @@ def parse(text: str) -> Expression:
         text: The query.
 
     Raises:
-        QueryError: If it breaks the grammar; the message points at the place.
+        QueryError: If it breaks the grammar, or compares what cannot be compared so whatever runs
+            hold; the message points at the place.
     """
-    from lark import UnexpectedInput
-
     if not isinstance(text, str):
         msg = f"query: expected a string, got {type(text).__name__}: {text!r:.80}"
         raise QueryError(msg)
-    text = escape(text)  # as texts are kept
+    return _parsed(escape(text))  # as texts are kept
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> Expression:
+    from lark import UnexpectedInput
+
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:
@@ -251,18 +208,8 @@ def _parser() -> Lark:
     return Lark(_GRAMMAR, parser="lalr", lexer="contextual", propagate_positions=True)
 
 
-def _complaint(text: str, position: int, message: str) -> QueryError:
-    """Return an error that shows the line and points at the character."""
-    start = text.rfind("\n", 0, position) + 1
-    end = text.find("\n", position)
-    line = text[start : len(text) if end < 0 else end].replace("\t", " ")
-    column = position - start + 1
-    where = (
-        f"column {column}"
-        if "\n" not in text
-        else f"line {text.count(chr(10), 0, position) + 1}, column {column}"
-    )
-    return QueryError(f"query: {message} at {where}\n  {line}\n  {' ' * (column - 1)}^")
+def _complaint(text: str, position: int, message: str, hint: str = "") -> QueryError:
+    return misplaced("query", text, position, message, hint)
 
 
 def _unexpected(text: str, error: Any) -> QueryError:
@@ -322,7 +269,7 @@ class _Builder:
         return Not(self.expression(children[1]))
 
     def _missing(self, children: list[Any]) -> Expression:
-        return Comparison(self._field(children[0]), "missing", None)
+        return Comparison(self._field(children[0]), "missing", None, children[1].start_pos)
 
     def _not_missing(self, children: list[Any]) -> Expression:
         return Not(self._missing(children))
@@ -330,19 +277,28 @@ class _Builder:
     def _not_contained(self, children: list[Any]) -> Expression:
         return Not(self._compared([children[0], children[2], children[3]]))
 
+    def _among(self, children: list[Any]) -> Expression:
+        tree, operator, *items = children
+        leaf = Among(self._field(tree), (), operator.start_pos)
+        values = [self._meant(leaf, self._value(item)) for item in items]
+        return Among(leaf.field, tuple(values), leaf.at)
+
+    def _not_among(self, children: list[Any]) -> Expression:
+        return Not(self._among([children[0], *children[2:]]))
+
     def _compared(self, children: list[Any]) -> Expression:
         tree, operator, right = children
-        field = self._field(tree)
         sign = {"==": "=", "<>": "!=", "=~": "matches", "!~": "not matches"}.get(
             str(operator), str(operator).lower()
         )
         token = right.children[0]
         value = self._value(token)
         if sign in ("contains", "matches", "not matches"):
-            value = Value(value.text, value.text)
+            value = Value(value.text, value.text, value.at)
             if sign != "contains":
                 self._check_pattern(token, value.text)
-        return Comparison(field, sign, self._fitting(field, sign, value, token, operator))
+        leaf = Comparison(self._field(tree), sign, value, operator.start_pos)
+        return Comparison(leaf.field, sign, self._meant(leaf, value), leaf.at)
 
     def _check_pattern(self, token: Any, pattern: str) -> None:
         try:
@@ -351,43 +307,22 @@ class _Builder:
             message = f"expected a regular expression, but {error.msg} in {pattern!r:.60}"
             raise _complaint(self.text, token.start_pos, message) from None
 
-    def _fitting(self, field: Field, sign: str, value: Value, token: Any, operator: Any) -> Value:
-        """Return the value as the field's stated type or aggregate needs it."""
-        kind = "float" if field.aggregate not in (None, "last") else field.type
-        if (
-            kind in _NUMERIC
-            and isinstance(value.value, str)
-            and sign not in ("contains", "matches", "not matches")
-        ):
-            number = _number(value.text)
-            if number is None:
-                raise _complaint(
-                    self.text,
-                    token.start_pos,
-                    f"expected a number for {field.path!r}, got {value.text!r:.60}",
-                )
-            return Value(number, value.text)
-        if kind in ("string", "datetime", "string_series", "json"):
-            return Value(value.text, value.text)
-        if kind == "bool" and not isinstance(value.value, bool):
-            raise _complaint(
-                self.text,
-                token.start_pos,
-                f"expected true or false for {field.path!r}, got {value.text!r:.60}",
-            )
-        if kind == "string_set" and sign not in ("contains", "matches", "not matches"):
-            raise _complaint(
-                self.text,
-                operator.start_pos,
-                f"expected CONTAINS for a string set, got {str(operator)!r}",
-            )
-        if isinstance(value.value, bool) and sign not in ("=", "!="):
-            raise _complaint(
-                self.text,
-                operator.start_pos,
-                f"expected = or != before {value.text}, got {str(operator)!r}",
-            )
-        return value
+    def _meant(self, leaf: Comparison | Among, value: Value) -> Value:
+        """Return the value as what is known of the field without a look at any run needs it."""
+        field = leaf.field
+        system, said = system_types(field.path), stated(field)
+        types = system or said
+        searches = isinstance(leaf, Comparison) and leaf.operator in _SEARCHES
+        if types is not None and not searches:
+            value = _as_type(value, types)
+        fit = fitting(leaf, value)
+        if fit is not None and not fit.intersection(types or fit):
+            raise _complaint(self.text, *fault(leaf, value, types or {"bool"}))
+        if field.path != "sys/state" or searches:
+            return value
+        if found := state_fault(leaf, value):
+            raise _complaint(self.text, *found)
+        return Value(value.text.lower(), value.text.lower(), value.at)
 
     def _function(self, children: list[Any]) -> Field:
         name = str(children[0])[:-1].strip().lower()
@@ -408,34 +343,34 @@ class _Builder:
             elif word.replace("_", "") in _TYPES:
                 kind = _TYPES[word.replace("_", "")]
             else:
-                known = ", ".join(
-                    (
-                        *AGGREGATES,
-                        "int",
-                        "float",
-                        "bool",
-                        "string",
-                        "datetime",
-                        "floatSeries",
-                        "stringSet",
-                    )
-                )
-                raise _complaint(
-                    self.text, suffix.start_pos, f"expected one of {known}, got {word!r}"
-                )
-        return Field(str(token).strip("`"), aggregate, kind)
+                raise _complaint(self.text, *suffix_fault(word, suffix.start_pos))
+        return Field(str(token).strip("`"), aggregate, kind, token.start_pos)
 
     def _value(self, token: Any) -> Value:
-        text = str(token)
+        text, at = str(token), token.start_pos
         if token.type == "STRING":
             plain = re.sub(r"\\([\"'\\])", r"\1", text[1:-1])
-            return Value(plain, plain)
+            return Value(plain, plain, at)
         number = _number(text)
         if number is not None:
-            return Value(number, text)
+            return Value(number, text, at)
         if text.lower() in ("true", "false"):
-            return Value(text.lower() == "true", text)
-        return Value(text, text)
+            return Value(text.lower() == "true", text, at)
+        return Value(text, text, at)
+
+
+def _as_type(value: Value, types: Collection[str]) -> Value:
+    """Return a value in quotes as the number that it is where one is needed, and the like."""
+    if _WORDED.issuperset(types):
+        return Value(value.text, value.text, value.at)
+    if not isinstance(value.value, str):
+        return value
+    number = _number(value.text) if _NUMERIC.issuperset(types) else None
+    if number is not None:
+        return Value(number, value.text, value.at)
+    if set(types) == {"bool"} and value.text.lower() in ("true", "false"):
+        return Value(value.text.lower() == "true", value.text, value.at)
+    return value
 
 
 def _number(text: str) -> int | float | None:

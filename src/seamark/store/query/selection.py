@@ -15,18 +15,20 @@ from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
 from seamark.store import schema
 from seamark.store.cells import is_crashed
+from seamark.store.query.kinds import CRASHED, GROUPS, STATES, near_state
+from seamark.store.query.known import KnownPaths, Unknown, refuse
 from seamark.store.query.language import (
+    Among,
     And,
     Comparison,
     Expression,
     Field,
     Not,
-    Or,
     Value,
     parse,
     parse_field,
 )
-from seamark.store.query.sql import AGGREGATE_COLUMNS, CRASHED, Compiler, derived_column
+from seamark.store.query.sql import AGGREGATE_COLUMNS, Compiler, derived_column
 from seamark.store.runs import load_journals
 from seamark.values import escape
 
@@ -35,9 +37,6 @@ if TYPE_CHECKING:
     from seamark.store.runs import Store
 
 __all__ = ["STATES", "Chosen", "Selection", "choose"]
-
-STATES: Final = ("created", "running", "completed", "failed", "interrupted", "suspended", CRASHED)
-_GROUPS: Final = {"active": ("created", "running"), "inactive": tuple(STATES[2:])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class Selection:
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query breaks the grammar.
+            QueryError: If the query breaks the grammar, or compares what cannot be compared so.
         """
         terms: list[Expression] = []
         if self.query is not None:
@@ -88,7 +87,7 @@ class Selection:
                     for value in given
                     for one in (_states(value) if name == "state" else (value,))
                 ]
-                terms.append(Or(tuple(_equals(path, value) for value in values)))
+                terms.append(Among(Field(path), tuple(map(_text, values))))
         tags = _strings("tag", self.tag) or []
         terms += [
             Comparison(Field("sys/tags", None, "string_set"), "contains", _text(tag))
@@ -148,16 +147,13 @@ def _strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
 
 def _states(state: str) -> tuple[str, ...]:
     wanted = state.lower()
-    if wanted in _GROUPS:
-        return _GROUPS[wanted]
+    if wanted in GROUPS:
+        return GROUPS[wanted]
     if wanted not in STATES:
-        msg = f"state: expected one of {', '.join((*STATES, *_GROUPS))}, got {state!r}"
+        known = (*STATES, *GROUPS)
+        msg = f"state: expected one of {', '.join(known)}, got {state!r}{near_state(wanted)}"
         raise ArgumentError(msg)
     return (wanted,)
-
-
-def _equals(path: str, value: str) -> Comparison:
-    return Comparison(Field(path), "=", _text(value))
 
 
 def _text(value: str) -> Value:
@@ -200,7 +196,13 @@ def _owners(store: Store, connection: sa.Connection, number: int) -> list[Journa
     return [journal for journal in load_journals(store, connection, number) if journal.owner]
 
 
-def choose(store: Store, connection: sa.Connection, selection: Selection, now_ns: int) -> Chosen:
+def choose(
+    store: Store,
+    connection: sa.Connection,
+    selection: Selection,
+    now_ns: int,
+    unknown: Unknown = refuse,
+) -> Chosen:
     """Return the runs that match, in order.
 
     Args:
@@ -208,25 +210,31 @@ def choose(store: Store, connection: sa.Connection, selection: Selection, now_ns
         connection: Of a transaction of the store.
         selection: Which runs.
         now_ns: Nanoseconds since the Unix epoch.
+        unknown: Called with an error for each path asked for that no run has; raises it by itself.
 
     Raises:
         ArgumentError: If an argument has a value that cannot be used.
-        QueryError: If the query breaks the grammar.
+        QueryError: If the query breaks the grammar, or compares or sorts by what cannot be compared
+            or sorted so.
     """
     selection.check()
     expression = selection.expression()
     field = parse_field(selection.sort_by, "sort_by")
+    known = KnownPaths(store, connection, unknown)
+    if selection.query:
+        known.check_query(selection.query)
+    known.check_sort(selection.sort_by, field)
     run = schema.run
 
     def number(path: str) -> int | None:
         return store.numbers.number(connection, path)
 
     state = _state_column(store, connection, now_ns)
-    compiler = Compiler(number, state, store.database.pattern)
+    compiler = Compiler(number, state, store.database.pattern, now_ns)
     where = [compiler.condition(expression), run.c.name != PROJECT_LOG]
     if selection.project is not None:
-        known = store.database.rows(connection, _PROJECTS)
-        inside = [name for (name,) in known if is_inside(name, selection.project)]
+        projects = store.database.rows(connection, _PROJECTS)
+        inside = [name for (name,) in projects if is_inside(name, selection.project)]
         where.append(run.c.project.in_(inside))
     derived, path = derived_column(field.path, state), number(field.path)
     columns = [run.c.id, run.c.project, run.c.name, state, run.c.created]

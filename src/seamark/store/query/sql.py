@@ -11,14 +11,22 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from seamark.store import schema
-from seamark.store.cells import FAMILY_NUMBERS, instant
-from seamark.store.query.language import And, Comparison, Expression, Field, Not, Or, Value
+from seamark.store.cells import FAMILY_NUMBERS
+from seamark.store.query.expression import (
+    Among,
+    And,
+    Comparison,
+    Expression,
+    Field,
+    Not,
+    Or,
+    Value,
+)
+from seamark.store.query.moments import moment
 
-__all__ = ["AGGREGATE_COLUMNS", "CRASHED", "Compiler", "derived_column"]
+__all__ = ["AGGREGATE_COLUMNS", "Compiler", "derived_column"]
 
 Clause = sa.ColumnElement[bool]
-
-CRASHED: Final = "crashed"
 
 _SERIES: Final = FAMILY_NUMBERS["float_series"]
 _STRINGS: Final = ("string", "string_series")
@@ -85,6 +93,7 @@ class Compiler:
         number: Returns the number of a path, or None if no run has it.
         state: The state of a run as SQL, with ``"crashed"`` derived.
         pattern: Returns a regular expression as the database writes it.
+        now_ns: Nanoseconds since the Unix epoch.
     """
 
     def __init__(
@@ -92,10 +101,12 @@ class Compiler:
         number: Callable[[str], int | None],
         state: sa.ColumnElement[str],
         pattern: Callable[[str], str],
+        now_ns: int,
     ) -> None:
         self._number = number
         self._state = state
         self._pattern = pattern
+        self._now_ns = now_ns
 
     def condition(self, expression: Expression) -> Clause:
         """Return the condition that a run matches.
@@ -109,7 +120,23 @@ class Compiler:
             return _joined(sa.or_, [sa.false(), *map(self.condition, expression.terms)])
         if isinstance(expression, Not):
             return sa.not_(self.condition(expression.term))
+        if isinstance(expression, Among):
+            return self._among(expression)
         return self._comparison(expression)
+
+    def _among(self, leaf: Among) -> Clause:
+        each = [Comparison(leaf.field, "=", value) for value in leaf.values]
+        derived = [clause for one in each if (clause := self._derived(one)) is not None]
+        if derived:
+            return _joined(sa.or_, derived)
+        number = self._number(leaf.field.path)
+        if number is None:
+            return sa.false()
+        found = schema.attribute.alias()
+        clauses = [self._on_row(found, leaf.field, "=", value) for value in leaf.values]
+        if leaf.field.aggregate in (None, "last"):
+            clauses.append(self._in_set(found, [value.text for value in leaf.values]))
+        return self._where(found, number, _joined(sa.or_, clauses), leaf.field)
 
     def _comparison(self, leaf: Comparison) -> Clause:
         if leaf.value is not None and leaf.operator in ("matches", "not matches"):
@@ -122,12 +149,16 @@ class Compiler:
         if number is None:
             return sa.true() if leaf.operator == "missing" else sa.false()
         found = schema.attribute.alias()
+        if leaf.value is None:
+            return sa.not_(self._where(found, number, sa.true(), Field(leaf.field.path)))
+        condition = self._on_row(found, leaf.field, leaf.operator, leaf.value)
+        return self._where(found, number, condition, leaf.field)
+
+    @staticmethod
+    def _where(found: Any, number: int, condition: Clause, field: Field) -> Clause:
         # One walk along the index of this path, where EXISTS would look once for each run.
         there = sa.select(found.c.run).where(found.c.path == number, found.c.visible == 1)
-        if leaf.value is None:
-            return schema.run.c.id.not_in(there)
-        condition = self._on_row(found, leaf.field, leaf.operator, leaf.value)
-        return schema.run.c.id.in_(there.where(condition, _stated_type(found, leaf.field)))
+        return schema.run.c.id.in_(there.where(condition, _stated_type(found, field)))
 
     # ---------------------------------------------------------------- what the run's row holds
 
@@ -155,7 +186,7 @@ class Compiler:
             ):
                 return sa.false()
             return _signed(run.running / 1e9, leaf.operator, float(number))
-        when = instant(value.text)
+        when = moment(value.text, self._now_ns)
         return (
             sa.false() if when is None else _signed(run[_TIMES[path]], leaf.operator, when * 1000)
         )
@@ -183,7 +214,7 @@ class Compiler:
         if isinstance(value.value, int | float):
             return _on_number(row, operator, value.value)
         texts = sa.and_(row.c.type.in_(_STRINGS), _signed(row.c.text, operator, value.text))
-        when = instant(value.text)
+        when = moment(value.text, self._now_ns)
         if when is None:
             return texts
         return sa.or_(
@@ -195,15 +226,21 @@ class Compiler:
             row.c.type.in_((*_STRINGS, "json", "file", "artifact")),
             _on_text(row.c.text, operator, text),
         )
+        if operator == "contains":
+            return sa.or_(strings, self._in_set(row, [text]))
         element = schema.element.alias()
         members = sa.exists().where(element.c.run == row.c.run, element.c.path == row.c.path)
-        if operator == "contains":
-            return sa.or_(
-                strings, sa.and_(row.c.type == "string_set", members.where(element.c.value == text))
-            )
         match = members.where(element.c.value.regexp_match(text))
         matched = match if operator == "matches" else sa.not_(match)
         return sa.or_(strings, sa.and_(row.c.type == "string_set", matched))
+
+    @staticmethod
+    def _in_set(row: Any, texts: list[str]) -> Clause:
+        element = schema.element.alias()
+        member = sa.exists().where(
+            element.c.run == row.c.run, element.c.path == row.c.path, element.c.value.in_(texts)
+        )
+        return sa.and_(row.c.type == "string_set", member)
 
 
 def _joined(join: Callable[..., Clause], terms: list[Clause]) -> Clause:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -14,14 +14,16 @@ from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
 from seamark.store.cells import atom_value, decoded
+from seamark.store.query.known import KnownPaths, Unknown, refuse
 from seamark.store.query.language import parse_field
 from seamark.store.query.selection import Chosen, Selection, choose
 from seamark.store.query.sql import AGGREGATE_COLUMNS
+from seamark.store.read.shared import SharedPath, shared_paths
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["query_runs"]
+__all__ = ["Columns", "query_runs"]
 
 _DIFFERING: Final = ":differing"
 _FIRST: Final = (
@@ -42,6 +44,9 @@ _APART: Final = frozenset({"string_set", *_LONG})
 _PART: Final = 900
 """How many values one statement has at most; old SQLite takes 999."""
 
+Columns = Iterable[str] | Callable[[Sequence[SharedPath]], Iterable[str]] | None
+"""Columns, or what chooses them by the paths that the first of the chosen runs have."""
+
 At = tuple[str, str | None]
 """A path and what is asked of a series there; None: what it shows."""
 
@@ -50,8 +55,9 @@ def query_runs(
     store: Store,
     connection: sa.Connection,
     selection: Selection,
-    columns: Iterable[str] | None,
+    columns: Columns,
     now_ns: int,
+    unknown: Unknown = refuse,
 ) -> RunsTable:
     """Return the runs that match with the columns that are asked for.
 
@@ -61,15 +67,19 @@ def query_runs(
         selection: Which runs.
         columns: Paths, perhaps with an aggregate (``val/loss:min``); patterns (``hyperparams/*``);
             with ``:differing`` behind, only the columns in which the chosen runs differ. None for
-            everything.
+            everything. A function is given the paths that the first runs have; see `shared_paths`.
         now_ns: Nanoseconds since the Unix epoch.
+        unknown: Called with an error for each path asked for that no run has; raises it by itself.
 
     Raises:
         ArgumentError: If an argument has a value that cannot be used.
-        QueryError: If the query or a column breaks the grammar.
+        QueryError: If the query or a column breaks the grammar, or asks for what cannot be there.
     """
-    wanted = [_Wanted(column) for column in _columns(columns)]
-    chosen = choose(store, connection, selection, now_ns)
+    wanted = [] if callable(columns) else [_Wanted(column) for column in _columns(columns)]
+    chosen = choose(store, connection, selection, now_ns, unknown)
+    if callable(columns):
+        found = columns(shared_paths(store, connection, chosen.numbers))
+        wanted = [_Wanted(column) for column in found]
     known = store.numbers.everything(connection)
     everything = any(one.pattern and one.field.path == "*" for one in wanted)
     paths = None
@@ -79,6 +89,12 @@ def query_runs(
     cells = _Cells(store, connection, chosen, paths)
     if any(one.aggregate is not None for one in wanted):
         cells.read_series()
+    checks, present = KnownPaths(store, connection, unknown), set(cells.paths())
+    for one in wanted:
+        if one.pattern and one.field.path != "*" and not one.paths(present):
+            checks.check_pattern(one.text, one.paths((*_DERIVED, *known)))
+        elif not one.pattern and (one.says_more or one.field.path not in present):
+            checks.check_column(one.text, one.field)
     labels = _labels(wanted, cells)
     empty: list[Any] = [None] * len(chosen.numbers)
     shown = {label: cells.columns.get(at, empty) for label, at in labels.items()}
@@ -101,6 +117,7 @@ class _Wanted:
         self.text = text.removesuffix(_DIFFERING) if self.differing else text
         self.field = parse_field(self.text)
         self.aggregate = None if self.field.aggregate == "last" else self.field.aggregate
+        self.says_more = (self.field.aggregate, self.field.type) != (None, None)
         self.pattern = "*" in self.text or "?" in self.text
 
     def paths(self, known: Iterable[str]) -> list[str]:

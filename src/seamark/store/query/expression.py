@@ -1,0 +1,128 @@
+"""What a query says, as a tree: comparisons of paths with values, joined by AND, OR and NOT.
+
+Where something stands in the query (``at``, 0-based) is kept for errors and is no part of what it
+says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = [
+    "AGGREGATES",
+    "Among",
+    "And",
+    "Comparison",
+    "Expression",
+    "Field",
+    "Not",
+    "Or",
+    "Value",
+    "comparisons_of",
+]
+
+AGGREGATES: Final = ("last", "min", "max", "mean", "count", "first_step", "last_step")
+"""What can be asked of a series: ``val/loss:min``. Without one, the last value is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a comparison is about.
+
+    Attributes:
+        path: Attribute path.
+        aggregate: One of `AGGREGATES`, or None for the value itself.
+        type: Type of an atom or a family, if one was stated.
+        at: Where it begins.
+    """
+
+    path: str
+    aggregate: str | None = None
+    type: str | None = None
+    at: int = dataclasses.field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a field is compared with.
+
+    Attributes:
+        value: An int, float, bool or str.
+        text: As it was written, without quotes.
+        at: Where it begins.
+    """
+
+    value: int | float | bool | str
+    text: str
+    at: int = dataclasses.field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A field, an operator and a value.
+
+    Attributes:
+        field: Left side.
+        operator: ``= != > >= < <= contains matches``, ``"not matches"``, or ``missing`` (the value
+            is then None).
+        value: Right side.
+        at: Where the operator begins.
+    """
+
+    field: Field
+    operator: str
+    value: Value | None
+    at: int = dataclasses.field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """A field that equals one of several values, or a set of strings that has one of them.
+
+    Attributes:
+        field: Left side.
+        values: Right side, at least one.
+        at: Where the operator begins.
+    """
+
+    field: Field
+    values: tuple[Value, ...]
+    at: int = dataclasses.field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Everything that ``term`` does not match."""
+
+    term: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """What all terms match; everything if there are none."""
+
+    terms: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """What one of the terms matches."""
+
+    terms: tuple[Expression, ...]
+
+
+Expression = Comparison | Among | Not | And | Or
+
+
+def comparisons_of(expression: Expression) -> Iterator[Comparison | Among]:
+    """Yield every comparison of an expression, in its order."""
+    if isinstance(expression, Comparison | Among):
+        yield expression
+    elif isinstance(expression, Not):
+        yield from comparisons_of(expression.term)
+    else:
+        for term in expression.terms:
+            yield from comparisons_of(term)

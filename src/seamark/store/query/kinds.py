@@ -1,0 +1,244 @@
+"""Which comparisons can match values of which types, and what to say of one that cannot.
+
+A type is that of an atom (``"float"``), or a family (``"float_series"``), as in the store.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from seamark.store.query.expression import AGGREGATES, Among, Comparison, Field, Value
+from seamark.store.query.moments import MOMENTS, is_moment
+
+__all__ = [
+    "CRASHED",
+    "GROUPS",
+    "SERIES",
+    "SORTABLE",
+    "STATES",
+    "SYSTEM",
+    "fault",
+    "field_fault",
+    "fitting",
+    "near_state",
+    "state_fault",
+    "stated",
+    "suffix_fault",
+    "system_types",
+    "words_of",
+]
+
+CRASHED: Final = "crashed"
+STATES: Final = ("created", "running", "completed", "failed", "interrupted", "suspended", CRASHED)
+GROUPS: Final = {"active": ("created", "running"), "inactive": tuple(STATES[2:])}
+"""Words for several states; good for the argument ``state``, never the value of a run."""
+
+SYSTEM: Final = {
+    "sys/id": "string",
+    "sys/name": "string",
+    "sys/description": "string",
+    "sys/custom_run_id": "string",
+    "sys/owner": "string",
+    "sys/hostname": "string",
+    "sys/state": "string",
+    "sys/creation_time": "datetime",
+    "sys/modification_time": "datetime",
+    "sys/running_time": "float",
+    "sys/trashed": "bool",
+    "sys/failed": "bool",
+    "sys/tags": "string_set",
+    "sys/group_tags": "string_set",
+}
+"""Types of the paths that every run may have, whether or not one of them has it."""
+
+NUMERIC: Final = frozenset({"int", "float", "float_series"})
+TEXTS: Final = frozenset({"string", "string_series"})
+SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
+SORTABLE: Final = NUMERIC | TEXTS | {"bool", "datetime", "json", "file", "artifact", "null"}
+_SEARCHED: Final = TEXTS | {"json", "file", "artifact", "string_set"}
+_SEARCHES: Final = ("contains", "matches", "not matches")
+_ANY_SERIES: Final = ("last", "count", "first_step", "last_step")
+_STATED: Final = {"float": NUMERIC, "string": TEXTS}
+_SIGNS: Final = {"contains": "CONTAINS", "matches": "=~", "not matches": "!~"}
+_WORDS: Final = {
+    "int": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "text": "a long text",
+    "datetime": "a time",
+    "json": "JSON",
+    "null": "nothing",
+    "float_series": "a series of numbers",
+    "string_series": "a series of texts",
+    "file_series": "a series of files",
+    "histogram_series": "a series of histograms",
+    "string_set": "a set of strings",
+    "file": "a file",
+    "file_set": "a set of files",
+    "artifact": "an artifact",
+}
+_MEANT: Final = {
+    "finished": "completed",
+    "done": "completed",
+    "success": "completed",
+    "succeeded": "completed",
+    "error": "failed",
+    "aborted": "interrupted",
+    "cancelled": "interrupted",
+    "killed": CRASHED,
+    "paused": "suspended",
+}
+"""What other programs call states."""
+
+
+class Fault(NamedTuple):
+    """Something in a query that cannot be.
+
+    Attributes:
+        at: Where it begins, 0-based.
+        message: What was expected and what was found.
+        hint: What may be meant, to stand behind the message and its place.
+    """
+
+    at: int
+    message: str
+    hint: str = ""
+
+
+def _near(word: str, words: Collection[str]) -> str:
+    """Return ``"; did you mean ...?"`` if one of the words is meant, else nothing."""
+    found = difflib.get_close_matches(word.lower(), words, 1, 0.5)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def near_state(word: str) -> str:
+    """Return ``"; did you mean ...?"`` if a state is meant, else nothing."""
+    meant = _MEANT.get(word.lower())
+    return f"; did you mean {meant!r}?" if meant else _near(word, STATES)
+
+
+def words_of(types: Collection[str]) -> str:
+    """Return what values of these types are: ``"a number or a text"``."""
+    return " or ".join(dict.fromkeys(_WORDS.get(one, one) for one in sorted(types)))
+
+
+def system_types(path: str) -> frozenset[str] | None:
+    """Return the types of a path that every run may have; None for any other path."""
+    kind = SYSTEM.get(path)
+    if kind is None:
+        return None
+    return frozenset({"int", "float"} if kind == "float" else {kind})
+
+
+def stated(field: Field) -> frozenset[str] | None:
+    """Return the types that a field may have by what it says itself; None for any."""
+    if field.aggregate in _ANY_SERIES:
+        kinds = SERIES
+    elif field.aggregate is not None:
+        kinds = frozenset({"float_series"})
+    elif field.type is None:
+        return None
+    else:
+        return _STATED.get(field.type, frozenset({field.type}))
+    # val/loss:float:min is how some write it: a series of floats
+    return kinds if field.type in (None, "int", "float", "string") else kinds & {str(field.type)}
+
+
+def fitting(leaf: Comparison | Among, value: Value | None) -> frozenset[str] | None:
+    """Return the types of which a comparison with this value can match; None for any."""
+    said = stated(leaf.field)
+    if value is None:
+        return said
+    if leaf.field.aggregate not in (None, "last"):
+        return said if _is_number(value) and _sign(leaf) not in _SEARCHES else frozenset()
+    found = _comparable(_sign(leaf), value)
+    return found if said is None else found & said
+
+
+def _sign(leaf: Comparison | Among) -> str:
+    return "in" if isinstance(leaf, Among) else leaf.operator
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value.value, int | float) and not isinstance(value.value, bool)
+
+
+def _comparable(sign: str, value: Value) -> frozenset[str]:
+    if sign in _SEARCHES:
+        return _SEARCHED
+    sets = frozenset({"string_set"} if sign == "in" else ())
+    if isinstance(value.value, bool):
+        return sets | {"bool"} if sign in ("=", "!=", "in") else sets
+    if _is_number(value):
+        return sets | NUMERIC
+    return sets | TEXTS | {"datetime"} if is_moment(value.text) else sets | TEXTS
+
+
+def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str]) -> Fault:
+    """Return what is wrong with comparing values of these types so, none of which `fitting` has."""
+    path, sign = leaf.field.path, _sign(leaf)
+    said = stated(leaf.field)
+    if value is None or (said is not None and not said.intersection(types)):
+        return field_fault(leaf.field, types)
+    written, got = _SIGNS.get(sign, sign), value.text[:60]
+    if leaf.field.aggregate not in (None, "last"):
+        types = ["float"]
+    known = set(types)
+    if sign in _SEARCHES:
+        return Fault(leaf.at, f"expected = or < for {words_of(known)}, got {written}")
+    if isinstance(value.value, bool) and "bool" in known:
+        return Fault(leaf.at, f"expected = or != before {value.text}, got {written!r}")
+    if known == {"string_set"}:
+        return Fault(leaf.at, f"expected CONTAINS or IN for a string set, got {written!r}")
+    if known <= _SEARCHED - TEXTS:
+        return Fault(leaf.at, f"expected CONTAINS or =~ for {words_of(known)}, got {written!r}")
+    if not known & (NUMERIC | TEXTS | {"bool", "datetime"}):
+        return Fault(
+            leaf.field.at, f"{path!r} is {words_of(known)}, which can only be MISSING or not"
+        )
+    wanted = [
+        words
+        for words, kinds in (
+            ("a number", NUMERIC),
+            ("true or false", {"bool"}),
+            (MOMENTS, {"datetime"}),
+            ("a text in quotes", TEXTS),
+        )
+        if known & kinds
+    ]
+    return Fault(value.at, f"expected {' or '.join(wanted)} for {path!r}, got {got!r}")
+
+
+def field_fault(field: Field, types: Collection[str]) -> Fault:
+    """Return what is wrong with asking values of these types for an aggregate or as a type."""
+    it = f"{field.path!r} is {words_of(types)}"
+    if field.aggregate is None:
+        return Fault(field.at, f"{it}, not {words_of([str(field.type)])}")
+    if field.aggregate in _ANY_SERIES or not SERIES.intersection(types):
+        return Fault(field.at, f"{it}, not a series: it has no {field.aggregate}")
+    return Fault(field.at, f"{it}, not of numbers: it has no {field.aggregate}")
+
+
+def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
+    """Return what is wrong with comparing ``sys/state`` so, or None."""
+    sign, word = _sign(leaf), value.text.lower()
+    if sign in _SEARCHES:
+        return None
+    if sign not in ("=", "!=", "in"):
+        return Fault(leaf.at, f"expected =, != or IN for a state, got {sign!r}")
+    if word in GROUPS:
+        each = ", ".join(GROUPS[word])
+        return Fault(value.at, f"{word!r} is a group of states; expected one, or IN ({each})")
+    if word not in STATES:
+        message = f"expected one of {', '.join(STATES)}, got {value.text[:60]!r}"
+        return Fault(value.at, message, near_state(word))
+    return None
+
+
+def suffix_fault(word: str, at: int) -> Fault:
+    """Return what is wrong with a word behind a colon that is neither aggregate nor type."""
+    known = ", ".join((*AGGREGATES, "or a type such as float, string, stringSet"))
+    return Fault(at, f"expected one of {known}; got {word!r}", _near(word, AGGREGATES))

@@ -1,0 +1,200 @@
+"""What the runs of a store hold at the paths that somebody asks for, and what to say if nothing.
+
+A comparison that can match no value that any run has at its path is refused: what it finds,
+nothing, would be no answer. The first run that has the path answers for most of them; only where it
+holds a type that does not fit are all others asked.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Final
+
+import sqlalchemy as sa
+
+from seamark.errors import QueryError
+from seamark.journal.folder import PROJECT_LOG
+from seamark.store import schema
+from seamark.store.query.expression import Among, Comparison, Field, comparisons_of
+from seamark.store.query.kinds import (
+    SORTABLE,
+    SYSTEM,
+    fault,
+    field_fault,
+    fitting,
+    stated,
+    suffix_fault,
+    system_types,
+    words_of,
+)
+from seamark.store.query.language import parse
+from seamark.store.query.place import misplaced
+from seamark.values import escape
+
+if TYPE_CHECKING:
+    from seamark.store.runs import Store
+
+__all__ = ["KnownPaths", "Unknown", "refuse"]
+
+Unknown = Callable[[QueryError], None]
+"""What is to be done about a path that no run has."""
+
+_cells: Final = schema.attribute.c
+_HERE: Final = (
+    sa.select(_cells.type)
+    .join(schema.run, schema.run.c.id == _cells.run)
+    .where(
+        _cells.path == sa.bindparam("path"), _cells.visible == 1, schema.run.c.name != PROJECT_LOG
+    )
+)
+_FIRST_TYPE: Final = _HERE.limit(1)
+_TYPES: Final = _HERE.distinct()
+_ANY_RUN: Final = sa.select(schema.run.c.id).where(schema.run.c.name != PROJECT_LOG).limit(1)
+_TRIED: Final = 16
+"""How many paths that look like one that no run has are looked at; runs may have lost some."""
+
+
+def refuse(error: QueryError) -> None:
+    """Raise the error."""
+    raise error
+
+
+class KnownPaths:
+    """The paths of a store and the types of what runs hold there.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        unknown: Called with an error for each path asked for that no run has. Never while there are
+            no runs at all.
+    """
+
+    def __init__(self, store: Store, connection: sa.Connection, unknown: Unknown = refuse) -> None:
+        self._store = store
+        self._connection = connection
+        self._unknown = unknown
+        self._first: dict[str, frozenset[str]] = {}
+
+    def check_query(self, query: str) -> None:
+        """Check every comparison of a query.
+
+        Raises:
+            QueryError: If one can match nothing that runs hold; the message points at the place.
+        """
+        for leaf in comparisons_of(parse(query)):
+            self._check_leaf(escape(query), leaf)
+
+    def _check_leaf(self, query: str, leaf: Comparison | Among) -> None:
+        values = leaf.values if isinstance(leaf, Among) else (leaf.value,)
+        for value in values:
+            wanted = fitting(leaf, value)
+            types = self._types(leaf.field.path, wanted)
+            if types is None:
+                continue
+            if not types:
+                self._tell_unknown("query", query, leaf.field)
+                return
+            error = misplaced("query", query, *fault(leaf, value, types))
+            raise error
+
+    def check_column(self, text: str, field: Field) -> None:
+        """Check a column that is no pattern.
+
+        Raises:
+            QueryError: If it asks for what no run can have there, as the minimum of a text.
+        """
+        self._check_field("column", text, field, stated(field))
+
+    def check_sort(self, text: str, field: Field) -> None:
+        """Check the path to sort by.
+
+        Raises:
+            QueryError: If runs have nothing there that has an order.
+        """
+        types = self._check_field("sort_by", text, field, stated(field) or SORTABLE)
+        if types:
+            message = f"{field.path!r} is {words_of(types)}, by which nothing can be sorted"
+            error = misplaced("sort_by", escape(text), 0, message, named=False)
+            raise error
+
+    def check_pattern(self, text: str, found: Collection[str]) -> None:
+        """Tell that a pattern among the columns matches no path."""
+        if not found and self._store.database.rows(self._connection, _ANY_RUN):
+            self._unknown(
+                misplaced("column", text, 0, f"no path matches {text!r:.200}", named=False)
+            )
+
+    def _check_field(
+        self, what: str, text: str, field: Field, wanted: frozenset[str] | None
+    ) -> frozenset[str]:
+        """Return the types at a path if none of them is wanted and nothing worse is to be said."""
+        types = self._types(field.path, wanted)
+        if types is None:
+            return frozenset()
+        text = escape(text)
+        if not types:
+            self._tell_unknown(what, text, field)
+        said = stated(field)
+        if types and said is not None and not said & types:
+            raise misplaced(what, text, *field_fault(field, types), named=False)
+        return types
+
+    def _types(self, path: str, wanted: frozenset[str] | None) -> frozenset[str] | None:
+        """Return the types of what runs have at a path; None if one of them is wanted."""
+        types = system_types(path)
+        if types is not None:
+            return None if wanted is None or types & wanted else types
+        if path not in self._first:
+            self._first[path] = self._ask(_FIRST_TYPE, path)
+        types = self._first[path]
+        if types and wanted is not None and not types & wanted:
+            types = self._ask(_TYPES, path)
+        return None if types and (wanted is None or types & wanted) else types
+
+    def _ask(self, statement: sa.Select[tuple[str]], path: str) -> frozenset[str]:
+        number = self._store.numbers.number(self._connection, path)
+        if number is None:
+            return frozenset()
+        rows = self._store.database.rows(self._connection, statement, path=number)
+        return frozenset(kind for (kind,) in rows)
+
+    def _tell_unknown(self, what: str, text: str, field: Field) -> None:
+        if not self._store.database.rows(self._connection, _ANY_RUN):
+            return
+        path, colon, word = field.path.rpartition(":")
+        if what != "query" and colon and self._types(path, None) is None:
+            at = text.rfind(colon)
+            raise misplaced(what, text, *suffix_fault(word, at), named=False)
+        message = f"no run has {field.path!r:.200}"
+        hint = self._hint(field.path)
+        self._unknown(misplaced(what, text, field.at, message, hint, named=False))
+
+    def _hint(self, path: str) -> str:
+        near = self.nearest(path)
+        more = f" (and {len(near) - 1} more with this ending)" if len(near) > 1 else ""
+        return f"; there is {near[0]!r}{more}" if near else ""
+
+    def nearest(self, path: str) -> list[str]:
+        """Return the paths that may be meant by one that no run has, the shortest first.
+
+        Those that end like it, as ``a/val/loss`` for ``val/loss``; a pattern if it is a namespace;
+        else the one path that looks most like it.
+        """
+        known = sorted({*self._store.numbers.everything(self._connection), *SYSTEM})
+        wanted = path.lower()
+        ending = [one for one in known if f"/{one.lower()}".endswith(f"/{wanted}")]
+        if found := self._shown(sorted(ending, key=len)):
+            return found
+        if self._shown([one for one in known if one.startswith(f"{path}/")]):
+            return [f"{path}/*"]
+        last = path.rpartition("/")[2]
+        names = {one.rpartition("/")[2] for one in known}
+        close = difflib.get_close_matches(last, names, 3, 0.75)
+        alike = difflib.get_close_matches(path, known, 3, 0.75)
+        alike += [one for name in close for one in known if one.rpartition("/")[2] == name]
+        return self._shown(alike)[:1]
+
+    def _shown(self, paths: Sequence[str]) -> list[str]:
+        """Return those of the first few paths that a run has."""
+        return [path for path in paths[:_TRIED] if self._types(path, None) is None]

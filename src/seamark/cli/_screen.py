@@ -16,11 +16,20 @@ from typing import IO, TYPE_CHECKING, NamedTuple, cast
 import click
 
 from seamark.cli._text import clean, display_width, shorten
+from seamark.pictures.printing import is_dumb
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["STATE_STYLES", "Cell", "Column", "Screen", "data_output", "note", "wanted_colour"]
+__all__ = [
+    "STATE_STYLES",
+    "Cell",
+    "Column",
+    "Screen",
+    "data_output",
+    "note",
+    "wanted_colour",
+]
 
 STATE_STYLES = {
     "created": "dim",
@@ -83,8 +92,11 @@ def note(message: str, *, style: str = "") -> None:
 
 
 def wanted_colour() -> bool | None:
-    """Return False if ``NO_COLOR`` asks for plain text, else None, so that click decides."""
-    return False if os.environ.get("NO_COLOR") else None
+    """Return False if ``NO_COLOR`` asks for plain text or the terminal would show escapes as text.
+
+    None lets click decide.
+    """
+    return False if os.environ.get("NO_COLOR") or is_dumb() else None
 
 
 def data_output() -> IO[str]:

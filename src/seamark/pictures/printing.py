@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import TextIO
 
-__all__ = ["show"]
+__all__ = ["is_dumb", "obeys_escapes", "show"]
+
+
+def is_dumb() -> bool:
+    """Return whether ``TERM`` says that the terminal knows no escapes, such as an editor's."""
+    return os.environ.get("TERM", "").lower() in {"dumb", "unknown"}
+
+
+def obeys_escapes(stream: TextIO) -> bool:
+    """Return whether a line written to a stream can be taken back, as progress is."""
+    return stream.isatty() and not is_dumb()
 
 
 def show(text: str) -> None:

@@ -19,6 +19,7 @@ from seamark.cli._ranks import rank_facts, rank_troubles
 from seamark.cli._screen import STATE_STYLES, Screen, note
 from seamark.cli._text import (
     clean,
+    csv_safe,
     human_age,
     human_bytes,
     human_duration,
@@ -115,12 +116,15 @@ def value_text(value: Any, *, exact: bool) -> str:
 
 
 def exact_text(value: Any) -> str:
-    """Return a value for a CSV file: texts as they are, numbers with all digits, "" for None."""
-    if value is None or isinstance(value, str):
-        return value or ""
+    """Return a value for a CSV file: texts `csv_safe`, numbers with all digits, "" for None."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return csv_safe(value)
     if isinstance(value, list | tuple | Mapping):
         return dumps(value, indent=None)
-    return value_text(value, exact=True)
+    text = value_text(value, exact=True)
+    return csv_safe(text) if isinstance(value, set | frozenset) else text
 
 
 def short_text(attribute: Attribute, *, exact: bool) -> str:

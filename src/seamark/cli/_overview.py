@@ -9,7 +9,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeGuard
 
 from seamark.cli._text import human_number
 from seamark.paths import is_inside
@@ -159,7 +159,7 @@ def _rated(attributes: Sequence[Attribute]) -> list[_Rated]:
     return [_Rated(key[2], max(found.values()), found) for key, found in groups.items()]
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, float) and math.isfinite(value)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 __all__ = [
     "clean",
+    "csv_safe",
     "display_width",
     "human_age",
     "human_bytes",
@@ -28,8 +29,10 @@ _UNSAFE: Final = re.compile(
 """What a terminal would act on, or what would make a line read differently from what it holds."""
 _KEPT_IN_BLOCKS: Final = "\n\t"
 _NAMED: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
-_STAND_INS: Final = str.maketrans("…·▁▂▃▄▅▆▇█│┤─┬└●", "~._.-:=+*#|+-++o")
+_STAND_INS: Final = str.maketrans("…·▁▂▃▄▅▆▇█│┤─┬└●—", "~._.-:=+*#|+-++o-")
 """For the signs of our own, each as wide as what it stands for, so that columns stay aligned."""
+_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
+"""How a cell begins that spreadsheets compute; they skip what is white in front."""
 _BYTE: Final = 256
 _KILO: Final = 1000
 _ROUNDED: Final = 1e12
@@ -65,6 +68,14 @@ def clean(text: str, *, block: bool = False) -> str:
         )
 
     return _UNSAFE.sub(visible, text)
+
+
+def csv_safe(text: str) -> str:
+    """Return a text for a CSV cell that no spreadsheet takes for a formula.
+
+    One that begins like a formula gets an apostrophe in front; numbers are not to be passed here.
+    """
+    return f"'{text}" if text.startswith(_FORMULAS) else text
 
 
 def readable(error: UnicodeError) -> tuple[str, int]:

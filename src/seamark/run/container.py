@@ -100,7 +100,7 @@ class Container(ABC):
         """Assign every value of a nested mapping, dataclass or Namespace at the root.
 
         Raises:
-            ValueKindError: If a value cannot be kept; nothing is written then.
+            ValueKindError: If a single value cannot be kept; nothing is written then.
             FamilyError: If a path holds another family; nothing is written then.
         """
         self.recorder.assign("", value, wait=wait)

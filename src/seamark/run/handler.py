@@ -100,14 +100,17 @@ class Handler:
         """Set the value at this path.
 
         Mappings, dataclasses, Namespaces and OmegaConf nodes are taken apart, one path for each
-        leaf; a `File` is uploaded; a set of strings becomes a string set; lists are kept as JSON.
+        leaf; a `File` is uploaded; a set of strings becomes a string set; lists are kept as JSON;
+        classes, functions and modules as their names. Of what is taken apart, a leaf that cannot be
+        kept is its text, as with ``log_hyperparams``; a single value of that kind is refused.
 
         Args:
             value: What to keep.
             wait: Return only when a file is stored.
 
         Raises:
-            ValueKindError: If a value cannot be kept; nothing is written then.
+            ValueKindError: If a single value cannot be kept, or a mapping holds itself; nothing is
+                written then.
             FamilyError: If a path holds another family; nothing is written then.
             PathError: If a path is derived or illegal.
         """

@@ -405,19 +405,23 @@ def _fact_lines(
 
 def _attempts(view: RunView) -> str:
     """Return how often the training was begun, and where the last attempt went on; "" if once."""
-    told = [one.header.get("attempt") for one in view.journals()]
-    numbers = {one for one in told if isinstance(one, int) and one >= 0}
+    headers = [one.header for one in view.journals()]
+    numbers = {
+        one for header in headers if isinstance(one := header.get("attempt"), int) and one >= 0
+    }
     if len(numbers) < 2:  # noqa: PLR2004 - once
         return ""
     last = max(numbers)
+    if not any(one.get("positions") for one in headers if one.get("attempt") == last):
+        return f"{len(numbers):,} (the last began anew)"
     series = [one for one in view.attributes() if one.family == "float_series" and one.value.count]
     longest = max(series, key=lambda one: (one.value.last_step, one.value.count), default=None)
     if longest is None:
         return f"{len(numbers):,}"
     points = view.points(longest.path)
     before = points.step[(points.attempt >= 0) & (points.attempt < last)]
-    kept = f"resumed after step {_step(before.max())}" if len(before) else "begun anew"
-    return f"{len(numbers):,} ({kept})"
+    kept = f" (resumed after step {_step(before.max())})" if len(before) else ""
+    return f"{len(numbers):,}{kept}"
 
 
 def _step(step: float) -> str:

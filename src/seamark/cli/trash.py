@@ -35,9 +35,9 @@ def trash(
     """
     runs = open_runs(context, project)
     refs = runs.chosen(names, project, query)
-    _mark(runs, refs, trashed=True)
+    moved = _mark(runs, refs, trashed=True)
     note(
-        f"{plural(len(refs), 'run')} in the trash; "
+        f"put {plural(moved, 'run')} into the trash{_others(len(refs) - moved, 'already in it')}; "
         "seamark untrash takes them out, seamark purge deletes them"
     )
 
@@ -60,15 +60,29 @@ def untrash(
     """
     runs = open_runs(context, project)
     refs = runs.chosen(names, project, query, trashed=True)
-    _mark(runs, refs, trashed=False)
-    note(f"{plural(len(refs), 'run')} out of the trash")
+    moved = _mark(runs, refs, trashed=False)
+    note(f"took {plural(moved, 'run')} out of the trash{_others(len(refs) - moved, 'not in it')}")
 
 
-def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> None:
-    """Write the mark through a journal of our own, which takes part in nothing else of the run."""
+def _others(count: int, how: str) -> str:
+    """Return what is said of runs that were named and stay as they are."""
+    return f" ({count:,} {'was' if count == 1 else 'were'} {how})" if count else ""
+
+
+def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> int:
+    """Write the mark through a journal of our own, which takes part in nothing else of the run.
+
+    Returns:
+        How many runs were not marked like this before.
+    """
     from seamark.run.run import init_run
 
+    moved = 0
     for ref in refs:
+        now = runs.view(ref).attribute("sys/trashed")
+        if now is not None and now.value is trashed:
+            continue
+        moved += 1
         run = init_run(
             ref.project,
             with_id=ref.run,
@@ -90,3 +104,4 @@ def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> None:
         finally:
             run.stop()
         runs.refresh(ref.project, ref.run)
+    return moved

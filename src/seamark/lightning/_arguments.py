@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from seamark.errors import ArgumentError, PathError
 from seamark.paths import check_path
+from seamark.run.options import check_argument, check_switch
 
-__all__ = ["check_legacy", "check_prefix"]
+__all__ = ["check_legacy", "check_prefix", "check_values"]
 
 _LEGACY: Final[Mapping[str, str]] = {
     "project_name": "project=...",
@@ -58,3 +59,19 @@ def check_prefix(prefix: str) -> str:
     except PathError as error:
         msg = f"SeamarkLogger(prefix=...): {error}"
         raise PathError(msg) from None
+
+
+def check_values(*, switches: Mapping[str, Any], of_run: Mapping[str, Any]) -> None:
+    """Refuse illegal values, also of arguments that this use of the logger does not need.
+
+    Args:
+        switches: What is True, False or None, by name.
+        of_run: Arguments of ``init_run``, by name.
+
+    Raises:
+        ArgumentError: If a value is not legal.
+    """
+    for name, given in switches.items():
+        check_switch(f"SeamarkLogger: {name}", given)
+    for name, given in of_run.items():
+        check_argument(name, given)

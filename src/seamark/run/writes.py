@@ -10,15 +10,8 @@ from seamark.journal.format import dump_json
 from seamark.paths import check_writable
 from seamark.run.options import strings
 from seamark.types import File
-from seamark.values import (
-    Atom,
-    Escaped,
-    encode_atom,
-    flatten,
-    has_name,
-    is_container,
-    parameter,
-)
+from seamark.values import Atom, Escaped, encode_atom, flatten, is_container
+from seamark.values._parameters import has_name, parameter
 
 __all__ = ["Writes", "assign_ops", "atom_at", "gather", "is_long"]
 

@@ -12,7 +12,7 @@ from seamark.values._atoms import Atom, Escaped, decode_atom, encode_atom, escap
 from seamark.values._fields import flatten, is_container
 from seamark.values._histograms import histograms
 from seamark.values._numbers import shown, to_float, to_floats, to_step, to_time_ns
-from seamark.values._parameters import has_name, parameter, parameters
+from seamark.values._parameters import parameters
 from seamark.values._series import SeriesLeaves, series_leaves
 
 __all__ = [
@@ -24,10 +24,8 @@ __all__ = [
     "encode_atom",
     "escape",
     "flatten",
-    "has_name",
     "histograms",
     "is_container",
-    "parameter",
     "parameters",
     "series_leaves",
     "shown",

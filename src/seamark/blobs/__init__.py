@@ -9,7 +9,7 @@ died left half done, `finish_staged` completes.
 from __future__ import annotations
 
 from seamark.blobs.names import members_of, reference
-from seamark.blobs.read import is_pending, read_text, write_file
+from seamark.blobs.read import is_pending, read_file, read_text, write_file
 from seamark.blobs.recover import finish_staged
 from seamark.blobs.references import are_ours
 from seamark.blobs.store import open_blob
@@ -22,6 +22,7 @@ __all__ = [
     "is_pending",
     "members_of",
     "open_blob",
+    "read_file",
     "read_text",
     "reference",
     "write_file",

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seamark.blobs import finish_staged, is_pending, write_file
+from seamark.blobs import finish_staged, is_pending, read_file, write_file
 from seamark.errors import ArgumentError, FamilyError, MissingExtraError, MissingFieldError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from seamark.run.recorded import Recorded
 
 __all__ = [
+    "bytes_of",
     "curve_of",
     "download",
     "download_last",
@@ -210,15 +211,29 @@ def download(
     """
     if recorded.silent:
         return
-    folder, files = recorded.folder, _files(recorded, path)
-    if any(is_pending(file) for _, file in files) and _is_own(folder.path):
-        with contextlib.suppress(OSError):  # a root that is read-only stays as it is
-            finish_staged(folder)
-        files = _files(recorded, path)
+    folder = recorded.folder
     target = Path(destination) if destination is not None else Path.cwd()
-    for name, file in files:
+    for name, file in _stored(recorded, path):
         below = f"{path}/{name}" if name else path
         write_file(folder, file, target, below, name=name, references=references)
+
+
+def bytes_of(recorded: Recorded, path: str, *, references: bool = False) -> bytes:
+    """Return what `Handler.fetch_bytes` returns.
+
+    Raises:
+        MissingFieldError: If nothing is recorded there.
+        FileMissingError: If the bytes are gone, or a reference is not opened.
+        FamilyError: If there is no single file.
+    """
+    if recorded.silent:
+        return b""
+    found = expect(recorded, path, "file", "a single file")
+    if found.value.get("dir"):
+        msg = f"{path!r}: expected a single file, got a folder: read it with download()"
+        raise FamilyError(msg)
+    ((_, file),) = _stored(recorded, path)
+    return read_file(recorded.folder, file, path, references=references)
 
 
 def download_last(
@@ -241,6 +256,20 @@ def download_last(
     name, file = files[-1]
     target = Path(destination) if destination is not None else Path.cwd()
     write_file(recorded.folder, file, target, path, name=name)
+
+
+def _stored(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, Any]]]:
+    """Return the same as `_files`, once what a process that died had taken is stored.
+
+    Raises:
+        FamilyError: If there are none.
+    """
+    files = _files(recorded, path)
+    if any(is_pending(file) for _, file in files) and _is_own(recorded.folder.path):
+        with contextlib.suppress(OSError):  # a root that is read-only stays as it is
+            finish_staged(recorded.folder)
+        files = _files(recorded, path)
+    return files
 
 
 def _files(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, Any]]]:

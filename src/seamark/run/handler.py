@@ -12,6 +12,7 @@ from seamark.paths import check_path, check_writable, join_path
 from seamark.process.interrupts import let_pass
 from seamark.run.artifact import artifact_op
 from seamark.run.fetching import (
+    bytes_of,
     curve_of,
     download,
     download_last,
@@ -412,6 +413,22 @@ class Handler:
         """
         recorded = self._root.recorded
         return frame_of(recorded, self._path, attempt, limit, timestamps=include_timestamp)
+
+    def fetch_bytes(self, *, references: bool = False) -> bytes:
+        """Return the bytes of the file at this path, without a copy on disk.
+
+        The same files are opened as by `download`.
+
+        Args:
+            references: Open what the record refers to, wherever it is.
+
+        Raises:
+            MissingFieldError: If nothing is recorded here.
+            FileMissingError: If the bytes are gone, or a reference is not opened.
+            FamilyError: If there is no file, or more than one.
+        """
+        self._root.recorder.wait()
+        return bytes_of(self._root.recorded, self._path, references=references)
 
     def fetch_hash(self) -> str:
         """Return the digest of the artifact at this path.

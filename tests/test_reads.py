@@ -53,6 +53,7 @@ READS = {
     "whether it is there": lambda run: run.exists("params/p7"),
     "its type": lambda run: run.get_attribute_type("loss"),
     "an extension": lambda run: run["file"].fetch_extension(),
+    "the bytes of a file": lambda run: run["file"].fetch_bytes(),
     "the state": lambda run: run["sys/state"].fetch(),
 }
 

@@ -340,6 +340,9 @@ def test_all_of_it_is_there_for_who_asks(
     assert "more value" not in everything
     assert cli("show", trained.id, "source_code/packages").stdout.count("\n") == 150
     assert "distributed/nodes" in plain(terminal("show", trained.id, "distributed")[1])
+    assert "\n    epoch (mean of 8), 90 %." in plain(
+        terminal("show", trained.id, "--all", columns=80)[1]
+    )
 
 
 def test_a_long_section_ends_with_how_to_see_the_rest(

@@ -379,7 +379,7 @@ def _fact_lines(
     yield "run", str(ref)
     for label, path in (("custom id", "sys/custom_run_id"), ("description", "sys/description")):
         if facts.get(path):
-            yield label, str(facts[path])
+            yield label, str(facts[path]).replace("\n", "\n" + " " * _LABEL)
     for label, path in (("tags", "sys/tags"), ("groups", "sys/group_tags")):
         if facts.get(path):
             yield label, ", ".join(sorted(facts[path]))
@@ -426,7 +426,8 @@ def _attempts(view: RunView) -> str:
 
 def _step(step: float) -> str:
     """Return a step to be read: ``4,000``."""
-    return f"{int(step):,}" if step == int(step) else step_text(step)
+    text = step_text(step)
+    return f"{int(text):,}" if text.lstrip("-").isdecimal() else text
 
 
 def _devices(view: RunView) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -217,6 +218,10 @@ def _section(
     """Print a section; of a digest no more rows than a person reads."""
     if shown.digest and part[0].family == "float_series":
         part = by_importance(part, shown.best)
+    elif shown.digest:  # checkpoints that are marked stand first
+        part = sorted(
+            part, key=lambda one: not (one.path in shown.notes and shown.notes[one.path].mark)
+        )
     rows = part[:_MOST] if shown.digest else part
     printer(shown, rows)
     if len(rows) < len(part):
@@ -226,12 +231,14 @@ def _section(
 
 def _largest_costs(attributes: Sequence[Attribute]) -> Iterable[str]:
     """Return what the profilers found, each line once."""
-    return dict.fromkeys(
-        one.value
-        for one in attributes
-        if one.path.endswith("/largest_cost")
-        and is_inside(one.path, "profiling")
-        and isinstance(one.value, str)
+    return dict.fromkeys(one.value for one in attributes if _is_cost(one))
+
+
+def _is_cost(attribute: Attribute) -> bool:
+    return (
+        attribute.path.endswith("/largest_cost")
+        and is_inside(attribute.path, "profiling")
+        and isinstance(attribute.value, str)
     )
 
 
@@ -304,10 +311,20 @@ def _single(screen: Screen, view: RunView, attribute: Attribute, limit: int) -> 
 
 
 def _values(shown: _Shown, attributes: Sequence[Attribute]) -> None:
+    screen = shown.screen
+    costs = [one for one in attributes if screen.terminal and _is_cost(one)]
     columns = [Column("PATH", shrink=True, path=True), Column("VALUE", shrink=True)]
-    exact = not shown.screen.terminal
-    rows = [[Cell(clean(a.path)), Cell(_facts.short_text(a, exact=exact))] for a in attributes]
-    shown.screen.table(columns, rows, indent=2)
+    rows = [
+        [Cell(clean(one.path)), Cell(_facts.short_text(one, exact=not screen.terminal))]
+        for one in attributes
+        if one not in costs
+    ]
+    if rows:
+        screen.table(columns, rows, indent=2)
+    for one in costs:  # what matters stands at the end: broken into lines, not cut short
+        screen.line(f"  {one.path}")
+        for line in textwrap.wrap(clean(one.value), max(20, screen.width - 4)):
+            screen.line(f"    {line}")
 
 
 def _series(shown: _Shown, attributes: Sequence[Attribute]) -> None:

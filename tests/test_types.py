@@ -4,6 +4,7 @@ import base64
 import io
 import math
 import pickle
+import re
 import subprocess
 import sys
 
@@ -202,6 +203,64 @@ def test_a_histogram_that_does_not_fit_together_is_refused(edges, counts, error)
     """Mistakes are found at the call, not by readers."""
     with pytest.raises(error):
         Histogram(edges, counts)
+
+
+@pytest.mark.parametrize("kind", ["list", "array", "tensor", "range"])
+def test_a_histogram_counts_values(kind):
+    """In equal bins from the smallest to the largest finite value, as `numpy.histogram` does."""
+    values = [math.nan, 0.0, 0.2, 0.2, 0.9, 1.0, -math.inf]
+    if kind == "tensor":
+        given = pytest.importorskip("torch").tensor(values, dtype=None).reshape(7, 1)
+    elif kind == "range":
+        given, values = range(10), list(range(10))
+    else:
+        given = values if kind == "list" else np.array(values)
+    histogram = Histogram(given, bins=4)
+    finite = [value for value in values if math.isfinite(value)]
+    counts, edges = np.histogram(np.array(finite, np.float32 if kind == "tensor" else float), 4)
+    assert histogram.counts == tuple(map(float, counts))
+    assert np.allclose(histogram.edges, edges)
+    assert len(Histogram(given).counts) == 64
+    assert pickle.loads(pickle.dumps(histogram)) == histogram
+
+
+def test_a_histogram_of_extremes_holds_every_value():
+    """Equal values, neighbours and the whole span of float64."""
+    assert Histogram([3, 3]) == Histogram([2.5, 3.5], [2])
+    for values in ([0.0, 5e-324], [-1.7e308, 0, 1.7e308], [2.0**53, 2.0**53 + 2], [True, False]):
+        found = Histogram(values)
+        assert sum(found.counts) == len(values)
+        assert (found.edges[0], found.edges[-1]) == (min(values), max(values))
+        assert Histogram(found.edges, found.counts) == found
+
+
+@pytest.mark.parametrize(
+    ("values", "bins", "error", "says"),
+    [
+        ([], 64, ArgumentError, "at least one finite value"),
+        ([math.nan, math.inf], 64, ArgumentError, "at least one finite value"),
+        (["a"], 64, ValueKindError, "expected numbers"),
+        ([1j], 64, ValueKindError, "expected numbers"),
+        (5, 64, ValueKindError, "expected numbers, or edges and counts, got int"),
+        (object(), 64, ValueKindError, "got object"),
+        ([[1], [2, 3]], 64, ValueKindError, "expected numbers"),
+        ([1, 2], 0, ArgumentError, "bins: expected a positive whole number, got 0"),
+        ([1, 2], 1.5, ArgumentError, "bins: expected a positive whole number, got 1.5"),
+    ],
+)
+def test_values_that_cannot_be_counted_are_refused(values, bins, error, says):
+    """At the call, with what was given."""
+    with pytest.raises(error, match=re.escape(says)):
+        Histogram(values, bins=bins)
+
+
+def test_tensors_that_cannot_be_counted_are_refused():
+    """The same errors as for lists."""
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ArgumentError, match="at least one finite value"):
+        Histogram(torch.tensor([math.nan]))
+    with pytest.raises(ValueKindError, match="real numbers"):
+        Histogram(torch.tensor([1j]))
 
 
 def test_histograms_take_what_numpy_gives():

@@ -240,17 +240,31 @@ class File:
         return is_html(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Histogram:
     """How often values fell between edges.
+
+    ``Histogram(values)`` counts values in equal bins from the smallest to the largest;
+    ``Histogram(edges, counts)`` takes what ``numpy.histogram`` returns, in this order.
+
+    Args:
+        edges: Borders of the bins. Without ``counts`` the values themselves: numbers, an array or a
+            tensor of any shape, counted where it is. NaN and infinities are not counted.
+        counts: How many values each bin holds.
+        bins: How many bins to count in; 1 where all values are equal.
 
     Attributes:
         edges: Borders of the bins, finite and never falling; one more than there are bins.
         counts: How many values each bin holds; not negative, whole or weighted.
 
     Raises:
-        ArgumentError: If the two do not fit together.
+        ArgumentError: If the two do not fit together, or no value is finite.
         ValueKindError: If something in them is not a number.
+
+    Example:
+        ::
+
+            run["weights"].append(Histogram(model.fc.weight), step=step)
 
     .. versionadded:: 0.1
     """
@@ -258,23 +272,76 @@ class Histogram:
     edges: Sequence[float]
     counts: Sequence[float]
 
-    def __post_init__(self) -> None:
-        edges, counts = _numbers(self.edges), _numbers(self.counts)
-        if len(edges) != len(counts) + 1 or not counts:
-            msg = (
-                "Histogram: expected one more edge than counts, and at least one count, "
-                f"got {len(edges)} edges and {len(counts)} counts"
-            )
-            raise ArgumentError(msg)
-        falls = any(low > high for low, high in pairwise(edges))
-        if falls or not all(map(math.isfinite, edges)):
-            msg = "Histogram: expected finite edges, each at least as large as the one before"
-            raise ArgumentError(msg)
-        if not all(math.isfinite(count) and count >= 0 for count in counts):
-            msg = "Histogram: expected finite counts that are not negative"
-            raise ArgumentError(msg)
+    def __init__(self, edges: Any, counts: Any = None, *, bins: int = 64) -> None:
+        if counts is None:
+            edges, counts = _counted(edges, bins)
+        else:
+            edges, counts = _numbers(edges), _numbers(counts)
+            _check_bins(edges, counts)
         object.__setattr__(self, "edges", edges)
         object.__setattr__(self, "counts", counts)
+
+
+def _check_bins(edges: Sequence[float], counts: Sequence[float]) -> None:
+    if len(edges) != len(counts) + 1 or not counts:
+        msg = (
+            "Histogram: expected one more edge than counts, and at least one count, "
+            f"got {len(edges)} edges and {len(counts)} counts"
+        )
+        raise ArgumentError(msg)
+    falls = any(low > high for low, high in pairwise(edges))
+    if falls or not all(map(math.isfinite, edges)):
+        msg = "Histogram: expected finite edges, each at least as large as the one before"
+        raise ArgumentError(msg)
+    if not all(math.isfinite(count) and count >= 0 for count in counts):
+        msg = "Histogram: expected finite counts that are not negative"
+        raise ArgumentError(msg)
+
+
+def _counted(values: Any, bins: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return edges and counts of values."""
+    from seamark.values import histograms
+    from seamark.values._foreign import is_tensor
+
+    if not isinstance(bins, int) or isinstance(bins, bool) or bins < 1:
+        msg = f"Histogram: bins: expected a positive whole number, got {bins!r:.80}"
+        raise ArgumentError(msg)
+    if not is_tensor(type(values)):
+        return _counted_array(values, bins)
+    found, failed = histograms({"values": values}, bins)
+    if error := failed.get("values"):
+        kind = ValueKindError if isinstance(error, TypeError) else ArgumentError
+        msg = f"Histogram: {error}"
+        raise kind(msg) from error
+    edges, counts = found["values"]
+    return tuple(edges), tuple(counts)
+
+
+def _counted_array(values: Any, bins: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    import numpy as np
+
+    try:
+        numbers = np.asarray(values if hasattr(values, "__array__") else list(values))
+    except (TypeError, ValueError) as error:
+        msg = f"Histogram: expected numbers, or edges and counts, got {type(values).__name__}"
+        raise ValueKindError(msg) from error
+    if numbers.dtype.kind not in "biuf" and numbers.size:
+        msg = f"Histogram: expected numbers, or edges and counts, got {values!r:.80}"
+        raise ValueKindError(msg)
+    numbers = numbers.astype(np.float64).reshape(-1)
+    numbers = numbers[np.isfinite(numbers)]
+    if not len(numbers):
+        msg = "Histogram: expected at least one finite value, got none"
+        raise ArgumentError(msg)
+    low, high = float(numbers.min()), float(numbers.max())
+    if low == high:
+        return (low - 0.5, high + 0.5), (float(len(numbers)),)
+    span = high / 2 - low / 2  # halves: the whole span of what float64 holds is no float64
+    if not span:  # neighbours with nothing between them
+        return (low, high), (float(len(numbers)),)
+    places = ((numbers / 2 - low / 2) / span * bins).astype(np.int64).clip(max=bins - 1)
+    edges = [2 * (low / 2 + span * (at / bins)) for at in range(bins)]
+    return (*edges, high), tuple(np.bincount(places, minlength=bins).astype(float).tolist())
 
 
 def _numbers(values: Any) -> tuple[float, ...]:

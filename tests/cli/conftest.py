@@ -102,7 +102,8 @@ def terminal() -> Callable[..., tuple[int, str]]:
 
     def call(*words: object, columns: int = 80, typed: str = "", **more: str) -> tuple[int, str]:
         outer, inner = pty.openpty()
-        env = environment(COLUMNS=str(columns), LINES="40", TERM="xterm-256color", **more)
+        terminal = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
+        env = environment(**{**terminal, **more})
         env.pop("NO_COLOR", None) if "NO_COLOR" not in more else None
         process = subprocess.Popen(
             [sys.executable, "-c", WITHOUT_BAR, *map(str, words)],

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import sys
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +137,7 @@ def test_a_file_is_whole_or_not_there(
         raise OSError(28, msg)
 
     monkeypatch.setattr("seamark.cli.export._document", fail)
-    result = cli("export", run, "--out", target)
+    result = cli("export", run, "--out", target, "--force")
     assert result.exit_code == 1
     assert "no more room" in result.stderr
     assert target.read_text(encoding="utf-8") == before
@@ -150,3 +151,220 @@ def test_a_folder_that_is_not_there_is_a_mistake(
     result = cli("export", record(), "--out", tmp_path / "no" / "x.csv")
     assert result.exit_code == 2
     assert "does not exist" in result.stderr
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-o", "x.xlsx"], "expected one of .csv, .json, .parquet, or --format"),
+        (["-o", "noending"], "expected one of .csv, .json, .parquet, or --format"),
+        (["-o", "x.csv", "--format", "json"], "--format json contradicts the ending of x.csv"),
+        (["--format", "parquet"], "name a file with -o FILE.parquet"),
+    ],
+)
+def test_the_format_is_never_guessed(
+    cli: Callable[..., Result],
+    record: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    message: str,
+) -> None:
+    """A file's ending says it; one that says nothing needs --format. Nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    result = cli("export", record(), *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stdout == ""
+    assert not [path for path in tmp_path.iterdir() if path.is_file()]
+
+
+def test_a_format_may_be_said_where_the_ending_does_not(
+    cli: Callable[..., Result], record: Callable[..., str], tmp_path: Path
+) -> None:
+    """Upper case says it too."""
+    run = record()
+    assert cli("export", run, "-o", tmp_path / "x.dat", "--format", "json").exit_code == 0
+    assert strict((tmp_path / "x.dat").read_text("utf-8"))["runs"]
+    assert cli("export", run, "-o", tmp_path / "x.CSV").exit_code == 0
+    assert (tmp_path / "x.CSV").read_text("utf-8").startswith("run,path,")
+
+
+def test_parquet_is_parquet_or_names_the_extra(
+    cli: Callable[..., Result],
+    record: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without pyarrow nothing is written under that name."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    result = cli("export", record(), "-o", tmp_path / "x.parquet")
+    assert result.exit_code == 2
+    assert 'pip install "seamark[parquet]"' in result.stderr
+    assert not (tmp_path / "x.parquet").exists()
+
+
+def test_series_survive_as_parquet(
+    cli: Callable[..., Result], run: Run, record: Callable[..., str], tmp_path: Path
+) -> None:
+    """The same rows as in CSV, with their types."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    record()
+    target = tmp_path / "x.parquet"
+    assert cli("export", "--all", "-o", target).exit_code == 0
+    table = parquet.read_table(target)
+    assert list(map(str, table.schema.types)) == [
+        "string", "string", "double", "double", "timestamp[ns, tz=UTC]", "int64"
+    ]  # fmt: skip
+    expected = rows(cli("export", "--all").stdout)
+    found = table.to_pydict()
+    assert found["run"] == [row["run"] for row in expected]
+    assert found["path"] == [row["path"] for row in expected]
+    assert found["step"] == [float(row["step"]) for row in expected]
+    assert list(map(repr, found["value"])) == [row["value"] for row in expected]
+    times = [f"{time}Z" for time in table["time"].to_numpy().astype("datetime64[ns]").astype(str)]
+    assert times == [row["time"] for row in expected]
+
+
+@pytest.mark.parametrize("what", ["texts", "attributes"])
+def test_texts_survive_as_parquet(
+    cli: Callable[..., Result], start: Callable[..., Run], tmp_path: Path, what: str
+) -> None:
+    """As they are, without what guards them in CSV."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    one = start()
+    one["texts"].append("=1+1")
+    one["note"] = "=1+1"
+    one.stop()
+    target = tmp_path / "x.parquet"
+    words = ["export", one.id, "--what", what, "--path", "texts" if what == "texts" else "note"]
+    assert cli(*words, "-o", target).exit_code == 0
+    assert parquet.read_table(target).to_pydict()["value"] == ["=1+1"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "json"])
+def test_what_exists_is_not_written_over(
+    cli: Callable[..., Result], record: Callable[..., str], tmp_path: Path, ending: str
+) -> None:
+    """Unless that is asked for."""
+    run = record()
+    target = tmp_path / f"x.{ending}"
+    target.write_text("of somebody", encoding="utf-8")
+    result = cli("export", run, "-o", target)
+    assert result.exit_code == 2
+    assert f"{target} exists: nothing was written (write over it with --force)" in result.stderr
+    assert target.read_text("utf-8") == "of somebody"
+    assert cli("export", run, "-o", target, "--force").exit_code == 0
+    assert target.read_text("utf-8") != "of somebody"
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [target.name]
+
+
+def test_the_last_line_says_what_was_written(
+    cli: Callable[..., Result], record: Callable[..., str], tmp_path: Path
+) -> None:
+    """Runs, rows, size, format and place."""
+    record(steps=5)
+    record(steps=5)
+    target = tmp_path / "x.csv"
+    told = cli("export", "--all", "-o", target, "--path", "val/*").stderr
+    size = target.stat().st_size
+    assert f"wrote 2 runs, 10 rows, {size} B of csv to {target}" in told
+
+
+@pytest.mark.parametrize("out", [True, False])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--path", "val/los"], "--path val/los: none of the runs has it; did you mean 'val/loss'"),
+        (
+            ["--path", "val/loss", "--path", "zzz"],
+            "--path zzz: none of the runs has it; seamark sh",
+        ),
+        (["--path", "sys/state"], "no series of numbers is there (--what attributes has what is)"),
+        (["--path", "log"], "--path log: no series of numbers is there (--what texts has what is)"),
+    ],
+)
+def test_a_path_that_matches_nothing_is_an_error(
+    cli: Callable[..., Result],
+    start: Callable[..., Run],
+    tmp_path: Path,
+    words: list[str],
+    message: str,
+    *,
+    out: bool,
+) -> None:
+    """Not a lone header; the nearest path is named, and nothing is written."""
+    run = start()
+    run.log_metrics({"val/loss": 1.0}, step=0)
+    run["log"].append("a text")
+    run.stop()
+    target = ["-o", tmp_path / "x.csv"] if out else []
+    result = cli("export", run.id, *words, *target)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stdout == ""
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_a_path_that_one_of_the_runs_has_is_enough(
+    cli: Callable[..., Result], start: Callable[..., Run], record: Callable[..., str]
+) -> None:
+    """Runs differ; each pattern has to find something in one of them."""
+    run = start()
+    run.log_metrics({"other": 1.0}, step=0)
+    run.stop()
+    record(steps=1)
+    found = rows(cli("export", "--all", "--path", "other", "--path", "val/loss").stdout)
+    assert {row["path"] for row in found} == {"other", "val/loss"}
+
+
+@pytest.mark.parametrize("text", ["=cmd()", "+1", "-1", "@x", "\t=1", "\r=1"])
+def test_no_spreadsheet_computes_a_text(
+    cli: Callable[..., Result], start: Callable[..., Run], text: str
+) -> None:
+    """Texts and paths that begin like a formula have an apostrophe in front; numbers have none."""
+    run = start()
+    run["note"] = text
+    run["number"] = -1
+    run["log"].append(text)
+    run["=path"] = 1
+    run.stop()
+    attributes = cli("export", run.id, "--what", "attributes").stdout
+    found = {
+        row["path"]: row["value"] for row in csv.DictReader(io.StringIO(attributes, newline=""))
+    }
+    assert found["note"] == f"'{text}"
+    assert found["number"] == "-1"
+    assert found["'=path"] == "1"
+    texts = csv.DictReader(io.StringIO(cli("export", run.id, "--what", "texts").stdout, newline=""))
+    assert [row["value"] for row in texts] == [f"'{text}"]
+    (document,) = strict(cli("export", run.id, "--format", "json").stdout)["runs"]
+    assert document["attributes"]["note"]["value"] == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["texts", "attributes"])
+def test_a_text_whose_file_is_gone_stops_nothing(
+    cli: Callable[..., Result], start: Callable[..., Run], root: Path, what: str
+) -> None:
+    """Its record stands in its place, and a line on standard error says so."""
+    run = start()
+    run["log"].append("x" * (5 << 20))
+    run["log"].append("a short one")
+    run["note"] = "y" * (5 << 20)
+    run["other"] = "kept"
+    run.wait()
+    run.stop()
+    blobs = root / "default" / run.id / "blobs"
+    for blob in blobs.iterdir():
+        blob.unlink()
+    result = cli("export", run.id, "--what", what)
+    assert result.exit_code == 0, result.stderr
+    assert "its record is used instead" in result.stderr
+    values = [row["value"] for row in rows(result.stdout)]
+    assert ("a short one" if what == "texts" else "kept") in values
+    assert any(value.startswith('{"sha256"') for value in values)

@@ -33,6 +33,20 @@ def test_trashed_runs_are_hidden_and_come_back(
     assert listed(cli) == {kept, gone}
 
 
+def test_only_runs_that_change_are_counted(
+    cli: Callable[..., Result], record: Callable[..., str], root: Path
+) -> None:
+    """What is in the trash already, or was never there, is said, and nothing is written into it."""
+    first, second = record(), record()
+    assert "put 1 run into the trash;" in cli("trash", first).stderr
+    journals = {run: len(RunFolder(root, "default", run).journals()) for run in (first, second)}
+    told = cli("trash", first, second).stderr
+    assert "put 1 run into the trash (1 was already in it)" in told
+    assert len(RunFolder(root, "default", first).journals()) == journals[first]
+    assert "took 2 runs out of the trash\n" in cli("untrash", first, second).stderr
+    assert "took 0 runs out of the trash (2 were not in it)" in cli("untrash", first, second).stderr
+
+
 def test_trashing_leaves_the_state_alone(
     cli: Callable[..., Result], record: Callable[..., str]
 ) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -192,8 +193,6 @@ def test_lines_fit_the_terminal(
     rich_run: Run, terminal: Callable[..., tuple[int, str]], columns: int
 ) -> None:
     """Tables get narrower instead of breaking their lines."""
-    import re
-
     code, shown = terminal("show", rich_run.id, "val/loss", "parameters", columns=columns)
     assert code == 0
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
@@ -245,3 +244,198 @@ def test_series_of_profiled_actions_are_counted_unless_asked_for(
     assert more in shown
     assert "profiling/actions/a17_s" in cli("show", run.id, "profiling/actions").stdout
     assert "profiling/actions/a17_s" in cli("show", run.id, "profiling").stdout
+
+
+# What is looked for first
+
+
+@pytest.fixture
+def trained(start: Callable[..., Run], tmp_path: Path) -> Run:
+    """A run with what the adapters record of a training on one CPU, each in its place."""
+    run = start(name="trained", description="the old split", tags=["digits"])
+    for step in range(10):
+        run.log_metrics(
+            {
+                "training/epoch": step,
+                "training/grads_norm/0/weight": 1.0,
+                "training/train/loss": 2 / (step + 1),
+                "training/val/loss": abs(step - 7) + 0.5,
+                "training/ranks/1/train/loss": 1.0,
+            },
+            step=step,
+        )
+    run["training/hyperparams"] = {"lr": 0.1}
+    facts = {"world_size": 1, "accelerator": "cpu", "nodes": 1, "strategy": "Single"}
+    run["distributed"] = facts
+    run["source_code/packages"] = "\n".join(f"package{n}==1.{n}" for n in range(150))
+    run["profiling/events/largest_cost"] = (
+        "The largest cost is processing (the step itself): 2.06 s of the 2.29 s of an epoch "
+        "(mean of 8), 90 %."
+    )
+    for name, score in (("best_7_acc=0.97.pt", 0.97), ("best_8_acc=0.98.pt", 0.98)):
+        (tmp_path / name).write_bytes(b"weights")
+        run.content.refer(name, tmp_path / name)
+        run[name] = {"basename": "best", "priority": score, "score_name": "acc"}
+    best = tmp_path / ("deep" * 30) / "best.ckpt"
+    best.parent.mkdir()
+    best.write_bytes(b"weights")
+    run.content.refer("training/model/checkpoints/best", best)
+    run["training/model"] = {"best_model_path": str(best), "best_model_score": 0.5}
+    run.wait()
+    run.stop()
+    return run
+
+
+def plain(shown: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown)
+
+
+def test_a_person_sees_what_is_looked_for_first(
+    trained: Run, terminal: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    """Metrics in the order of interest with the best marked, parameters, checkpoints; the rest is
+    counted, and said where."""
+    code, shown = terminal("show", trained.id, columns=100)
+    shown = plain(shown)
+    lines = shown.splitlines()
+    assert code == 0
+    titles = [line for line in lines if re.fullmatch(r"[A-Z][a-z ,]+ \(\d+\)", line)]
+    assert titles == ["Series (4)", "Parameters (1)", "Checkpoints (3)"]
+    series = [line.split()[0] for line in lines if line.startswith("  training/")][:4]
+    assert series == [
+        "training/val/loss",
+        "training/train/loss",
+        "training/grads_norm/0/weight",
+        "training/epoch",
+    ]
+    assert re.search(r"training/val/loss +2.5 +0.5 +7.5 +min", shown)
+    assert re.search(r"training/model/checkpoints/best .* best: val/loss 0.5", shown)
+    assert re.search(r"best_8_acc=0.98.pt .* best: acc 0.98", shown)
+    assert re.search(r"best_7_acc=0.97.pt .* reference  acc 0.97", shown)
+    assert f"  best: {tmp_path / ('deep' * 30) / 'best.ckpt'}" in shown  # however long
+    assert re.search(r"^host +\S+ \(1 process, cpu\)$", shown, re.MULTILINE)
+    assert "90 %." in shown  # not cut before its number
+    assert "package149" not in shown
+    assert f"150 packages: seamark show {trained.id} source_code/packages" in shown
+    assert f"4 more values under distributed: seamark show {trained.id} distributed" in shown
+    assert f"under training/ranks: seamark show {trained.id} training/ranks" in shown
+    assert "priority" not in shown
+    assert "best_model_score" not in shown
+
+
+def test_all_of_it_is_there_for_who_asks(
+    trained: Run, terminal: Callable[..., tuple[int, str]], cli: Callable[..., Result]
+) -> None:
+    """With --all, by its path, and in a pipe, where nothing is cut short."""
+    everything = plain(terminal("show", trained.id, "--all", columns=300)[1])
+    piped = cli("show", trained.id).stdout
+    for one in (everything, piped):
+        assert "distributed/strategy" in one
+        assert "best_7_acc=0.97.pt/priority" in one
+        assert "training/model/best_model_score" in one
+        assert "profiling/events/largest_cost" in one
+        assert "training/ranks/1/train/loss" in one
+    assert "package149==1.149" in piped
+    assert "sys/id" in everything
+    assert "more value" not in everything
+    assert cli("show", trained.id, "source_code/packages").stdout.count("\n") == 150
+    assert "distributed/nodes" in plain(terminal("show", trained.id, "distributed")[1])
+    assert "\n    epoch (mean of 8), 90 %." in plain(
+        terminal("show", trained.id, "--all", columns=80)[1]
+    )
+
+
+def test_a_long_section_ends_with_how_to_see_the_rest(
+    start: Callable[..., Run], terminal: Callable[..., tuple[int, str]], cli: Callable[..., Result]
+) -> None:
+    """A terminal is not flooded; a pipe gets every row."""
+    run = start()
+    run["parameters"] = {f"p{n:03}": n for n in range(50)}
+    run.stop()
+    shown = plain(terminal("show", run.id)[1])
+    assert "Parameters (50)" in shown
+    assert "parameters/p029" in shown
+    assert "parameters/p030" not in shown
+    assert f"and 20 more: seamark show {run.id} --all" in shown
+    assert "parameters/p049" in plain(terminal("show", run.id, "--all")[1])
+    assert "parameters/p049" in cli("show", run.id).stdout
+
+
+def test_attempts_are_told_with_where_the_last_went_on(
+    start: Callable[..., Run], cli: Callable[..., Result]
+) -> None:
+    """Of a training that was resumed; one that was not has no such line."""
+    run = start(custom_run_id="one")
+    for step in range(6_000):
+        run.log_metrics({"loss": 1.0}, step=step)
+        if step == 4_000:
+            state = run.checkpoint_state()
+    assert "\nattempts" not in cli("show", run.id).stdout
+    run.stop()
+    again = start(custom_run_id="one")
+    again.resumed(state)
+    again.log_metrics({"loss": 0.5}, step=4_001)
+    again.stop()
+    assert "attempts    2 (resumed after step 4,000)" in cli("show", run.id).stdout
+
+
+def test_which_extreme_is_best_is_not_guessed(
+    start: Callable[..., Run], cli: Callable[..., Result]
+) -> None:
+    """Two series that reached the same score leave it open; none did in a run without one."""
+    run = start()
+    for step, value in enumerate((3.0, 1.0, 2.0)):
+        run.log_metrics({"val/loss": value, "val/other": value}, step=step)
+    assert "BEST" not in cli("show", run.id).stdout
+    run["model/best_model_score"] = 1.0
+    assert "BEST" not in cli("show", run.id).stdout
+    run["val/loss"].append(0.5, step=3)
+    run["model/best_model_score"] = 0.5
+    run.stop()
+    assert "BEST" in cli("show", run.id).stdout
+
+
+def test_a_series_without_a_finite_value_has_no_extremes(
+    start: Callable[..., Run], cli: Callable[..., Result]
+) -> None:
+    """A dash, where a "nan" would read as a value that was recorded."""
+    run = start()
+    for step in range(3):
+        run.log_metrics({"loss": math.inf}, step=step)
+    run.stop()
+    (row,) = [line for line in cli("show", run.id).stdout.splitlines() if "loss" in line]
+    assert row.split()[:4] == ["loss", "inf", "—", "—"]
+
+
+def test_losses_are_told_in_words(start: Callable[..., Run], cli: Callable[..., Result]) -> None:
+    """So many of what, not the name of a counter."""
+    run = start()
+    run.log_metrics({"loss": 1.0, "bad": "text", "worse": object()}, step=0)
+    run.stop()
+    assert "! lost while recording: 2 values that are no numbers\n" in cli("show", run.id).stdout
+
+
+def test_foreign_values_in_known_places_raise_nothing(
+    start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
+) -> None:
+    """Whoever wrote there: what is read as a score, a device or a cost may be anything."""
+    run = start()
+    run["distributed"] = {"world_size": "many", "nodes": [1], "accelerator": None}
+    run["profiling/largest_cost"] = 3
+    run["model/best_model_score"] = 10**400
+    run["model/best_model_path"] = ["no", "path"]
+    run["a.pt"].upload(File.from_content(b"x", extension="pt"))
+    run["a.pt/priority"] = float("nan")
+    run["a.pt/score_name"] = 7
+    run.stop()
+    code, shown = terminal("show", run.id)
+    assert code == 0, shown
+    assert "a.pt" in shown
+
+
+def test_a_dumb_terminal_gets_no_escapes(
+    trained: Run, terminal: Callable[..., tuple[int, str]]
+) -> None:
+    """An editor's shell would show them as they are; neither output nor errors have any."""
+    for words in (["show", trained.id], ["ls"], ["show", "nothing"], ["trash", trained.id]):
+        assert "\x1b" not in terminal(*words, TERM="dumb")[1]

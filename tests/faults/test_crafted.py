@@ -233,7 +233,8 @@ def read_all_of_it(folder: RunFolder, target: Path) -> None:
             handler = run[attribute.path]
         except SeamarkError:  # a path that the grammar refuses, and no reader can ask for
             continue
-        for read in (handler.fetch, handler.fetch_last, handler.fetch_points, handler.fetch_hash):
+        verbs = (handler.fetch, handler.fetch_last, handler.fetch_points, handler.fetch_hash)
+        for read in (*verbs, handler.fetch_bytes):
             with contextlib.suppress(SeamarkError):
                 read()
         for read in (handler.fetch_extension, handler.fetch_files_list, handler.list_fileset_files):

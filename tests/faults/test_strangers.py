@@ -356,8 +356,11 @@ def test_a_reference_of_somebody_else_is_not_opened(
     with pytest.raises(FileMissingError, match="references=True"):
         read(folder)["a"].download(str(out))
     assert not out.exists()
+    with pytest.raises(FileMissingError, match="references=True"):
+        read(folder)["a"].fetch_bytes()
     read(folder)["a"].download(str(out), references=True)
     assert out.read_bytes() == b"secret"
+    assert read(folder)["a"].fetch_bytes(references=True) == b"secret"
 
 
 def test_references_of_ones_own_are_opened(folder: RunFolder, tmp_path: Path) -> None:
@@ -419,6 +422,8 @@ def test_only_regular_files_are_contents(folder: RunFolder, tmp_path: Path, kind
     with pytest.raises(FileMissingError):
         read(folder)["a"].download(str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+    with pytest.raises(FileMissingError):
+        read(folder)["a"].fetch_bytes()
     assert read(folder).fetch()["lr"] == 1
     assert read(folder).fetch()["long"] == text(BLOB)
     for path in ("long", "t"):  # asked for by itself, what cannot be read is no value

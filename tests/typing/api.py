@@ -27,6 +27,7 @@ handler.append(0.3)
 handler.append(0.3, step=1.5, timestamp=datetime.now(timezone.utc))
 handler.extend([0.2, 0.1], steps=[1, 2], timestamps=[0.0, 1.0])
 run["weights"].append(Histogram([0.0, 0.5, 1.0], [1, 2]))
+run["weights"].append(Histogram([0.1, 0.2, 0.7], bins=2))
 run.log_metrics({"train/loss": 0.3, "train/acc": 0.9}, step=10)
 run["sys/tags"].add("one")
 run["sys/tags"].remove(["one"])
@@ -36,6 +37,8 @@ run["params"] = stringify_unsupported({"a": object()})
 del run["note"]
 
 last_step: float = handler.fetch_points().step[-1]
+first_row: dict[str, object] = handler.fetch_points().to_rows()[0]
+content: bytes = handler.fetch_bytes()
 exists: bool = run.exists("train/loss")
 url: str = run.get_url()
 

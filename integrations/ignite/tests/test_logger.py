@@ -450,3 +450,11 @@ def test_state_is_made_of_what_torch_loads_safely(logger, tmp_path):
     logger["a"] = 1
     torch.save(logger.state_dict(), tmp_path / "state.pt")
     assert torch.load(tmp_path / "state.pt", weights_only=True) == logger.state_dict()
+
+
+def test_it_is_printed_as_what_it_records(tmp_path):
+    """Project, id, name and place; to look at it begins no run."""
+    logger = SeamarkLogger(project="team/digits", name="first", root=tmp_path)
+    assert repr(logger) == f"<SeamarkLogger of team/digits/{logger.id} 'first' in {tmp_path}>"
+    assert list(tmp_path.iterdir()) == []
+    assert repr(SeamarkLogger.__new__(SeamarkLogger)) == "<SeamarkLogger>"

@@ -820,6 +820,46 @@ def test_printing_changes_nothing(capsys):
     assert results == profiler.get_results()
 
 
+Many = EventEnum("Many", {f"MANY_{n}": f"many_{n}" for n in range(12)})
+
+
+def test_what_is_printed_fits_a_terminal(both, capsys, monkeypatch):
+    """The 15 with most time in 100 columns or those of the terminal, and where the others are."""
+    engine = Engine(nothing)
+    engine.register_events(*Many)
+    for n, event in enumerate(Many):
+
+        def handler():
+            pass
+
+        handler.__qualname__ = f"Net.a_name_of_{n}" + "_and_more" * 3 * n
+        engine.add_event_handler(Events.ITERATION_COMPLETED, handler)
+        engine.add_event_handler(event, handler)
+    engine.add_event_handler(Events.EPOCH_COMPLETED, lambda: time.sleep(0.01))
+    engine.add_event_handler(Events.STARTED, lambda: [engine.fire_event(one) for one in Many])
+    for one in both:
+        one.attach(engine)
+    engine.run(range(3), max_epochs=2)
+
+    for columns, terminal in ((100, False), (80, True)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setattr(sys.stdout, "isatty", lambda terminal=terminal: terminal)
+        printed = [one.print_results(one.get_results()) for one in both]
+        basic = printed[0]
+        out = capsys.readouterr().out
+        assert max(map(len, out.splitlines())) <= columns
+        assert basic.count("- Events.") == 15
+        assert "- Events.EPOCH_COMPLETED: [" in basic
+        assert "and 5 more: in table()" in basic
+        handlers = out.removeprefix(basic).splitlines()
+        rules = [at for at, line in enumerate(handlers) if line and not line.strip("-")]
+        rows = handlers[rules[1] + 1 : rules[2]]
+        assert len(rows) == 15
+        assert "EPOCH_COMPLETED" in rows[0]
+        assert "and 11 more: in table()" in out
+    assert all(str(one.table()).count("\n") > 15 for one in both)
+
+
 def test_results_are_printed_wherever_standard_output_goes(profiler, monkeypatch):
     """A handler whose name cannot be encoded there must not end a script after its training."""
 

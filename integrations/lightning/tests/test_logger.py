@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 import seamark
+from seamark.errors import ArgumentError
 from seamark.lightning import NeptuneLogger, SeamarkLogger
 from seamark.types import File
 
@@ -34,6 +35,43 @@ def test_unknown_argument_names_the_nearest():
     """A misspelt run argument is an error at the line that has it."""
     with pytest.raises(TypeError, match="description"):
         SeamarkLogger(descripton="typo")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            {"log_model_checkpoints": "best"},
+            "SeamarkLogger: log_model_checkpoints: expected True, False or None, got 'best'",
+        ),
+        ({"log_graph": "yes"}, "SeamarkLogger: log_graph: expected True, False or None, got 'yes'"),
+        ({"checkpoints": "all"}, "checkpoints: expected one of 'reference', 'keep', got 'all'"),
+        ({"ranks": 0}, "ranks: expected one of 'zero', 'all', got 0"),
+        ({"resume": "always"}, "resume: expected one of 'auto', 'never', 'must', got 'always'"),
+        ({"save_dir": 5}, "save_dir: expected a path or None, got int"),
+        ({"root": 5}, "root: expected a path or None, got int: 5"),
+    ],
+)
+@pytest.mark.parametrize("with_run", [False, True])
+def test_illegal_values_are_refused_at_once(given, says, with_run, tmp_path):
+    """Whether or not they are of use for this logger; none counts as True in silence."""
+    run = seamark.init_run("p", mode="disabled")
+    if with_run and "root" in given:
+        pytest.skip("only a new run takes it")
+    with pytest.raises(ArgumentError) as caught:
+        SeamarkLogger(**({"run": run} if with_run else {"root": tmp_path}) | given)
+    assert str(caught.value) == says
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_is_printed_as_what_it_records(tmp_path):
+    """Project, id, name and place; to look at it begins no run."""
+    logger = SeamarkLogger(project="team/digits", name="first", root=tmp_path)
+    run = logger.version
+    assert repr(logger) == f"<SeamarkLogger of team/digits/{run} 'first' in {tmp_path}>"
+    assert list(tmp_path.iterdir()) == []
+    assert repr(pickle.loads(pickle.dumps(logger))) == repr(logger)
+    assert repr(SeamarkLogger.__new__(SeamarkLogger)) == "<SeamarkLogger>"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib
 import pickle
+import sys
 import time
 
 import pytest
@@ -124,6 +125,18 @@ def test_what_is_logged_fits_a_terminal(host, trainer, tiny, caplog):
     assert "run_training_epoch" in text
     assert "more: " in text
     assert "The largest cost is " in text
+
+
+def test_a_report_is_no_wider_than_the_terminal(trainer, tiny, logger, monkeypatch, capsys):
+    """Names give way; the line about the others says where the run has them."""
+    profiler = TimeProfiler()
+    trainer(logger=logger, profiler=profiler).fit(tiny)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    lines = profiler.digest().splitlines()
+    assert max(map(len, lines)) == 80
+    assert len([line for line in lines if line.startswith("|")]) == 1 + 15
+    assert "profiling/actions/summary" in " ".join(lines)
 
 
 def test_every_stage_is_described(trainer, tiny, logger, read, tmp_path):

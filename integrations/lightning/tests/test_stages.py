@@ -202,6 +202,26 @@ def test_ctrl_c(host, trainer, tiny, logger, read):
     assert state_of(read, logger) == "interrupted"
 
 
+def test_fit_anew_after_ctrl_c_is_another_attempt(trainer, helpers, logger, read):
+    """Its steps overlap those of the first; the attempt tells them apart, and nothing is hidden."""
+    numbers = []
+    for at in (1, 1, None):
+        model = helpers.module_class()()
+        if at is not None:
+            model.at_step = lambda module, at=at: module.seen == at and interrupt(module)
+        try:
+            trainer(logger=logger, log_every_n_steps=1).fit(model)
+        except SystemExit:
+            pass
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        points = logger.experiment["training/train/loss"].fetch_points()
+        numbers.append(sorted(set(points.attempt.tolist())))
+    assert numbers == [[0], [0, 1], [0, 1, 2]]
+    assert points.step.tolist().count(0) == 3
+    assert state_of(read, logger) == "completed"
+
+
 def test_requeue_suspends(trainer, tiny, logger, read):
     """SLURM continues the run later; steps until the end of the job do not revive it."""
     logger.log_metrics({"loss": 1.0}, step=0)

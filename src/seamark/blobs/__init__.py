@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from seamark.blobs.inside import find_inside, is_below, moved_path
 from seamark.blobs.names import members_of, reference
-from seamark.blobs.read import is_pending, read_text, write_file
+from seamark.blobs.read import is_pending, read_file, read_text, write_file
 from seamark.blobs.recover import finish_staged
 from seamark.blobs.references import are_ours
 from seamark.blobs.store import open_blob
@@ -26,6 +26,7 @@ __all__ = [
     "members_of",
     "moved_path",
     "open_blob",
+    "read_file",
     "read_text",
     "reference",
     "write_file",

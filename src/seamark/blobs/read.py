@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
 
-__all__ = ["is_pending", "read_text", "write_file"]
+__all__ = ["is_pending", "read_file", "read_text", "write_file"]
 
 _BLOCK: Final = 1 << 20
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
@@ -73,6 +73,25 @@ def read_text(folder: RunFolder, record: Mapping[str, Any]) -> str:
         raise FileMissingError(msg)
     with open_blob(folder, record["sha256"], record["size"]) as blob:
         return blob.read(record["size"]).decode("utf-8", "backslashreplace")
+
+
+def read_file(
+    folder: RunFolder, file: Mapping[str, Any], path: str, *, references: bool = False
+) -> bytes:
+    """Return the bytes of a recorded file.
+
+    Args:
+        folder: The run.
+        file: FILE record, of no folder.
+        path: Attribute path, for messages.
+        references: Open what the record refers to, wherever that is.
+
+    Raises:
+        FileMissingError: If the bytes are not there, or a reference is not opened.
+    """
+    with _open(folder, file, path, references=references) as source:
+        # Not to the end: a file that grows meanwhile would have none.
+        return source.read(os.fstat(source.fileno()).st_size)
 
 
 def write_file(

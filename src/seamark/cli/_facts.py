@@ -7,7 +7,8 @@ import functools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 __all__ = [
     "details",
     "exact_text",
+    "extreme_text",
+    "file_place",
     "file_words",
     "full_text",
     "last_text",
@@ -65,6 +68,22 @@ _BARS: Final = "▁▂▃▄▅▆▇█"
 _LABEL: Final = 12
 _LISTED: Final = 8
 _LONGEST_REASON: Final = 300
+_LOST: Final = {
+    "atom": ("value", "values"),
+    "capture": ("captured fact", "captured facts"),
+    "checkpoints": ("checkpoint", "checkpoints"),
+    "disk": ("value that the disk did not take", "values that the disk did not take"),
+    "file": ("file", "files"),
+    "histogram": ("histogram", "histograms"),
+    "metrics": ("call of log_metrics", "calls of log_metrics"),
+    "path": ("value at a path that cannot hold it", "values at paths that cannot hold them"),
+    "record": ("record", "records"),
+    "series": ("series", "series"),
+    "step": ("value without a legal step", "values without a legal step"),
+    "value": ("value that is no number", "values that are no numbers"),
+    "source_files": ("source file", "source files"),
+}
+"""What was lost, in a person's words, by the reason under which a writer counts it."""
 
 
 def value_mapping(value: Any) -> Any:
@@ -156,6 +175,11 @@ def text_or_record(view: RunView, text: str | Mapping[str, Any], path: str) -> A
         return dict(text) if isinstance(text, Mapping) else text
 
 
+def extreme_text(value: float, number: Callable[[float], str]) -> str:
+    """Return the smallest or largest finite value of a series; a dash where none is finite."""
+    return "—" if math.isnan(value) else number(value)
+
+
 def span_text(summary: Any) -> str:
     """Return the first and last step of a series: ``"0…1,874"``."""
     if not summary.count:
@@ -222,6 +246,11 @@ def file_words(view: RunView, attribute: Attribute) -> tuple[str, str, str]:
         return human_bytes(size), value.get("kind", "tracked"), words
     size = human_bytes(value["size"]) if isinstance(value.get("size"), int) else ""
     return size, whereabouts(view, value), _referred(view, value) or _file_name(value)
+
+
+def file_place(view: RunView, name: str) -> str:
+    """Return where a file is, relative to the run's folder if it lies in there."""
+    return name.removeprefix(f"{view.folder.path.absolute()}/")
 
 
 def _file_name(record: Mapping[str, Any]) -> str:
@@ -335,8 +364,17 @@ def _file_details(view: RunView, record: Mapping[str, Any]) -> Iterator[tuple[st
 # The run as a whole
 
 
-def print_facts(screen: Screen, ref: RunRef, view: RunView) -> None:
-    """Print the facts of a run, and in bold what went wrong with it."""
+def print_facts(
+    screen: Screen, ref: RunRef, view: RunView, more: Iterable[tuple[str, str]] = ()
+) -> None:
+    """Print the facts of a run, and in bold what went wrong with it.
+
+    Args:
+        screen: Where to print.
+        ref: The run.
+        view: What reads it.
+        more: Labels and texts of further facts; they are broken into lines, not cut short.
+    """
     facts = {one.path: one.value for one in view.attributes("sys") if _is_fact(one)}
     now = datetime.now(timezone.utc)
     state = str(facts.get("sys/state", "unknown"))
@@ -349,10 +387,14 @@ def print_facts(screen: Screen, ref: RunRef, view: RunView) -> None:
             ("  trashed" if facts.get("sys/trashed") else "", "yellow"),
         ]
     )
-    for label, text in _fact_lines(screen, ref, view, facts, now):
-        screen.styled([(f"{label:<{_LABEL}}", "dim"), (text, "")])
     for trouble in troubles(view, facts):
         screen.line(f"! {trouble}", style="bold red")
+    for label, text in _fact_lines(screen, ref, view, facts, now):
+        screen.styled([(f"{label:<{_LABEL}}", "dim"), (text, "")])
+    for label, text in more:
+        lines = textwrap.wrap(clean(text), max(20, screen.width - _LABEL)) or [""]
+        for at, line in enumerate(lines):
+            screen.styled([(f"{'' if at else label:<{_LABEL}}", "dim"), (line, "")])
 
 
 def _is_fact(attribute: Attribute) -> bool:
@@ -367,7 +409,7 @@ def _fact_lines(
     yield "run", str(ref)
     for label, path in (("custom id", "sys/custom_run_id"), ("description", "sys/description")):
         if facts.get(path):
-            yield label, str(facts[path])
+            yield label, str(facts[path]).replace("\n", "\n" + " " * _LABEL)
     for label, path in (("tags", "sys/tags"), ("groups", "sys/group_tags")):
         if facts.get(path):
             yield label, ", ".join(sorted(facts[path]))
@@ -382,12 +424,63 @@ def _fact_lines(
             )
     if isinstance(facts.get("sys/running_time"), int | float):
         yield "ran for", human_duration(float(facts["sys/running_time"]))
+    if attempts := _attempts(view):
+        yield "attempts", attempts
     if facts.get("sys/hostname"):
-        yield "host", str(facts["sys/hostname"])
+        on = _devices(view)
+        yield "host", str(facts["sys/hostname"]) + (f" ({on})" if on else "")
     yield from rank_facts(view, str(facts.get("sys/state")))
     if hidden := sorted(facts.get("sys/masked") or ()):
         yield "masked", f"{plural(len(hidden), 'value')} ({_listed(hidden)})"
     yield "folder", str(view.folder.path)
+
+
+def _attempts(view: RunView) -> str:
+    """Return how often the training was begun, and where the last attempt went on; "" if once."""
+    headers = [one.header for one in view.journals()]
+    numbers = {
+        one for header in headers if isinstance(one := header.get("attempt"), int) and one >= 0
+    }
+    if len(numbers) < 2:  # noqa: PLR2004 - once
+        return ""
+    last = max(numbers)
+    if not any(one.get("positions") for one in headers if one.get("attempt") == last):
+        return f"{len(numbers):,} (the last began anew)"
+    series = [one for one in view.attributes() if one.family == "float_series" and one.value.count]
+    longest = max(series, key=lambda one: (one.value.last_step, one.value.count), default=None)
+    if longest is None:
+        return f"{len(numbers):,}"
+    points = view.points(longest.path)
+    before = points.step[(points.attempt >= 0) & (points.attempt < last)]
+    kept = f" (resumed after step {_step(before.max())})" if len(before) else ""
+    return f"{len(numbers):,}{kept}"
+
+
+def _step(step: float) -> str:
+    """Return a step to be read: ``4,000``."""
+    text = step_text(step)
+    return f"{int(text):,}" if text.lstrip("-").isdecimal() else text
+
+
+def _devices(view: RunView) -> str:
+    """Return what a training ran on: ``"1 process, cpu"``; "" if that was not recorded."""
+    found = {
+        one.path.rpartition("/")[2]: one.value
+        for one in view.attributes("distributed")
+        if one.family == "atom" and isinstance(one.value, int | str)
+    }
+    size, nodes = found.get("world_size"), found.get("nodes")
+    if not isinstance(size, int):
+        return ""
+    words = [plural(size, "process", "processes")]
+    if isinstance(nodes, int) and nodes > 1:
+        words[0] += f" on {nodes:,} nodes"
+    words += [str(found[name]) for name in ("accelerator",) if name in found]
+    if size > 1 and "strategy" in found:
+        words.append(str(found["strategy"]))
+    if not str(found.get("precision", "32")).startswith("32"):
+        words.append(f"precision {found['precision']}")
+    return ", ".join(words)
 
 
 def troubles(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
@@ -400,7 +493,7 @@ def troubles(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
     yield from rank_troubles(view, str(state))
     found = view.troubles()  # not the attributes: anybody may write them
     if dropped := found.get("dropped"):
-        listed = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items())
+        listed = ", ".join(_lost(reason, count) for reason, count in dropped.items())
         yield f"lost while recording: {listed}"
     if gaps := found.get("gaps"):
         size = sum(length for spans in gaps.values() for _, length in spans)
@@ -419,6 +512,11 @@ def troubles(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
     if copies:
         listed = ", ".join(name.removeprefix(COPY) for name in copies)
         yield f"not read: {listed} (differs from the journal that it is a copy of)"
+
+
+def _lost(reason: str, count: int) -> str:
+    """Return what was lost: ``"3 files"``; for a reason without words ``"mark 1"``."""
+    return plural(count, *_LOST[reason]) if reason in _LOST else f"{reason} {count:,}"
 
 
 def _ending(view: RunView, state: str) -> str:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from seamark.cli._screen import quiet
+from seamark.pictures.printing import obeys_escapes
 
 __all__ = ["progress_bar"]
 
@@ -20,8 +21,8 @@ _DELAY_S: Final = 0.4
 def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
     """Give a function that takes how much is done and how much there is.
 
-    Nothing is shown where standard error is not a terminal, and rich is only imported once there is
-    something to show.
+    Nothing is shown where standard error is not a terminal that can move its cursor, and rich is
+    only imported once there is something to show.
     """
     bar = _Bar(title)
     try:
@@ -34,7 +35,7 @@ class _Bar:
     def __init__(self, title: str) -> None:
         self._title = title
         self._started = time.monotonic()
-        self._wanted = sys.stderr.isatty() and not quiet()
+        self._wanted = obeys_escapes(sys.stderr) and not quiet()
         self._progress: Any = None
         self._task: Any = None
 

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple, cast
 import click
 
 from seamark.cli._text import clean, display_width, shorten
+from seamark.pictures.printing import is_dumb
 from seamark.process.quiet import is_quiet
 
 if TYPE_CHECKING:
@@ -113,8 +114,11 @@ def note(message: str, *, style: str = "") -> None:
 
 
 def wanted_colour() -> bool | None:
-    """Return False if ``NO_COLOR`` asks for plain text, else None, so that click decides."""
-    return False if os.environ.get("NO_COLOR") else None
+    """Return False if ``NO_COLOR`` asks for plain text or the terminal would show escapes as text.
+
+    None lets click decide.
+    """
+    return False if os.environ.get("NO_COLOR") or is_dumb() else None
 
 
 def data_output() -> IO[str]:

@@ -1,9 +1,10 @@
-"""``seamark export``: CSV and JSON for other programs."""
+"""``seamark export``: CSV, JSON and Parquet for other programs."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterator, Sequence
+import difflib
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -12,11 +13,14 @@ import click
 
 from seamark.cli import _complete, _facts
 from seamark.cli._app import misuse, root_option
+from seamark.cli._csv import CsvWriter
 from seamark.cli._json import dumps, plain
+from seamark.cli._parquet import check_parquet, write_parquet
 from seamark.cli._runs import (
     RunRef,
     Runs,
     attempt_option,
+    matches,
     matching_paths,
     open_runs,
     project_option,
@@ -24,23 +28,22 @@ from seamark.cli._runs import (
     runs_argument,
 )
 from seamark.cli._screen import data_output, note
-from seamark.cli._text import plural, step_text
+from seamark.cli._tables import ATTRIBUTES, POINTS, Tables, utc
+from seamark.cli._text import csv_safe, human_bytes, plural, step_text
 from seamark.cli.show import as_mapping
 
 if TYPE_CHECKING:
     from seamark.local.view import RunView
-    from seamark.reading.attributes import Attribute
     from seamark.reading.points import Attempt
 
 __all__ = ["export"]
 
-_SERIES_COLUMNS: Final = ("run", "path", "step", "value", "time", "attempt")
-_ATTRIBUTE_COLUMNS: Final = ("run", "path", "family", "type", "value")
-_SERIES: Final = ("float_series",)
-_TEXTS: Final = ("string_series",)
+_FORMATS: Final = ("csv", "json", "parquet")
+_FAMILIES: Final = {"series": ("float_series",), "texts": ("string_series",)}
+_NAMED: Final = {"series": "series of numbers", "texts": "series of texts"}
 
 
-@click.command(short_help="Write runs as CSV or JSON.")
+@click.command(short_help="Write runs as CSV, JSON or Parquet.")
 @runs_argument
 @project_option
 @query_option
@@ -49,8 +52,8 @@ _TEXTS: Final = ("string_series",)
     "-f",
     "--format",
     "kind",
-    type=click.Choice(["csv", "json"]),
-    help="Format.  [default: by the name of FILE, else csv]",
+    type=click.Choice(_FORMATS),
+    help="Format.  [default: by the ending of FILE; csv without one]",
 )
 @click.option(
     "-w",
@@ -75,6 +78,7 @@ _TEXTS: Final = ("string_series",)
     metavar="FILE",
     help="Write to this file instead of to standard output.",
 )
+@click.option("--force", is_flag=True, help="Write over a FILE that exists.")
 @root_option
 @click.pass_context
 def export(
@@ -89,13 +93,18 @@ def export(
     out: Path | None,
     *,
     everything: bool,
+    force: bool,
 ) -> None:
-    """Write runs as CSV or JSON.
+    """Write runs as CSV, JSON or Parquet.
 
-    CSV is one long table. Series: run, path, step, value, time, attempt, one line for each point;
-    times are UTC with nanoseconds. Attributes: run, path, family, type, value; the value of a
-    series is its summary, as JSON. JSON is one document with both. NaN and infinities are nan, inf
-    and -inf (strings in JSON), numbers keep all their digits.
+    CSV and Parquet are one long table. Series: run, path, step, value, time, attempt, one line for
+    each point; times are UTC with nanoseconds. Attributes: run, path, family, type, value; the
+    value of a series is its summary, as JSON. JSON is one document with both. NaN and infinities
+    are nan, inf and -inf (strings in JSON), numbers keep all their digits. In CSV a text that a
+    spreadsheet would compute (it begins with =, +, - or @) has an apostrophe in front.
+
+    FILE is there when it is whole, and one that exists is written over with --force only. Parquet
+    needs pip install "seamark[parquet]".
 
     A wide table with one line for each run is: seamark ls --csv
 
@@ -104,19 +113,83 @@ def export(
       seamark export latest -o latest.csv
       seamark export --query 'val/loss < 0.3' --path 'val/*' > curves.csv
       seamark export quick-otter --what attributes
-      seamark export --all -o everything.json
+      seamark export --all -o everything.parquet
     """
+    kind = _format(kind, out)
+    if kind == "parquet":
+        check_parquet()
+    if out is not None:
+        _check_place(out, force=force)
     runs = open_runs(context, project)
     refs = _chosen(runs, names, project, query, everything=everything)
-    kind = kind or ("json" if out is not None and out.suffix.lower() == ".json" else "csv")
-    views = ((ref, runs.view(ref)) for ref in refs)
-    with _output(out) as file:
+    what = what or (None if kind == "json" else "series")
+    _check_paths(runs, refs, patterns, what)
+    tables = Tables(((ref, runs.view(ref)) for ref in refs), patterns, attempt)
+    with _output(out, binary=kind == "parquet") as file:
         if kind == "json":
-            _write_json(file, views, what, patterns, attempt)
+            rows = _write_json(file, tables, what)
         else:
-            _write_csv(file, views, what or "series", patterns, attempt)
+            rows = (write_parquet if kind == "parquet" else _write_csv)(file, tables, str(what))
     if out is not None:
-        note(f"wrote {plural(len(refs), 'run')} to {out}")
+        count = plural(rows, *(("value", "values") if kind == "json" else ("row", "rows")))
+        size = human_bytes(out.stat().st_size)
+        note(f"wrote {plural(len(refs), 'run')}, {count}, {size} of {kind} to {out}")
+
+
+def _format(kind: str | None, out: Path | None) -> str:
+    """Return the format to write: a file's ending says it, an option where it does not."""
+    if out is None:
+        if kind == "parquet":
+            misuse("parquet is not for standard output: name a file with -o FILE.parquet")
+        return kind or "csv"
+    ending = out.suffix.lower().removeprefix(".")
+    if ending not in _FORMATS:
+        if kind is None:
+            known = ", ".join(f".{one}" for one in _FORMATS)
+            misuse(
+                f"cannot tell the format of {out} by its ending: expected one of {known}, "
+                "or --format"
+            )
+        return kind
+    if kind not in {None, ending}:
+        misuse(f"--format {kind} contradicts the ending of {out}")
+    return ending
+
+
+def _check_place(out: Path, *, force: bool) -> None:
+    if not out.parent.is_dir():
+        misuse(f"cannot write {out}: the folder {out.parent} does not exist")
+    if not force and (out.exists() or out.is_symlink()):
+        misuse(f"{out} exists: nothing was written (write over it with --force)")
+
+
+def _check_paths(
+    runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str], what: str | None
+) -> None:
+    """Refuse a path that none of the runs has, before anything is written."""
+    missing, known = list(dict.fromkeys(patterns)), dict[str, str]()
+    for ref in refs:
+        if not missing:
+            return
+        found = {one.path: one.family for one in runs.view(ref).attributes()}
+        known.update(found)
+        families = _FAMILIES.get(what or "")
+        fitting = [path for path, family in found.items() if not families or family in families]
+        missing = [one for one in missing if not any(matches(path, one) for path in fitting)]
+    if missing:
+        misuse(_not_there(missing[0], known, what))
+
+
+def _not_there(pattern: str, known: dict[str, str], what: str | None) -> str:
+    """Say why a path gives nothing: it holds something else, or is not there at all."""
+    if held := next((family for path, family in known.items() if matches(path, pattern)), None):
+        wanted = "texts" if held == "string_series" else "series"
+        what_else = wanted if held in _FAMILIES[wanted] else "attributes"
+        kind = _NAMED[str(what)]
+        return f"--path {pattern}: no {kind} is there (--what {what_else} has what is)"
+    near = difflib.get_close_matches(pattern.strip("/*"), known, 1, 0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else "; seamark show RUN lists the paths"
+    return f"--path {pattern}: none of the runs has it{hint}"
 
 
 def _chosen(
@@ -131,110 +204,89 @@ def _chosen(
 
 
 @contextmanager
-def _output(path: Path | None) -> Iterator[IO[str]]:
+def _output(path: Path | None, *, binary: bool) -> Iterator[IO[Any]]:
     """Open the file to write; it has another name until it is whole."""
     if path is None:
         yield data_output()
         return
-    if not path.parent.is_dir():
-        misuse(f"cannot write {path}: the folder {path.parent} does not exist")
-    partial = path.with_name(f".{path.name}.part")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with partial.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        with _new(partial, binary=binary) as file:
             yield file
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
 
 
-Views = Iterator[tuple[RunRef, "RunView"]]
+def _new(path: Path, *, binary: bool) -> IO[Any]:
+    if binary:
+        return path.open("xb")
+    return path.open("x", encoding="utf-8", errors="backslashreplace", newline="")
 
 
-def _write_csv(
-    file: IO[str], views: Views, what: str, patterns: Sequence[str], attempt: Attempt
-) -> None:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(_ATTRIBUTE_COLUMNS if what == "attributes" else _SERIES_COLUMNS)
-    rows = {"series": _series_rows, "texts": _text_rows, "attributes": _attribute_rows}[what]
-    for ref, view in views:
-        writer.writerows(rows(ref, view, patterns, attempt))
+def _write_csv(file: IO[str], tables: Tables, what: str) -> int:
+    """Write one table and return the number of its rows."""
+    writer = CsvWriter(file)
+    writer.row(ATTRIBUTES if what == "attributes" else POINTS)
+    rows = 0
+    for part in _CSV_ROWS[what](tables):
+        rows += len(part)
+        writer.rows(part)
+    return rows
 
 
-def _series_rows(
-    ref: RunRef, view: RunView, patterns: Sequence[str], attempt: Attempt
-) -> Iterator[Sequence[Any]]:
-    for path in matching_paths(view, patterns, _SERIES):
-        points = view.points(path, attempt)
+def _series_rows(tables: Tables) -> Iterable[list[Sequence[Any]]]:
+    for run, path, points in tables.series():
+        name = csv_safe(path)
         columns = (
             points.step.tolist(),
             points.value.tolist(),
-            _times(points.time_ns),
+            utc(points.time_ns),
             points.attempt.tolist(),
         )
-        for step, value, time, number in zip(*columns, strict=True):
-            yield ref.run, path, step_text(step), repr(value), time, number
+        yield [
+            (run, name, step_text(step), repr(value), time, number)
+            for step, value, time, number in zip(*columns, strict=True)
+        ]
 
 
-def _times(time_ns: Any) -> list[str]:
-    import numpy as np
-
-    return [f"{time}Z" for time in np.datetime_as_string(time_ns.astype("datetime64[ns]")).tolist()]
-
-
-def _text_rows(
-    ref: RunRef, view: RunView, patterns: Sequence[str], attempt: Attempt
-) -> Iterator[Sequence[Any]]:
-    for path in matching_paths(view, patterns, _TEXTS):
-        for point in view.texts(path, attempt):
-            yield (
-                ref.run,
-                path,
-                step_text(point.step),
-                _facts.exact_text(_facts.text_or_record(view, point.text, path)),
-                _time(point.time_ns),
-                point.attempt,
+def _text_rows(tables: Tables) -> Iterable[list[Sequence[Any]]]:
+    for run, path, points in tables.texts():
+        name = csv_safe(path)
+        yield [
+            (run, name, step_text(step), csv_safe(text), time, number)
+            for step, text, time, number in zip(
+                points.step, points.value, utc(points.time_ns), points.attempt, strict=True
             )
+        ]
 
 
-def _time(time_ns: int) -> str:
-    import numpy as np
-
-    return f"{np.datetime64(time_ns, 'ns')}Z"
-
-
-def _attribute_rows(
-    ref: RunRef, view: RunView, patterns: Sequence[str], attempt: Attempt
-) -> Iterator[Sequence[Any]]:
-    del attempt  # attributes are those of the run as a whole
-    for attribute in _attributes(view, patterns):
-        yield ref.run, attribute.path, attribute.family, attribute.type, _cell(view, attribute)
+def _attribute_rows(tables: Tables) -> Iterable[list[Sequence[Any]]]:
+    for one in tables.attributes():
+        value = csv_safe(one.value) if one.is_text else one.value
+        yield [(one.run, csv_safe(one.path), one.family, one.type, value)]
 
 
-def _cell(view: RunView, attribute: Attribute) -> str:
-    value = attribute.value
-    if attribute.type == "text":
-        return _facts.exact_text(_facts.text_or_record(view, value, attribute.path))
-    if attribute.family == "atom":
-        return "null" if value is None else _facts.exact_text(value)
-    return dumps(_facts.value_mapping(value), indent=None)
+_CSV_ROWS: Final[dict[str, Callable[[Tables], Iterable[list[Sequence[Any]]]]]] = {
+    "series": _series_rows,
+    "texts": _text_rows,
+    "attributes": _attribute_rows,
+}
 
 
-def _attributes(view: RunView, patterns: Sequence[str]) -> list[Attribute]:
-    if not patterns:
-        return view.attributes()
-    wanted = set(matching_paths(view, patterns, None))
-    return [attribute for attribute in view.attributes() if attribute.path in wanted]
-
-
-def _write_json(
-    file: IO[str], views: Views, what: str | None, patterns: Sequence[str], attempt: Attempt
-) -> None:
-    """Write run after run, so that no more than one is held in memory."""
+def _write_json(file: IO[str], tables: Tables, what: str | None) -> int:
+    """Write run after run, so that no more than one is held in memory; return what was counted."""
     file.write('{"runs": [')
-    for number, (ref, view) in enumerate(views):
+    count = 0
+    for number, (ref, view) in enumerate(tables.views):
+        document = _document(ref, view, what, tables.patterns, tables.attempt)
+        count += len(document.get("attributes", ()))
+        for part in ("series", "texts"):
+            count += sum(len(one["step"]) for one in document.get(part, {}).values())
         file.write(",\n" if number else "\n")
-        file.write(dumps(_document(ref, view, what, patterns, attempt), indent=None))
+        file.write(dumps(document, indent=None))
     file.write("\n]}\n")
+    return count
 
 
 def _document(
@@ -242,15 +294,13 @@ def _document(
 ) -> dict[str, Any]:
     out: dict[str, Any] = {"project": ref.project, "run": ref.run}
     if what in {None, "attributes"}:
-        out["attributes"] = as_mapping(_attributes(view, patterns))
-    parts: tuple[tuple[str, tuple[str, ...], Callable[..., dict[str, Any]]], ...] = (
-        ("series", _SERIES, _series_columns),
-        ("texts", _TEXTS, _text_columns),
-    )
-    for name, families, columns in parts:
+        wanted = set(matching_paths(view, patterns, None))
+        out["attributes"] = as_mapping(one for one in view.attributes() if one.path in wanted)
+    columns = {"series": _series_columns, "texts": _text_columns}
+    for name, families in _FAMILIES.items():
         if what in {None, name}:
             out[name] = {
-                path: columns(view, path, attempt)
+                path: columns[name](view, path, attempt)
                 for path in matching_paths(view, patterns, families)
             }
     return out
@@ -261,7 +311,7 @@ def _series_columns(view: RunView, path: str, attempt: Attempt) -> dict[str, Any
     return {
         "step": points.step.tolist(),
         "value": plain(points.value.tolist()),
-        "time": _times(points.time_ns),
+        "time": utc(points.time_ns),
         "attempt": points.attempt.tolist(),
     }
 
@@ -271,6 +321,6 @@ def _text_columns(view: RunView, path: str, attempt: Attempt) -> dict[str, Any]:
     return {
         "step": [point.step for point in points],
         "value": [_facts.text_or_record(view, point.text, path) for point in points],
-        "time": [_time(point.time_ns) for point in points],
+        "time": utc([point.time_ns for point in points]),
         "attempt": [point.attempt for point in points],
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -10,8 +12,17 @@ import click
 from seamark.cli import _complete, _facts
 from seamark.cli._app import misuse, root_option
 from seamark.cli._json import dumps
+from seamark.cli._overview import (
+    CheckpointNote,
+    best_extremes,
+    by_importance,
+    checkpoint_notes,
+    is_checkpoint,
+    is_parameter,
+    space_of,
+)
 from seamark.cli._ranks import rank_mappings
-from seamark.cli._runs import RunRef, Runs, open_runs, project_option, run_argument
+from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
 from seamark.cli._screen import Cell, Column, Screen
 from seamark.cli._text import clean, human_number, plural, step_text
 from seamark.paths import is_inside
@@ -28,8 +39,14 @@ _WIDE: Final = 100
 """Cells of a curve within a line, and the terminal width from which on it gets all of them."""
 _SPARKED_SERIES: Final = 100
 """Reading points takes time; further series are shown without a curve."""
-_HIDDEN: Final = ("sys", "monitoring")
-"""Namespaces that `show` tells in words, or only counts, unless asked for."""
+_MOST: Final = 30
+"""Rows of a section on a terminal, unless all are asked for."""
+_TOLD: Final = ("sys",)
+"""Namespaces that `show` tells in words."""
+_COUNTED: Final = ("monitoring",)
+"""Namespaces that `show` only counts unless asked for."""
+_PACKAGES: Final = "source_code/packages"
+_BEST: Final = "bold green"
 _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 """Namespaces whose series `show` only counts unless asked for: a profiled training has hundreds."""
 
@@ -46,6 +63,12 @@ _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
     help="How many of its last points to show of a single series.",
 )
 @click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="List what is otherwise only counted, such as the times of profilers.",
+)
+@click.option(
     "--json",
     "as_json",
     is_flag=True,
@@ -60,16 +83,23 @@ def show(
     project: str | None,
     limit: int,
     *,
+    everything: bool,
     as_json: bool,
 ) -> None:
-    """Show everything that one run recorded: state, problems, parameters, series, files.
+    """Show what one run recorded: state, problems, metrics, parameters, checkpoints, files.
 
     PATH limits the output to one attribute or one namespace. Of a single series the last points are
-    shown; a single value is shown in full.
+    shown; a single value is shown in full. On a terminal, what is seldom looked for (distributed,
+    monitoring, profiling, the installed packages) is counted unless it is asked for by its PATH or
+    with --all; a pipe gets every value and name in full.
+
+    BEST says whether the best value of a series is its min or its max; that is known where a
+    checkpoint was kept for it.
 
     \b
     Examples:
       seamark show latest                    the newest run
+      seamark show latest --all              everything there is
       seamark show quick-otter val           everything below val/
       seamark show 9jr5 val/loss --limit 50  the last points of one series
       seamark show quick-otter source_code   git commit, arguments, packages
@@ -93,7 +123,15 @@ def show(
         told = {"project": ref.project, "run": ref.run, "attributes": as_mapping(attributes)}
         click.echo(dumps(told if wanted else {**told, "ranks": rank_mappings(view)}))
         return
-    _print(Screen(), runs, ref, view, attributes, narrowed=bool(wanted), limit=limit)
+    _print(
+        Screen(),
+        ref,
+        view,
+        attributes,
+        narrowed=bool(wanted),
+        everything=everything,
+        limit=limit,
+    )
 
 
 def as_mapping(attributes: Iterable[Attribute]) -> dict[str, Any]:
@@ -108,49 +146,129 @@ def as_mapping(attributes: Iterable[Attribute]) -> dict[str, Any]:
     }
 
 
+@dataclass(slots=True)
+class _Shown:
+    """What the sections of one output have in common.
+
+    Attributes:
+        screen: Where it goes.
+        view: The run.
+        digest: Whether a person looks at a whole run: then what is looked for first comes first,
+            and the rest is counted.
+        best: See `best_extremes`.
+        notes: See `checkpoint_notes`.
+    """
+
+    screen: Screen
+    view: RunView
+    digest: bool = False
+    best: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, CheckpointNote] = field(default_factory=dict)
+
+
 def _print(
     screen: Screen,
-    runs: Runs,
     ref: RunRef,
     view: RunView,
     attributes: Sequence[Attribute],
     *,
     narrowed: bool,
+    everything: bool,
     limit: int,
 ) -> None:
     if narrowed and len(attributes) == 1:
         _single(screen, view, attributes[0], limit)
         return
+    whole = narrowed or everything
+    best = best_extremes(attributes)
+    shown = _Shown(
+        screen,
+        view,
+        digest=screen.terminal and not whole,
+        best=best,
+        notes=checkpoint_notes(attributes, best),
+    )
     if not narrowed:
-        _facts.print_facts(screen, ref, view)
-    hidden = () if narrowed else _HIDDEN
-    shown = [a for a in attributes if not any(is_inside(a.path, space) for space in hidden)]
-    folded = {} if narrowed else _folded(shown)
-    counted = {path for paths in folded.values() for path in paths}
-    shown = [attribute for attribute in shown if attribute.path not in counted]
+        costs = _largest_costs(attributes) if shown.digest else ()
+        _facts.print_facts(screen, ref, view, [("time", cost) for cost in costs])
+    counted = {} if whole else _counted(attributes, digest=shown.digest)
+    left_out = {one.path for part in counted.values() for one in part}
+    if shown.digest:
+        left_out.update(path for note in shown.notes.values() for path in note.told_by)
+    rest = [one for one in attributes if one.path not in left_out]
+    if not whole:
+        rest = [one for one in rest if not any(is_inside(one.path, space) for space in _TOLD)]
     for title, wanted, printer in _SECTIONS:
-        if part := [attribute for attribute in shown if wanted(attribute)]:
-            if not (narrowed and len({_section_of(a) for a in shown}) == 1):
+        if part := [attribute for attribute in rest if wanted(attribute)]:
+            if not (narrowed and len({_section_of(a) for a in rest}) == 1):
                 screen.heading(f"{title} ({len(part):,})")
-            printer(screen, view, part)
-    monitored = [a for a in attributes if is_inside(a.path, "monitoring")]
-    more = {
-        space: plural(len(paths), "more series", "more series") for space, paths in folded.items()
-    }
-    if not narrowed and monitored:
-        more["monitoring"] = plural(len(monitored), "more value")
-    if more:
+            _section(shown, ref, part, printer)
+    if counted:
         screen.line()
-    for space, count in more.items():
-        screen.line(f"{count} under {space}: seamark show {ref.run} {space}", style="dim")
-    del runs
+    for space, part in counted.items():
+        screen.line(f"{_count(space, part)}: seamark show {ref.run} {space}", style="dim")
 
 
-def _folded(attributes: Sequence[Attribute]) -> dict[str, list[str]]:
-    """Return the paths of series that are only counted, by their namespace."""
-    series = [attribute.path for attribute in attributes if attribute.family == "float_series"]
-    found = {space: [path for path in series if is_inside(path, space)] for space in _FOLDED}
-    return {space: paths for space, paths in found.items() if paths}
+def _section(
+    shown: _Shown,
+    ref: RunRef,
+    part: Sequence[Attribute],
+    printer: Callable[[_Shown, Sequence[Attribute]], None],
+) -> None:
+    """Print a section; of a digest no more rows than a person reads."""
+    if shown.digest and part[0].family == "float_series":
+        part = by_importance(part, shown.best)
+    elif shown.digest:  # checkpoints that are marked stand first
+        part = sorted(
+            part, key=lambda one: not (one.path in shown.notes and shown.notes[one.path].mark)
+        )
+    rows = part[:_MOST] if shown.digest else part
+    printer(shown, rows)
+    if len(rows) < len(part):
+        more = f"and {len(part) - len(rows):,} more: seamark show {ref.run} --all"
+        shown.screen.line(f"  {more}", style="dim")
+
+
+def _largest_costs(attributes: Sequence[Attribute]) -> Iterable[str]:
+    """Return what the profilers found, each line once."""
+    return dict.fromkeys(one.value for one in attributes if _is_cost(one))
+
+
+def _is_cost(attribute: Attribute) -> bool:
+    return (
+        attribute.path.endswith("/largest_cost")
+        and is_inside(attribute.path, "profiling")
+        and isinstance(attribute.value, str)
+    )
+
+
+def _counted(attributes: Sequence[Attribute], *, digest: bool) -> dict[str, list[Attribute]]:
+    """Return what is only counted, by the namespace in which it is."""
+    found: dict[str, list[Attribute]] = {}
+    for one in attributes:
+        if any(is_inside(one.path, space) for space in _TOLD):
+            continue
+        space = _space_of(one) if digest else _space_in_pipe(one)
+        if space:
+            found.setdefault(space, []).append(one)
+    return found
+
+
+def _space_of(attribute: Attribute) -> str | None:
+    return _PACKAGES if attribute.path == _PACKAGES else space_of(attribute.path)
+
+
+def _space_in_pipe(attribute: Attribute) -> str | None:
+    spaces = _FOLDED if attribute.family == "float_series" else ()
+    return next((space for space in (*spaces, *_COUNTED) if is_inside(attribute.path, space)), None)
+
+
+def _count(space: str, part: Sequence[Attribute]) -> str:
+    if space == _PACKAGES:
+        return plural(str(part[0].value).count("\n") + 1, "package")
+    if all(one.family == "float_series" for one in part):
+        return f"{plural(len(part), 'more series', 'more series')} under {space}"
+    return f"{plural(len(part), 'more value')} under {space}"
 
 
 def _section_of(attribute: Attribute) -> str:
@@ -165,7 +283,7 @@ def _single(screen: Screen, view: RunView, attribute: Attribute, limit: int) -> 
     if family == "atom":
         screen.line(_facts.full_text(view, attribute))
     elif family == "float_series":
-        _series(screen, view, [attribute])
+        _series(_Shown(screen, view), [attribute])
         points = view.points(path)
         screen.line()
         columns = [Column("STEP", right=True), Column("VALUE", right=True), Column("TIME")]
@@ -192,51 +310,62 @@ def _single(screen: Screen, view: RunView, attribute: Attribute, limit: int) -> 
 # Sections
 
 
-def _values(screen: Screen, view: RunView, attributes: Sequence[Attribute]) -> None:
-    del view
+def _values(shown: _Shown, attributes: Sequence[Attribute]) -> None:
+    screen = shown.screen
+    costs = [one for one in attributes if screen.terminal and _is_cost(one)]
     columns = [Column("PATH", shrink=True, path=True), Column("VALUE", shrink=True)]
     rows = [
-        [Cell(clean(a.path)), Cell(_facts.short_text(a, exact=not screen.terminal))]
-        for a in attributes
+        [Cell(clean(one.path)), Cell(_facts.short_text(one, exact=not screen.terminal))]
+        for one in attributes
+        if one not in costs
     ]
-    screen.table(columns, rows, indent=2)
+    if rows:
+        screen.table(columns, rows, indent=2)
+    for one in costs:  # what matters stands at the end: broken into lines, not cut short
+        screen.line(f"  {one.path}")
+        for line in textwrap.wrap(clean(one.value), max(20, screen.width - 4)):
+            screen.line(f"    {line}")
 
 
-def _series(screen: Screen, view: RunView, attributes: Sequence[Attribute]) -> None:
+def _series(shown: _Shown, attributes: Sequence[Attribute]) -> None:
+    screen = shown.screen
     number: Callable[[float], str] = human_number if screen.terminal else repr
+    marked = any(attribute.path in shown.best for attribute in attributes)
     columns = [
         Column("PATH", shrink=True, path=True),
         Column("LAST", right=True),
         Column("MIN", right=True, rank=2),
         Column("MAX", right=True, rank=2),
+        *([Column("BEST", rank=3)] if marked else ()),
         Column("POINTS", right=True, rank=1),
-        Column("STEPS", rank=3),
+        Column("STEPS", rank=4),
     ]
     drawn = screen.terminal and len(attributes) <= _SPARKED_SERIES
     spark = _SPARK if screen.width >= _WIDE else _SHORT_SPARK
     if drawn:
-        columns.append(Column("CURVE", rank=4))
+        columns.append(Column("CURVE", rank=5))
     rows = []
     for attribute in attributes:
-        summary = attribute.value
+        summary, best = attribute.value, shown.best.get(attribute.path, "")
         odd = summary.nan_count + summary.inf_count
         points = f"{summary.count:,}" + (f" ({odd:,} not finite)" if odd else "")
         row = [
             Cell(clean(attribute.path)),
             Cell(number(summary.last), "bold"),
-            Cell(number(summary.min)),
-            Cell(number(summary.max)),
+            Cell(_facts.extreme_text(summary.min, number), _BEST if best == "min" else ""),
+            Cell(_facts.extreme_text(summary.max, number), _BEST if best == "max" else ""),
+            *([Cell(best, _BEST)] if marked else ()),
             Cell(points, "yellow" if odd else ""),
             Cell(_facts.span_text(summary), "dim"),
         ]
         if drawn:
-            row.append(Cell(_facts.sparkline(view.points(attribute.path).value, spark), "cyan"))
+            points_of = shown.view.points(attribute.path)
+            row.append(Cell(_facts.sparkline(points_of.value, spark), "cyan"))
         rows.append(row)
     screen.table(columns, rows, indent=2)
 
 
-def _tails(screen: Screen, view: RunView, attributes: Sequence[Attribute]) -> None:
-    del view
+def _tails(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     columns = [
         Column("PATH", shrink=True, path=True),
         Column("POINTS", right=True),
@@ -252,30 +381,42 @@ def _tails(screen: Screen, view: RunView, attributes: Sequence[Attribute]) -> No
         ]
         for a in attributes
     ]
-    screen.table(columns, rows, indent=2)
+    shown.screen.table(columns, rows, indent=2)
 
 
-def _files(screen: Screen, view: RunView, attributes: Sequence[Attribute]) -> None:
+def _files(shown: _Shown, attributes: Sequence[Attribute]) -> None:
+    noted = any(one.path in shown.notes and shown.notes[one.path].words for one in attributes)
     columns = [
         Column("PATH", shrink=True, path=True),
         Column("SIZE", right=True),
         Column("WHERE"),
+        *([Column("SCORE")] if noted else ()),
         Column("FILE", shrink=True, path=True, rank=1),
     ]
-    rows = []
+    rows, marked = [], []
     for attribute in attributes:
-        size, where, name = _facts.file_words(view, attribute)
+        size, where, name = _facts.file_words(shown.view, attribute)
         style = {"gone": "bold red", "changed": "yellow", "pending": "yellow"}.get(where, "")
+        note = shown.notes.get(attribute.path)
+        if note is not None and note.mark and "ref" in attribute.value:
+            marked.append((note.mark, name))
         rows.append(
-            [Cell(clean(attribute.path)), Cell(size), Cell(where, style), Cell(clean(name), "dim")]
+            [
+                Cell(clean(attribute.path)),
+                Cell(size),
+                Cell(where, style),
+                *([_score(note)] if noted else ()),
+                Cell(clean(_facts.file_place(shown.view, name) if shown.digest else name), "dim"),
+            ]
         )
-    screen.table(columns, rows, indent=2)
+    shown.screen.table(columns, rows, indent=2)
+    for mark, name in marked if shown.digest else ():  # to be copied, so never cut short
+        shown.screen.styled([(f"  {mark}: ", "dim"), (name, "")])
 
 
-def _is_checkpoint(attribute: Attribute) -> bool:
-    return attribute.family == "file" and (
-        "/checkpoints/" in f"/{attribute.path}/"
-        or attribute.value.get("ext") in {"ckpt", "pt", "pth"}
+def _score(note: CheckpointNote | None) -> Cell:
+    return (
+        Cell("") if note is None else Cell(clean(note.words), _BEST if note.mark == "best" else "")
     )
 
 
@@ -283,27 +424,30 @@ def _is(*families: str) -> Callable[[Attribute], bool]:
     return lambda attribute: attribute.family in families
 
 
+def _is_plain_value(attribute: Attribute) -> bool:
+    return attribute.family in {"atom", "string_set"} and not (
+        is_inside(attribute.path, "source_code") or is_parameter(attribute)
+    )
+
+
 _SECTIONS: Final[
     tuple[
-        tuple[str, Callable[[Attribute], bool], Callable[[Screen, Any, Sequence[Attribute]], None]],
+        tuple[str, Callable[[Attribute], bool], Callable[[_Shown, Sequence[Attribute]], None]],
         ...,
     ]
 ] = (
-    (
-        "Values",
-        lambda a: a.family in {"atom", "string_set"} and not is_inside(a.path, "source_code"),
-        _values,
-    ),
     ("Series", _is("float_series"), _series),
+    ("Parameters", is_parameter, _values),
+    ("Checkpoints", is_checkpoint, _files),
+    ("Values", _is_plain_value, _values),
     (
         "Texts, images and histograms over time",
         _is("string_series", "file_series", "histogram_series"),
         _tails,
     ),
-    ("Checkpoints", _is_checkpoint, _files),
     (
         "Files",
-        lambda a: a.family in {"file", "file_set", "artifact"} and not _is_checkpoint(a),
+        lambda a: a.family in {"file", "file_set", "artifact"} and not is_checkpoint(a),
         _files,
     ),
     ("Source code", lambda a: a.family == "atom" and is_inside(a.path, "source_code"), _values),

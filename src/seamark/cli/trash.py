@@ -36,9 +36,9 @@ def trash(
     """
     runs = open_runs(context, project)
     refs = runs.chosen(names, project, query)
-    _mark(runs, refs, trashed=True)
+    moved = _mark(runs, refs, trashed=True)
     note(
-        f"{plural(len(refs), 'run')} in the trash; "
+        f"put {plural(moved, 'run')} into the trash{_others(len(refs) - moved, 'already in it')}; "
         "seamark untrash takes them out, seamark purge deletes them"
     )
 
@@ -61,10 +61,21 @@ def untrash(
     """
     runs = open_runs(context, project)
     refs = runs.chosen(names, project, query, trashed=True)
-    _mark(runs, refs, trashed=False)
-    note(f"{plural(len(refs), 'run')} out of the trash")
+    moved = _mark(runs, refs, trashed=False)
+    note(f"took {plural(moved, 'run')} out of the trash{_others(len(refs) - moved, 'not in it')}")
 
 
-def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> None:
+def _others(count: int, how: str) -> str:
+    """Return what is said of runs that were named and stay as they are."""
+    return f" ({count:,} {'was' if count == 1 else 'were'} {how})" if count else ""
+
+
+def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> int:
+    """Write the mark where it is not there yet; return how many runs got it."""
+    moved = 0
     for ref in refs:
-        record(runs, ref, assigned("sys/trashed", trashed))
+        now = runs.view(ref).attribute("sys/trashed")
+        if now is None or now.value is not trashed:
+            record(runs, ref, assigned("sys/trashed", trashed))
+            moved += 1
+    return moved

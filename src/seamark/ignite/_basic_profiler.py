@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from ignite.engine import Events
 
-from seamark.ignite._profiling import EngineProfiler, index_of, seconds_of
-from seamark.pictures.printing import show
+from seamark.ignite._profiling import TOP, EngineProfiler, index_of, more_of, seconds_of
+from seamark.pictures.printing import columns_of, show, without_middle
 from seamark.profiling import Source, position_parts
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ class BasicTimeProfiler(EngineProfiler):
 
     @staticmethod
     def print_results(results: Mapping[str, Any]) -> str:
-        """Print results, and return what was printed.
+        """Print results, and return what was printed: of more events the 15 with most time.
+
+        It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
 
         Args:
             results: What `get_results` returned.
@@ -121,6 +124,8 @@ class BasicTimeProfiler(EngineProfiler):
         ]  # fmt: skip
         events = [name for name in first if name in stats]
         events += [name for name in stats if name not in first and name != "total_time"]
+        largest = sorted(events, key=lambda name: -_total(stats[name]))[:TOP]
+        columns = columns_of(sys.stdout)
         sections = [
             ("Processing function:", _basic_line(results["processing_stats"])),
             ("Dataflow:", _basic_line(results["dataflow_stats"])),
@@ -130,8 +135,9 @@ class BasicTimeProfiler(EngineProfiler):
             sections.insert(1, ("Processing function on the GPU (CUDA events):", line))
         sections.append(("Event handlers:", f"{stats['total_time']:.5f}"))
         for name in events:
-            head = f"- Events.{name}: {names.get(f'{name}_names', [])}"
-            sections.append((head, _basic_line(stats[name])))
+            if name in largest:
+                head = _named(f"- Events.{name}: ", names.get(f"{name}_names", []), columns)
+                sections.append((head, _basic_line(stats[name])))
         rule = " ----------------------------------------------------"
         lines = [
             "",
@@ -141,6 +147,7 @@ class BasicTimeProfiler(EngineProfiler):
             "total  |  min/index  |  max/index  |  mean  |  std",
             "",
             *(f"{head}\n{line}\n" for head, line in sections),
+            *([f"{more_of(len(events))}\n"] if len(events) > TOP else []),
         ]
         text = "\n".join(lines)
         show(text)
@@ -202,6 +209,29 @@ def _basic(source: Source) -> OrderedDict[str, Any]:
             ("std", found.deviation / 1e9),
         ]
     )
+
+
+def _total(stats: Mapping[str, Any]) -> float:
+    total = stats["total"]
+    return -1.0 if isinstance(total, str) else float(total)
+
+
+def _named(head: str, names: Sequence[str], columns: int) -> str:
+    """Return a line with as many names as fit into it."""
+    line = f"{head}{list(names)}"
+    if len(line) <= columns:
+        return line
+    shown, last = "", f" and {len(names)} more]"
+    for count, name in enumerate(names):
+        longer = f"{shown}, {name!r}" if shown else repr(name)
+        if len(head) + len(longer) + len(last) + 1 > columns:
+            if not shown:
+                room = columns - len(head) - len(last) - 1
+                shown, count = without_middle(repr(name), room), 1  # noqa: PLW2901
+            left = len(names) - count
+            return f"{head}[{shown}{f' and {left} more' if left else ''}]"
+        shown = longer
+    return f"{head}[{shown}]"
 
 
 def _basic_line(stats: Mapping[str, Any]) -> str:

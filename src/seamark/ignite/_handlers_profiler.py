@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from seamark.ignite._profiling import EngineProfiler, index_of, seconds_of
-from seamark.pictures.printing import show
+from seamark.ignite._profiling import TOP, EngineProfiler, index_of, more_of, seconds_of
+from seamark.pictures.printing import columns_of, show, without_middle
 
 if TYPE_CHECKING:
     from seamark.ignite._times import RunTimes
     from seamark.profiling import Source
 
 __all__ = ["HandlersTimeProfiler"]
+
+
+_HEADS: Final = (
+    "Handler",
+    "Event Name",
+    "Total(s)",
+    "Min(s)/IDX",
+    "Max(s)/IDX",
+    "Mean(s)",
+    "Std(s)",
+)
+_NAMES: Final = 40
+"""Columns that names need together; where they have fewer, a column of numbers is left out."""
 
 
 class HandlersTimeProfiler(EngineProfiler):
@@ -60,41 +75,31 @@ class HandlersTimeProfiler(EngineProfiler):
 
     @staticmethod
     def print_results(results: Sequence[Sequence[Any]]) -> None:
-        """Print results, as often as wanted.
+        """Print results, as often as wanted: of more handlers the 15 with most time.
+
+        It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
 
         Args:
             results: What `get_results` returned; not changed.
         """
-        heads = [
-            "Handler",
-            "Event Name",
-            "Total(s)",
-            "Min(s)/IDX",
-            "Max(s)/IDX",
-            "Mean(s)",
-            "Std(s)",
-        ]
         *handlers, total, processing, dataflow = results
-        widths = [max(len(str(row[at])) for row in [*results, heads]) + 4 for at in (0, 1)]
-        rule = "  ".join("-" * width for width in [*widths, *[14] * 5]) + "  "
-
-        def line(row: Sequence[Any]) -> str:
-            cells = [
-                "{}/{}".format(*cell) if isinstance(cell, tuple) else str(cell) for cell in row
-            ]
-            names = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
-            return "  ".join([*names, *(cell.rjust(14) for cell in cells[2:])]) + "  "
-
-        lines = ["", rule, line(heads), rule, *map(line, handlers), rule, line(total), rule]
+        largest = sorted(handlers, key=lambda row: -_spent(row))[:TOP]
+        columns = columns_of(sys.stdout)
+        rows = _fitted([_HEADS, *largest, total], columns)
+        rule = "-" * max(map(len, rows))
+        lines = ["", rule, rows[0], rule, *rows[1:-1], rule, rows[-1], rule]
+        if len(handlers) > TOP:
+            lines.append(more_of(len(handlers)))
         for name, _, spent, least, most, mean, deviation in (processing, dataflow):
             if isinstance(spent, str):
                 lines.append(f"{name} was {spent}")
                 continue
             unit = "" if isinstance(deviation, str) else "s"
-            lines.append(
+            line = (
                 f"{name} took total {spent}s [min/index: {least[0]}s/{least[1]}, "
                 f"max/index: {most[0]}s/{most[1]}, mean: {mean}s, std: {deviation}{unit}]"
             )
+            lines += textwrap.wrap(line, columns)
         show("\n".join(lines))
 
     def _columns(self, times: RunTimes) -> Mapping[str, Any]:
@@ -134,6 +139,38 @@ class HandlersTimeProfiler(EngineProfiler):
     def event_handlers_names(self) -> dict[Any, list[str]]:
         """Names of the handlers of each event."""
         return {one.event: one.names for one in list(self._times().events.values())}
+
+
+def _spent(row: Sequence[Any]) -> float:
+    return -1.0 if isinstance(row[2], str) else float(row[2])
+
+
+def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
+    """Return lines of a width at most; names are cut, and where that is too little, numbers go."""
+    texts = [["{}/{}".format(*c) if isinstance(c, tuple) else str(c) for c in row] for row in rows]
+    columns = list(zip(*texts, strict=True))
+    shown = list(range(len(columns)))
+    widths = [max(map(len, column)) for column in columns]
+
+    def room() -> int:
+        """Return what is left for the two names."""
+        return width - sum(widths[at] + 2 for at in shown[2:]) - 2
+
+    for dispensable in (_HEADS.index("Std(s)"), _HEADS.index("Min(s)/IDX")):
+        if room() < min(_NAMES, widths[0] + widths[1]):
+            shown.remove(dispensable)
+    if (excess := widths[0] + widths[1] - room()) > 0:
+        event = min(widths[1], max(widths[1] - excess, room() // 2))  # the handler's name gives way
+        widths[:2] = max(3, room() - event), event
+    return [
+        "  ".join(
+            without_middle(row[at], widths[at]).ljust(widths[at])
+            if at < 2  # noqa: PLR2004 - the two names
+            else row[at].rjust(widths[at])
+            for at in shown
+        ).rstrip()
+        for row in texts
+    ]
 
 
 def _cells(source: Source) -> list[Any]:

@@ -16,7 +16,7 @@ from seamark.ignite._handlers import (
 )
 from seamark.ignite._watch import EngineWatch
 from seamark.process.rank import connected
-from seamark.run.adapters import check_run, new_run
+from seamark.run.adapters import check_run, new_run, words_of
 from seamark.run.handler import Handler
 from seamark.run.run import Run
 from seamark.values import Atom
@@ -120,6 +120,11 @@ class SeamarkLogger(_host.BaseLogger):
         root = self._experiment.get_root_object()
         assert isinstance(root, Run)  # noqa: S101 - check_run saw to it
         return root
+
+    def __repr__(self) -> str:
+        """Return which run this records into, and where; the run need not have begun."""
+        experiment = self.__dict__.get("_experiment")
+        return words_of(self, None if experiment is None else self._run)
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the run; names of Python's own and private ones are not asked for.

@@ -39,7 +39,10 @@ from seamark.profiling import (
 
 log = logging.getLogger("seamark")
 
-__all__ = ["EngineProfiler", "index_of", "seconds_of"]
+__all__ = ["TOP", "EngineProfiler", "index_of", "more_of", "seconds_of"]
+
+TOP: Final = 15
+"""So many rows are printed, those with most time; what is recorded and returned has all."""
 
 _KEPT_RUNS: Final = 32
 _ROWS_OF_OLD_RUNS: Final = 4096
@@ -50,6 +53,11 @@ _ONCE_AN_EPOCH: Final = frozenset({"EPOCH_STARTED", "EPOCH_COMPLETED"})
 
 class _NoPandasError(MissingExtraError, RuntimeError):
     """Pandas is missing: releases of Ignite raise the one or the other."""
+
+
+def more_of(count: int) -> str:
+    """Return the line that says where the rows are that were not printed."""
+    return f"and {count - TOP} more: in table(), write_results() and the summary of the run"
 
 
 def index_of(source: Source, at: int) -> int:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from seamark.errors import ArgumentError, PathError
 from seamark.paths import check_path
-from seamark.run.options import RunOptions
+from seamark.run.options import RunOptions, check_argument, check_switch
 
-__all__ = ["check_legacy", "check_prefix", "of_the_run"]
+__all__ = ["check_legacy", "check_prefix", "check_values", "of_the_run"]
 
 _LEGACY: Final[Mapping[str, str]] = {
     "project_name": "project=...",
@@ -64,3 +64,19 @@ def check_prefix(prefix: str) -> str:
     except PathError as error:
         msg = f"SeamarkLogger(prefix=...): {error}"
         raise PathError(msg) from None
+
+
+def check_values(*, switches: Mapping[str, Any], of_run: Mapping[str, Any]) -> None:
+    """Refuse illegal values, also of arguments that this use of the logger does not need.
+
+    Args:
+        switches: What is True, False or None, by name.
+        of_run: Arguments of ``init_run``, by name.
+
+    Raises:
+        ArgumentError: If a value is not legal.
+    """
+    for name, given in switches.items():
+        check_switch(f"SeamarkLogger: {name}", given)
+    for name, given in of_run.items():
+        check_argument(name, given)

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_type_hints
 
 from seamark.errors import ArgumentError, InactiveRunError, ReadOnlyError
 from seamark.lightning import _host
-from seamark.lightning._arguments import check_legacy, check_prefix, of_the_run
+from seamark.lightning._arguments import check_legacy, check_prefix, check_values, of_the_run
 from seamark.lightning._base import RunLogger
 from seamark.lightning._checkpoints import Checkpoints
 from seamark.lightning._deprecated import DeprecatedMethods
@@ -36,7 +36,7 @@ from seamark.lightning._translate import (
 from seamark.paths import join_path
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
-from seamark.run.adapters import check_run, guarded, new_run
+from seamark.run.adapters import check_run, guarded, new_run, words_of
 from seamark.run.handler import Handler
 from seamark.run.run import Run
 from seamark.types import File
@@ -183,6 +183,10 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
     ) -> None:
         given = of_the_run(locals())
         check_legacy(others)
+        check_values(
+            switches={"log_model_checkpoints": log_model_checkpoints, "log_graph": log_graph},
+            of_run={"checkpoints": checkpoints, "ranks": ranks, "resume": resume},
+        )
         described = {key: given[key] for key in given if key not in _OF_THE_LOGGER_TOO}
         check_run(run, {"api_key": api_key, **described, **others})
         super().__init__()
@@ -228,6 +232,10 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         self.__dict__.update(state)
 
     # ---------------------------------------------------------------- who and where
+
+    def __repr__(self) -> str:
+        """Return which run this records into, and where; the run need not have begun."""
+        return words_of(self, self.__dict__.get("_run"))
 
     @property
     def name(self) -> str:
@@ -608,6 +616,9 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         """Take the beginning of a stage as what revives a run that failed or was interrupted."""
         if trainer is not None and trainer.state.fn == "fit":
             self._run.own()
+            ended_badly = self._run.state in {"failed", "interrupted"}
+            if ended_badly and not trainer.global_step and not trainer.ckpt_path:
+                self._run.begin_again()  # the steps of this training overlap those of the last
         if self._run.state in {"completed", "failed", "interrupted"}:
             self._run.note_state("running")
         hide_in_files(self._run.folder.files_dir, self._api_key, self._run.secrets)

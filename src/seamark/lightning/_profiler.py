@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 import textwrap
 from time import perf_counter, perf_counter_ns
 from types import TracebackType
@@ -13,6 +14,7 @@ from typing import Any, Final
 from seamark.errors import ArgumentError
 from seamark.lightning import _host
 from seamark.lightning._base import RunLogger
+from seamark.pictures.printing import columns_of, without_middle
 from seamark.process.interrupts import let_pass
 from seamark.profiling import (
     FLUSH_AT,
@@ -38,7 +40,6 @@ _FULL: Final = 4 * FLUSH_AT  # numbers; two are a row
 _KEPT: Final = FLUSH_AT
 """So many calls of an action are kept when it is thinned: Lightning has a hundred actions or so."""
 _TOP: Final = 15
-_COLUMNS: Final = 100
 
 
 class _Action:
@@ -310,10 +311,12 @@ class TimeProfiler(_host.Profiler):
         return Breakdown(tuple(parts), whole_s, 1, named)
 
     def digest(self) -> str:
-        """Return the report in short: the 15 largest totals, at most 100 columns wide.
+        """Return the report in short: the 15 largest totals, as wide as the terminal.
 
-        It is logged after each stage where no file is named.
+        At most it is 100 columns wide, also where there is no terminal. It is logged after each
+        stage where no file is named.
         """
+        columns = columns_of(sys.stderr)
         whole_s = max(perf_counter() - self.start_time, 1e-9)
         stats = sorted((one for one in self.stats() if one.count), key=lambda one: -one.total_s)
         rows = [["Calls", "Mean (s)", "Total (s)", "%", "p95 (s)", "Max (s)"]]
@@ -322,13 +325,16 @@ class TimeProfiler(_host.Profiler):
             mean, total, p95, longest = (f"{time:.3g}" for time in times)
             share = f"{100 * one.total_s / whole_s:.1f}"
             rows.append([str(one.count), mean, total, share, p95, longest])
-        room = _COLUMNS - len(_framed(rows, " ")[0]) - len("|  ")
+        room = columns - len(_framed(rows, " ")[0]) - len("|  ")
         names = ["Action", *(_short(one.name, room) for one in stats[:_TOP])]
         table = [[name, *row] for name, row in zip(names, rows, strict=True)]
         lines = ["", *_framed(table, " ")] if stats else [""]
         if (left := len(stats) - _TOP) > 0:
-            lines.append(f"and {left} more: in summary(), and in the file where one is named")
-        cost = textwrap.wrap(self.largest_cost(), _COLUMNS)
+            where = "in summary(), and in the file where one is named"
+            if self._records:
+                where += "; recorded as profiling/actions/summary"
+            lines += textwrap.wrap(f"and {left} more: {where}", columns)
+        cost = textwrap.wrap(self.largest_cost(), columns)
         return os.linesep.join([self._title(), *lines, *cost, ""])
 
     def _title(self) -> str:
@@ -373,9 +379,7 @@ def _one_line(name: str) -> str:
 
 def _short(name: str, width: int) -> str:
     """Return the name of an action without a callback's settings, and without its middle."""
-    name = re.sub(r"\{.*\}", "", _one_line(name))
-    half = (width - 1) // 2
-    return name if len(name) <= width else f"{name[:half]}…{name[-half:]}"
+    return without_middle(re.sub(r"\{.*\}", "", _one_line(name)), width)
 
 
 def _framed(rows: list[list[str]], gap: str = "  ") -> list[str]:

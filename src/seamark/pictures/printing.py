@@ -2,9 +2,45 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+from typing import Final, TextIO
 
-__all__ = ["show"]
+__all__ = ["MOST_COLUMNS", "columns_of", "is_dumb", "obeys_escapes", "show", "without_middle"]
+
+MOST_COLUMNS: Final = 100
+"""So wide is a report at most; wider ones are hard to read, and wrapped by what shows a log."""
+_LEAST_COLUMNS: Final = 60
+
+
+def columns_of(stream: TextIO | None) -> int:
+    """Return how wide a report may be: as the terminal is, and 100 columns where there is none."""
+    try:
+        if stream is None or not stream.isatty():
+            return MOST_COLUMNS
+    except (AttributeError, ValueError):  # not a stream of this kind, or closed
+        return MOST_COLUMNS
+    found = shutil.get_terminal_size((MOST_COLUMNS, 24)).columns
+    return max(_LEAST_COLUMNS, min(MOST_COLUMNS, found))
+
+
+def without_middle(text: str, width: int) -> str:
+    """Return text cut to a width; names say most at their ends."""
+    if len(text) <= width:
+        return text
+    end = max(0, width - 3) // 2
+    return f"{text[: max(0, width - 3 - end)]}...{text[len(text) - end :]}"
+
+
+def is_dumb() -> bool:
+    """Return whether ``TERM`` says that the terminal knows no escapes, such as an editor's."""
+    return os.environ.get("TERM", "").lower() in {"dumb", "unknown"}
+
+
+def obeys_escapes(stream: TextIO) -> bool:
+    """Return whether a line written to a stream can be taken back, as progress is."""
+    return stream.isatty() and not is_dumb()
 
 
 def show(text: str) -> None:

@@ -7,9 +7,11 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from seamark.errors import ArgumentError
+from seamark.reading.frames import pandas
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
 
 __all__ = [
     "Attempt",
@@ -48,6 +50,34 @@ class Points:
     def __len__(self) -> int:
         """Return the number of points."""
         return len(self.step)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a dict for each point: ``step``, ``value``, ``time`` and ``attempt``.
+
+        Times are aware datetimes in UTC, to the microsecond.
+        """
+        columns = (self.step, self.value, self.time_ns, self.attempt)
+        return [
+            {"step": step, "value": value, "time": time_of(t_ns), "attempt": attempt}
+            for step, value, t_ns, attempt in zip(*(c.tolist() for c in columns), strict=True)
+        ]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame: ``step``, ``value``, ``time`` (UTC, nanoseconds) and ``attempt``.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+        """
+        frame = pandas()
+        made: pd.DataFrame = frame.DataFrame(
+            {
+                "step": self.step,
+                "value": self.value,
+                "time": frame.DatetimeIndex(self.time_ns.view("M8[ns]"), tz="UTC"),
+                "attempt": self.attempt,
+            }
+        )
+        return made
 
     @classmethod
     def none(cls) -> Points:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from seamark.errors import MissingExtraError
+from seamark.reading.frames import pandas
 from seamark.reading.points import time_of
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-__all__ = ["CurveTable", "RunsTable", "SeriesTable", "StringList", "pandas"]
+__all__ = ["CurveTable", "RunsTable", "SeriesTable", "StringList"]
 
 
 class RunsTable:
@@ -113,20 +113,6 @@ def _joined(values: list[Any]) -> list[Any]:
 
 class StringList(list[str]):
     """The sorted elements of a string set in a row; tells them from a list that was recorded."""
-
-
-def pandas() -> Any:
-    """Return the package pandas.
-
-    Raises:
-        MissingExtraError: If it is not installed; the message names the extra.
-    """
-    try:
-        import pandas as pd
-    except ModuleNotFoundError as error:
-        msg = 'topandas() needs pandas; install it with: pip install "seamark[pandas]"'
-        raise MissingExtraError(msg) from error
-    return pd
 
 
 class _LongTable:

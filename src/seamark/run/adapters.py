@@ -25,6 +25,7 @@ __all__ = [
     "new_run",
     "record_histograms",
     "record_series",
+    "words_of",
 ]
 
 P = ParamSpec("P")
@@ -48,6 +49,15 @@ def guarded(
             self._lost(method.__name__, error)
 
     return quiet
+
+
+def words_of(logger: object, run: Run | None) -> str:
+    """Return what a logger is printed as: its class, and project, id, name and root of its run."""
+    kind = type(logger).__name__
+    if run is None:  # it is being made, or unpickled
+        return f"<{kind}>"
+    name = f" {run.name!r}" if run.name else ""
+    return f"<{kind} of {run.project}/{run.id}{name} in {run.root}>"
 
 
 def check_run(run: object, others: Mapping[str, Any]) -> None:

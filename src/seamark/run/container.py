@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from seamark.paths import check_path, check_writable, is_inside
 from seamark.pictures.printing import show
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from seamark.run.recorded import Recorded
     from seamark.run.recorder import Recorder
 
-__all__ = ["Container"]
+__all__ = ["INTERNAL", "Container"]
+
+INTERNAL: Final = frozenset({"after_fork", "folder", "lifecycle", "recorded", "recorder"})
+"""Names that the package itself uses; whoever asks what there is sees the verbs."""
 
 
 class Container(ABC):
@@ -38,6 +41,16 @@ class Container(ABC):
     lifecycle: Lifecycle
     recorder: Recorder
     recorded: Recorded
+
+    _internal: ClassVar[frozenset[str]] = INTERNAL
+
+    def __dir__(self) -> list[str]:
+        """Return the public names, and those of Python's own."""
+        return sorted(
+            name
+            for name in object.__dir__(self)
+            if name not in self._internal and (name.startswith("__") or not name.startswith("_"))
+        )
 
     @property
     def folder(self) -> RunFolder:
@@ -100,7 +113,7 @@ class Container(ABC):
         """Assign every value of a nested mapping, dataclass or Namespace at the root.
 
         Raises:
-            ValueKindError: If a value cannot be kept; nothing is written then.
+            ValueKindError: If a single value cannot be kept; nothing is written then.
             FamilyError: If a path holds another family; nothing is written then.
         """
         self.recorder.assign("", value, wait=wait)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seamark.blobs import finish_staged, is_pending, write_file
+from seamark.blobs import finish_staged, is_pending, read_file, write_file
 from seamark.errors import ArgumentError, FamilyError, MissingExtraError, MissingFieldError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from seamark.run.recorded import Recorded
 
 __all__ = [
+    "bytes_of",
     "curve_of",
     "download",
     "download_last",
@@ -211,14 +213,36 @@ def download(
     if recorded.silent:
         return
     folder, files = recorded.folder, _files(recorded, path)
-    if any(is_pending(file) for _, file in files) and _is_own(folder.path):
-        with contextlib.suppress(OSError):  # a root that is read-only stays as it is
-            finish_staged(folder)
+    if _finishes(recorded, [file for _, file in files]):
         files = _files(recorded, path)
     target = Path(destination) if destination is not None else Path.cwd()
     for name, file in files:
         below = f"{path}/{name}" if name else path
         write_file(folder, file, target, below, name=name, references=references)
+
+
+def bytes_of(recorded: Recorded, path: str, *, references: bool = False) -> bytes:
+    """Return what `Handler.fetch_bytes` returns.
+
+    Raises:
+        MissingFieldError: If nothing is recorded there.
+        FileMissingError: If the bytes are gone, or a reference is not opened.
+        FamilyError: If there is no single file.
+    """
+    if recorded.silent:
+        return b""
+    file = _single_file(recorded, path)
+    if _finishes(recorded, [file]):
+        file = _single_file(recorded, path)
+    return read_file(recorded.folder, file, path, references=references)
+
+
+def _single_file(recorded: Recorded, path: str) -> dict[str, Any]:
+    file: dict[str, Any] = expect(recorded, path, "file", "a single file").value
+    if file.get("dir"):
+        msg = f"{path!r}: expected a single file, got a folder: read it with download()"
+        raise FamilyError(msg)
+    return file
 
 
 def download_last(
@@ -241,6 +265,15 @@ def download_last(
     name, file = files[-1]
     target = Path(destination) if destination is not None else Path.cwd()
     write_file(recorded.folder, file, target, path, name=name)
+
+
+def _finishes(recorded: Recorded, files: Iterable[dict[str, Any]]) -> bool:
+    """Store what a process that died had taken of files; return whether there was such a thing."""
+    if not any(map(is_pending, files)) or not _is_own(recorded.folder.path):
+        return False
+    with contextlib.suppress(OSError):  # a root that is read-only stays as it is
+        finish_staged(recorded.folder)
+    return True
 
 
 def _files(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, Any]]]:

@@ -12,6 +12,7 @@ from seamark.paths import check_path, check_writable, join_path
 from seamark.process.interrupts import let_pass
 from seamark.run.artifact import artifact_op
 from seamark.run.fetching import (
+    bytes_of,
     curve_of,
     download,
     download_last,
@@ -100,14 +101,17 @@ class Handler:
         """Set the value at this path.
 
         Mappings, dataclasses, Namespaces and OmegaConf nodes are taken apart, one path for each
-        leaf; a `File` is uploaded; a set of strings becomes a string set; lists are kept as JSON.
+        leaf; a `File` is uploaded; a set of strings becomes a string set; lists are kept as JSON;
+        classes, functions and modules as their names. Of what is taken apart, a leaf that cannot be
+        kept is its text, as with ``log_hyperparams``; a single value of that kind is refused.
 
         Args:
             value: What to keep.
             wait: Return only when a file is stored.
 
         Raises:
-            ValueKindError: If a value cannot be kept; nothing is written then.
+            ValueKindError: If a single value cannot be kept, or a mapping holds itself; nothing is
+                written then.
             FamilyError: If a path holds another family; nothing is written then.
             PathError: If a path is derived or illegal.
         """
@@ -409,6 +413,22 @@ class Handler:
         """
         recorded = self._root.recorded
         return frame_of(recorded, self._path, attempt, limit, timestamps=include_timestamp)
+
+    def fetch_bytes(self, *, references: bool = False) -> bytes:
+        """Return the bytes of the file at this path, without a copy on disk.
+
+        The same files are opened as by `download`.
+
+        Args:
+            references: Open what the record refers to, wherever it is.
+
+        Raises:
+            MissingFieldError: If nothing is recorded here.
+            FileMissingError: If the bytes are gone, or a reference is not opened.
+            FamilyError: If there is no file, or more than one.
+        """
+        self._root.recorder.wait()
+        return bytes_of(self._root.recorded, self._path, references=references)
 
     def fetch_hash(self) -> str:
         """Return the digest of the artifact at this path.

@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
     from seamark.values import Atom
 
-__all__ = ["RunOptions", "check_arguments", "project_and_mode", "strings"]
+__all__ = [
+    "RunOptions",
+    "check_argument",
+    "check_arguments",
+    "check_switch",
+    "project_and_mode",
+    "strings",
+]
 
 log = logging.getLogger("seamark")
 
@@ -109,6 +116,13 @@ def _on_or_off(what: str, given: object) -> object:
     return given
 
 
+def _place(what: str, given: object) -> object:
+    if given is not None and not isinstance(given, (str, os.PathLike)):
+        msg = f"{what}: expected a path or None, got {type(given).__name__}: {given!r:.80}"
+        raise ArgumentError(msg)
+    return given
+
+
 def _secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...]:
     # A variable holds several on lines of their own: a regular expression may hold spaces.
     entries = given.splitlines() if isinstance(given, str) else given
@@ -182,7 +196,7 @@ class RunOptions:
     mode: str = _argument(_one_of(*MODES), variable="MODE", otherwise="online")
     description: str | None = _argument(_text)
     tags: list[str] = _argument(_tags)
-    root: str | os.PathLike[str] | None = _argument(_anything)
+    root: str | os.PathLike[str] | None = _argument(_place)
     params: Mapping[str, Atom] = _argument(_params)
     owner: bool | None = _argument(_switch)
     ranks: str = _argument(_one_of("zero", "all"), "zero")
@@ -287,6 +301,24 @@ def project_and_mode(project: str | None, mode: str | None) -> tuple[str, str]:
     """
     known = {each.name: each for each in dataclasses.fields(RunOptions)}
     return _checked(known["project"], project), _checked(known["mode"], mode)
+
+
+def check_argument(name: str, given: object) -> None:
+    """Refuse an illegal value of one argument, where no run is made that would.
+
+    Raises:
+        ArgumentError: If the value is not legal.
+    """
+    _checked({each.name: each for each in dataclasses.fields(RunOptions)}[name], given)
+
+
+def check_switch(what: str, given: object) -> None:
+    """Refuse what is neither True nor False nor None.
+
+    Raises:
+        ArgumentError: If it is something else, such as ``"best"``, which would count as True.
+    """
+    _switch(what, given)
 
 
 def check_arguments(others: Mapping[str, Any]) -> None:

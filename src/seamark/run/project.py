@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
 from seamark.journal.writer import CLOSE_TIMEOUT_S
+from seamark.pictures.printing import obeys_escapes
 from seamark.process import fork
 from seamark.process.liveness import process_facts
 from seamark.reading.names import LATEST
@@ -374,7 +375,7 @@ def _is_query(text: str) -> bool:
 @contextmanager
 def _progress(wanted: Progress) -> Iterator[Callable[[int, int], None] | None]:
     """Give what is to be called while runs are folded; on a terminal a line shows how far it is."""
-    if callable(wanted) or wanted is False or not sys.stderr.isatty():
+    if callable(wanted) or wanted is False or not obeys_escapes(sys.stderr):
         yield wanted if callable(wanted) else None
         return
     started, shown = time.monotonic(), False

@@ -386,7 +386,7 @@ class Recorder:
         """Assign a value, or every leaf of a mapping, dataclass or Namespace.
 
         Raises:
-            ValueKindError: If a value cannot be kept; nothing is written then.
+            ValueKindError: If a single value cannot be kept; nothing is written then.
             FamilyError: If a path holds another family; nothing is written then.
             InactiveRunError: If the run was stopped.
             ReadOnlyError: If it was opened for reading.

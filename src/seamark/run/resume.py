@@ -246,6 +246,16 @@ class Resume:
             self._recorder.writer.rotate()
         return found
 
+    def begin_again(self) -> None:
+        """Have the next record open a journal of a new attempt, which hides nothing of the others.
+
+        For a training that begins from nothing in a run that has one already.
+        """
+        self.mark_checkpoint()
+        self.origin = replace(self.origin, begun=Begun(newest_attempt(self._folder) + 1, None))
+        if self._recorder.writer is not None:
+            self._recorder.writer.rotate()
+
     def header(self, *, owner: bool, takes_part: bool) -> dict[str, Any]:
         """Return what the HEADER of a journal that is opened now says of where it comes from."""
         origin, job_run = self.origin, self.origin.job_run

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from seamark.capture import Capture, Secrets, Switches
 from seamark.errors import SeamarkError
@@ -21,7 +21,7 @@ from seamark.process.job import job_key
 from seamark.process.liveness import process_facts
 from seamark.process.rank import connected, current_rank
 from seamark.run import at_exit
-from seamark.run.container import Container
+from seamark.run.container import INTERNAL, Container
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED, Lifecycle
@@ -218,6 +218,40 @@ class Run(Container):
         told: Whether name, tags and parameters have been recorded already.
         owner: Whether its processes decide its state; None if that is not settled.
     """
+
+    _internal: ClassVar[frozenset[str]] = INTERNAL | {
+        "agree",
+        "assign_quietly",
+        "at",
+        "before_end",
+        "begin",
+        "begin_again",
+        "begin_at_once",
+        "common_id",
+        "content",
+        "drop",
+        "expect_place",
+        "expect_resumed",
+        "finish_at_exit",
+        "follows_zero",
+        "must_resume",
+        "note_state",
+        "own",
+        "policy",
+        "positions",
+        "record_atoms",
+        "record_op",
+        "recording",
+        "rest",
+        "restarted_as",
+        "resume",
+        "series_base",
+        "settled",
+        "shared_id",
+        "speaks_for_all",
+        "tell",
+        "together",
+    }
 
     def __init__(
         self,
@@ -784,6 +818,21 @@ class Run(Container):
                 }
             )
         return self
+
+    def begin_again(self) -> None:
+        """Count what is recorded from now on as a new attempt; for adapters. Never raises.
+
+        Nothing is hidden. Where ranks share the run they have to agree on attempts, and nothing
+        happens here.
+        """
+
+        def lost(error: Exception) -> None:
+            self.drop("state", warn=f"that a training began again was not recorded: {error}")
+
+        alone = self._options.ranks != "all" and self._options.resume != "never"
+        if alone and not self.recorder.silent and self.recorder.writer is not None:
+            with quietly(lost):
+                self.resume.begin_again()
 
     def _begin_attempt(self, saved: Saved) -> None:
         if self.resume.begin_attempt(saved) is not None:

@@ -10,7 +10,8 @@ from seamark.journal.format import dump_json
 from seamark.paths import check_writable
 from seamark.run.options import strings
 from seamark.types import File
-from seamark.values import Atom, Escaped, encode_atom, flatten
+from seamark.values import Atom, Escaped, encode_atom, flatten, is_container
+from seamark.values._parameters import has_name, parameter
 
 __all__ = ["Writes", "assign_ops", "atom_at", "gather", "is_long"]
 
@@ -40,26 +41,40 @@ class Writes:
 def gather(path: str, value: Any) -> Writes:
     """Return what assigning a value at a path writes.
 
+    What stands in a container is taken as hyperparameters are: nobody is to lose a learning rate
+    because there is an activation beside it. A single value that cannot be kept is a mistake.
+
     Raises:
-        ValueKindError: If a value cannot be kept.
+        ValueKindError: If a single value cannot be kept, or a container does not end.
         PathError: If a path is derived or illegal.
         FileNotFoundError: If a file does not exist.
     """
     writes = Writes()
+    inside = is_container(value)
     for at, leaf in flatten(value, path).items():
         check_writable(at)
         if isinstance(leaf, File):
             _ = leaf.size  # raises where there is no file
             writes.files[at] = leaf
-        elif isinstance(leaf, (set, frozenset)) or at in _SETS:
+        elif at in _SETS or (isinstance(leaf, (set, frozenset)) and not (inside and _odd(leaf))):
             writes.sets[at] = set(strings(leaf, at))
         else:
-            writes.atoms[at] = atom_at(at, leaf)
+            writes.atoms[at] = atom_at(at, leaf, anything=inside or has_name(leaf))
     return writes
 
 
-def atom_at(path: str, value: Any) -> Atom:
+def _odd(members: set[Any] | frozenset[Any]) -> bool:
+    """Return whether a set cannot be a set of strings."""
+    return not all(isinstance(each, str) for each in members)
+
+
+def atom_at(path: str, value: Any, *, anything: bool = False) -> Atom:
     """Encode a value.
+
+    Args:
+        path: Where it is assigned, for messages.
+        value: What to encode.
+        anything: Keep what is no atom as its name or its text, as `parameter` does.
 
     Raises:
         ValueKindError: If it cannot be kept, or is a list longer than a record may be.
@@ -67,8 +82,10 @@ def atom_at(path: str, value: Any) -> Atom:
     try:
         atom = encode_atom(value)
     except ValueKindError as error:
-        msg = f"{path!r}: {str(error).removeprefix('value: ')}"
-        raise ValueKindError(msg) from None
+        if not anything:
+            msg = f"{path!r}: {str(error).removeprefix('value: ')}"
+            raise ValueKindError(msg) from None
+        atom = parameter(value)
     if atom.type == "json" and is_long(atom.value):
         msg = (
             f"{path!r}: expected a value of at most {LONG_TEXT} bytes as JSON, got "

@@ -14,7 +14,7 @@ from seamark.values._atoms import NOT_PLAIN, Atom, JsonWalk, atom_of, scalar
 from seamark.values._fields import MAX_DEPTH, members, thaw
 from seamark.values._foreign import is_array, summary
 
-__all__ = ["parameters", "text_of"]
+__all__ = ["has_name", "parameter", "parameters", "text_of"]
 
 _SMALL: Final = 100
 """Arrays and tensors of up to this many elements are kept whole, larger ones as a summary."""
@@ -63,6 +63,18 @@ def parameters(params: Any, path: str) -> dict[str, Atom]:
     return {path: Atom("string", _type_name(type(params)))}  # the last resort
 
 
+def parameter(value: Any) -> Atom:
+    """Return one value as `parameters` keeps it, whatever it is; never raises."""
+    with quietly():
+        return _Walk().leaf(value)
+    return Atom("string", _type_name(type(value)))  # the last resort
+
+
+def has_name(value: Any) -> bool:
+    """Return whether a value is known by its name: a class, a function, a module or a partial."""
+    return issubclass(type(value), (*_NAMED, types.ModuleType, functools.partial))
+
+
 class _Walk:
     """One call of `parameters`."""
 
@@ -84,7 +96,7 @@ class _Walk:
             inside = members(value)
         stuck = id(value) in self._above or len(self._above) >= MAX_DEPTH
         if not inside or stuck or self._left < 0 or len(path.encode()) + _ROOM > MAX_PATH_BYTES:
-            self._found[path] = self._leaf({} if inside == [] else value)
+            self._found[path] = self.leaf({} if inside == [] else value)
             return
         self._above.append(id(value))
         for key, each in inside:
@@ -97,7 +109,7 @@ class _Walk:
         if len(full.encode()) > MAX_PATH_BYTES:
             mark = "~" + sha256(name.encode()).hexdigest()[:8]
             full = full.encode()[: MAX_PATH_BYTES - len(mark) - 8].decode(errors="ignore") + mark
-            self._found[self._free(full)] = self._leaf({key: value})
+            self._found[self._free(full)] = self.leaf({key: value})
             return
         self._go(value, self._free(full))
 
@@ -107,7 +119,8 @@ class _Walk:
             free, number = f"{path}~{number}", number + 1
         return free
 
-    def _leaf(self, value: Any) -> Atom:
+    def leaf(self, value: Any) -> Atom:
+        """Return a value that is not taken apart into paths."""
         with quietly():  # recursion, or fails whatever it is asked
             if id(value) in self._above:
                 return Atom("string", f"<{type(value).__name__} that holds itself>")

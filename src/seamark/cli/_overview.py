@@ -1,0 +1,219 @@
+"""What of a run is looked for first: which series matter, which checkpoint is the best, what waits.
+
+Everything is chosen from what the run recorded; what it does not say is not guessed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeGuard
+
+from seamark.cli._text import human_number
+from seamark.paths import is_inside
+
+if TYPE_CHECKING:
+    from seamark.reading.attributes import Attribute
+
+__all__ = [
+    "CheckpointNote",
+    "best_extremes",
+    "by_importance",
+    "checkpoint_notes",
+    "is_checkpoint",
+    "is_parameter",
+    "space_of",
+]
+
+_PARAMETERS: Final = frozenset({"config", "hparams", "hyperparams", "parameters", "params"})
+_HELD_OUT: Final = frozenset({"dev", "eval", "test", "val", "valid", "validation"})
+_SPACES: Final = ("distributed", "monitoring", "profiling", "sys")
+_RANKS: Final = re.compile(r"(?:^|/)ranks(?=/\d+/)")
+_BEST_PATH: Final = "best_model_path"
+_BEST_SCORE: Final = "best_model_score"
+
+
+class CheckpointNote(NamedTuple):
+    """What is known of a checkpoint beside its file.
+
+    Attributes:
+        mark: ``"best"`` or, of a callback that watches no score, ``"newest"``; else empty.
+        score: Such as ``"val/loss 0.026759"``; empty if none was recorded.
+        told_by: Paths of the values that say so.
+    """
+
+    mark: str
+    score: str
+    told_by: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """What a table shows."""
+        return ": ".join(filter(None, (self.mark, self.score)))
+
+
+def is_checkpoint(attribute: Attribute) -> bool:
+    """Return whether a file is a checkpoint, by its place or its extension."""
+    return attribute.family == "file" and (
+        "/checkpoints/" in f"/{attribute.path}/"
+        or attribute.value.get("ext") in {"ckpt", "pt", "pth"}
+    )
+
+
+def is_parameter(attribute: Attribute) -> bool:
+    """Return whether a value lies where hyperparameters are kept."""
+    return attribute.family == "atom" and not _PARAMETERS.isdisjoint(attribute.path.split("/")[:-1])
+
+
+def space_of(path: str) -> str | None:
+    """Return the namespace of what is only counted unless asked for; None for everything else.
+
+    These are times of profilers, what each process of a run told of itself, and how the processes
+    were spread.
+    """
+    for space in _SPACES:
+        if is_inside(path, space):
+            return space
+    found = _RANKS.search(path)
+    return path[: found.end()] if found else None
+
+
+def by_importance(series: Iterable[Attribute], best: Mapping[str, str]) -> list[Attribute]:
+    """Return series in the order of interest: what decides, what was held out, its like, the rest.
+
+    The like of ``val/loss`` is ``train/loss``; the count of epochs comes last.
+    """
+    series = list(series)
+    first = {one.path for one in series if one.path in best or _is_held_out(one.path)}
+    names = {_name(path) for path in first} | {"loss"}
+
+    def order(attribute: Attribute) -> tuple[bool, bool, bool, bool]:
+        path = attribute.path
+        return path not in best, path not in first, _name(path) not in names, _name(path) == "epoch"
+
+    return sorted(series, key=order)
+
+
+def _is_held_out(path: str) -> bool:
+    return not _HELD_OUT.isdisjoint(re.split(r"[/_\-.]", path.lower()))
+
+
+def _name(path: str) -> str:
+    """Return what a series is of: its last part, without a split such as ``train_``."""
+    return re.sub("^train(ing)?_", "", path.lower().rpartition("/")[2])
+
+
+def best_extremes(attributes: Sequence[Attribute]) -> dict[str, Literal["min", "max"]]:
+    """Return which extreme of a series is its best, for those series that decided on checkpoints.
+
+    A checkpoint callback records the score of the best, and that is the smallest or the largest
+    value of the series that it watched. Where several series could be meant, none is named.
+    """
+    scores = {value for name, value in _scores(attributes) if not name}
+    named = {(name, value) for name, value in _scores(attributes) if name}
+    found: dict[str, Literal["min", "max"]] = {}
+    for wanted, value in [*(("", score) for score in sorted(scores)), *sorted(named)]:
+        fits: dict[str, Literal["min", "max"]] = {}
+        for one in attributes:
+            if one.family != "float_series" or one.value.min == one.value.max:
+                continue
+            if wanted and one.path.rpartition("/")[2] != wanted:
+                continue
+            if one.value.max == value:
+                fits[one.path] = "max"
+            elif value in (one.value.min, -one.value.min):  # Ignite's scores rise: -loss
+                fits[one.path] = "min"
+        if len(fits) == 1:
+            found.update(fits)
+    return found
+
+
+def _scores(attributes: Sequence[Attribute]) -> Iterable[tuple[str, float]]:
+    """Yield the score of each best checkpoint, and the name of what it is the score of or ""."""
+    atoms = {one.path: one.value for one in attributes if one.family == "atom"}
+    for path, value in atoms.items():
+        if path.rpartition("/")[2] == _BEST_SCORE and _is_number(value):
+            yield "", float(value)
+    for group in _rated(attributes):
+        yield group.name, group.best
+
+
+class _Rated(NamedTuple):
+    name: str
+    best: float
+    scores: Mapping[str, float]  # by path of the checkpoint
+
+
+def _rated(attributes: Sequence[Attribute]) -> list[_Rated]:
+    """Return the checkpoints that Ignite's ``Checkpoint`` kept for their score, by what it was."""
+    atoms = {one.path: one.value for one in attributes if one.family == "atom"}
+    groups: dict[tuple[str, str, str], dict[str, float]] = {}
+    for one in attributes:
+        if is_checkpoint(one):
+            score, name = (atoms.get(f"{one.path}/{key}") for key in ("priority", "score_name"))
+            if isinstance(name, str) and name and _is_number(score):
+                group = (one.path.rpartition("/")[0], str(atoms.get(f"{one.path}/basename")), name)
+                groups.setdefault(group, {})[one.path] = float(score)
+    return [_Rated(key[2], max(found.values()), found) for key, found in groups.items()]
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def checkpoint_notes(
+    attributes: Sequence[Attribute], best: Mapping[str, str]
+) -> dict[str, CheckpointNote]:
+    """Return what is known of each checkpoint, by its path.
+
+    Args:
+        attributes: All of the run.
+        best: See `best_extremes`.
+    """
+    files = {one.path: one for one in attributes if is_checkpoint(one)}
+    atoms = {one.path: one.value for one in attributes if one.family == "atom"}
+    below: dict[str, list[str]] = {path: [] for path in files}
+    for path in atoms:
+        parts = path.split("/")
+        for depth in range(1, len(parts)):
+            if (above := "/".join(parts[:depth])) in below:
+                below[above].append(path)
+    notes = {path: CheckpointNote("", "", tuple(told)) for path, told in below.items()}
+    for group in _rated(attributes):
+        for path, score in group.scores.items():
+            words = f"{group.name} {human_number(score)}"
+            notes[path] = notes[path]._replace(mark="best" * (score == group.best), score=words)
+    for path, value in atoms.items():
+        space, _, name = path.rpartition("/")
+        if name != _BEST_PATH or not isinstance(value, str):
+            continue
+        for file in files.values():
+            if is_inside(file.path, f"{space}/checkpoints") and _is_at(file, space, value):
+                score_path = f"{space}/{_BEST_SCORE}"
+                told = tuple(one for one in (path, score_path) if one in atoms)
+                words = _score_words(atoms.get(score_path), space, attributes, best)
+                told = (*notes[file.path].told_by, *told)
+                notes[file.path] = CheckpointNote("best" if words else "newest", words, told)
+    return notes
+
+
+def _is_at(file: Attribute, space: str, location: str) -> bool:
+    """Return whether a checkpoint is the file at a location, which may have been moved since."""
+    if file.value.get("ref") == location:
+        return True
+    name = file.path.removeprefix(f"{space}/checkpoints/")
+    return f"/{os.path.splitext(location)[0]}".endswith(f"/{name}")  # noqa: PTH122 - maybe a URL
+
+
+def _score_words(
+    score: Any, space: str, attributes: Sequence[Attribute], best: Mapping[str, str]
+) -> str:
+    if not _is_number(score):
+        return ""
+    shown = human_number(float(score))
+    for one in attributes:
+        if one.path in best and score in (getattr(one.value, best[one.path]), -one.value.min):
+            return f"{one.path.removeprefix(space.partition('/')[0] + '/')} {shown}"
+    return shown

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seamark.errors import ArgumentError
+from seamark.reading.html import count_of, harmless, line_of, number, rows_of
 
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
@@ -58,6 +59,24 @@ class Curve:
     def __len__(self) -> int:
         """Return the number of parts."""
         return len(self.count)
+
+    def __repr__(self) -> str:
+        """Return how many parts there are, and of how many points."""
+        return f"<Curve: {len(self)} parts of {int(self.count.sum())} points>"
+
+    def _repr_html_(self) -> str:
+        """Return a small picture, and the first and the last parts as a table; never raises."""
+        return harmless(self._page, self.__repr__)
+
+    def _page(self) -> str:
+        names = ("first_step", "last_step", "min", "max", "mean", "count")
+
+        def row(at: int) -> list[str]:
+            return [number(getattr(self, name)[at].item()) for name in names]
+
+        of = count_of(int(self.count.sum()), "point")
+        title = f"{count_of(len(self), 'part')} of {of}"
+        return rows_of(title, names, len(self), row, line_of(self))
 
     @classmethod
     def none(cls) -> Curve:

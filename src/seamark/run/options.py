@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, UnknownArgumentError, ValueKindError
 from seamark.paths import check_project
+from seamark.run.browsing import Browsable
 from seamark.values import parameters
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def strings(values: Any, where: str) -> list[str]:
     Raises:
         ValueKindError: If one of them is not a string.
     """
-    several = not isinstance(values, str) and isinstance(values, Iterable)
+    several = isinstance(values, Iterable) and not isinstance(values, (str, Browsable))
     found = list(values) if several else [values]
     for value in found:
         if not isinstance(value, str):

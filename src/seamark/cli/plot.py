@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -122,6 +122,8 @@ def plot(
         plots.save(curves, axes, out)
         note(f"wrote {out}")
         return
+    if len(sources) == len(curves) == 1:
+        axes = replace(axes, title="")  # who named it knows
     screen = Screen()
     from seamark.cli._draw import draw
 

@@ -128,6 +128,13 @@ def test_a_place_in_a_run_is_no_list_of_points(run):
         run["copy"].extend(run["train"])
     with pytest.raises(ValueKindError, match="string"):
         run["sys/tags"].add(run["train"])
+    for thing in (run, run["train"]):
+        with pytest.raises(ValueKindError):
+            run["copy"].append(thing)
+        with pytest.raises(ValueKindError):
+            run["copy"].upload(thing)
+        with pytest.raises(ValueKindError):
+            run["copy"] = thing
     assert "copy" not in run
 
 

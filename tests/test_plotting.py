@@ -85,6 +85,14 @@ def test_a_smoothed_line_is_the_mean_of_all_points(record):
     assert (low.y.min(), high.y.max()) == (value.min(), value.max())
 
 
+def test_passes_over_the_same_steps_are_said(record):
+    """Where one place in the picture holds points of several of them."""
+    run = record([1.0, 2.0, 3.0] * 100, steps=[0, 1, 2] * 100)
+    assert lines_of(run.plot("val/loss"))[0].name == "val/loss"
+    assert lines_of(run.plot("val/loss", smooth=2))[0].name == "val/loss (steps go back)"
+    assert lines_of(run.plot("val/loss", points=10))[0].name == "val/loss (steps go back)"
+
+
 def test_what_is_not_finite_is_marked(record):
     """NaN and both infinities, also of a long series; left-out points are counted."""
     value = np.ones(20_000)

@@ -191,6 +191,8 @@ def _drawn(found: Sequence[tuple[Source, str]], asked: Asked) -> list[Curve]:
             log_x=asked.log_x,
             log_y=asked.log_y,
         )
+        if drawing.falls and (drawing.curve.width or asked.smooth):
+            words.append("(steps go back)" if asked.x == "step" else "(x goes back)")
         out.append(_curve(drawing, " ".join(words), colour))
     return out
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, MissingFieldError
+from seamark.journal.folder import PROJECT_LOG
 from seamark.run.drawing import MOST_CURVES, Asked, Source, axes_of, curves_of, no_series
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ log = logging.getLogger("seamark")
 def label_of(index: Index, ref: tuple[str, str]) -> str:
     """Return what people call a run: its name, else its id."""
     named = index.view(*ref).attribute("sys/name")
-    return str(named.value) if named is not None and named.value else ref[1]
+    if named is not None and named.value:
+        return str(named.value)
+    return ref[0] if ref[1] == PROJECT_LOG else ref[1]
 
 
 def plot_run(

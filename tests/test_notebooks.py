@@ -75,6 +75,15 @@ class Kernel:
         (found,) = (one["data"]["text/plain"] for kind, one in messages if kind == "execute_result")
         return ast.literal_eval(found)
 
+    def keys(self, typed):
+        """Return what Tab proposes behind what was typed."""
+        asked = self.client.complete(typed)
+        while True:
+            reply = self.client.get_shell_msg(timeout=60)
+            if reply["parent_header"].get("msg_id") == asked:
+                content = reply["content"]
+                return {typed[: content["cursor_start"]] + match for match in content["matches"]}
+
     def end(self):
         self.client.stop_channels()
         if self.manager.has_kernel:
@@ -172,6 +181,25 @@ def test_the_example_is_kept_without_outputs():
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert code
     assert not any(cell.outputs or cell.execution_count for cell in code)
+
+
+def test_tab_proposes_paths(kernel):
+    """Of a run, below a namespace, of a project, and the columns of a table."""
+    begin_run(kernel)
+    kernel.run("run['train/loss'].append(1.0)\nrun['train/acc'].append(1.0)")
+    kernel.run("project = seamark.init_project('demo')\nproject['config/depth'] = 3")
+    kernel.run("table = project.fetch_runs_table()\ntrain = run['train']")
+    assert {'run["train"]', 'run["train/loss"]', 'run["sys/state"]'} <= with_end(kernel, 'run["')
+    assert with_end(kernel, 'run["train/l') == {'run["train/loss"]'}
+    assert with_end(kernel, "train['") == {"train['acc']", "train['loss']"}
+    assert 'project["config/depth"]' in with_end(kernel, 'project["')
+    assert 'table["train/acc"]' in with_end(kernel, 'table["t')
+
+
+def with_end(kernel, typed):
+    """Return the whole expressions that Tab proposes, whether it writes their end or not."""
+    quote = "'" if "'" in typed else '"'
+    return {one.rstrip("]'\"") + f"{quote}]" for one in kernel.keys(typed)}
 
 
 # ---------------------------------------------------------------------- kernels that are stopped

@@ -15,7 +15,7 @@ from recording import QUIET
 
 from seamark.errors import FamilyError, MissingFieldError, ValueKindError
 from seamark.pictures.png import png
-from seamark.run.notebook import image_type
+from seamark.run.notebook import _file, _image, image_type
 from seamark.run.project import init_project
 from seamark.run.run import init_run, make_run
 from seamark.types import File
@@ -230,6 +230,38 @@ def test_images_are_shown_whose_bytes_say_so(run):
     assert "<img" not in page_of(run["page"])[0]
     run["elsewhere"].track_files(__file__)
     assert "<img" not in page_of(run["elsewhere"])[0]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "text",
+        {"sha256": "../../../etc/passwd", "size": 10},
+        {"sha256": 7, "size": 10},
+        {"sha256": "0" * 64, "size": -1},
+        {"sha256": "0" * 64, "size": 10**5000},
+        {"sha256": "0" * 64, "size": "10"},
+        {"ref": "/etc/passwd", "size": 10, "name": "picture.png"},
+        {},
+    ],
+)
+def test_a_record_that_names_no_bytes_of_the_run_is_no_image(run, record):
+    """It comes from disk, and may say anything."""
+    assert _image(run.folder, record) == ""
+    assert isinstance(_file(record), str)
+
+
+def test_a_link_in_the_run_is_not_followed(run, tmp_path):
+    """To a picture that lies elsewhere."""
+    data = png(bytes(48), 4, 4, 3)
+    (tmp_path / "private.png").write_bytes(data)
+    record = run.recorded.attribute("picture").value
+    place = next(run.folder.blobs_dir.rglob(f"*{record['sha256'][-20:]}"))
+    assert _image(run.folder, record)
+    place.unlink()
+    place.symlink_to(tmp_path / "private.png")
+    assert _image(run.folder, record) == ""
+    assert "<img" not in page_of(run["picture"])[0]
 
 
 def test_an_image_of_too_many_pixels_is_not_drawn():

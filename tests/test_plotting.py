@@ -164,8 +164,12 @@ def test_mistakes_are_told_at_once(record, project):
         run.plot("val/los")
     with pytest.raises(MissingFieldError, match=r"'valloss' in the runs of project 'team/x'"):
         project.plot("valloss")
-    with pytest.raises(MissingFieldError, match="'epohc'"):
-        run.plot("val/loss", x="epohc")
+    for no_series in ("epohc", "val"):
+        with pytest.raises(MissingFieldError, match=f"{no_series!r} in run"):
+            run.plot("val/loss", x=no_series)
+    record([1.0], path="epoch")
+    with pytest.raises(MissingFieldError, match="both 'val/loss' and x='epoch'"):
+        project.plot("val/loss", x="epoch")
     with pytest.raises(ArgumentError, match="which series"):
         run.plot()
     with pytest.raises(ArgumentError, match=r"expected paths .* got 3"):

@@ -29,7 +29,7 @@ _WIDTH: Final = 240
 _HEIGHT: Final = 48
 _EXACT: Final = 2.0**53
 # JupyterLab would read what stands between dollars as a formula.
-_BLOCK: Final = '<div class="seamark tex2jax_ignore mathjax_ignore">'
+_BLOCK: Final = '<div class="seamark tex2jax_ignore mathjax_ignore" style="overflow:auto">'
 _FAINT: Final = 'style="opacity:.7"'
 
 

@@ -113,21 +113,19 @@ def matches(path: str, pattern: str) -> bool:
     return is_inside(path, pattern.strip("/")) or fnmatchcase(path, pattern)
 
 
-def no_series(patterns: Sequence[str], known: Collection[str], where: str) -> MissingFieldError:
-    """Return the error that says which pattern finds nothing, and what it may have meant.
+def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldError:
+    """Return the error that says that there is no such series, and what may be meant.
 
     Args:
-        patterns: Of which the first that matches no path is named.
+        missing: Path or pattern.
         known: Paths of series of numbers.
         where: What was looked through, in words.
     """
-    missing = next(
-        (one for one in patterns if not any(matches(path, one) for path in known)), "nothing"
-    )
-    near = difflib.get_close_matches(missing, known, _LISTED, 0.6)
-    some = ", ".join(list(known)[:_LISTED]) or "none"
+    near = difflib.get_close_matches(missing, known, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    msg = f"no series of numbers matches {missing!r} in {where}; {hint}there are: {some}"
+    some = ", ".join(list(known)[:_LISTED]) or "none"
+    more = ", ..." if len(known) > _LISTED else ""
+    msg = f"no series of numbers matches {missing!r} in {where}; {hint}there are: {some}{more}"
     return MissingFieldError(msg)
 
 
@@ -143,24 +141,30 @@ def curves_of(
         where: What is looked through, for messages.
 
     Raises:
-        MissingFieldError: If a pattern matches no series of any run, or x is no series.
+        MissingFieldError: If a pattern matches no series of any run, or x is none of theirs.
         ArgumentError: If a pattern is no text.
     """
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
             msg = f"plot: expected paths such as 'val/loss', got {pattern!r:.80}"
             raise ArgumentError(msg)
+    named = asked.x in _AXES
     known = [source.reader.series_paths() for source in sources]
     every = dict.fromkeys(path for paths in known for path in paths)
-    for wanted in (patterns, [asked.x] if asked.x not in _AXES else []):
-        if any(not any(matches(path, one) for path in every) for one in wanted):
-            raise no_series(wanted, every, where)
+    for pattern in patterns:
+        if not any(matches(path, pattern) for path in every):
+            raise no_series(pattern, every, where)
+    if not named and asked.x not in every:
+        raise no_series(asked.x, every, where)
     found = [
         (source, path)
         for source, paths in zip(sources, known, strict=True)
+        if named or asked.x in paths
         for path in dict.fromkeys(p for one in patterns for p in paths if matches(p, one))
-        if asked.x in _AXES or asked.x in paths
     ]
+    if not found:
+        msg = f"no run of {where} has both {' or '.join(patterns)!r} and x={asked.x!r}"
+        raise MissingFieldError(msg)
     if len(found) > MOST_CURVES:
         log.warning(
             "seamark: drawing %d of %d curves; name fewer series or runs", MOST_CURVES, len(found)

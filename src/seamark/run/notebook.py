@@ -28,11 +28,17 @@ _OWN: Final = ("sys", "monitoring", "profiling", "source_code", "distributed")
 """Namespaces that people did not fill themselves: shown last."""
 _POINTS: Final = 200
 _MOST_IMAGE_BYTES: Final = 1 << 20
+_MOST_BYTES: Final = 1 << 63
+"""No file is larger; a record may say anything."""
 _MOST_PIXELS: Final = 1 << 24
 _SUMMARY: Final = (
     "last", "min", "max", "mean", "count", "nan_count", "inf_count", "first_step", "last_step",
 )  # fmt: skip
-_FACTS: Final = ("sys/creation_time", "sys/tags", "sys/description")
+_FACTS: Final = {
+    "created": "sys/creation_time",
+    "tags": "sys/tags",
+    "description": "sys/description",
+}
 
 
 def page_of(recorded: Recorded, path: str) -> str:
@@ -68,16 +74,12 @@ def _some(recorded: Recorded, reader: Reader | None, paths: Sequence[str]) -> li
 
 def _run(recorded: Recorded, reader: Reader | None, families: Mapping[str, str]) -> str:
     folder = recorded.folder
-    wanted = ("sys/name", "sys/state", *_FACTS)
+    wanted = ("sys/name", "sys/state", *_FACTS.values())
     facts = {one.path: one.value for one in _some(recorded, reader, wanted)}
     state = facts.get("sys/state", "created")
     title = f"{text(facts.get('sys/name') or folder.run)} · {text(state)}"
     rows = [("project", text(folder.project)), ("id", text(folder.run))]
-    rows += [
-        (text(path.removeprefix("sys/").replace("_", " ")), text(facts[path]))
-        for path in _FACTS
-        if facts.get(path)
-    ]
+    rows += [(name, text(facts[path])) for name, path in _FACTS.items() if facts.get(path)]
     return block(
         f"Run {title}", table((), rows), *_tables(recorded, reader, families, first_level="")
     )
@@ -222,7 +224,7 @@ def _file(file: Any) -> str:
     if not isinstance(file, Mapping):
         return text(file)
     size = file.get("size")
-    words = f", {size:,} bytes" if isinstance(size, int) else ""
+    words = f", {size:,} bytes" if isinstance(size, int) and abs(size) < _MOST_BYTES else ""
     lost = f", lost: {text(file['lost'])}" if "lost" in file else ""
     return f"{text(file.get('name') or 'file')}{words}{lost}"
 

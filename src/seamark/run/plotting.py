@@ -129,7 +129,7 @@ def _plotted(
         goes_on = any(source.reader.state in _GOES_ON for source in found) or not found
         try:
             if not found:
-                raise no_series(patterns, [], where)
+                raise no_series(patterns[0], [], where)
             return _figure(found, patterns, asked, where), goes_on
         except MissingFieldError as error:
             if refresh is None or not goes_on:

@@ -11,13 +11,17 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from recording import QUIET
 
 from seamark.errors import FamilyError, MissingFieldError, ValueKindError
 from seamark.pictures.png import png
+from seamark.reading.html import line_of, text
 from seamark.run.notebook import _file, _image, image_type
 from seamark.run.project import init_project
 from seamark.run.run import init_run, make_run
+from seamark.store.pyramid import Listed, draw_series
 from seamark.types import File
 
 HOSTILE = "<img src=x onerror=alert(1)> $\\href{x}{y}$ \u202e\ud800\x1b[31m"
@@ -206,6 +210,41 @@ def test_a_run_shows_what_it_is(run):
     assert "<i>" in words
     assert "\\u202e" in words
     assert "\\x1b" in words
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.datetimes(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.tuples(inner),
+)
+
+
+@given(VALUES | st.text("<>&'\"$\\/ab", min_size=1))
+@example(10**5000)
+@example([10**5000])
+@example({"a": "\ud800<script>"})
+def test_any_value_is_text(value):
+    """Cut to a length, without a tag; and what was not cut reads as it is."""
+    shown = text(value)
+    shown.encode()
+    tags = Tags(shown)
+    assert tags.found == []
+    words = "".join(tags.words)
+    assert len(words) <= 120 * 10  # an escape takes up to ten signs
+    assert words.isprintable()
+    if isinstance(value, str) and value.isprintable() and len(value) <= 120:
+        assert words == value
+
+
+@given(st.lists(st.floats()), st.integers(2, 20))
+def test_any_series_has_a_small_picture(values, points):
+    """Whose numbers are within its frame; nothing where there is nothing to draw."""
+    step, value = np.arange(float(len(values))), np.array(values, float)
+    picture = line_of(draw_series([Listed(step, value)] if values else [], points).curve)
+    assert bool(picture) == bool(np.isfinite(value).any())
+    Tags(picture)
+    for x, y in re.findall(r"([-\d.einfa]+),([-\d.einfa]+)", picture):
+        assert 0 <= float(x) <= 240
+        assert 0 <= float(y) <= 48
 
 
 def test_what_is_below_a_path_is_shown(run):

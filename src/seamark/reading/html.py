@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from html import escape
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.process.interrupts import let_pass
@@ -25,6 +26,7 @@ _SHOWN: Final = 10
 _MOST: Final = 120
 """Characters of a value that are shown."""
 _MOST_ITEMS: Final = 20
+_DEPTH: Final = 3
 _WIDTH: Final = 240
 _HEIGHT: Final = 48
 _EXACT: Final = 2.0**53
@@ -58,15 +60,7 @@ def text(value: Any, most: int = _MOST) -> str:
 
     Control characters, lone surrogates and marks of direction are shown as escapes.
     """
-    if isinstance(value, float):
-        return number(value)
-    if isinstance(value, datetime):
-        value = f"{value:%Y-%m-%d %H:%M:%S} UTC"
-    elif isinstance(value, (list, tuple, set, frozenset, dict)):
-        value = _several(value, most)
-    elif isinstance(value, int) and value.bit_length() > 4 * most:
-        value = f"a number of {value.bit_length():,} bits"
-    plain = str(value)
+    plain = _plain(value, most)
     cut = plain if len(plain) <= most else plain[: most - 1] + "…"
     if not cut.isprintable():
         cut = "".join(
@@ -75,13 +69,24 @@ def text(value: Any, most: int = _MOST) -> str:
     return escape(cut)
 
 
-def _several(values: Any, most: int) -> str:
-    """Return the first of several values as plain text."""
-    few = list(values.items() if isinstance(values, dict) else values)[:_MOST_ITEMS]
-    words = [
-        f"{one[0]}: {one[1]!r:.{most}}" if isinstance(values, dict) else str(one) for one in few
-    ]
-    return ", ".join(words) + (", …" if len(values) > len(few) else "")
+def _plain(value: Any, most: int, depth: int = 0) -> str:
+    """Return a value as plain text, of several values the first ones."""
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S} UTC"
+    if isinstance(value, int) and value.bit_length() > 4 * most:
+        return f"a number of {value.bit_length():,} bits"
+    if not isinstance(value, (list, tuple, set, frozenset, dict)):
+        return str(value)
+    if depth >= _DEPTH:
+        return "…"
+    few = [(one, _plain(one, most, depth + 1)) for one in islice(value, _MOST_ITEMS)]
+    if isinstance(value, dict):
+        words = [f"{name}: {_plain(value[key], most, depth + 1)}" for key, name in few]
+    else:
+        words = [name for _, name in few]
+    return ", ".join(words) + (", …" if len(value) > len(few) else "")
 
 
 def number(value: float) -> str:

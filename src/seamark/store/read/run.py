@@ -202,18 +202,22 @@ class RunReader:
 
     def series_paths(self) -> list[str]:
         """Return the paths that show a float series, sorted."""
-        return sorted(path for path, family in self.families().items() if family == _FLOATS)
+        found = self._ask(self._families)
+        return sorted(path for path, family in found.items() if family == _FLOATS)
 
     def families(self) -> dict[str, str]:
         """Return what each path holds, sorted by path, without reading it."""
 
         def answer(seen: Snapshot) -> dict[str, str]:
-            rows = seen.store.database.rows(seen.connection, _SHOWN, run=seen.number)
-            found = {path: NUMBER_FAMILIES[family] for path, family in rows}
-            found |= {path: "atom" for path, _, _ in self._derived(seen)}
-            return dict(sorted(found.items()))
+            derived = {path: "atom" for path, _, _ in self._derived(seen)}
+            return dict(sorted((self._families(seen) | derived).items()))
 
         return self._ask(answer)
+
+    @staticmethod
+    def _families(seen: Snapshot) -> dict[str, str]:
+        rows = seen.store.database.rows(seen.connection, _SHOWN, run=seen.number)
+        return {path: NUMBER_FAMILIES[family] for path, family in rows}
 
     def some(self, paths: Collection[str]) -> list[Attribute]:
         """Return what some paths show, in their order; those that show nothing are left out."""

@@ -130,12 +130,22 @@ def test_runs_are_told_apart(record, project):
     found = project.plot("val/loss", runs=[one.id, two.id])
     assert [line.name for line in lines_of(found)] == ["one", "two"]
     assert found.layout.title.text == "val/loss"
-    colours = slots([one.id, two.id])
-    assert [line.line.color for line in lines_of(found)] == [
-        COLOURS[colours[run.id]] for run in (one, two)
-    ]
+    keys = [f"team/x/{run.id}" for run in (one, two)]
+    colours = slots(keys)
+    assert [line.line.color for line in lines_of(found)] == [COLOURS[colours[key]] for key in keys]
     by_query = project.plot("val/loss", runs='sys/name = "two"')
     assert len(lines_of(by_query)) == 1
+
+
+def test_runs_of_one_id_are_two_runs(tmp_path):
+    """An id need not be the only one of its kind: each project has its own."""
+    for project in ("team/x", "team/y"):
+        with init_run(project, custom_run_id="same", root=tmp_path, **QUIET) as run:
+            run["val/loss"].append(1.0)
+    with init_project("team", root=tmp_path) as project:
+        lines = lines_of(project.plot("val/loss"))
+    assert {line.name for line in lines} == {"same (team/x/same)", "same (team/y/same)"}
+    assert len({line.line.color for line in lines}) == 2
 
 
 def test_several_series_of_several_runs(record, project):

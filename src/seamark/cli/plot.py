@@ -175,7 +175,7 @@ def _some_series(runs: Runs, ref: RunRef) -> str:
 def _sources(runs: Runs, refs: Sequence[RunRef]) -> list[Source]:
     from seamark.run.drawing import Source
 
-    return [Source(runs.label(ref), ref.run, runs.view(ref)) for ref in refs]
+    return [Source(runs.label(ref), str(ref), runs.view(ref)) for ref in refs]
 
 
 def _note_left_out(curves: Sequence[Curve], asked: Asked) -> None:

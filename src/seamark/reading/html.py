@@ -19,7 +19,7 @@ from seamark.process.interrupts import let_pass
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats
 
-__all__ = ["block", "count_of", "ends", "harmless", "line_of", "number", "rows_of", "table", "text"]
+__all__ = ["block", "count_of", "harmless", "line_of", "number", "rows_of", "table", "text"]
 
 _SHOWN: Final = 10
 """Rows of a long table that are shown."""
@@ -128,7 +128,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") 
     return f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}{body}</table>{below}"
 
 
-def ends(count: int) -> tuple[range, range]:
+def _ends(count: int) -> tuple[range, range]:
     """Return which rows of a long table are shown: the first and the last ones."""
     if count <= _SHOWN:
         return range(count), range(0)
@@ -152,7 +152,7 @@ def rows_of(
         row: Returns one row as HTML.
         *before: HTML above the table.
     """
-    first, last = ends(count)
+    first, last = _ends(count)
     rows = [row(at) for at in first]
     if last:
         rows += [["…"] * len(header), *(row(at) for at in last)]

@@ -31,6 +31,7 @@ MOST_CURVES: Final = 20
 _AXES: Final = ("step", "time", "relative")
 _UNITS: Final = {"step": "steps", "time": "seconds", "relative": "seconds"}
 _LISTED: Final = 5
+_MOST_COMPARED: Final = 5000
 
 log = logging.getLogger("seamark")
 
@@ -99,7 +100,7 @@ class Source:
 
     Attributes:
         label: What people call it.
-        key: What its colour is found by.
+        key: What its colour is found by: project and id, which name exactly this run.
         reader: What reads it.
     """
 
@@ -121,7 +122,7 @@ def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldE
         known: Paths of series of numbers.
         where: What was looked through, in words.
     """
-    near = difflib.get_close_matches(missing, known, 1)
+    near = difflib.get_close_matches(missing, list(known)[:_MOST_COMPARED], 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     some = ", ".join(list(known)[:_LISTED]) or "none"
     more = ", ..." if len(known) > _LISTED else ""

@@ -52,8 +52,8 @@ def plot_run(
         reader = recorded.reader()
         if reader is None:
             return []
-        label = label_of(recorded.index, (folder.project, folder.run))
-        return [Source(label, folder.run, reader)]
+        ref = (folder.project, folder.run)
+        return [Source(label_of(recorded.index, ref), "/".join(ref), reader)]
 
     if recorded.silent:
         return _figure([], patterns, asked, folder.words)
@@ -88,13 +88,15 @@ def plot_runs(
         if len(refs) > MOST_CURVES:
             log.warning("seamark: drawing the first %d of %d runs", MOST_CURVES, len(refs))
             refs = refs[:MOST_CURVES]
-        labels = [label_of(now, ref) for ref in refs]
+        labels, ids = [label_of(now, ref) for ref in refs], [ref[1] for ref in refs]
         own = [
-            label if labels.count(label) == 1 else f"{label} ({ref[1]})"
+            label
+            if labels.count(label) == 1
+            else f"{label} ({ref[1] if ids.count(ref[1]) == 1 else '/'.join(ref)})"
             for label, ref in zip(labels, refs, strict=True)
         ]
         found = zip(own, refs, strict=True)
-        return [Source(label, ref[1], now.view(*ref)) for label, ref in found]
+        return [Source(label, "/".join(ref), now.view(*ref)) for label, ref in found]
 
     return _plotted(sources, patterns, asked, where, refresh)
 

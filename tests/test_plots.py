@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError, MissingExtraError
-from seamark.pictures.plots import Axes, Curve, save, smooth, thin
+from seamark.pictures.plots import COLOURS, Axes, Curve, figure_of, save, slots, thin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,27 +21,12 @@ def curve(values: list[float], label: str = "loss") -> Curve:
     return Curve(label, np.arange(len(values), dtype=float), np.asarray(values, dtype=float))
 
 
+def banded(values: list[float]) -> Curve:
+    line = curve(values)
+    return replace(line, low=line.y - 0.5, high=line.y + 0.5)
+
+
 ODD = [1.0, 0.5, math.nan, 0.25, math.inf, 0.1, -math.inf]
-
-
-@pytest.mark.parametrize("weight", [-0.1, 1, 1.5, math.nan])
-def test_smoothing_weight_must_be_below_one(weight: float) -> None:
-    """A weight of one would never move."""
-    with pytest.raises(ArgumentError, match="smoothing"):
-        smooth(np.ones(3), weight)
-
-
-def test_smoothing_starts_at_the_first_value() -> None:
-    """The average is corrected for its start: a constant stays a constant."""
-    assert smooth(np.full(5, 7.0), 0.9) == pytest.approx(np.full(5, 7.0))
-    assert smooth(np.asarray([1.0, 3.0]), 0.5)[1] == pytest.approx((0.5 * 0.5 * 1 + 0.5 * 3) / 0.75)
-
-
-def test_smoothing_passes_over_what_is_not_finite() -> None:
-    """One NaN does not swallow the rest of the curve, and stays visible."""
-    smoothed = smooth(np.asarray([1.0, math.nan, 1.0]), 0.9)
-    assert math.isnan(smoothed[1])
-    assert smoothed[2] == pytest.approx(1.0)
 
 
 @given(st.lists(st.floats(), min_size=100, max_size=400), st.integers(1, 8))
@@ -59,7 +46,7 @@ def test_thinning_keeps_the_extremes(values: list[float], buckets: int) -> None:
 def test_unknown_endings_are_refused(tmp_path: Path) -> None:
     """The error names the endings that work, and nothing is written."""
     with pytest.raises(ArgumentError, match=r"\.png, \.svg, \.pdf, \.html"):
-        save([curve([1.0])], None, Axes(), tmp_path / "loss.bmp")
+        save([curve([1.0])], Axes(), tmp_path / "loss.bmp")
     assert not list(tmp_path.iterdir())
 
 
@@ -71,7 +58,7 @@ def test_missing_extra_is_named(
     for module in (package, "matplotlib.figure", "plotly.graph_objects"):
         monkeypatch.setitem(__import__("sys").modules, module, None)
     with pytest.raises(MissingExtraError, match=r'pip install "seamark\[plot\]"'):
-        save([curve([1.0])], None, Axes(), tmp_path / f"loss{ending}")
+        save([curve([1.0])], Axes(), tmp_path / f"loss{ending}")
 
 
 @pytest.mark.parametrize(
@@ -79,15 +66,15 @@ def test_missing_extra_is_named(
     [
         Axes(),
         Axes(log_y=True, log_x=True),
-        Axes(x_kind="date", title="a $b$ _c"),
-        Axes(x_kind="time"),
+        Axes(x_kind="time", title="a $b$ _c", note="mean of 5 seconds"),
+        Axes(x_kind="relative"),
     ],
 )
 def test_images_are_written(tmp_path: Path, axes: Axes) -> None:
     """PNG with every kind of axis, odd values, and names that Matplotlib would interpret."""
     pytest.importorskip("matplotlib")
     target = tmp_path / "loss.png"
-    save([curve(ODD, "_hidden $x$"), curve([1.0])], [curve(ODD), curve([1.0])], axes, target)
+    save([curve(ODD, "_hidden $x$"), curve([1.0]), banded([1.0, 0.5, 0.1])], axes, target)
     assert target.read_bytes().startswith(b"\x89PNG")
 
 
@@ -97,7 +84,6 @@ def test_pages_need_no_network_and_run_no_names(tmp_path: Path) -> None:
     target = tmp_path / "loss.html"
     save(
         [curve(ODD, "</script><script>alert(1)</script>")],
-        None,
         Axes(title="<img src=x onerror=alert(2)>"),
         target,
     )
@@ -106,3 +92,73 @@ def test_pages_need_no_network_and_run_no_names(tmp_path: Path) -> None:
     assert "<img src=x" not in page
     assert 'src="http' not in page
     assert len(page) > 1_000_000
+
+
+def test_a_figure_marks_what_is_not_finite() -> None:
+    """A gap in the line, and a sign at the edge of the picture for each kind."""
+    pytest.importorskip("plotly")
+    figure = figure_of([curve(ODD)], Axes())
+    line, *marks = figure.data
+    assert np.isnan(line.y).tolist() == [not math.isfinite(value) for value in ODD]
+    assert {mark.name: mark.x.tolist() for mark in marks} == {
+        "NaN": [2.0],
+        "-inf": [6.0],
+        "+inf": [4.0],
+    }
+
+
+def test_a_band_lies_behind_the_lines() -> None:
+    """Of up to eight curves; more would hide each other. On a logarithmic axis it stays above 0."""
+    pytest.importorskip("plotly")
+    low, high, line = figure_of([banded([1.0, 0.25])], Axes(log_y=True)).data
+    assert low.y.tolist() == [0.5, 0.25]
+    assert (high.y.tolist(), high.fill) == ([1.5, 0.75], "tonexty")
+    assert line.line.color in COLOURS
+    assert len(figure_of([banded([1.0])] * 9, Axes()).data) == 9
+
+
+def test_names_are_text_in_a_figure() -> None:
+    """Neither tags nor formulas, in names, titles and notes; half a sign is no error."""
+    pytest.importorskip("plotly")
+    figure = figure_of([curve([1.0, 2.0], "<b>$x$ \ud800")], Axes(title="<a>", x_name="<i>"))
+    text = figure.to_json()
+    assert "<b>" not in text
+    assert "$x$" not in text
+    assert "<a>" not in text
+    assert "<i>" not in text
+
+
+def test_a_figure_needs_no_page_of_a_certain_colour() -> None:
+    """Its ground is transparent, and what is drawn stands out from white as from nearly black."""
+    pytest.importorskip("plotly")
+    layout = figure_of([], Axes()).layout
+    assert {layout.paper_bgcolor, layout.plot_bgcolor} == {"rgba(0,0,0,0)"}
+    for colour in (*COLOURS, layout.font.color):
+        for page in ("#ffffff", "#111111"):
+            assert contrast(colour, page) >= 3
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours as WCAG 2.2 defines it."""
+    light = sorted(luminance(colour) for colour in (one, other))
+    return (light[1] + 0.05) / (light[0] + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    plain = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * plain[0] + 0.7152 * plain[1] + 0.0722 * plain[2]
+
+
+def test_a_run_keeps_its_colour() -> None:
+    """Whatever is drawn beside it, unless both would have the same; then the second moves on."""
+    keys = [f"run{at}" for at in range(40)]
+    alone = {key: slots([key])[key] for key in keys}
+    assert len(set(alone.values())) == len(COLOURS)
+    for first, second in pairwise(keys):
+        both = slots([first, second])
+        assert both[first] == alone[first]
+        assert both[second] != both[first]
+        if alone[second] != alone[first]:
+            assert both[second] == alone[second]
+    assert len(set(slots(keys).values())) == len(keys)

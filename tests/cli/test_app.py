@@ -51,7 +51,7 @@ def test_every_command_teaches_with_examples(cli: Callable[..., Result], command
         (["ls", "--project", "a//b"], "project"),
         (["trash"], "which runs?"),
         (["export"], "which runs?"),
-        (["plot", "--smooth", "1", "x", "y"], "--smooth"),
+        (["plot", "--smooth", "0.9", "x", "y"], "smooth"),
     ],
 )
 def test_mistakes_are_told_in_one_line(

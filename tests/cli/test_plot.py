@@ -80,12 +80,32 @@ def test_points_without_a_place_are_counted(
     assert "1 not finite" in result.stdout
 
 
-@pytest.mark.parametrize("kind", ["step", "time", "date"])
+@pytest.mark.parametrize("kind", ["step", "relative", "time", "train/loss"])
 def test_every_x_axis(cli: Callable[..., Result], record: Callable[..., str], kind: str) -> None:
-    """Steps, elapsed time, clock time."""
-    result = cli("plot", record(), "val/loss", "-x", kind, "--smooth", "0.6")
+    """Steps, elapsed time, clock time, another series; the picture says what a line is."""
+    result = cli("plot", record(), "val/loss", "-x", kind, "--smooth", "2")
     assert result.exit_code == 0, result.stderr
-    assert {"step": "step", "time": "elapsed", "date": "time of day"}[kind] in result.stdout
+    named = {"step": "step", "relative": "elapsed", "time": "time of day"}
+    assert named.get(kind, kind) in legend_above(result.stdout)
+    units = {"step": "steps", "relative": "seconds", "time": "seconds"}
+    assert f"mean of 2 {units.get(kind, 'units of train/loss')}" in result.stdout
+
+
+def legend_above(text: str) -> str:
+    """Return the name of the x axis."""
+    lines = text.splitlines()
+    return lines[max(at for at, line in enumerate(lines) if "└" in line) + 2]
+
+
+@pytest.mark.parametrize("window", ["0", "0.9", "-5", "nan", "inf"])
+def test_a_window_has_a_width(
+    cli: Callable[..., Result], record: Callable[..., str], window: str
+) -> None:
+    """What is meant as the weight of an average is refused, and told from a window."""
+    result = cli("plot", record(), "val/loss", "--smooth", window)
+    assert result.exit_code == 2
+    assert "at least 1" in result.stderr
+    assert ("not the weight" in result.stderr) == (window == "0.9")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +121,7 @@ def test_files(
     """The ending of the name chooses the kind."""
     pytest.importorskip("matplotlib" if ending != "html" else "plotly")
     target = tmp_path / f"loss.{ending}"
-    result = cli("plot", record(), "val/loss", "train/loss", "--smooth", "0.9", "--out", target)
+    result = cli("plot", record(), "val/loss", "train/loss", "--smooth", "3", "--out", target)
     assert result.exit_code == 0, result.stderr
     assert start_bytes in target.read_bytes()[:200].lower()
 

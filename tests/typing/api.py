@@ -53,3 +53,7 @@ try:
     run.stop()
 except errors.SeamarkError as error:
     message: str = str(error)
+present: bool = "train/loss" in run and "loss" in run["train"]
+names: list[str] = [*run, *run["train"]]
+run.plot("train/loss", smooth=500, x="relative", log_y=True)
+handler.plot(refresh=2.0)

@@ -9,7 +9,8 @@ KeyboardInterrupt              the same: it arrives there if nobody catches it
 an exception in a thread       no end of the process, and therefore none of our business
 SystemExit                     seen as it leaves the script, by Python 3.12 and later; earlier ones
                                tell nobody, and the run is taken for completed whatever the code
-a prompt (notebook, shell)     an error there ends nothing
+a prompt (notebook, shell)     an error there ends nothing; a process that ends after a cell that
+                               was interrupted, as by a restart of the kernel, was interrupted
 SIGTERM                        see `_SigtermHandler`; and `SigtermWatcher`, where the main thread
                                never gets to it
 SIGINT, SIGUSR1, SIGUSR2       never touched: Lightning gives up its SLURM requeue if it finds a
@@ -262,10 +263,28 @@ def _tell_unseen() -> None:
     Code that replaces ``sys.excepthook`` without calling the old one (``rich.traceback.install``)
     takes our hook away; Python still leaves the exception in ``sys.last_exc``.
     """
+    if (interrupt := _interrupt_of_last_cell()) is not None:
+        for observer in _of_exceptions.alive():
+            observer.saw_exception(interrupt)
+        return
     error = _last_error()
     if error is None or id(error) == _known_error or isinstance(sys.excepthook, _ExceptHook):
         return
     _tell_exception(error)
+
+
+def _interrupt_of_last_cell() -> BaseException | None:
+    """Return what interrupted the last cell of this notebook (or line of IPython), or None.
+
+    Whoever restarts or stops a kernel in the middle of a cell has Jupyter interrupt the cell first,
+    and end the process in good order then.
+    """
+    try:
+        shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+        error = getattr(getattr(shell, "last_execution_result", None), "error_in_exec", None)
+    except Exception:  # noqa: BLE001 - another program's object, at the very end of the process
+        return None
+    return error if isinstance(error, KeyboardInterrupt) else None
 
 
 # --------------------------------------------------------------------- SystemExit

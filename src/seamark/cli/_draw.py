@@ -122,9 +122,11 @@ def _short(label: str) -> str:
 _SPANS: Final = ((2 * _DAY_S, _DAY_S, "d"), (2 * 3600, 3600, "h"), (2 * 60, 60, "min"), (0, 1, "s"))
 
 
-def _x_ticks(scale: _Scale, axes: Axes, count: int) -> tuple[list[float], list[str], str]:
+def _x_ticks(
+    scale: _Scale, axes: Axes, count: int, safe: Callable[[str], str]
+) -> tuple[list[float], list[str], str]:
     """Return positions, labels and the name of the x axis."""
-    if axes.x_kind == "date":
+    if axes.x_kind == "time":
         spots = np.linspace(scale.low, scale.high, max(2, min(count, 5))).tolist()
         pattern = "%m-%d %H:%M" if scale.high - scale.low > _DAY_S else "%H:%M:%S"
         moments = [datetime.fromtimestamp(spot).astimezone() for spot in spots]
@@ -133,7 +135,7 @@ def _x_ticks(scale: _Scale, axes: Axes, count: int) -> tuple[list[float], list[s
             [moment.strftime(pattern) for moment in moments],
             f"time of day, {moments[0]:%Y-%m-%d}",
         )
-    if axes.x_kind == "time" and not scale.log:
+    if axes.x_kind == "relative" and not scale.log:
         size, unit = next(
             (size, unit) for least, size, unit in _SPANS if scale.high - scale.low >= least
         )
@@ -141,7 +143,7 @@ def _x_ticks(scale: _Scale, axes: Axes, count: int) -> tuple[list[float], list[s
         return [tick * size for tick in inner], _labels(inner), f"elapsed, {unit}"
     whole = axes.x_kind == "step" and not scale.log and scale.high - scale.low > 1
     ticks = _ticks(scale.low, scale.high, count, least=1.0) if whole else scale.ticks(count)
-    return ticks, _labels(ticks), "step" if axes.x_kind == "step" else "elapsed, s"
+    return ticks, _labels(ticks), "elapsed, s" if axes.x_kind == "relative" else safe(axes.name)
 
 
 def draw(
@@ -174,19 +176,23 @@ def draw(
     y_labels = _labels(y_ticks)
     margin = max(map(len, y_labels), default=0)
     columns = max(10, width - margin - 2)
-    all_x = [curve.x for curve in shown if len(curve.x)]
+    all_x = [x for curve in shown for x in (curve.x, curve.odd().x) if len(x)]
     x_scale = _Scale.over(all_x, log=axes.log_x, dots=2 * columns)
     rows = _raster(shown, x_scale, y_scale, columns, height, colour=colour)
     at_row = {
         height - 1 - round(spot) // 4: label for spot, label in _spots(y_scale, y_ticks, y_labels)
     }
-    out = [f"{' ' * margin}  {safe(axes.title)}"] if axes.title else []
+    out = [f"{' ' * margin}  {safe(line)}" for line in (axes.title, axes.note) if line]
     out += [
         f"{at_row.get(at, ''):>{margin}} {'┤' if at in at_row else '│'}{row}"
         for at, row in enumerate(rows)
     ]
     return "\n".join(
-        [*out, *_x_axis(x_scale, axes, margin, columns), *_legend(curves, colour=colour, safe=safe)]
+        [
+            *out,
+            *_x_axis(x_scale, axes, margin, columns, safe),
+            *_legend(curves, colour=colour, safe=safe),
+        ]
     )
 
 
@@ -211,7 +217,8 @@ def _raster(
         points = thin(curve, 2 * columns)
         xs, ys = x_scale.place(points.x), points.y
         _line(canvas, xs, np.where(np.isfinite(ys), ys, np.nan), y_scale, paint)
-        _odd_ones(canvas, xs, ys, 4 * height - 1, paint)
+        odd = points.odd()
+        _odd_ones(canvas, x_scale.place(odd.x), odd.y, 4 * height - 1, paint)
         if not colour and len(curves) > 1:
             _letters(canvas, points, x_scale, y_scale, _letter(at), at / len(curves))
     return [row.rstrip() for row in canvas.plot("\n").replace(_EMPTY, " ").split("\n")]
@@ -265,8 +272,10 @@ def _letters(
         canvas.point(x, y, marker=letter)
 
 
-def _x_axis(scale: _Scale, axes: Axes, margin: int, columns: int) -> list[str]:
-    ticks, labels, name = _x_ticks(scale, axes, max(2, columns // 12))
+def _x_axis(
+    scale: _Scale, axes: Axes, margin: int, columns: int, safe: Callable[[str], str]
+) -> list[str]:
+    ticks, labels, name = _x_ticks(scale, axes, max(2, columns // 12), safe)
     rule, below = ["─"] * columns, [" "] * (columns + margin + 2)
     free = 0
     for spot, label in _spots(scale, ticks, labels):
@@ -293,7 +302,7 @@ def _legend(curves: Sequence[Curve], *, colour: bool, safe: Callable[[str], str]
             if len(curves) > 1
             else "──"
         )
-        odd = int((~np.isfinite(curve.y)).sum())
+        odd = curve.not_finite
         extra = f"  ({odd:,} not finite: x NaN, ^ +inf, v -inf)" if odd else ""
         out.append(f"  {sign} {safe(curve.label)}{extra}")
     return out

@@ -407,12 +407,7 @@ def _fact_lines(
     screen: Screen, ref: RunRef, view: RunView, facts: Mapping[str, Any], now: datetime
 ) -> Iterator[tuple[str, str]]:
     yield "run", str(ref)
-    for label, path in (("custom id", "sys/custom_run_id"), ("description", "sys/description")):
-        if facts.get(path):
-            yield label, str(facts[path]).replace("\n", "\n" + " " * _LABEL)
-    for label, path in (("tags", "sys/tags"), ("groups", "sys/group_tags")):
-        if facts.get(path):
-            yield label, ", ".join(sorted(facts[path]))
+    yield from _given_lines(facts)
     for label, path in (("created", "sys/creation_time"), ("last record", "sys/modification_time")):
         moment = facts.get(path)
         if isinstance(moment, datetime):
@@ -433,6 +428,16 @@ def _fact_lines(
     if hidden := sorted(facts.get("sys/masked") or ()):
         yield "masked", f"{plural(len(hidden), 'value')} ({_listed(hidden)})"
     yield "folder", str(view.folder.path)
+
+
+def _given_lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what people gave the run beside its name."""
+    for label, path in (("custom id", "sys/custom_run_id"), ("description", "sys/description")):
+        if facts.get(path):
+            yield label, str(facts[path]).replace("\n", "\n" + " " * _LABEL)
+    for label, path in (("tags", "sys/tags"), ("groups", "sys/group_tags")):
+        if facts.get(path):
+            yield label, ", ".join(sorted(facts[path]))
 
 
 def _attempts(view: RunView) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from seamark.cli._app import misuse, root_of
 from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
 from seamark.paths import check_project, is_inside
+from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
     from seamark.local.finding import Finder
@@ -25,7 +25,6 @@ __all__ = [
     "RunRef",
     "Runs",
     "attempt_option",
-    "matches",
     "matching_paths",
     "open_runs",
     "project_option",
@@ -264,8 +263,3 @@ def matching_paths(
     if not patterns:
         return known
     return list(dict.fromkeys(path for one in patterns for path in known if matches(path, one)))
-
-
-def matches(path: str, pattern: str) -> bool:
-    """Return whether a path is, lies below, or matches a pattern."""
-    return is_inside(path, pattern.strip("/")) or fnmatchcase(path, pattern)

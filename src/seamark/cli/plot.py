@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,7 +16,6 @@ from seamark.cli._runs import (
     RunRef,
     Runs,
     attempt_option,
-    matches,
     matching_paths,
     open_runs,
     project_option,
@@ -27,13 +26,12 @@ from seamark.cli._text import clean, plural
 from seamark.errors import ArgumentError, RunNotFoundError
 
 if TYPE_CHECKING:
-    from seamark.local.view import RunView
-    from seamark.pictures.plots import Axes, Curve
+    from seamark.pictures.plots import Curve
     from seamark.reading.points import Attempt
+    from seamark.run.drawing import Asked, Source
 
 __all__ = ["plot"]
 
-_MOST_CURVES: Final = 20
 _LEAST_HEIGHT: Final = 5
 
 
@@ -61,18 +59,16 @@ class _Wanted:
 @click.option(
     "-x",
     "--x",
-    "x_kind",
-    type=click.Choice(["step", "time", "date"]),
     default="step",
     show_default=True,
-    help="X axis: steps, time since the run's first point, or clock time.",
+    metavar="step|time|relative|PATH",
+    help="X axis: steps, clock time, seconds since the run began, or another series.",
 )
 @click.option(
     "--smooth",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.0,
-    metavar="WEIGHT",
-    help="Moving average, 0 (none) to below 1, such as 0.9.",
+    type=float,
+    metavar="WINDOW",
+    help="Draw the mean over a window this wide in units of the x axis, such as 500 (steps).",
 )
 @click.option("--log/--linear", "log_y", default=False, help="Logarithmic y axis.")
 @click.option("--log-x", is_flag=True, help="Logarithmic x axis.")
@@ -91,8 +87,8 @@ def plot(
     project: str | None,
     query: str | None,
     out: Path | None,
-    x_kind: Any,
-    smooth: float,
+    x: str,
+    smooth: float | None,
     attempt: Attempt,
     height: int | None,
     *,
@@ -108,25 +104,29 @@ def plot(
     \b
     Examples:
       seamark plot latest val/loss
-      seamark plot quick-otter calm-heron train/loss val/loss --smooth 0.9
-      seamark plot latest 'train/*' --log -x time
+      seamark plot quick-otter calm-heron train/loss val/loss --smooth 500
+      seamark plot latest 'train/*' --log -x relative
       seamark plot --query 'hyperparams/lr < 0.01' val/loss -o losses.html
 
     Files need the extra: pip install "seamark[plot]"
     """
+    from seamark.pictures import plots
+    from seamark.run.drawing import Asked, axes_of, curves_of
+
+    points = plots.PICTURE_POINTS
+    asked = Asked(x=x, smooth=smooth, log_x=log_x, log_y=log_y, attempt=attempt, points=points)
     runs = open_runs(context, project)
     wanted = _sort_words(runs, words, project, query)
-    thinned = x_kind == "step" and not smooth and not log_x
-    raw = _curves(runs, wanted, x_kind, attempt, log_y=log_y if thinned else None)
-    from seamark.pictures import plots
-
-    axes = plots.Axes(x_kind=x_kind, title=_title(runs, wanted, raw), log_x=log_x, log_y=log_y)
-    curves = [replace(curve, y=plots.smooth(curve.y, smooth)) for curve in raw] if smooth else raw
-    _note_left_out(raw, axes)
+    sources = _sources(runs, wanted.refs)
+    axes = axes_of(asked, wanted.patterns, sources)
+    curves = curves_of(sources, wanted.patterns, asked, plural(len(sources), "run"))
+    _note_left_out(curves, asked)
     if out is not None:
-        plots.save(curves, raw if smooth else None, axes, out)
+        plots.save(curves, axes, out)
         note(f"wrote {out}")
         return
+    if len(sources) == len(curves) == 1:
+        axes = replace(axes, title="")  # who named it knows
     screen = Screen()
     from seamark.cli._draw import draw
 
@@ -191,84 +191,19 @@ def _some_series(runs: Runs, ref: RunRef) -> str:
     return ", ".join(paths[:5]) or "(this run has none)"
 
 
-def _curves(
-    runs: Runs, wanted: _Wanted, x_kind: str, attempt: Attempt, *, log_y: bool | None
-) -> list[Curve]:
-    """Read what is drawn; all points unless ``log_y`` says which axis parts are drawn on."""
-    views = [(ref, runs.view(ref)) for ref in wanted.refs]
-    found = [
-        (ref, view, path)
-        for ref, view in views
-        for path in matching_paths(view, wanted.patterns, ("float_series",))
-    ]
-    for pattern in wanted.patterns:
-        if not any(matches(path, pattern) for _, _, path in found):
-            hint = f"; there are: {_some_series(runs, wanted.refs[0])}"
-            misuse(f"no series of numbers matches {pattern!r}{hint}")
-    if len(found) > _MOST_CURVES:
-        note(
-            f"drawing {_MOST_CURVES} of {len(found)} curves; name fewer series or runs",
-            style="warning",
-        )
-        found = found[:_MOST_CURVES]
-    names = {ref: runs.label(ref) for ref in wanted.refs}
-    several_runs, several_paths = len(wanted.refs) > 1, len({path for _, _, path in found}) > 1
-    out = []
-    for ref, view, path in found:
-        parts = [names[ref]] if several_runs else []
-        parts += [path] if several_paths or not several_runs else []
-        label = " ".join(parts)
-        curve = None if log_y is None else _in_parts(view, path, attempt, label, log_y=log_y)
-        out.append(curve or _curve(view.points(path, attempt), label, x_kind))
-    return out
+def _sources(runs: Runs, refs: Sequence[RunRef]) -> list[Source]:
+    from seamark.run.drawing import Source
+
+    return [Source(runs.label(ref), str(ref), runs.view(ref)) for ref in refs]
 
 
-def _in_parts(
-    view: RunView, path: str, attempt: Attempt, label: str, *, log_y: bool
-) -> Curve | None:
-    """Return a curve of the extremes of every stretch; None where a picture needs more than that.
-
-    Which infinity a value was, and how many have no place on a logarithmic axis, only the points
-    tell.
-    """
-    import numpy as np
-
-    from seamark.pictures.plots import PICTURE_POINTS, Curve
-
-    found = view.curve(path, PICTURE_POINTS, attempt)
-    if found.inf_count.any() or (log_y and bool((found.min <= 0).any())):
-        return None
-    gaps = found.first_step[found.nan_count > 0]
-    x = np.concatenate([found.step, gaps])
-    y = np.concatenate([found.value, np.full(len(gaps), np.nan)])
-    order = np.argsort(x, kind="stable")
-    return Curve(label, x[order], y[order])
-
-
-def _curve(points: Any, label: str, x_kind: str) -> Curve:
-    import numpy as np
-
-    from seamark.pictures.plots import Curve
-
-    x = points.step
-    if x_kind != "step":
-        order = np.argsort(points.time_ns, kind="stable")
-        times, value = points.time_ns[order], points.value[order]
-        start = times[0] if x_kind == "time" and len(times) else 0
-        return Curve(label, (times - start) / 1e9, value)
-    return Curve(label, x, points.value)
-
-
-def _title(runs: Runs, wanted: _Wanted, curves: Sequence[Curve]) -> str:
-    if len(wanted.refs) > 1 and len(wanted.patterns) == 1:
-        return wanted.patterns[0]
-    return runs.label(wanted.refs[0]) if len(wanted.refs) == 1 and len(curves) > 1 else ""
-
-
-def _note_left_out(curves: Sequence[Curve], axes: Axes) -> None:
-    left = sum(len(curve.x) - len(axes.visible(curve).x) for curve in curves)
-    if left:
-        note(
-            f"{plural(left, 'point')} at or below zero cannot be drawn on a logarithmic axis",
-            style="warning",
-        )
+def _note_left_out(curves: Sequence[Curve], asked: Asked) -> None:
+    left = sum(curve.left_out for curve in curves)
+    if not left:
+        return
+    why = (
+        "at or below zero cannot be drawn on a logarithmic axis"
+        if asked.log_x or asked.log_y
+        else f"have no {asked.x} and cannot be drawn"
+    )
+    note(f"{plural(left, 'point')} {why}", style="warning")

@@ -1,4 +1,4 @@
-"""Curves, and pictures of them as image or web page files.
+"""Curves, and pictures of them as figures, image files and web pages.
 
 A curve may be of any length; it is thinned to what a picture can show, keeping the extremes of
 every stretch. NaN and infinite values are marked at the edge of the picture instead of being left
@@ -7,8 +7,8 @@ out silently. Drawing in the terminal is in `seamark.cli`.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -18,18 +18,36 @@ import numpy as np
 from seamark.errors import ArgumentError, MissingExtraError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from seamark.values.arrays import Floats
 
-__all__ = ["PICTURE_POINTS", "Axes", "Curve", "check_drawable", "save", "smooth", "thin"]
+__all__ = [
+    "COLOURS",
+    "PICTURE_POINTS",
+    "Axes",
+    "Curve",
+    "check_drawable",
+    "figure_of",
+    "save",
+    "slots",
+    "thin",
+]
 
-XKind = Literal["step", "time", "date"]
+XKind = Literal["step", "time", "relative", "series"]
 
 PICTURE_POINTS: Final = 4000
 """More points of a curve than this cannot be distinguished in a picture."""
+COLOURS: Final = (
+    "#2f74d0", "#d9660a", "#22935b", "#d33c4c", "#9a58d6", "#99682f", "#d6449f", "#128f9c",
+)  # fmt: skip
+"""Of curves; each stands out from a white page as from a dark one."""
+_INK: Final = "#7a7a7a"
+"""Of axes and letters, on a page of either kind."""
+_MOST_BANDS: Final = 8
+"""More bands than this hide each other."""
 _IMAGES: Final = (".png", ".svg", ".pdf")
 _PAGES: Final = (".html", ".htm")
+_DASHES: Final = (("-", "solid"), ("--", "dash"), (":", "dot"))
+"""How lines of one colour differ, as Matplotlib and as plotly call it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +56,48 @@ class Curve:
 
     Attributes:
         label: What the legend calls it.
-        x: Steps, or seconds (elapsed, or since the Unix epoch), finite, shape ``(N,)``.
-        y: Values, shape ``(N,)``; NaN and infinities are marked, not drawn.
+        x: Steps, seconds (elapsed, or since the Unix epoch) or values of a series, finite, (N,).
+        y: Values, (N,). Where one is not finite the line has a gap.
+        low: Lower edge of the band behind the line, (N,); None for no band.
+        high: Its upper edge.
+        odd_x: Where values that are not finite are marked; None where ``y`` says it all.
+        odd_y: Which of NaN, +inf and -inf they are.
+        odd_count: How many there are, marked or not; None if there is one for each mark.
+        left_out: How many points have no place on the axes.
+        colour: Which of `COLOURS`, and beyond them how the line is dashed; None for the next one.
     """
 
     label: str
     x: Floats
     y: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+    odd_x: Floats | None = None
+    odd_y: Floats | None = None
+    odd_count: int | None = None
+    left_out: int = 0
+    colour: int | None = None
 
     def finite(self) -> Curve:
         """Return the curve without the points whose value is not finite."""
-        kept = np.isfinite(self.y)
-        return replace(self, x=self.x[kept], y=self.y[kept])
+        return self.part(np.isfinite(self.y))
+
+    def odd(self) -> Curve:
+        """Return the values that are not finite and where they are marked."""
+        if self.odd_x is None or self.odd_y is None:
+            kept = ~np.isfinite(self.y)
+            return Curve(self.label, self.x[kept], self.y[kept])
+        return Curve(self.label, self.odd_x, self.odd_y)
+
+    @property
+    def not_finite(self) -> int:
+        """How many values are not finite."""
+        return len(self.odd().x) if self.odd_count is None else self.odd_count
+
+    def part(self, kept: Any) -> Curve:
+        """Return some of the points of the line."""
+        low, high = (None if edge is None else edge[kept] for edge in (self.low, self.high))
+        return replace(self, x=self.x[kept], y=self.y[kept], low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,51 +105,60 @@ class Axes:
     """What the axes of a picture mean.
 
     Attributes:
-        x_kind: ``"step"``, ``"time"`` (seconds elapsed) or ``"date"`` (seconds since the Unix
-            epoch).
+        x_kind: ``"step"``, ``"time"`` (seconds since the Unix epoch), ``"relative"`` (seconds
+            elapsed) or ``"series"``.
         title: Text above the picture.
         log_x: Logarithmic x axis; points at or below zero cannot be shown.
         log_y: The same for the y axis.
+        x_name: What the x axis is called; empty for what its kind says.
+        note: A second line above the picture, such as how the lines are smoothed.
     """
 
     x_kind: XKind = "step"
     title: str = ""
     log_x: bool = False
     log_y: bool = False
+    x_name: str = ""
+    note: str = ""
 
     def visible(self, curve: Curve) -> Curve:
         """Return the curve without the points that a logarithmic axis has no place for."""
+        if self.log_x and curve.odd_x is not None and curve.odd_y is not None:
+            there = curve.odd_x > 0
+            curve = replace(curve, odd_x=curve.odd_x[there], odd_y=curve.odd_y[there])
         kept = np.ones(len(curve.x), dtype=bool)
         if self.log_x:
             kept &= curve.x > 0
         if self.log_y:
             kept &= ~np.isfinite(curve.y) | (curve.y > 0)
-        return curve if kept.all() else replace(curve, x=curve.x[kept], y=curve.y[kept])
+            if curve.low is not None:
+                curve = replace(curve, low=np.where(curve.low > 0, curve.low, curve.y))
+        return curve if kept.all() else curve.part(kept)
+
+    @property
+    def name(self) -> str:
+        """What the x axis is called."""
+        return self.x_name or _AXIS_NAMES.get(self.x_kind, "")
 
 
-def smooth(values: Floats, weight: float) -> Floats:
-    """Return an exponential moving average, corrected for its start, of the finite values.
+_AXIS_NAMES: Final = {"step": "step", "relative": "elapsed time, s", "time": "time (UTC)"}
+
+
+def slots(keys: Iterable[str]) -> dict[str, int]:
+    """Return which colour each of some runs or paths gets: its own, wherever it is drawn.
+
+    Only where two would have the same one, the second takes the next that is free.
 
     Args:
-        values: Shape ``(N,)``; what is not finite stays as it is and does not spread.
-        weight: 0 (no smoothing) up to, but not including, 1; the part of the old average that is
-            kept at each point.
-
-    Raises:
-        ArgumentError: If ``weight`` is outside of that range.
+        keys: What is told apart by colours.
     """
-    if not 0 <= weight < 1:
-        msg = f"smoothing: expected a number from 0 to below 1, got {weight!r}"
-        raise ArgumentError(msg)
-    if not weight:
-        return values
-    out, average, share = values.tolist(), 0.0, 0.0
-    for at, value in enumerate(out):
-        if math.isfinite(value):
-            average = weight * average + (1 - weight) * value
-            share = weight * share + (1 - weight)
-            out[at] = average / share
-    return np.asarray(out, dtype=np.float64)
+    found: dict[str, int] = {}
+    for key in sorted(set(keys)):
+        at = int.from_bytes(hashlib.sha256(key.encode("utf-8", "replace")).digest()[:4], "big")
+        places = ((at + turn) % len(COLOURS) for turn in range(len(COLOURS)))
+        dash = len(found) // len(COLOURS) * len(COLOURS)
+        found[key] = next(dash + place for place in places if dash + place not in found.values())
+    return found
 
 
 def thin(curve: Curve, buckets: int) -> Curve:
@@ -123,7 +180,7 @@ def thin(curve: Curve, buckets: int) -> Curve:
         if not finite[start:stop].all():
             kept.add(start + int(finite[start:stop].argmin()))
     chosen = np.asarray(sorted(kept))
-    return replace(curve, x=curve.x[chosen], y=curve.y[chosen])
+    return curve.part(chosen)
 
 
 def check_drawable(lines: Sequence[Curve], axes: Axes) -> None:
@@ -143,12 +200,11 @@ def check_drawable(lines: Sequence[Curve], axes: Axes) -> None:
     raise ArgumentError(msg)
 
 
-def save(curves: Sequence[Curve], raw: Sequence[Curve] | None, axes: Axes, path: Path) -> None:
+def save(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
     """Write a picture; the ending of its name says which kind.
 
     Args:
         curves: What to draw.
-        raw: The same curves before smoothing, drawn faintly behind, or None.
         axes: What the axes mean.
         path: Ends with ``.png``, ``.svg`` or ``.pdf`` (drawn by Matplotlib), or ``.html`` (by
             plotly: one file with everything in it, which needs no network).
@@ -165,55 +221,62 @@ def save(curves: Sequence[Curve], raw: Sequence[Curve] | None, axes: Axes, path:
         raise ArgumentError(msg)
     shown = [axes.visible(curve) for curve in curves]
     check_drawable([curve.finite() for curve in shown], axes)
-    behind = [axes.visible(curve) for curve in raw or []]
+    if ending in _PAGES:
+        figure = figure_of(curves, axes)
+        figure.write_html(path, include_plotlyjs=True, full_html=True)
+        return
     try:
-        (_save_page if ending in _PAGES else _save_image)(shown, behind, axes, path)
+        _save_image(shown, axes, path)
     except ModuleNotFoundError as error:
-        if isinstance(error, MissingExtraError):
-            raise
-        msg = f'plot: {ending} files need the package {error.name}: pip install "seamark[plot]"'
-        raise MissingExtraError(msg, name=error.name) from error
+        raise _missing(error) from error
 
 
-_AXIS_NAMES: Final = {"step": "step", "time": "elapsed time, s", "date": "time (UTC)"}
+def _missing(error: ModuleNotFoundError) -> MissingExtraError:
+    msg = f'plot: the package {error.name} is not installed: pip install "seamark[plot]"'
+    return MissingExtraError(msg, name=error.name)
 
 
 def _dates(x: Floats) -> Any:
     return (x * 1e6).astype("datetime64[us]")
 
 
-def _save_image(curves: Sequence[Curve], raw: Sequence[Curve], axes: Axes, path: Path) -> None:
+def _placed(x: Floats, axes: Axes) -> Any:
+    """Return places on the x axis as a library wants them."""
+    return _dates(x) if axes.x_kind == "time" else x
+
+
+def _look(curve: Curve, at: int) -> tuple[str, tuple[str, str]]:
+    """Return the colour of a curve, and its dashes."""
+    slot = at if curve.colour is None else curve.colour
+    return COLOURS[slot % len(COLOURS)], _DASHES[slot // len(COLOURS) % len(_DASHES)]
+
+
+def _save_image(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 5.5), dpi=150, layout="constrained")
     plot = figure.add_subplot()
-    place = _dates if axes.x_kind == "date" else np.asarray
-    for at, curve in enumerate(raw):
-        kept = thin(curve, PICTURE_POINTS)
-        plot.plot(place(kept.x), _gaps(kept.y), color=f"C{at}", alpha=0.25, linewidth=1)
     lines = []
     for at, curve in enumerate(curves):
         kept = thin(curve, PICTURE_POINTS)
+        colour, (dash, _) = _look(curve, at)
+        where = _placed(kept.x, axes)
+        if kept.low is not None and kept.high is not None and len(curves) <= _MOST_BANDS:
+            plot.fill_between(where, kept.low, kept.high, color=colour, alpha=0.2, linewidth=0)
         alone = "o" if np.isfinite(kept.y).sum() == 1 else None
         lines += plot.plot(
-            place(kept.x), _gaps(kept.y), color=f"C{at}", marker=alone, linewidth=1.5
+            where, _gaps(kept.y), color=colour, linestyle=dash, marker=alone, linewidth=1.5
         )
-        for mark, places, height in _marks(kept.y):
+        for mark, _, where, height in _marks(kept, axes):
+            heights = np.full(len(where), height)
             across = plot.get_xaxis_transform()
-            where = place(kept.x[places])
-            plot.plot(
-                where,
-                np.full(len(where), height),
-                mark,
-                color=f"C{at}",
-                transform=across,
-                clip_on=False,
-            )
+            plot.plot(where, heights, mark, color=colour, transform=across, clip_on=False)
     if axes.log_x:
         plot.set_xscale("log")  # setting "linear" would undo the axis of dates
     if axes.log_y:
         plot.set_yscale("log")
-    texts = [plot.set_xlabel(_AXIS_NAMES[axes.x_kind]), plot.set_title(axes.title)]
+    title = "\n".join(filter(None, (axes.title, axes.note)))
+    texts = [plot.set_xlabel(axes.name), plot.set_title(title)]
     plot.grid(alpha=0.3)
     # A label that starts with "_" would be left out of the legend.
     names = [f" {curve.label}" if curve.label.startswith("_") else curve.label for curve in curves]
@@ -227,81 +290,126 @@ def _gaps(y: Floats) -> Floats:
     return np.where(np.isfinite(y), y, np.nan)
 
 
-def _marks(y: Floats) -> list[tuple[str, NDArray[np.bool_], float]]:
-    """Return how odd values are marked: sign, where, and height from 0 (bottom) to 1."""
-    found = [("x", np.isnan(y), 0.0), ("v", np.isneginf(y), 0.0), ("^", np.isposinf(y), 1.0)]
-    return [entry for entry in found if entry[1].any()]
+def _marks(curve: Curve, axes: Axes) -> list[tuple[str, str, Any, float]]:
+    """Return how odd values are marked: sign, name, where, and height from 0 (bottom) to 1."""
+    odd = curve.odd()
+    found = [
+        ("x", "NaN", np.isnan(odd.y), 0.0),
+        ("v", "-inf", np.isneginf(odd.y), 0.0),
+        ("^", "+inf", np.isposinf(odd.y), 1.0),
+    ]
+    return [
+        (sign, name, _placed(odd.x[there], axes), height)
+        for sign, name, there, height in found
+        if there.any()
+    ]
 
 
-_PAGE_COLOURS: Final = (
-    "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd",
-    "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf",
-)  # fmt: skip
+# ---------------------------------------------------------------------- figures
 
 
-def _save_page(curves: Sequence[Curve], raw: Sequence[Curve], axes: Axes, path: Path) -> None:
+def figure_of(curves: Sequence[Curve], axes: Axes) -> Any:
+    """Return a figure of plotly, which shows itself in a notebook; on a light page as on a dark.
+
+    Args:
+        curves: What to draw; none for an empty figure.
+        axes: What the axes mean.
+
+    Raises:
+        MissingExtraError: If the extra ``plot`` is not installed.
+    """
+    try:
+        from plotly import graph_objects
+    except ModuleNotFoundError as error:
+        raise _missing(error) from error
+    figure = graph_objects.Figure()
+    shown = [thin(axes.visible(curve), PICTURE_POINTS) for curve in curves]
+    for at, curve in enumerate(shown):
+        if len(shown) <= _MOST_BANDS:
+            for edge in _band(curve, axes, at):
+                figure.add_trace(graph_objects.Scatter(**edge))
+    for at, curve in enumerate(shown):
+        figure.add_trace(graph_objects.Scatter(**_line(curve, axes, at)))
+        for mark in _mark_traces(curve, axes, at):
+            figure.add_trace(graph_objects.Scatter(**mark))
+    figure.update_layout(**_layout(axes))
+    return figure
+
+
+def _text(text: str) -> str:
+    """Return text that plotly shows as it is: it would read tags and, between dollars, formulas."""
     from html import escape
 
-    from plotly import graph_objects
+    return escape(text.encode("utf-8", "backslashreplace").decode()).replace("$", "&#36;")
 
-    def line(curve: Curve, at: int, *, faint: bool) -> Any:
-        kept = thin(curve, PICTURE_POINTS)
-        name = escape(curve.label)  # plotly would read tags in names
-        return graph_objects.Scatter(
-            x=_dates(kept.x) if axes.x_kind == "date" else kept.x,
-            y=_gaps(kept.y),
-            name=name,
-            legendgroup=str(at),
-            showlegend=not faint,
-            opacity=0.3 if faint else 1,
-            mode="lines+markers" if np.isfinite(kept.y).sum() == 1 else "lines",
-            line={"color": _PAGE_COLOURS[at % len(_PAGE_COLOURS)]},
-            hoverinfo="skip" if faint else None,
-        )
 
-    figure = graph_objects.Figure()
-    for at, curve in enumerate(raw):
-        figure.add_trace(line(curve, at, faint=True))
-    for at, curve in enumerate(curves):
-        figure.add_trace(line(curve, at, faint=False))
-        _mark_page(figure, graph_objects, curve, axes, at)
-    figure.update_layout(
-        title={"text": escape(axes.title)},
-        template="plotly_white",
-        xaxis={"title": {"text": _AXIS_NAMES[axes.x_kind]}, "type": _page_axis(axes)},
-        yaxis={"type": "log" if axes.log_y else "linear"},
+def _line(curve: Curve, axes: Axes, at: int) -> dict[str, Any]:
+    colour, (_, dash) = _look(curve, at)
+    return {
+        "x": _placed(curve.x, axes),
+        "y": _gaps(curve.y),
+        "name": _text(curve.label),
+        "legendgroup": str(at),
+        "mode": "lines+markers" if np.isfinite(curve.y).sum() == 1 else "lines",
+        "line": {"color": colour, "dash": dash, "width": 2},
+    }
+
+
+def _band(curve: Curve, axes: Axes, at: int) -> list[dict[str, Any]]:
+    """Return the two edges of a band; the second one fills down to the first."""
+    if curve.low is None or curve.high is None:
+        return []
+    kept = np.isfinite(curve.low) & np.isfinite(curve.high)
+    colour, _ = _look(curve, at)
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    edge = {
+        "x": _placed(curve.x[kept], axes),
+        "legendgroup": str(at),
+        "showlegend": False,
+        "hoverinfo": "skip",
+        "mode": "lines",
+        "line": {"width": 0},
+    }
+    fill = {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.2)"}
+    return [{**edge, "y": curve.low[kept]}, {**edge, "y": curve.high[kept], **fill}]
+
+
+_SYMBOLS: Final = {"x": "x", "v": "triangle-down", "^": "triangle-up"}
+
+
+def _mark_traces(curve: Curve, axes: Axes, at: int) -> list[dict[str, Any]]:
+    colour, _ = _look(curve, at)
+    return [
+        {
+            "x": where,
+            "y": np.full(len(where), height),
+            "yaxis": "y2",
+            "mode": "markers",
+            "name": name,
+            "legendgroup": str(at),
+            "showlegend": False,
+            "marker": {"symbol": _SYMBOLS[sign], "size": 8, "color": colour},
+            "cliponaxis": False,
+        }
+        for sign, name, where, height in _marks(curve, axes)
+    ]
+
+
+def _layout(axes: Axes) -> dict[str, Any]:
+    note = f"<br><sup>{_text(axes.note)}</sup>" if axes.note else ""
+    lines = {"gridcolor": "rgba(122,122,122,0.25)", "zerolinecolor": "rgba(122,122,122,0.4)"}
+    kind = "date" if axes.x_kind == "time" else "log" if axes.log_x else "linear"
+    return {
+        "title": {"text": _text(axes.title) + note},
+        "template": "none",
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": _INK},
+        "xaxis": {"title": {"text": _text(axes.name)}, "type": kind, **lines},
+        "yaxis": {"type": "log" if axes.log_y else "linear", "automargin": True, **lines},
         # Where values that are not finite are marked: a second y axis from 0 to 1, not shown.
-        yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
-        hovermode="x unified",
-        showlegend=True,
-    )
-    figure.write_html(path, include_plotlyjs=True, full_html=True)
-
-
-def _page_axis(axes: Axes) -> str:
-    return "date" if axes.x_kind == "date" else "log" if axes.log_x else "linear"
-
-
-def _mark_page(figure: Any, graph_objects: Any, curve: Curve, axes: Axes, at: int) -> None:
-    symbols = {"x": ("x", "NaN"), "v": ("triangle-down", "-inf"), "^": ("triangle-up", "+inf")}
-    kept = thin(curve, PICTURE_POINTS)
-    for mark, places, height in _marks(kept.y):
-        symbol, name = symbols[mark]
-        where = kept.x[places]
-        figure.add_trace(
-            graph_objects.Scatter(
-                x=_dates(where) if axes.x_kind == "date" else where,
-                y=np.full(len(where), height),
-                yaxis="y2",
-                mode="markers",
-                name=name,
-                legendgroup=str(at),
-                showlegend=False,
-                marker={
-                    "symbol": symbol,
-                    "size": 8,
-                    "color": _PAGE_COLOURS[at % len(_PAGE_COLOURS)],
-                },
-                cliponaxis=False,
-            )
-        )
+        "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+        "hovermode": "x unified",
+        "hoverlabel": {"namelength": -1, "font": {"color": "#222222"}, "bgcolor": "#ffffff"},
+        "showlegend": True,
+    }

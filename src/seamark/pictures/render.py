@@ -49,8 +49,14 @@ def is_image(value: Any) -> bool:
 
 
 def is_html(value: Any) -> bool:
-    """Return whether `html_of` is made for the type of ``value``."""
-    return bool(_made_by(value) & _CHARTS) or hasattr(type(value), "_repr_html_")
+    """Return whether `html_of` is made for the type of ``value``.
+
+    What reads return is not: a run that is appended to a series is a mistake and not a page.
+    """
+    made_by = _made_by(value)
+    if made_by & _CHARTS:
+        return True
+    return hasattr(type(value), "_repr_html_") and "seamark" not in made_by
 
 
 def image_of(value: Any, *, autoscale: bool) -> bytes:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seamark.errors import ArgumentError
+from seamark.reading.html import count_of, harmless, line_of, number, rows_of
 
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["Curve", "check_points"]
+__all__ = ["Curve", "Drawing", "check_points"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +60,24 @@ class Curve:
         """Return the number of parts."""
         return len(self.count)
 
+    def __repr__(self) -> str:
+        """Return how many parts there are, and of how many points."""
+        return f"<Curve: {len(self)} parts of {int(self.count.sum())} points>"
+
+    def _repr_html_(self) -> str:
+        """Return a small picture, and the first and the last parts as a table; never raises."""
+        return harmless(self._page, self.__repr__)
+
+    def _page(self) -> str:
+        names = ("first_step", "last_step", "min", "max", "mean", "count")
+
+        def row(at: int) -> list[str]:
+            return [number(getattr(self, name)[at].item()) for name in names]
+
+        of = count_of(int(self.count.sum()), "point")
+        title = f"{count_of(len(self), 'part')} of {of}"
+        return rows_of(title, names, len(self), row, line_of(self))
+
     @classmethod
     def none(cls) -> Curve:
         """Return a curve without points."""
@@ -93,6 +112,41 @@ class Curve:
         shown = np.ones(value.shape, bool)
         shown[:, 1] = self.min < self.max
         return step[shown], value[shown]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawing:
+    """A float series along an x axis of the reader's choice, and what a picture says of it.
+
+    Attributes:
+        curve: Its steps are places on the x axis: steps, seconds, or values of another series. On a
+            logarithmic axis its width is one in log2 x.
+        x: Of the middle point of each part, float64 (N,).
+        mean: Around each of these, the mean of all finite values in a window, float64 (N,), NaN
+            where there is none; None if no window was asked for.
+        plus_inf: Where the first value of +inf of each part is, float64.
+        minus_inf: Likewise for -inf.
+        left_out: Points that have no place on the x axis.
+        not_positive: Finite values that have no place on a logarithmic y axis; 0 if not asked for.
+        falls: Whether x goes back somewhere: one part may hold several passes.
+    """
+
+    curve: Curve
+    x: Floats
+    mean: Floats | None
+    plus_inf: Floats
+    minus_inf: Floats
+    left_out: int
+    not_positive: int
+    falls: bool
+
+    @classmethod
+    def none(cls) -> Drawing:
+        """Return what is drawn of a series without points."""
+        import numpy as np
+
+        none = np.empty(0)
+        return cls(Curve.none(), none, None, none, none, 0, 0, falls=False)
 
 
 def check_points(points: object) -> int:

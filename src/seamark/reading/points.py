@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from seamark.errors import ArgumentError
 from seamark.reading.frames import pandas
+from seamark.reading.html import count_of, harmless, rows_of, text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,6 +79,24 @@ class Points:
             }
         )
         return made
+
+    def __repr__(self) -> str:
+        """Return how many there are, and the steps between which they lie."""
+        steps = f", steps {self.step[0]:g} to {self.step[-1]:g}" if len(self) else ""
+        return f"<Points: {len(self)}{steps}>"
+
+    def _repr_html_(self) -> str:
+        """Return the first and the last points as a table; never raises."""
+        return harmless(self._page, self.__repr__)
+
+    def _page(self) -> str:
+        def row(at: int) -> list[str]:
+            time = time_of(int(self.time_ns[at]))
+            numbers = (float(self.step[at]), float(self.value[at]), time, int(self.attempt[at]))
+            return [text(one) for one in numbers]
+
+        header = ("step", "value", "time", "attempt")
+        return rows_of(count_of(len(self), "point"), header, len(self), row)
 
     @classmethod
     def none(cls) -> Points:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute, JournalInfo
-    from seamark.reading.curves import Curve
+    from seamark.reading.curves import Curve, Drawing
     from seamark.reading.points import Attempt, FilePoint, HistogramPoint, Points, TextPoint
 
 __all__ = ["Reader"]
@@ -35,6 +35,14 @@ class Reader(Protocol):
         """Return the paths that show a float series, sorted."""
         ...
 
+    def families(self) -> dict[str, str]:
+        """Return what each path holds, sorted by path, without reading it."""
+        ...
+
+    def some(self, paths: Collection[str]) -> list[Attribute]:
+        """Return what some paths show, in their order."""
+        ...
+
     @property
     def state(self) -> str:
         """State of the run."""
@@ -60,6 +68,20 @@ class Reader(Protocol):
 
     def curve(self, path: str, points: int, attempt: Attempt = "latest") -> Curve:
         """Return a float series in parts, for drawing."""
+        ...
+
+    def drawing(
+        self,
+        path: str,
+        points: int,
+        attempt: Attempt = "latest",
+        *,
+        x: str = "step",
+        window: float | None = None,
+        log_x: bool = False,
+        log_y: bool = False,
+    ) -> Drawing:
+        """Return a float series along an axis of choice, for drawing."""
         ...
 
     def texts(self, path: str, attempt: Attempt = "latest") -> list[TextPoint]:

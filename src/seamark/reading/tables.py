@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
+import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
+from seamark.errors import MissingFieldError
 from seamark.reading.frames import pandas
+from seamark.reading.html import count_of, harmless, rows_of, text
 from seamark.reading.points import time_of
 
 if TYPE_CHECKING:
@@ -14,9 +18,18 @@ if TYPE_CHECKING:
 
 __all__ = ["CurveTable", "RunsTable", "SeriesTable", "StringList"]
 
+_MOST_COLUMNS: Final = 12
+_NAMES: Final = ("sys/id", "sys/name", "sys/state", "sys/tags", "sys/creation_time")
+_UNASKED: Final = ("sys", "monitoring", "profiling", "source_code", "distributed")
+_MOST_KEYS: Final = 5000
+"""How many keys are proposed; a list of more helps nobody."""
+
 
 class RunsTable:
     """Runs and what they show, one row each; made by `seamark.Project.fetch_runs_table`.
+
+    ``table[0]`` is a row, ``table["val/loss"]`` a column, ``"val/loss" in table`` tells whether
+    there is one, and iterating gives the rows.
 
     A row is a dict from column to value; what a run does not have is not in its row. Series show
     their last value (or what the column asks for: ``val/loss:min``), sets of strings a sorted list,
@@ -59,9 +72,60 @@ class RunsTable:
         """Iterate over the rows."""
         return iter(self.rows)
 
+    @overload
+    def __getitem__(self, at: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[dict[str, Any]]: ...
+    @overload
+    def __getitem__(self, at: str) -> list[Any]: ...
+    def __getitem__(
+        self, at: int | slice | str
+    ) -> dict[str, Any] | list[dict[str, Any]] | list[Any]:
+        """Return a row by its number (from 0; negative from the end), some rows, or a column.
+
+        In a column, None stands where a run has no value.
+
+        Raises:
+            IndexError: If there is no such row.
+            MissingFieldError: If there is no such column; the nearest one is named.
+        """
+        if not isinstance(at, str):
+            return self.rows[at]
+        if at in self._cells:
+            return list(self._cells[at])
+        near = difflib.get_close_matches(at, self.columns, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        msg = f"the table has no column {at!r:.200}{hint}"
+        raise MissingFieldError(msg)
+
+    def __contains__(self, column: object) -> bool:
+        """Return whether there is such a column, or, of a dict, such a row."""
+        return column in self.rows if isinstance(column, dict) else column in self.columns
+
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.refs)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return the columns."""
+        return self.columns[:_MOST_KEYS]
+
+    def _repr_html_(self) -> str:
+        """Return the first and the last rows, of the first columns; never raises."""
+        return harmless(self._page, self.__repr__)
+
+    def _page(self) -> str:
+        shown = _first_columns(self.columns)
+
+        def row(at: int) -> list[str]:
+            values = (self._cells[column][at] for column in shown)
+            return ["" if value is None else text(value) for value in values]
+
+        of = f" of {self.total:,}" if self.total != len(self) else ""
+        title = f"{count_of(len(self), 'run')}{of}, {count_of(len(self.columns), 'column')}"
+        if len(shown) < len(self.columns):
+            title += f", of which {len(shown)} are shown"
+        return rows_of(title, shown, len(self), row)
 
     def __repr__(self) -> str:
         """Return the size."""
@@ -96,6 +160,16 @@ class RunsTable:
         data = {column: _joined(values) for column, values in self._cells.items()}
         made: pd.DataFrame = frame.DataFrame(data, columns=self.columns)
         return made
+
+
+def _first_columns(columns: list[str]) -> list[str]:
+    """Return which of many columns a notebook shows: names first, what nobody chose last."""
+    if len(columns) <= _MOST_COLUMNS:
+        return columns
+    found = [one for one in _NAMES if one in columns]
+    rest = [one for one in columns if one not in _NAMES]
+    rest.sort(key=lambda one: one.partition("/")[0] in _UNASKED)
+    return (found + rest)[:_MOST_COLUMNS]
 
 
 def _all_numbers(values: Sequence[Any]) -> bool:
@@ -143,6 +217,48 @@ class _LongTable:
                 if "time" in row:
                     row["time"] = time_of(row["time"])
                 yield row
+
+    def __getitem__(self, at: int) -> dict[str, Any]:
+        """Return a row by its number (from 0; negative from the end) as a dict.
+
+        Raises:
+            IndexError: If there is no such row.
+        """
+        place = operator.index(at)
+        place += len(self) if place < 0 else 0
+        if place >= 0:
+            for run, path, part in self.parts:
+                if place < len(part):
+                    return self._row(run, path, part, place)
+                place -= len(part)
+        msg = f"row {at} of a table of {len(self)} rows"
+        raise IndexError(msg)
+
+    def _row(self, run: str, path: str, part: Any, place: int) -> dict[str, Any]:
+        row: dict[str, Any] = {"run": run, "path": path}
+        row |= {name: getattr(part, of)[place].item() for name, (of, _) in self._kinds.items()}
+        if "time" in row:
+            row["time"] = time_of(row["time"])
+        return row
+
+    def __contains__(self, column: object) -> bool:
+        """Return whether there is such a column, or, of a dict, such a row."""
+        return (
+            any(row == column for row in self)
+            if isinstance(column, dict)
+            else (column in self.columns)
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the first and the last rows; never raises."""
+        return harmless(self._page, self.__repr__)
+
+    def _page(self) -> str:
+        def row(at: int) -> list[str]:
+            return [text(value) for value in self[at].values()]
+
+        title = f"{count_of(len(self), 'row')} of {len(self.parts):,} series"
+        return rows_of(title, self.columns, len(self), row)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return the rows as dicts, times as aware datetimes in UTC."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from seamark.paths import check_path, check_writable, is_inside
 from seamark.pictures.printing import show
+from seamark.run.browsing import Browsable
 from seamark.run.handler import Handler
 from seamark.run.tree import nest, structure_lines
 
@@ -27,10 +28,12 @@ INTERNAL: Final = frozenset({"after_fork", "folder", "lifecycle", "recorded", "r
 """Names that the package itself uses; whoever asks what there is sees the verbs."""
 
 
-class Container(ABC):
+class Container(Browsable, ABC):
     """A tree of attributes under slash-separated paths; `Run` and `Project` are the two kinds.
 
-    Item access gives a `Handler` that holds the verbs; ``container["a/b"] = value`` assigns.
+    Item access gives a `Handler` that holds the verbs; ``container["a/b"] = value`` assigns;
+    ``"a/b" in container`` tells whether something is recorded there, and iterating gives the names
+    of the first level.
 
     Attributes:
         lifecycle: Its state in this process.
@@ -64,7 +67,8 @@ class Container(ABC):
 
     # ---------------------------------------------------------------- item access
 
-    __iter__ = None  # else Python would ask __getitem__ for 0, 1, 2, ...
+    def _place(self) -> tuple[Recorded, str]:
+        return self.recorded, ""
 
     def __getitem__(self, path: str) -> Handler:
         """Return the handler of a path; nothing is read or written yet.

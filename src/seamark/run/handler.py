@@ -11,6 +11,8 @@ from seamark.blobs import members_of
 from seamark.paths import check_path, check_writable, join_path
 from seamark.process.interrupts import let_pass
 from seamark.run.artifact import artifact_op
+from seamark.run.browsing import Browsable
+from seamark.run.drawing import Asked
 from seamark.run.fetching import (
     bytes_of,
     curve_of,
@@ -23,6 +25,7 @@ from seamark.run.fetching import (
     value_of,
 )
 from seamark.run.options import strings
+from seamark.run.plotting import plot_run
 from seamark.run.points import append_point, as_file, extend_series
 from seamark.values import to_step, to_time_ns
 
@@ -52,10 +55,11 @@ class Root(Protocol):
         """Delete a path and everything below it."""
 
 
-class Handler:
+class Handler(Browsable):
     """A path of a run or project; made by item access, ``run["train"]["loss"]``.
 
-    Making one neither reads nor writes anything.
+    Making one neither reads nor writes anything. Of a namespace, ``in`` and iteration are about
+    what is recorded below it: ``for name in run["train"]``.
     """
 
     __slots__ = ("_path", "_root")
@@ -64,7 +68,8 @@ class Handler:
         self._root: Root = root
         self._path = path
 
-    __iter__ = None  # else Python would ask __getitem__ for 0, 1, 2, ...
+    def _place(self) -> tuple[Recorded, str]:
+        return self._root.recorded, self._path
 
     def __repr__(self) -> str:
         """Return what the handler points at."""
@@ -429,6 +434,46 @@ class Handler:
         """
         self._root.recorder.wait()
         return bytes_of(self._root.recorded, self._path, references=references)
+
+    def plot(
+        self,
+        *,
+        x: str = "step",
+        smooth: float | None = None,
+        log_x: bool = False,
+        log_y: bool = False,
+        attempt: Attempt = "latest",
+        points: int = 1000,
+        refresh: float | None = None,
+    ) -> Any:  # a figure of plotly, which has no types
+        """Return a figure of the series at this path, or of all series of numbers below it.
+
+        It is a figure of plotly, which a notebook shows when it is the last thing in a cell. Where
+        lines are smoothed, the band behind them lies between the smallest and the largest value;
+        NaN and infinities are marked at the edge.
+
+        Args:
+            x: ``"step"``, ``"time"`` (of the clock, in UTC), ``"relative"`` (seconds since the run
+                was created), or the path of a series such as ``"epoch"``: its value at the same
+                step, else the last before.
+            smooth: Width of a window in units of x, such as 500 (steps): the line is the mean of
+                all finite points in the window around each place, however many are drawn.
+            log_x: Logarithmic x axis; the line is drawn as finely at its start as at its end.
+            log_y: Logarithmic y axis.
+            attempt: As in `fetch_points`.
+            points: At most this many representative points; a spike of one point is always one.
+            refresh: Draw again every so many seconds while the run is running; the cell waits.
+                Needs a notebook; stops when the run ends, or the cell is interrupted. Nothing is
+                returned then.
+
+        Raises:
+            MissingExtraError: If the extra ``plot`` is not installed.
+            MissingFieldError: If there is no such series; the nearest one is named.
+            ArgumentError: If an argument has a value that cannot be used.
+            PathError: If ``x`` breaks the grammar of paths.
+        """
+        asked = Asked(x, smooth, log_x, log_y, attempt, points)
+        return plot_run(self._root.recorded, [self._path], asked, refresh)
 
     def fetch_hash(self) -> str:
         """Return the digest of the artifact at this path.

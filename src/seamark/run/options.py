@@ -16,6 +16,7 @@ from seamark.capture.secrets import Secrets, more_of
 from seamark.errors import ArgumentError, UnknownArgumentError, ValueKindError
 from seamark.journal.folder import is_run_id
 from seamark.paths import check_project
+from seamark.run.browsing import Browsable
 from seamark.values import parameters
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def strings(values: Any, where: str) -> list[str]:
     Raises:
         ValueKindError: If one of them is not a string.
     """
-    several = not isinstance(values, str) and isinstance(values, Iterable)
+    several = isinstance(values, Iterable) and not isinstance(values, (str, Browsable))
     found = list(values) if several else [values]
     for value in found:
         if not isinstance(value, str):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, ValueKindError
 from seamark.journal.format import Kind
 from seamark.paths import check_path, check_writable, join_path
+from seamark.run.browsing import Browsable
 from seamark.types import File, Histogram
 from seamark.values import Escaped, flatten, is_container, shown, to_float, to_step, to_time_ns
 
@@ -213,7 +214,7 @@ def _sequences(path: str, values: Any) -> Iterator[tuple[str, list[Any]]]:
         for key, part in values.items():
             yield from _sequences(join_path(path, check_path(str(key))), part)
         return
-    if not isinstance(values, Iterable):
+    if not isinstance(values, Iterable) or isinstance(values, Browsable):
         msg = f"{path!r}: expected several values in a sequence, got {shown(values)}"
         raise ValueKindError(msg)
     yield path, list(values)

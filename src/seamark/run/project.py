@@ -21,8 +21,10 @@ from seamark.process import fork
 from seamark.process.liveness import process_facts
 from seamark.reading.names import LATEST
 from seamark.run.container import Container
+from seamark.run.drawing import Asked
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
 from seamark.run.options import project_and_mode
+from seamark.run.plotting import plot_runs
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
@@ -261,6 +263,51 @@ class Project(Container):
             check_points(points)
         index = self._fresh_index(progress_bar)
         return index.series(self._meant(index, runs), patterns, attempt, points=points)
+
+    def plot(
+        self,
+        *paths: str,
+        runs: Any = None,
+        x: str = "step",
+        smooth: float | None = None,
+        log_x: bool = False,
+        log_y: bool = False,
+        attempt: Attempt = "latest",
+        points: int = 1000,
+        refresh: float | None = None,
+        progress_bar: Progress = None,
+    ) -> Any:  # a figure of plotly, which has no types
+        """Return a figure of series of many runs; see `Handler.plot`, also for the arguments.
+
+        A run has the same colour in each figure, unless two of one figure would share it.
+
+        Args:
+            *paths: Series, namespaces, or patterns with ``*`` and ``?``.
+            runs: As in `fetch_series`; None for the newest ones. At most 20 runs are drawn.
+            x: What the x axis is.
+            smooth: Width of a window in units of x.
+            log_x: Logarithmic x axis.
+            log_y: Logarithmic y axis.
+            attempt: Which attempts are shown.
+            points: At most this many representative points of each curve.
+            refresh: Draw again every so many seconds while one of these runs is running.
+            progress_bar: See `fetch_runs_table`.
+
+        Raises:
+            MissingExtraError: If the extra ``plot`` is not installed.
+            MissingFieldError: If no run has such a series; the nearest one is named.
+            ArgumentError: If an argument has a value that cannot be used.
+            PathError: If ``x`` breaks the grammar of paths.
+            QueryError: If a query breaks the grammar.
+            RunNotFoundError: If a run id does not exist in this project.
+        """
+        asked = Asked(x, smooth, log_x, log_y, attempt, points)
+
+        def found() -> tuple[Index, list[tuple[str, str]]]:
+            index = self._fresh_index(progress_bar)
+            return index, self._meant(index, runs)
+
+        return plot_runs(found, paths, asked, f"the runs of project {self.path!r}", refresh)
 
     def _meant(self, index: Index, runs: Any) -> list[tuple[str, str]]:
         """Return (project, run id) of the runs that ``runs`` stands for."""

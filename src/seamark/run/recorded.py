@@ -111,6 +111,15 @@ class Recorded:
         found = sorted(self._known(), key=lambda one: one.path)
         return [one for one in found if is_inside(one.path, namespace)]
 
+    def families(self, namespace: str = "") -> dict[str, str]:
+        """Return what each path at and below a path holds, sorted by path, without reading it."""
+        reader = self.reader()
+        if reader is not None:
+            found = reader.families()
+        else:
+            found = {one.path: one.family for one in self.attributes()}
+        return {path: found[path] for path in found if is_inside(path, namespace)}
+
     def find(self, reader: Reader | None, path: str) -> Attribute | None:
         """Return what a path shows, as a reader has it or as the first record will."""
         found = None if reader is None else reader.attribute(path)

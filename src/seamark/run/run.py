@@ -22,12 +22,14 @@ from seamark.process.liveness import process_facts
 from seamark.process.rank import connected, current_rank
 from seamark.run import at_exit
 from seamark.run.container import INTERNAL, Container
+from seamark.run.drawing import Asked
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED, Lifecycle
 from seamark.run.opened import was_made
 from seamark.run.options import RunOptions, check_arguments
 from seamark.run.place import expect_place, expect_writable, run_folder
+from seamark.run.plotting import plot_run
 from seamark.run.ranks import RankPolicy, was_here
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     import re
 
     from seamark.blobs import BlobWriter
+    from seamark.reading.points import Attempt
     from seamark.run.stragglers import RankTiming
 
 __all__ = ["Run", "init_run", "make_run"]
@@ -385,6 +388,38 @@ class Run(Container):
         """
         phase = self.lifecycle.phase
         return {NEW: "created", STOPPED: "stopped"}.get(phase, "started")
+
+    def plot(
+        self,
+        *paths: str,
+        x: str = "step",
+        smooth: float | None = None,
+        log_x: bool = False,
+        log_y: bool = False,
+        attempt: Attempt = "latest",
+        points: int = 1000,
+        refresh: float | None = None,
+    ) -> Any:  # a figure of plotly, which has no types
+        """Return a figure of series of this run; see `Handler.plot`, also for the arguments.
+
+        Args:
+            *paths: Series, namespaces, or patterns with ``*`` and ``?``.
+            x: What the x axis is.
+            smooth: Width of a window in units of x.
+            log_x: Logarithmic x axis.
+            log_y: Logarithmic y axis.
+            attempt: Which attempts are shown.
+            points: At most this many representative points of each curve.
+            refresh: Draw again every so many seconds while the run is running.
+
+        Raises:
+            MissingExtraError: If the extra ``plot`` is not installed.
+            MissingFieldError: If there is no such series; the nearest one is named.
+            ArgumentError: If an argument has a value that cannot be used.
+            PathError: If ``x`` breaks the grammar of paths.
+        """
+        asked = Asked(x, smooth, log_x, log_y, attempt, points)
+        return plot_run(self.recorded, paths, asked, refresh)
 
     # ---------------------------------------------------------------- for adapters
 

@@ -13,15 +13,25 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from seamark.reading.curves import Curve, check_points
+from seamark.reading.curves import Curve, Drawing, check_points
 from seamark.store.chunks import pack_records, unpack_records
+from seamark.store.windows import means_of_ranges
 
-__all__ = ["Piece", "Pyramid", "pack_pyramid", "reduce_series", "unpack_pyramid"]
+__all__ = [
+    "Listed",
+    "Piece",
+    "Pyramid",
+    "draw_series",
+    "pack_pyramid",
+    "reduce_series",
+    "unpack_pyramid",
+]
 
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
@@ -99,6 +109,34 @@ class Piece(Protocol):
 
     def pyramid(self) -> Pyramid | None:
         """Return what is known of the cells; None if the points are to be read instead."""
+
+
+class Listed:
+    """Points that were read, as a `Piece`."""
+
+    stride = None
+
+    def __init__(self, step: Floats, value: Floats) -> None:
+        self._step, self._value = step, value
+        self.count = len(step)
+        self.first, self.last = float(step[0]), float(step[-1])
+        self.rising = bool((step[1:] >= step[:-1]).all())
+
+    def steps(self) -> Floats:
+        """Return the steps."""
+        return self._step
+
+    def values(self) -> Floats:
+        """Return the values."""
+        return self._value
+
+    def values_at(self, places: Ints) -> Floats:
+        """Return some of the values."""
+        return self._value[places]
+
+    def pyramid(self) -> Pyramid | None:
+        """Return None: the points are here."""
+        return None
 
 
 # ---------------------------------------------------------------------- packed
@@ -239,22 +277,147 @@ def reduce_series(pieces: Sequence[Piece], points: int) -> Curve:
     Raises:
         ArgumentError: If ``points`` is not a whole number, or less than 2.
     """
-    limit = check_points(points) // 2
+    return draw_series(pieces, points).curve
+
+
+def draw_series(
+    pieces: Sequence[Piece],
+    points: int,
+    *,
+    window: float | None = None,
+    log_x: bool = False,
+    log_y: bool = False,
+) -> Drawing:
+    """Return a series as it is drawn: its curve, and what else a picture says of it.
+
+    Args:
+        pieces: As for `reduce_series`; their steps are the places on the x axis.
+        points: As for `reduce_series`.
+        window: Width of the window of the smoothed line, in units of x; None for none.
+        log_x: Parts are equally wide in log2 x; points at or below zero are left out and counted.
+        log_y: Count the values that have no place on a logarithmic axis.
+
+    Raises:
+        ArgumentError: If ``points`` is not a whole number, or less than 2.
+    """
+    check_points(points)
+    series = _ordered(pieces)
+    first = int(series.steps.rank(np.array([_LEAST_WIDTH]))[0]) if log_x and series.count else 0
+    width, starts = _laid_out(series, first, points, log=log_x)
+    if series.falls or not width:
+        cells = _single(_values_of(series.pieces))
+    else:
+        cells = _stretches(series.pieces, starts)
+    seen = _from(cells, first)
+    curve = _curve(width, series.steps, _merged(seen, np.searchsorted(seen.start, starts)))
+    # In the middle of a part by count, so that the window of each holds a point.
+    x = series.steps.at(starts + curve.count // 2)
+    return Drawing(
+        curve=curve,
+        x=x,
+        mean=None if window is None else _window_means(series, cells, x, window),
+        **_infinities(series, seen, starts),
+        left_out=first,
+        not_positive=_count_not_positive(series, seen) if log_y else 0,
+        falls=series.falls,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """A series in the order of its steps.
+
+    Attributes:
+        pieces: Consecutive stretches.
+        steps: Of all points.
+        count: Number of points.
+        falls: Whether it was in another order when it was written.
+    """
+
+    pieces: Sequence[Piece]
+    steps: _Steps
+    count: int
+    falls: bool
+
+
+def _ordered(pieces: Sequence[Piece]) -> _Series:
     pieces = [piece for piece in pieces if piece.count]
     count = sum(piece.count for piece in pieces)
-    rising = _rises(pieces)
-    if not rising or count <= points:
-        step, value = _all_points(pieces, in_order=rising)
-        steps: _Steps = _Listed(step)
-        width, starts = (0.0, np.arange(count)) if count <= points else _parts(steps, count, limit)
-        return _curve(width, steps, _merged(_single(value), starts))
-    if all(piece.stride is not None for piece in pieces):
-        steps = _Progressions(pieces)
-    else:
-        steps = _Listed(np.concatenate([piece.steps() for piece in pieces]))
-    width, starts = _parts(steps, count, limit)
-    cells = _stretches(pieces, starts)
-    return _curve(width, steps, _merged(cells, np.searchsorted(cells.start, starts)))
+    falls = not _rises(pieces)
+    if falls:
+        pieces = [Listed(*_sorted_points(pieces))]
+    if pieces and all(piece.stride is not None for piece in pieces):
+        return _Series(pieces, _Progressions(pieces), count, falls)
+    steps = np.concatenate([np.empty(0), *(piece.steps() for piece in pieces)])
+    return _Series(pieces, _Listed(steps), count, falls)
+
+
+def _laid_out(series: _Series, first: int, points: int, *, log: bool) -> tuple[float, Ints]:
+    """Return the width of the parts of a picture, and the places where they begin.
+
+    Args:
+        series: What is drawn.
+        first: Place of the first point that is drawn.
+        points: At most so many representative points.
+        log: Whether parts are equally wide in log2 of the step; so is the width then.
+    """
+    count = series.count - first
+    if count <= points:
+        return 0.0, np.arange(first, series.count)
+    if not log:
+        return _parts(series.steps, count, points // 2)
+    steps = series.steps.at(np.arange(first, series.count))
+    width, starts = _parts(_Listed(np.log2(steps)), count, points // 2)
+    return width, starts + first
+
+
+def _from(cells: _Stretches, first: int) -> _Stretches:
+    """Return the stretches from a place on, at which one begins or which lies before all."""
+    place = int(np.searchsorted(cells.start, first))
+    columns: list[Any] = [column[place:] for column in cells]
+    return _Stretches(*columns)
+
+
+def _window_means(series: _Series, cells: _Stretches, x: Floats, window: float) -> Floats:
+    """Return the mean of the finite values within half a window of each x, which are sorted.
+
+    That is ``x - window / 2 <= step < x + window / 2``, of all points: whole stretches count with
+    their means, and only what a border cuts is looked at point by point.
+    """
+    with np.errstate(over="ignore"):
+        low, high = (series.steps.rank(x + side) for side in (-window / 2, window / 2))
+    if not len(x):
+        return np.empty(0)
+    if len(cells.start) < series.count:
+        borders = np.unique(np.concatenate([low, high]))
+        cells = _stretches(series.pieces, borders[borders < series.count])
+    ends = (np.searchsorted(cells.start, low), np.searchsorted(cells.start, high))
+    return means_of_ranges(cells.mean, cells.finite, *ends)
+
+
+def _infinities(series: _Series, cells: _Stretches, starts: Ints) -> dict[str, Floats]:
+    """Return where the first +inf and the first -inf of each part are."""
+    odd = cells.inf_count > 0
+    found = {"plus_inf": np.empty(0), "minus_inf": np.empty(0)}
+    if odd.any():
+        places = _ranges(cells.start[odd], cells.points[odd])
+        values = _values_at(series.pieces, places)
+        for name, sign in (("plus_inf", np.inf), ("minus_inf", -np.inf)):
+            hits = places[values == sign]
+            part = np.searchsorted(starts, hits, side="right")
+            found[name] = series.steps.at(hits[np.append(True, part[1:] != part[:-1])[: len(hits)]])
+    return found
+
+
+def _count_not_positive(series: _Series, cells: _Stretches) -> int:
+    """Return how many of the finite values are zero or less; few of them need to be read."""
+    whole = cells.max <= 0
+    some = (cells.min <= 0) & ~whole
+    count = int(cells.finite[whole].sum())
+    if some.any():
+        values = _values_at(series.pieces, _ranges(cells.start[some], cells.points[some]))
+        count += int(((values <= 0) & np.isfinite(values)).sum())
+    return count
 
 
 def _rises(pieces: Sequence[Piece]) -> bool:
@@ -263,14 +426,15 @@ def _rises(pieces: Sequence[Piece]) -> bool:
     )
 
 
-def _all_points(pieces: Sequence[Piece], *, in_order: bool) -> tuple[Floats, Floats]:
-    """Return steps and values of all points, sorted by step if they are not yet."""
-    step = np.concatenate([np.empty(0), *(piece.steps() for piece in pieces)])
-    value = np.concatenate([np.empty(0), *(piece.values() for piece in pieces)])
-    if in_order:
-        return step, value
+def _sorted_points(pieces: Sequence[Piece]) -> tuple[Floats, Floats]:
+    """Return steps and values of all points, sorted by step."""
+    step = np.concatenate([piece.steps() for piece in pieces])
     order = np.argsort(step, kind="stable")
-    return step[order], value[order]
+    return step[order], _values_of(pieces)[order]
+
+
+def _values_of(pieces: Sequence[Piece]) -> Floats:
+    return np.concatenate([np.empty(0), *(piece.values() for piece in pieces)])
 
 
 def _curve(width: float, steps: _Steps, parts: _Stretches) -> Curve:

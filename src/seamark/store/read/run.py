@@ -35,13 +35,13 @@ from seamark.store.fold.registers import (
     SeriesState,
     SetState,
 )
-from seamark.store.read.curve import read_curve
+from seamark.store.read.curve import Look, read_curve, read_drawing
 from seamark.store.read.rank_status import RankStatus, rank_statuses, who_waits
 from seamark.store.read.series import Sources, read_floats, read_record_at, read_records
 from seamark.store.runs import Store, StoredRun, load_attributes, load_run
 
 if TYPE_CHECKING:
-    from seamark.reading.curves import Curve
+    from seamark.reading.curves import Curve, Drawing
     from seamark.store.fold.run_state import JournalState, RunState
 
 __all__ = ["COPY", "RunReader", "Snapshot", "gaps_of", "troubles"]
@@ -202,10 +202,36 @@ class RunReader:
 
     def series_paths(self) -> list[str]:
         """Return the paths that show a float series, sorted."""
+        found = self._ask(self._families)
+        return sorted(path for path, family in found.items() if family == _FLOATS)
 
-        def answer(seen: Snapshot) -> list[str]:
-            rows = seen.store.database.rows(seen.connection, _SHOWN, run=seen.number)
-            return sorted(path for path, family in rows if NUMBER_FAMILIES[family] == _FLOATS)
+    def families(self) -> dict[str, str]:
+        """Return what each path holds, sorted by path, without reading it."""
+
+        def answer(seen: Snapshot) -> dict[str, str]:
+            derived = {path: "atom" for path, _, _ in self._derived(seen)}
+            return dict(sorted((self._families(seen) | derived).items()))
+
+        return self._ask(answer)
+
+    @staticmethod
+    def _families(seen: Snapshot) -> dict[str, str]:
+        rows = seen.store.database.rows(seen.connection, _SHOWN, run=seen.number)
+        return {path: NUMBER_FAMILIES[family] for path, family in rows}
+
+    def some(self, paths: Collection[str]) -> list[Attribute]:
+        """Return what some paths show, in their order; those that show nothing are left out."""
+
+        def answer(seen: Snapshot) -> list[Attribute]:
+            self._load(seen, paths)
+            derived = {path: (kind, value) for path, kind, value in self._derived(seen)}
+            found = []
+            for path in paths:
+                if path in derived:
+                    found.append(Attribute(path, "atom", *derived[path]))
+                elif shown := seen.state.surviving(path):
+                    found.append(self._attribute(seen, path, shown[0]))
+            return found
 
         return self._ask(answer)
 
@@ -367,6 +393,52 @@ class RunReader:
         def answer(seen: Snapshot) -> Curve:
             return read_curve(
                 seen.store, seen.connection, seen.run, self._sources, path, points, chosen
+            )
+
+        return self._ask(answer)
+
+    def drawing(
+        self,
+        path: str,
+        points: int,
+        attempt: Attempt = "latest",
+        *,
+        x: str = "step",
+        window: float | None = None,
+        log_x: bool = False,
+        log_y: bool = False,
+    ) -> Drawing:
+        """Return a float series as it is drawn; nothing if the path holds no such series.
+
+        Args:
+            path: Of the series.
+            points: At most this many representative points.
+            attempt: See `points`.
+            x: ``"step"``, ``"time"`` (seconds since the Unix epoch), ``"relative"`` (seconds since
+                the run was created), or the path of a float series: its value at the same step,
+                else the last before.
+            window: Width of the window over whose points the smoothed line is the mean, in units of
+                x; None for no such line.
+            log_x: Parts are equally wide on a logarithmic axis.
+            log_y: Count the values that have no place on one.
+
+        Raises:
+            ArgumentError: If ``attempt`` or ``points`` cannot be one.
+        """
+        chosen = check_attempt(attempt)
+
+        def answer(seen: Snapshot) -> Drawing:
+            relative = x == "relative"
+            look = Look(
+                points,
+                by="time" if relative else x,
+                origin_ns=run_columns(seen.state)["created"] if relative else 0,
+                window=window,
+                log_x=log_x,
+                log_y=log_y,
+            )
+            return read_drawing(
+                seen.store, seen.connection, seen.run, self._sources, path, chosen, look
             )
 
         return self._ask(answer)

@@ -1,0 +1,212 @@
+"""Pieces of HTML that show in a notebook what was read.
+
+They hold no script and no address, and name no colour but that of the text, so that they look right
+on a light page as on a dark one. What comes from a run is a stranger's: it is cut to a length, and
+it stays text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from html import escape
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from seamark.process.interrupts import let_pass
+
+if TYPE_CHECKING:
+    from seamark.values.arrays import Floats
+
+__all__ = ["block", "count_of", "harmless", "line_of", "number", "rows_of", "table", "text"]
+
+_SHOWN: Final = 10
+"""Rows of a long table that are shown."""
+_MOST: Final = 120
+"""Characters of a value that are shown."""
+_MOST_ITEMS: Final = 20
+_DEPTH: Final = 3
+_WIDTH: Final = 240
+_HEIGHT: Final = 48
+_EXACT: Final = 2.0**53
+# JupyterLab would read what stands between dollars as a formula.
+_BLOCK: Final = '<div class="seamark tex2jax_ignore mathjax_ignore" style="overflow:auto">'
+_FAINT: Final = 'style="opacity:.7"'
+
+
+class Line(Protocol):
+    """What of a `seamark.reading.curves.Curve` a small picture shows."""
+
+    @property
+    def first_step(self) -> Floats:
+        """Of each part."""
+
+    @property
+    def min(self) -> Floats:
+        """Of each part."""
+
+    @property
+    def max(self) -> Floats:
+        """Of each part."""
+
+    @property
+    def mean(self) -> Floats:
+        """Of each part."""
+
+
+def text(value: Any, most: int = _MOST) -> str:
+    """Return a value as text in HTML, cut to so many characters.
+
+    Control characters, lone surrogates and marks of direction are shown as escapes.
+    """
+    plain = _plain(value, most)
+    cut = plain if len(plain) <= most else plain[: most - 1] + "…"
+    if not cut.isprintable():
+        cut = "".join(
+            one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut
+        )
+    return escape(cut)
+
+
+def _plain(value: Any, most: int, depth: int = 0) -> str:
+    """Return a value as plain text, of several values the first ones."""
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S} UTC"
+    if isinstance(value, int) and value.bit_length() > 4 * most:
+        return f"a number of {value.bit_length():,} bits"
+    if not isinstance(value, (list, tuple, set, frozenset, dict)):
+        return str(value)
+    if depth >= _DEPTH:
+        return "…"
+    few = [(one, _plain(one, most, depth + 1)) for one in islice(value, _MOST_ITEMS)]
+    if isinstance(value, dict):
+        words = [f"{name}: {_plain(value[key], most, depth + 1)}" for key, name in few]
+    else:
+        words = [name for _, name in few]
+    return ", ".join(words) + (", …" if len(value) > len(few) else "")
+
+
+def number(value: float) -> str:
+    """Return a number with a few digits; whole ones in full as far as they are exact."""
+    if isinstance(value, int) or (math.isfinite(value) and abs(value) < _EXACT and value % 1 == 0):
+        return f"{int(value):,}"
+    return f"{value:.6g}"
+
+
+def count_of(count: int, noun: str) -> str:
+    """Return ``"1 run"``, ``"2 runs"``, ``"1,234 runs"``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def block(title: str, *parts: str) -> str:
+    """Return a piece of a page.
+
+    Args:
+        title: HTML.
+        *parts: HTML; empty ones are left out.
+    """
+    return "".join([_BLOCK, f"<div><b>{title}</b></div>", *filter(None, parts), "</div>"])
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> str:
+    """Return a table, and a line below it.
+
+    Args:
+        header: Names of the columns, as plain text; none for a table without.
+        rows: Cells as HTML.
+        note: Plain text, such as how many rows are not shown.
+    """
+    left = 'style="text-align:left"'
+    head = "".join(f"<th {left}>{text(name)}</th>" for name in header)
+    body = "".join(f"<tr>{''.join(f'<td {left}>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    below = f"<div {_FAINT}>{text(note, 1000)}</div>" if note else ""
+    if not body:
+        return below
+    return f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}{body}</table>{below}"
+
+
+def _ends(count: int) -> tuple[range, range]:
+    """Return which rows of a long table are shown: the first and the last ones."""
+    if count <= _SHOWN:
+        return range(count), range(0)
+    half = _SHOWN // 2
+    return range(half), range(count - half, count)
+
+
+def rows_of(
+    title: str,
+    header: Sequence[str],
+    count: int,
+    row: Callable[[int], Sequence[str]],
+    *before: str,
+) -> str:
+    """Return the first and the last rows of a long table.
+
+    Args:
+        title: Plain text, such as how many rows there are.
+        header: Names of the columns, as plain text.
+        count: Number of rows.
+        row: Returns one row as HTML.
+        *before: HTML above the table.
+    """
+    first, last = _ends(count)
+    rows = [row(at) for at in first]
+    if last:
+        rows += [["…"] * len(header), *(row(at) for at in last)]
+    return block(text(title), *before, table(header, rows))
+
+
+def line_of(curve: Line) -> str:
+    """Return a small picture of a series; empty if it has nothing to draw.
+
+    The line is the mean of each part, the band behind it lies between minimum and maximum.
+    """
+    rows = [
+        row
+        for row in zip(*(c.tolist() for c in _columns(curve)), strict=True)
+        if all(map(math.isfinite, row))
+    ]
+    if not rows:
+        return ""
+    across = _scale([row[0] for row in rows], 2, _WIDTH - 2)
+    down = _scale([one for row in rows for one in row[1:3]], _HEIGHT - 2, 2)
+    line = " ".join(f"{across(x):.1f},{down(mean):.1f}" for x, _, _, mean in rows)
+    low = [f"{across(x):.1f},{down(least):.1f}" for x, least, _, _ in rows]
+    high = [f"{across(x):.1f},{down(most):.1f}" for x, _, most, _ in reversed(rows)]
+    size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+    if len(rows) == 1:
+        line = f"{line} {line}"  # a dot
+    thick = 4 if len(rows) == 1 else 1.5
+    return (
+        f'<svg role="img" aria-label="the series" {size}>'
+        f'<polygon points="{" ".join(low + high)}" fill="currentColor" fill-opacity=".2"/>'
+        f'<polyline points="{line}" fill="none" stroke="currentColor" '
+        f'stroke-linecap="round" stroke-width="{thick}"/></svg>'
+    )
+
+
+def _columns(curve: Line) -> Sequence[Any]:
+    return curve.first_step, curve.min, curve.max, curve.mean
+
+
+def _scale(values: list[float], start: float, end: float) -> Callable[[float], float]:
+    """Return what places values between two ends; in halves, as a range may be no double."""
+    low, span = min(values), max(values) / 2 - min(values) / 2
+    if span <= 0:
+        return lambda _: (start + end) / 2
+    return lambda value: start + (value / 2 - low / 2) / span * (end - start)
+
+
+def harmless(make: Callable[[], str], plain: Callable[[], str]) -> str:
+    """Return a piece of HTML; where making it fails, what is printed without a notebook.
+
+    Showing something is not to stop a person, whatever lies in a run's folder.
+    """
+    try:
+        return make()
+    except Exception as error:  # noqa: BLE001 - as the docstring says
+        let_pass(error)
+        return f"<code>{text(plain(), 1000)}</code>"

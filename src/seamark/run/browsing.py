@@ -1,0 +1,94 @@
+"""Looking around in a run or project: what lies below a path, for loops and for notebooks."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from seamark.errors import FamilyError, PathError
+from seamark.paths import check_path, join_path
+from seamark.process.interrupts import let_pass
+from seamark.reading.html import harmless
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from seamark.run.recorded import Recorded
+
+__all__ = ["Browsable"]
+
+_MOST_KEYS: Final = 5000
+"""How many keys are proposed; a list of more helps nobody."""
+
+
+class Browsable:
+    """A place in a tree of attributes that can be looked around in.
+
+    It is no container of values: ``len()``, and with it truth, say nothing about what is recorded.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _place(self) -> tuple[Recorded, str]:
+        """Return what reads, and the path of this place; an empty one for the whole."""
+
+    def __contains__(self, path: object) -> bool:
+        """Return whether something is recorded at a path, or below it; also if it is no path."""
+        recorded, at = self._place()
+        try:
+            path = check_path(path)
+            return recorded.exists(join_path(at, path) if at else path)
+        except PathError:
+            return False
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names one level below, sorted: of values, series, files, namespaces.
+
+        Raises:
+            MissingFieldError: If nothing is recorded here.
+            FamilyError: If a value, series or file is here, and nothing below it.
+        """
+        return iter(self._names())
+
+    def _names(self) -> list[str]:
+        recorded, at = self._place()
+        families = recorded.families(at)
+        names = {path.partition("/")[0] for path in _relative(families, at)}
+        if names or not at or recorded.silent:
+            return sorted(names)
+        if at not in families:
+            raise recorded.missing(at)
+        msg = (
+            f"{at!r} holds the family {families[at]!r}, and nothing lies below it to iterate over: "
+            "read it with fetch() or fetch_points()"
+        )
+        raise FamilyError(msg)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return the paths below, relative to here, with those of namespaces; never raises."""
+        try:
+            recorded, at = self._place()
+            paths = _relative(recorded.families(at), at)
+        except Exception as error:  # noqa: BLE001 - a person is typing
+            let_pass(error)
+            return []
+        found: dict[str, None] = {}
+        for path in paths:
+            names = path.split("/")
+            found |= dict.fromkeys("/".join(names[: end + 1]) for end in range(len(names)))
+            if len(found) >= _MOST_KEYS:
+                break
+        return list(found)[:_MOST_KEYS]
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; never raises, writes nothing and starts nothing."""
+        from seamark.run.notebook import page_of
+
+        return harmless(lambda: page_of(*self._place()), self.__repr__)
+
+
+def _relative(paths: Iterable[str], at: str) -> list[str]:
+    """Return the paths below a place as they are called from there."""
+    skip = len(at) + 1 if at else 0
+    return [path[skip:] for path in paths if path != at]

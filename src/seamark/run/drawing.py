@@ -1,0 +1,252 @@
+"""Curves of runs as pictures show them, for `Run.plot`, `Project.plot` and ``seamark plot``.
+
+What is read grows with the picture and not with the series.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final, cast
+
+from seamark.errors import ArgumentError, MissingFieldError
+from seamark.paths import check_path, is_inside
+from seamark.reading.curves import check_points
+from seamark.reading.points import check_attempt
+
+if TYPE_CHECKING:
+    from seamark.pictures.plots import Axes, Curve, XKind
+    from seamark.reading.curves import Drawing
+    from seamark.reading.points import Attempt
+    from seamark.reading.reader import Reader
+
+__all__ = ["MOST_CURVES", "Asked", "Source", "axes_of", "curves_of", "matches", "no_series"]
+
+MOST_CURVES: Final = 20
+"""More lines than this cannot be told apart."""
+_AXES: Final = ("step", "time", "relative")
+_UNITS: Final = {"step": "steps", "time": "seconds", "relative": "seconds"}
+_LISTED: Final = 5
+_MOST_COMPARED: Final = 5000
+
+log = logging.getLogger("seamark")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How curves are to be drawn, as a person asked for it.
+
+    Attributes:
+        x: ``"step"``, ``"time"``, ``"relative"`` or the path of a series.
+        smooth: Width of the window of the mean, in units of x; None for none.
+        log_x: Logarithmic x axis.
+        log_y: Logarithmic y axis.
+        attempt: Which attempts are shown.
+        points: At most this many representative points of each curve.
+
+    Raises:
+        ArgumentError: If one of them cannot be used.
+        PathError: If x is no path.
+    """
+
+    x: str = "step"
+    smooth: float | None = None
+    log_x: bool = False
+    log_y: bool = False
+    attempt: Attempt = "latest"
+    points: int = 1000
+
+    def __post_init__(self) -> None:
+        """Check everything, before anything is read."""
+        if self.x not in _AXES:
+            check_path(self.x)
+        check_attempt(self.attempt)
+        check_points(self.points)
+        if self.log_x and self.x == "time":
+            msg = "log_x: clock times have no logarithm; x='relative' counts from the run's start"
+            raise ArgumentError(msg)
+        if self.smooth is not None:
+            self._check_smooth(self.smooth)
+
+    def _check_smooth(self, smooth: object) -> None:
+        units = _UNITS.get(self.x)
+        number = isinstance(smooth, (int, float)) and not isinstance(smooth, bool)
+        width = float(cast("float", smooth)) if number else math.nan
+        if math.isfinite(width) and (width >= 1 if units else width > 0):
+            return
+        wanted = f"a number of {units}, at least 1" if units else f"a width in units of {self.x!r}"
+        hint = ""
+        if 0 < width < 1:
+            hint = "; it is the width of a window, such as 500, and not the weight of an average"
+        msg = f"smooth: expected {wanted}, got {smooth!r:.80}{hint}"
+        raise ArgumentError(msg)
+
+    @property
+    def words(self) -> str:
+        """How the lines are smoothed, for the picture; empty if they are not."""
+        if self.smooth is None:
+            return ""
+        units = _UNITS.get(self.x, f"units of {self.x}")
+        return f"mean of {self.smooth:,.10g} {units}"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run that is drawn.
+
+    Attributes:
+        label: What people call it.
+        key: What its colour is found by: project and id, which name exactly this run.
+        reader: What reads it.
+    """
+
+    label: str
+    key: str
+    reader: Reader
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Return whether a path is, lies below, or matches a pattern with ``*`` and ``?``."""
+    return is_inside(path, pattern.strip("/")) or fnmatchcase(path, pattern)
+
+
+def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldError:
+    """Return the error that says that there is no such series, and what may be meant.
+
+    Args:
+        missing: Path or pattern.
+        known: Paths of series of numbers.
+        where: What was looked through, in words.
+    """
+    near = difflib.get_close_matches(missing, list(known)[:_MOST_COMPARED], 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    some = ", ".join(list(known)[:_LISTED]) or "none"
+    more = ", ..." if len(known) > _LISTED else ""
+    msg = f"no series of numbers matches {missing!r} in {where}; {hint}there are: {some}{more}"
+    return MissingFieldError(msg)
+
+
+def curves_of(
+    sources: Sequence[Source], patterns: Sequence[str], asked: Asked, where: str
+) -> list[Curve]:
+    """Read what is drawn.
+
+    Args:
+        sources: The runs, each with a label of its own.
+        patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
+        asked: How.
+        where: What is looked through, for messages.
+
+    Raises:
+        MissingFieldError: If a pattern matches no series of any run, or x is none of theirs.
+        ArgumentError: If a pattern is no text.
+    """
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            msg = f"plot: expected paths such as 'val/loss', got {pattern!r:.80}"
+            raise ArgumentError(msg)
+    named = asked.x in _AXES
+    known = [source.reader.series_paths() for source in sources]
+    every = dict.fromkeys(path for paths in known for path in paths)
+    for pattern in patterns:
+        if not any(matches(path, pattern) for path in every):
+            raise no_series(pattern, every, where)
+    if not named and asked.x not in every:
+        raise no_series(asked.x, every, where)
+    found = [
+        (source, path)
+        for source, paths in zip(sources, known, strict=True)
+        if named or asked.x in paths
+        for path in dict.fromkeys(p for one in patterns for p in paths if matches(p, one))
+    ]
+    if not found:
+        msg = f"no run of {where} has both {' or '.join(patterns)!r} and x={asked.x!r}"
+        raise MissingFieldError(msg)
+    if len(found) > MOST_CURVES:
+        log.warning(
+            "seamark: drawing %d of %d curves; name fewer series or runs", MOST_CURVES, len(found)
+        )
+        found = found[:MOST_CURVES]
+    return _drawn(found, asked)
+
+
+def _drawn(found: Sequence[tuple[Source, str]], asked: Asked) -> list[Curve]:
+    from seamark.pictures.plots import COLOURS, slots
+
+    runs = dict.fromkeys(source.key for source, _ in found)
+    paths = list(dict.fromkeys(path for _, path in found))
+    colours = slots(runs if len(runs) > 1 else paths)
+    out = []
+    for source, path in found:
+        words = [source.label] if len(runs) > 1 else []
+        words += [path] if len(paths) > 1 or len(runs) <= 1 else []
+        colour = colours[source.key if len(runs) > 1 else path]
+        if len(runs) > 1:
+            colour += paths.index(path) * len(COLOURS)
+        drawing = source.reader.drawing(
+            path,
+            asked.points,
+            asked.attempt,
+            x=asked.x,
+            window=asked.smooth,
+            log_x=asked.log_x,
+            log_y=asked.log_y,
+        )
+        if drawing.falls and (drawing.curve.width or asked.smooth):
+            words.append("(steps go back)" if asked.x == "step" else "(x goes back)")
+        out.append(_curve(drawing, " ".join(words), colour))
+    return out
+
+
+def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
+    import numpy as np
+
+    from seamark.pictures.plots import Curve
+
+    parts = drawing.curve
+    gaps = parts.first_step[parts.nan_count > 0]
+    odd = [(gaps, np.nan), (drawing.plus_inf, np.inf), (drawing.minus_inf, -np.inf)]
+    smoothed, x, y = drawing.mean is not None, drawing.x, drawing.mean
+    if y is None:
+        x, y = parts.step, parts.value
+    return Curve(
+        label=label,
+        x=x,
+        y=y,
+        low=parts.min if smoothed else None,
+        high=parts.max if smoothed else None,
+        odd_x=np.concatenate([where for where, _ in odd]),
+        odd_y=np.concatenate([np.full(len(where), value) for where, value in odd]),
+        odd_count=int(parts.nan_count.sum() + parts.inf_count.sum()),
+        left_out=drawing.left_out + drawing.not_positive,
+        colour=colour,
+    )
+
+
+def axes_of(asked: Asked, patterns: Sequence[str], sources: Sequence[Source]) -> Axes:
+    """Return what the axes of a picture mean, and what stands above it.
+
+    Args:
+        asked: How it is drawn.
+        patterns: What is drawn.
+        sources: Of which runs.
+    """
+    from seamark.pictures.plots import Axes
+
+    named = asked.x in _AXES
+    if len(sources) > 1:
+        title = patterns[0] if len(patterns) == 1 else ""
+    else:
+        title = sources[0].label if sources else ""
+    return Axes(
+        x_kind=cast("XKind", asked.x) if named else "series",
+        title=title,
+        log_x=asked.log_x,
+        log_y=asked.log_y,
+        x_name="" if named else asked.x,
+        note=asked.words,
+    )

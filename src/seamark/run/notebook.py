@@ -1,0 +1,281 @@
+"""What a notebook shows of runs, projects and what lies in them.
+
+Only what is shown is read: of a run with thousands of attributes, the first few.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.blobs import open_blob
+from seamark.journal.folder import PROJECT_LOG
+from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
+from seamark.reading.html import block, count_of, line_of, number, table, text
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.reading.reader import Reader
+    from seamark.run.recorded import Recorded
+
+__all__ = ["image_type", "page_of"]
+
+_FEW: Final = 12
+"""Rows of each table."""
+_OWN: Final = ("sys", "monitoring", "profiling", "source_code", "distributed")
+"""Namespaces that people did not fill themselves: shown last."""
+_POINTS: Final = 200
+_MOST_IMAGE_BYTES: Final = 1 << 20
+_MOST_BYTES: Final = 1 << 63
+"""No file is larger; a record may say anything."""
+_MOST_PIXELS: Final = 1 << 24
+_SUMMARY: Final = (
+    "last", "min", "max", "mean", "count", "nan_count", "inf_count", "first_step", "last_step",
+)  # fmt: skip
+_FACTS: Final = {
+    "created": "sys/creation_time",
+    "tags": "sys/tags",
+    "description": "sys/description",
+}
+
+
+def page_of(recorded: Recorded, path: str) -> str:
+    """Return a run, a project or a path in one of them as HTML.
+
+    Args:
+        recorded: What reads.
+        path: Empty for the whole.
+
+    Raises:
+        SeamarkError: If it cannot be read.
+        OSError: If it cannot be read.
+    """
+    reader = recorded.reader()
+    families = recorded.families()
+    if path:
+        return _handler(recorded, reader, families, path)
+    if recorded.folder.run == PROJECT_LOG:
+        return _project(recorded, reader, families)
+    return _run(recorded, reader, families)
+
+
+def _some(recorded: Recorded, reader: Reader | None, paths: Sequence[str]) -> list[Attribute]:
+    """Return what some paths show, as recorded or as the first record will."""
+    if reader is not None:
+        return reader.some(paths)
+    known = {one.path: one for one in recorded.attributes()}
+    return [known[path] for path in paths if path in known]
+
+
+# ---------------------------------------------------------------------- wholes
+
+
+def _run(recorded: Recorded, reader: Reader | None, families: Mapping[str, str]) -> str:
+    folder = recorded.folder
+    wanted = ("sys/name", "sys/state", *_FACTS.values())
+    facts = {one.path: one.value for one in _some(recorded, reader, wanted)}
+    state = facts.get("sys/state", "created")
+    title = f"{text(facts.get('sys/name') or folder.run)} · {text(state)}"
+    rows = [("project", text(folder.project)), ("id", text(folder.run))]
+    rows += [(name, text(facts[path])) for name, path in _FACTS.items() if facts.get(path)]
+    return block(
+        f"Run {title}", table((), rows), *_tables(recorded, reader, families, first_level="")
+    )
+
+
+def _tables(
+    recorded: Recorded, reader: Reader | None, families: Mapping[str, str], first_level: str
+) -> Iterator[str]:
+    """Yield a table of series and one of everything else."""
+    for name, wanted in (("series", True), ("other paths", False)):
+        paths = [
+            path
+            for path, family in families.items()
+            if (family == "float_series") == wanted and _is_shown(path, first_level, wanted)
+        ]
+        paths.sort(key=lambda path: path.partition("/")[0] in _OWN)
+        if not paths:
+            continue
+        found = _some(recorded, reader, paths[:_FEW])
+        more = _more(len(paths), len(found), name)
+        if wanted:
+            header = ("series", "last", "min", "max", "points")
+            yield table(header, [_series_row(one) for one in found], more)
+        else:
+            yield table(("path", "value"), [(text(one.path), _shown(one)) for one in found], more)
+
+
+def _is_shown(path: str, first_level: str, series: bool) -> bool:  # noqa: FBT001 - of a table
+    """Return whether a path stands in the tables: facts of a run stand above them."""
+    return bool(first_level) or series or path.partition("/")[0] not in _OWN
+
+
+def _more(count: int, shown: int, name: str) -> str:
+    return f"the first {shown} of {count:,} {name}" if count > shown else ""
+
+
+def _project(recorded: Recorded, reader: Reader | None, families: Mapping[str, str]) -> str:
+    from seamark.store.query.selection import Selection
+
+    folder, index = recorded.folder, recorded.index
+    index.refresh(folder.project)
+    columns = ["sys/name", "sys/state", "sys/creation_time"]
+    everything = index.table(Selection(project=folder.project), ["sys/state"])
+    newest = index.table(Selection(project=folder.project, limit=5), columns)
+    states: dict[str, int] = {}
+    for row in everything.rows:
+        states[row["sys/state"]] = states.get(row["sys/state"], 0) + 1
+    counts = ", ".join(f"{count:,} {text(state)}" for state, count in sorted(states.items()))
+    rows = [[text(row.get(name, "")) for name in ("sys/id", *columns)] for row in newest.rows]
+    hint = "<div><code>project.fetch_runs_table()</code> has all of them</div>" if rows else ""
+    return block(
+        f"Project {text(folder.project)} · {count_of(everything.total, 'run')}",
+        f"<div>{counts}</div>" if counts else "",
+        table(("newest runs", "name", "state", "created"), rows),
+        hint,
+        *_tables(recorded, reader, families, first_level=""),
+    )
+
+
+# ---------------------------------------------------------------------- one path
+
+
+def _handler(
+    recorded: Recorded, reader: Reader | None, families: Mapping[str, str], path: str
+) -> str:
+    below = {one: families[one] for one in families if one.startswith(f"{path}/")}
+    here = _some(recorded, reader, [path]) if path in families else []
+    of = text(recorded.folder.words)
+    if not here and not below:
+        return block(text(path), f"<div>nothing is recorded here in {of}</div>")
+    parts = [part for one in here for part in _whole(recorded, reader, one)]
+    if below:
+        parts += _tables(recorded, reader, below, first_level=path)
+    kind = here[0].type.replace("_", " ") if here else count_of(len(below), "path") + " below"
+    return block(f"{text(path)} · {text(kind)}", *parts, f"<div>of {of}</div>")
+
+
+def _whole(recorded: Recorded, reader: Reader | None, one: Attribute) -> Iterator[str]:
+    """Yield what is shown of a path that is looked at alone."""
+    if isinstance(one.value, SeriesSummary):
+        if reader is not None:
+            yield line_of(reader.curve(one.path, _POINTS))
+        summary = one.value
+        rows = [
+            (text(name.replace("_", " ")), number(getattr(summary, name)))
+            for name in _SUMMARY
+            if name not in ("nan_count", "inf_count") or getattr(summary, name)
+        ]
+        yield table((), rows)
+        return
+    if one.family == "file":
+        yield _image(recorded.folder, one.value)
+    if one.family == "file_set":
+        members = sorted(one.value)
+        rows = [(text(name), _file(one.value[name])) for name in members[:_FEW]]
+        yield table(("file", "size"), rows, _more(len(members), len(rows), "files"))
+        return
+    value = one.value
+    if isinstance(value, str):
+        yield f"<pre>{text(value, 2000)}</pre>"
+    else:
+        yield f"<div>{_shown(one)}</div>"
+
+
+def _series_row(one: Attribute) -> tuple[str, ...]:
+    value = one.value
+    if not isinstance(value, SeriesSummary):
+        return text(one.path), "", "", "", ""
+    numbers = (value.last, value.min, value.max, value.count)
+    return text(one.path), *(number(each) for each in numbers)
+
+
+def _shown(one: Attribute) -> str:
+    """Return a value in a few words."""
+    value = one.value
+    if isinstance(value, SeriesTail):
+        last = "" if one.family == "histogram_series" else f", last: {_last(value.last)}"
+        return f"{count_of(value.count, 'point')}{last}"
+    if isinstance(value, SeriesSummary):
+        return f"{count_of(value.count, 'point')}, last: {number(value.last)}"
+    if one.family == "file":
+        return _file(value)
+    if one.family == "file_set":
+        return count_of(len(value), "file")
+    if one.family == "artifact":
+        files = value.get("files")
+        return f"artifact of {count_of(len(files) if isinstance(files, Collection) else 0, 'file')}"
+    if one.family == "string_set":
+        return text(sorted(value))
+    return _last(value)
+
+
+def _last(value: Any) -> str:
+    if isinstance(value, Mapping) and value.keys() == {"sha256", "size"}:
+        return f"a text of {text(value['size'])} bytes"
+    if isinstance(value, Mapping) and ("name" in value or "sha256" in value):
+        return _file(value)
+    return text(value)
+
+
+def _file(file: Any) -> str:
+    if not isinstance(file, Mapping):
+        return text(file)
+    size = file.get("size")
+    words = f", {size:,} bytes" if isinstance(size, int) and abs(size) < _MOST_BYTES else ""
+    lost = f", lost: {text(file['lost'])}" if "lost" in file else ""
+    return f"{text(file.get('name') or 'file')}{words}{lost}"
+
+
+# ---------------------------------------------------------------------- images
+
+
+def _image(folder: RunFolder, file: Any) -> str:
+    """Return a small PNG or JPEG whose bytes the run holds itself; else nothing."""
+    if not isinstance(file, Mapping):
+        return ""
+    sha256, size = file.get("sha256"), file.get("size")
+    if not isinstance(sha256, str) or not isinstance(size, int) or size > _MOST_IMAGE_BYTES:
+        return ""
+    try:
+        with open_blob(folder, sha256, size) as blob:
+            data = blob.read(_MOST_IMAGE_BYTES)
+    except (OSError, ValueError):
+        return ""
+    kind = image_type(data)
+    if kind is None:
+        return ""
+    source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+    name = text(file.get("name") or "image")
+    return f'<img alt="{name}" style="max-width:100%;max-height:400px" src="{source}">'
+
+
+def image_type(data: bytes) -> str | None:
+    """Return ``"png"`` or ``"jpeg"`` if that is what the bytes say and it is of some size only."""
+    kind, size = _png_size(data) or _jpeg_size(data) or (None, (0, 0))
+    width, height = size
+    return kind if kind and 0 < width * height <= _MOST_PIXELS else None
+
+
+def _png_size(data: bytes) -> tuple[str, tuple[int, int]] | None:
+    if data[:8] != b"\x89PNG\r\n\x1a\n" or data[12:16] != b"IHDR" or len(data) < 24:  # noqa: PLR2004
+        return None
+    width, height = struct.unpack_from(">II", data, 16)
+    return "png", (width, height)
+
+
+_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""Markers of a JPEG after which its size stands."""
+
+
+def _jpeg_size(data: bytes) -> tuple[str, tuple[int, int]] | None:
+    at = 2 if data[:3] == b"\xff\xd8\xff" else len(data)
+    while at + 9 <= len(data) and data[at] == 0xFF:  # noqa: PLR2004 - what a marker begins with
+        (length,) = struct.unpack_from(">H", data, at + 2)
+        if data[at + 1] in _FRAMES:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            return "jpeg", (width, height)
+        at += 2 + max(length, 2)
+    return None

@@ -1,0 +1,202 @@
+"""Figures of runs for notebooks: drawn once, or again and again while a run trains."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import ArgumentError, MissingFieldError
+from seamark.journal.folder import PROJECT_LOG
+from seamark.run.drawing import MOST_CURVES, Asked, Source, axes_of, curves_of, no_series
+
+if TYPE_CHECKING:
+    from seamark.local.index import Index
+    from seamark.run.recorded import Recorded
+
+__all__ = ["follow", "label_of", "plot_run", "plot_runs"]
+
+_GOES_ON: Final = ("created", "running")
+_LEAST_S: Final = 0.2
+
+Draw = Callable[[], tuple[Any, bool]]
+"""Returns a figure, and whether a run in it goes on."""
+
+log = logging.getLogger("seamark")
+
+
+def label_of(index: Index, ref: tuple[str, str]) -> str:
+    """Return what people call a run: its name, else its id."""
+    named = index.view(*ref).attribute("sys/name")
+    if named is not None and named.value:
+        return str(named.value)
+    return ref[0] if ref[1] == PROJECT_LOG else ref[1]
+
+
+def plot_run(
+    recorded: Recorded, patterns: Sequence[str], asked: Asked, refresh: float | None
+) -> Any:
+    """Do what `Run.plot` does.
+
+    Raises:
+        MissingExtraError: If the extra ``plot`` is not installed.
+        MissingFieldError: If there is no such series.
+        ArgumentError: If ``refresh`` is no number, or asked for outside of a notebook.
+    """
+    folder = recorded.folder
+
+    def sources() -> list[Source]:
+        reader = recorded.reader()
+        if reader is None:
+            return []
+        ref = (folder.project, folder.run)
+        return [Source(label_of(recorded.index, ref), "/".join(ref), reader)]
+
+    if recorded.silent:
+        return _figure([], patterns, asked, folder.words)
+    return _plotted(sources, patterns, asked, folder.words, refresh)
+
+
+def plot_runs(
+    runs: Callable[[], tuple[Index, list[tuple[str, str]]]],
+    patterns: Sequence[str],
+    asked: Asked,
+    where: str,
+    refresh: float | None,
+) -> Any:
+    """Do what `Project.plot` does.
+
+    Args:
+        runs: Returns the index, up to now, and (project, run id) of the runs, of which the first
+            few are drawn.
+        patterns: What is drawn.
+        asked: How.
+        where: What is looked through, for messages.
+        refresh: Seconds between two looks; None for one.
+
+    Raises:
+        MissingExtraError: If the extra ``plot`` is not installed.
+        MissingFieldError: If no run has such a series.
+        ArgumentError: If ``refresh`` is no number, or asked for outside of a notebook.
+    """
+
+    def sources() -> list[Source]:
+        now, refs = runs()
+        if len(refs) > MOST_CURVES:
+            log.warning("seamark: drawing the first %d of %d runs", MOST_CURVES, len(refs))
+            refs = refs[:MOST_CURVES]
+        labels, ids = [label_of(now, ref) for ref in refs], [ref[1] for ref in refs]
+        own = [
+            label
+            if labels.count(label) == 1
+            else f"{label} ({ref[1] if ids.count(ref[1]) == 1 else '/'.join(ref)})"
+            for label, ref in zip(labels, refs, strict=True)
+        ]
+        found = zip(own, refs, strict=True)
+        return [Source(label, "/".join(ref), now.view(*ref)) for label, ref in found]
+
+    return _plotted(sources, patterns, asked, where, refresh)
+
+
+def _figure(
+    sources: Sequence[Source], patterns: Sequence[str], asked: Asked, where: str, note: str = ""
+) -> Any:
+    from dataclasses import replace
+
+    from seamark.pictures.plots import figure_of
+
+    curves = curves_of(sources, patterns, asked, where) if sources and not note else []
+    axes = axes_of(asked, patterns, sources)
+    left = sum(curve.left_out for curve in curves)
+    words = [axes.note, f"{left:,} points have no place on these axes" if left else "", note]
+    return figure_of(curves, replace(axes, note="; ".join(filter(None, words))))
+
+
+def _plotted(
+    sources: Callable[[], list[Source]],
+    patterns: Sequence[str],
+    asked: Asked,
+    where: str,
+    refresh: float | None,
+) -> Any:
+    if not patterns:
+        msg = "plot: which series? expected one path or several, such as plot('val/loss')"
+        raise ArgumentError(msg)
+
+    def draw() -> tuple[Any, bool]:
+        found = sources()
+        goes_on = any(source.reader.state in _GOES_ON for source in found) or not found
+        try:
+            if not found:
+                raise no_series(patterns[0], [], where)
+            return _figure(found, patterns, asked, where), goes_on
+        except MissingFieldError as error:
+            if refresh is None or not goes_on:
+                raise
+            return _figure(found, patterns, asked, where, note=f"not yet: {error}"), True
+
+    if refresh is None:
+        return draw()[0]
+    follow(draw, _checked(refresh), _display())
+    return None
+
+
+def _checked(refresh: object) -> float:
+    number = isinstance(refresh, (int, float)) and not isinstance(refresh, bool)
+    if number and math.isfinite(refresh) and refresh >= _LEAST_S:  # type: ignore[operator, arg-type]
+        return float(refresh)  # type: ignore[arg-type]
+    msg = f"refresh: expected seconds, at least {_LEAST_S}, or None, got {refresh!r:.80}"
+    raise ArgumentError(msg)
+
+
+def follow(
+    draw: Draw,
+    seconds: float,
+    show: Callable[[Any], None],
+    wait: Callable[[float], None] = time.sleep,
+) -> None:
+    """Draw again and again, until no run in the picture goes on or a person interrupts it.
+
+    Args:
+        draw: Makes the picture.
+        seconds: Between two looks.
+        show: Puts a picture in the place of the one before.
+        wait: Waits so many seconds.
+    """
+    try:
+        while True:
+            figure, goes_on = draw()
+            show(figure)
+            if not goes_on:
+                return
+            wait(seconds)
+    except KeyboardInterrupt:  # who interrupts the cell has seen enough
+        return
+
+
+def _display() -> Callable[[Any], None]:
+    """Return what shows a figure in the output of the cell, in the place of the one before.
+
+    Raises:
+        ArgumentError: If this is no notebook.
+    """
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if not hasattr(shell, "kernel"):
+        msg = "refresh: expected None outside of a notebook; there is no picture to change"
+        raise ArgumentError(msg)
+    from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
+
+    handle: Any = None
+
+    def show(figure: Any) -> None:
+        nonlocal handle
+        bundle = figure._repr_mimebundle_()
+        if handle is None:
+            handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call, unused-ignore]
+        else:
+            handle.update(bundle, raw=True)
+
+    return show

@@ -1,0 +1,232 @@
+"""Smoothed lines, other x axes and logarithmic ones, against what all points give."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recording import QUIET
+
+from seamark.run.run import init_run
+from seamark.store.chunks import pack_floats, packed_stride, unpack_floats, unpack_floats_at
+from seamark.store.pyramid import draw_series, pack_pyramid, unpack_pyramid
+from seamark.store.windows import means_of_ranges
+
+
+class Packed:
+    """A piece as a chunk holds it."""
+
+    def __init__(self, step, value):
+        self.count, self.first, self.last = len(step), float(step[0]), float(step[-1])
+        self.rising = bool((np.diff(step) >= 0).all())
+        self._step, self._value = pack_floats(step), pack_floats(value)
+        self.stride = packed_stride(self._step)
+        self._pyramid = pack_pyramid(value)
+
+    def steps(self):
+        return unpack_floats(self._step)
+
+    def values(self):
+        return unpack_floats(self._value)
+
+    def values_at(self, places):
+        return unpack_floats_at(self._value, places)
+
+    def pyramid(self):
+        return unpack_pyramid(self._pyramid)
+
+
+def cut(step, value, size=1000):
+    """Cut a series into pieces of this many points."""
+    step, value = np.asarray(step, float), np.asarray(value, float)
+    starts = range(0, len(step), size)
+    return [Packed(step[at : at + size], value[at : at + size]) for at in starts]
+
+
+def plain_mean(step, value, x, window):
+    """Return the mean around x in exact arithmetic, and how large the numbers in it are."""
+    inside = (step >= x - window / 2) & (step < x + window / 2) & np.isfinite(value)
+    numbers = value[inside]
+    if not len(numbers):
+        return math.nan, 0.0
+    small = numbers * 2.0**-64  # the sum of the largest numbers is not finite
+    means = (math.fsum(some) / len(numbers) * 2.0**64 for some in (small, np.abs(small)))
+    if numbers.any() and np.abs(numbers)[numbers != 0].min() > 1e-200:
+        return tuple(means)
+    exact = [Fraction(one) for one in numbers.tolist()]
+    return float(sum(exact) / len(exact)), float(sum(map(abs, exact)) / len(exact))
+
+
+def assert_means(step, value, drawing, window):
+    """Compare every mean with the plain one, to within some rounding of what it is made of."""
+    step, value = np.asarray(step, float), np.asarray(value, float)
+    for x, mean in zip(drawing.x.tolist(), drawing.mean.tolist(), strict=True):
+        wanted, size = plain_mean(step, value, x, window)
+        if math.isnan(wanted):
+            assert math.isnan(mean)
+        else:
+            assert abs(mean - wanted) <= 1e-13 * size
+
+
+def noisy(count, seed=7):
+    return np.random.default_rng(seed).normal(size=count)
+
+
+@pytest.mark.parametrize("window", [1.0, 3.0, 500.0, 4096.0, 1e9])
+@pytest.mark.parametrize("points", [20, 1000])
+def test_a_window_is_the_mean_of_all_its_points(window, points):
+    """Whatever the number of parts that are drawn; NaN and infinities are passed over."""
+    value = noisy(20_000)
+    value[[3, 700, 701, 702, 9000]] = [math.nan, math.inf, -math.inf, math.nan, math.inf]
+    step = np.arange(20_000.0)
+    drawing = draw_series(cut(step, value), points, window=window)
+    assert len(drawing.x) > points // 8
+    assert_means(step, value, drawing, window)
+
+
+def test_one_huge_value_is_in_the_windows_that_hold_it_and_in_no_other():
+    """A finite 1e30 leaves nothing behind: a difference of running sums would give 0.0."""
+    step, value = np.arange(10_000.0), noisy(10_000)
+    value[5000] = 1e30
+    drawing = draw_series(cut(step, value), 400, window=500.0)
+    assert_means(step, value, drawing, 500.0)
+    touched = np.abs(drawing.x - 5000) <= 250
+    assert (drawing.mean[touched] > 1e26).all()
+    assert (np.abs(drawing.mean[~touched]) < 1).all()
+    assert (drawing.mean[~touched] != 0).all()
+
+
+def test_the_mean_of_the_largest_numbers_is_finite():
+    """Their sum is not."""
+    step, value = np.arange(1000.0), np.full(1000, 1.7e308)
+    drawing = draw_series(cut(step, value), 10, window=300.0)
+    assert drawing.mean == pytest.approx(np.full(len(drawing.x), 1.7e308))
+
+
+def test_steps_that_fall_are_smoothed_by_step():
+    """After a resume one window may hold points of several passes; the drawing says so."""
+    step = np.concatenate([np.arange(3000.0), np.arange(1000.0, 5000.0)])
+    value = noisy(len(step))
+    drawing = draw_series(cut(step, value), 200, window=64.0)
+    assert drawing.falls
+    assert_means(step, value, drawing, 64.0)
+    assert not draw_series(cut(np.arange(9.0), noisy(9)), 200, window=4.0).falls
+
+
+def test_a_stretch_without_finite_values_has_no_mean():
+    """It is a gap, not a zero and not the value before."""
+    value = np.concatenate([np.ones(500), np.full(500, math.nan), np.ones(500)])
+    drawing = draw_series(cut(np.arange(1500.0), value), 100, window=50.0)
+    inside = (drawing.x > 530) & (drawing.x < 970)
+    assert inside.any()
+    assert np.isnan(drawing.mean[inside]).all()
+    assert (drawing.mean[~np.isnan(drawing.mean)] == 1).all()
+
+
+@given(
+    st.lists(st.tuples(st.integers(-50, 50), st.floats()), max_size=300),
+    st.floats(0.25, 200),
+    st.integers(2, 40),
+)
+def test_any_series_is_smoothed_as_all_its_points_say(points, window, limit):
+    """Repeated steps, gaps, values of any size, any window."""
+    step, value = ([float(one[at]) for one in points] for at in (0, 1))
+    pieces = cut(step, value, 70)
+    drawing = draw_series(pieces, limit, window=window)
+    assert_means(step, value, drawing, window)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=90), st.data())
+def test_ranges_are_summed_from_what_is_in_them(counts, data):
+    """Any ranges, also empty ones and all of it."""
+    number = np.asarray(counts)
+    means = np.where(number > 0, noisy(len(number)), np.nan)
+    ends = st.integers(0, len(counts))
+    pairs = [sorted(pair) for pair in data.draw(st.lists(st.tuples(ends, ends), max_size=9))]
+    low, high = (np.array([pair[at] for pair in pairs], np.int64) for at in (0, 1))
+    found = means_of_ranges(means, number, low, high)
+    for (start, end), mean in zip(pairs, found.tolist(), strict=True):
+        total = number[start:end].sum()
+        wanted = np.nansum(means[start:end] * number[start:end]) / total if total else math.nan
+        assert mean == pytest.approx(wanted, nan_ok=True)
+
+
+def test_parts_are_equally_wide_on_a_logarithmic_axis():
+    """Each decade that has points is drawn with enough of them, spikes included."""
+    step = np.arange(100_000.0)
+    value = np.zeros(len(step))
+    value[[13, 420, 99_000]] = 5.0
+    drawing = draw_series(cut(step, value, 8192), 400, log_x=True)
+    curve = drawing.curve
+    assert drawing.left_out == 1  # step 0
+    assert curve.count.sum() == len(step) - 1
+    for low in (10, 100, 1000, 10_000):
+        assert ((curve.first_step >= low) & (curve.first_step < 10 * low)).sum() >= 20
+    assert sorted(curve.max_step[curve.max == 5].tolist()) == [13, 420, 99_000]
+
+
+def test_values_without_a_place_on_a_logarithmic_y_axis_are_counted():
+    """Zero and below, not NaN; whichever stretches they are in."""
+    value = np.concatenate([noisy(5000), -np.ones(300), np.ones(300), [math.nan, -math.inf]])
+    drawing = draw_series(cut(np.arange(float(len(value))), value), 100, log_y=True)
+    assert drawing.not_positive == int(((value <= 0) & np.isfinite(value)).sum())
+
+
+def test_each_part_says_which_infinities_it_has():
+    """Where the first of either sign is, without reading stretches that have none."""
+    value = np.zeros(10_000)
+    value[[100, 101, 5000]] = [math.inf, math.inf, -math.inf]
+    drawing = draw_series(cut(np.arange(10_000.0), value), 40)
+    assert drawing.plus_inf.tolist() == [100.0]
+    assert drawing.minus_inf.tolist() == [5000.0]
+
+
+# ---------------------------------------------------------------------- as it was recorded
+
+
+COUNT = 30_000
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory):
+    """A run whose series are in groups and in the journal's end."""
+    run = init_run(root=tmp_path_factory.mktemp("root"), **QUIET)
+    loss, epoch = noisy(COUNT), np.repeat(np.arange(COUNT / 1000), 1000)
+    times = 1_700_000_000 + np.arange(COUNT) * 0.5
+    run["loss"].extend(loss.tolist(), steps=range(COUNT), timestamps=times.tolist())
+    run["epoch"].extend(epoch[::100].tolist(), steps=range(100, COUNT + 100, 100))
+    yield run, loss, times
+    run.stop()
+
+
+def test_time_is_an_axis(long_run):
+    """Seconds since the Unix epoch; the mean is over seconds then."""
+    run, loss, times = long_run
+    drawing = run.recorded.view().drawing("loss", 100, x="time", window=60.0)
+    assert drawing.curve.first_step[0] == times[0]
+    assert drawing.curve.count.sum() == COUNT
+    assert drawing.curve.max.max() == loss.max()
+    assert_means(times, loss, drawing, 60.0)
+
+
+def test_relative_time_starts_when_the_run_was_created(long_run):
+    """Whichever series it is, so that curves of one run fit together."""
+    run, _, times = long_run
+    view = run.recorded.view()
+    created = view.attribute("sys/creation_time").value.timestamp()
+    drawing = view.drawing("loss", 100, x="relative")
+    assert drawing.curve.last_step[-1] == pytest.approx(times[-1] - created, abs=1e-3)
+
+
+def test_another_series_is_an_axis(long_run):
+    """Its value at the same step, else the last before; points before its first are counted."""
+    run, loss, _ = long_run
+    drawing = run.recorded.view().drawing("loss", 1000, x="epoch", window=1.0)
+    assert drawing.left_out == 100
+    x = np.repeat(np.repeat(np.arange(COUNT / 1000), 10), 100)[: COUNT - 100]
+    assert drawing.curve.count.sum() == COUNT - 100
+    assert_means(x, loss[100:], drawing, 1.0)

@@ -1,0 +1,437 @@
+"""Looking around in a run: ``in``, loops, keys that are proposed, and what a notebook shows."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import threading
+import time
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from recording import QUIET
+
+from seamark.errors import FamilyError, MissingFieldError, ValueKindError
+from seamark.pictures.png import png
+from seamark.reading.html import line_of, text
+from seamark.run.notebook import _file, _image, image_type
+from seamark.run.project import init_project
+from seamark.run.run import init_run, make_run
+from seamark.store.pyramid import Listed, draw_series
+from seamark.types import File
+
+HOSTILE = "<img src=x onerror=alert(1)> $\\href{x}{y}$ \u202e\ud800\x1b[31m"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with something of each family, some of it hostile."""
+    started = init_run("team/x", name="quick <b>otter</b>", root=tmp_path, tags=["<i>"], **QUIET)
+    started["params/lr"] = 0.1
+    started["params/name"] = HOSTILE.replace("\ud800", "")
+    started["train"].log_metrics({"loss": 0.5, "acc": 0.1})
+    started["train/loss"].extend([0.25, float("nan"), float("inf"), 0.125])
+    started["notes"].extend(["first", "<script>alert(2)</script>"])
+    started["histogram"].append(File.from_content("x", extension="html"))
+    started["picture"].upload(File.as_image(np.zeros((4, 4, 3))), wait=True)
+    started["page"].upload(File.from_content("<b>page</b>", extension="png"), wait=True)
+    started["files"].upload_files([__file__], wait=True)
+    started["text"] = "line\n" * 3
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def project(tmp_path, run):
+    with init_project("team/x", root=tmp_path) as opened:
+        yield opened
+
+
+class Tags(HTMLParser):
+    """What a browser would find in a piece of HTML."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.open, self.words = [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+        if tag not in ("img", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+ALLOWED = {
+    "div", "b", "table", "thead", "tr", "th", "td", "svg", "polygon", "polyline", "code", "pre",
+    "img",
+}  # fmt: skip
+
+
+def page_of(thing):
+    """Return what a notebook gets, after looking that it is harmless."""
+    page = thing._repr_html_()
+    page.encode()  # no half of a surrogate pair
+    tags = Tags(page)
+    assert {tag for tag, _ in tags.found} <= ALLOWED
+    for _, attributes in tags.found:
+        assert not any(name.startswith("on") for name in attributes)
+        assert attributes.get("src", "data:image/").startswith("data:image/")
+        assert "href" not in attributes
+    assert "mathjax_ignore" in tags.found[0][1]["class"]
+    assert not re.search("#[0-9a-f]{3,6}|rgb|color:(?!inherit)|url\\(|https?:", page)
+    return page, " ".join(tags.words)
+
+
+# ---------------------------------------------------------------------- in, loops, keys
+
+
+def test_in_is_about_paths(run):
+    """Of values, series and namespaces; what cannot be a path is not in a run."""
+    assert "train/loss" in run
+    assert "train" in run
+    assert "loss" in run["train"]
+    assert "los" not in run["train"]
+    assert "a//b" not in run
+    assert 0 not in run
+    assert None not in run["train"]
+
+
+def test_a_loop_gives_the_names_one_level_below(run):
+    """With which one can go on: ``run["train"][name]``."""
+    assert list(run["train"]) == ["acc", "loss"]
+    assert {"params", "train", "sys", "notes"} <= set(run)
+    assert [run["params"][name].fetch() for name in run["params"]][:1] == [0.1]
+
+
+def test_a_loop_over_a_value_or_over_nothing_says_so(run):
+    """Whoever expects the points of a series is told how to get them."""
+    with pytest.raises(FamilyError, match="fetch_points"):
+        list(run["train/loss"])
+    with pytest.raises(MissingFieldError, match="'trian'"):
+        list(run["trian"])
+
+
+def test_a_place_in_a_run_is_no_list_of_points(run):
+    """Its names are never recorded by mistake."""
+    with pytest.raises(ValueKindError, match="several values"):
+        run["copy"].extend(run["train"])
+    with pytest.raises(ValueKindError, match="string"):
+        run["sys/tags"].add(run["train"])
+    for thing in (run, run["train"]):
+        with pytest.raises(ValueKindError):
+            run["copy"].append(thing)
+        with pytest.raises(ValueKindError):
+            run["copy"].upload(thing)
+        with pytest.raises(ValueKindError):
+            run["copy"] = thing
+    assert "copy" not in run
+
+
+def test_keys_are_proposed(run, project):
+    """Whole paths, so that ``run["train/`` goes on; those of a handler begin below it."""
+    assert {"train", "train/loss", "params/lr", "sys/tags"} <= set(run._ipython_key_completions_())
+    assert run["train"]._ipython_key_completions_() == ["acc", "loss"]
+    assert run["nothing"]._ipython_key_completions_() == []
+    project["config/depth"] = 3
+    assert "config/depth" in project._ipython_key_completions_()
+    table = project.fetch_runs_table()
+    assert "train/loss" in table._ipython_key_completions_()
+
+
+def test_keys_never_raise_and_end(tmp_path):
+    """A run of many thousand paths; a run whose root is gone."""
+    run = init_run(root=tmp_path / "root", **QUIET)
+    run.log_metrics({f"layer/{at:05}/norm": 1.0 for at in range(8000)})
+    assert len(run._ipython_key_completions_()) == 5000
+    run.stop()
+    reader = init_run(root=tmp_path / "root", with_id=run.id, mode="read-only")
+    (tmp_path / "root").rename(tmp_path / "moved")
+    assert "sys/id" in reader._ipython_key_completions_()
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def test_rows_and_columns_of_a_table(project, run):
+    """By number, from the end, in slices, by name; ``in`` is about columns."""
+    table = project.fetch_runs_table(columns=["sys/name", "params/lr"])
+    assert table[0] == table[-1] == table.rows[0]
+    assert table[:5] == table.rows
+    assert table["params/lr"] == [0.1]
+    assert "params/lr" in table
+    assert "params/l" not in table
+    assert table[0] in table
+    assert [row["sys/id"] for row in table] == [run.id]
+    assert len(table) == 1
+    with pytest.raises(IndexError):
+        table[1]
+    with pytest.raises(MissingFieldError, match="'params/lr'"):
+        table["params/l"]
+
+
+def test_rows_of_series(project, run):
+    """The rows of a long table are those that a loop gives."""
+    for table in (project.fetch_series("train/*"), project.fetch_series("train/*", points=100)):
+        rows = list(table)
+        assert [repr(table[at]) for at in range(len(table))] == [repr(row) for row in rows]
+        assert repr(table[-1]) == repr(rows[-1])
+        for outside in (len(rows), -len(rows) - 1):
+            with pytest.raises(IndexError):
+                table[outside]
+        assert "value" in table or "mean" in table
+
+
+# ---------------------------------------------------------------------- pages
+
+
+def test_a_run_shows_what_it_is(run):
+    """Name, state, tags, what it was given, and its series; everything is text."""
+    page, words = page_of(run)
+    assert "quick <b>otter</b> · running" in words
+    assert "&lt;b&gt;otter" in page
+    assert run.id in words
+    assert "train/loss" in words
+    assert "params/lr" in words
+    assert "<i>" in words
+    assert "\\u202e" in words
+    assert "\\x1b" in words
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.datetimes(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.tuples(inner),
+)
+
+
+@given(VALUES | st.text("<>&'\"$\\/ab", min_size=1))
+@example(10**5000)
+@example([10**5000])
+@example({"a": "\ud800<script>"})
+def test_any_value_is_text(value):
+    """Cut to a length, without a tag; and what was not cut reads as it is."""
+    shown = text(value)
+    shown.encode()
+    tags = Tags(shown)
+    assert tags.found == []
+    words = "".join(tags.words)
+    assert len(words) <= 120 * 10  # an escape takes up to ten signs
+    assert words.isprintable()
+    if isinstance(value, str) and value.isprintable() and len(value) <= 120:
+        assert words == value
+
+
+@given(st.lists(st.floats()), st.integers(2, 20))
+def test_any_series_has_a_small_picture(values, points):
+    """Whose numbers are within its frame; nothing where there is nothing to draw."""
+    step, value = np.arange(float(len(values))), np.array(values, float)
+    picture = line_of(draw_series([Listed(step, value)] if values else [], points).curve)
+    assert bool(picture) == bool(np.isfinite(value).any())
+    Tags(picture)
+    for x, y in re.findall(r"([-\d.einfa]+),([-\d.einfa]+)", picture):
+        assert 0 <= float(x) <= 240
+        assert 0 <= float(y) <= 48
+
+
+def test_what_is_below_a_path_is_shown(run):
+    """A namespace, a series with a small picture, a text, files."""
+    _, words = page_of(run["train"])
+    assert "2 paths below" in words
+    page, words = page_of(run["train/loss"])
+    assert "<svg" in page
+    assert "0.125" in words
+    assert "inf count" in words
+    assert "line" in page_of(run["text"])[1]
+    assert "<script>alert(2)</script>" in page_of(run["notes"])[1]
+    assert "test_browsing.py" in page_of(run["files"])[1]
+    assert "nothing is recorded here" in page_of(run["trian"])[1]
+    assert "1 point" in page_of(run["histogram"])[1]
+
+
+def test_images_are_shown_whose_bytes_say_so(run):
+    """Of a page that is called an image only the name is shown, as of what lies elsewhere."""
+    page, _ = page_of(run["picture"])
+    assert "data:image/png;base64,iVBOR" in page
+    assert "<img" not in page_of(run["page"])[0]
+    run["elsewhere"].track_files(__file__)
+    assert "<img" not in page_of(run["elsewhere"])[0]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "text",
+        {"sha256": "../../../etc/passwd", "size": 10},
+        {"sha256": 7, "size": 10},
+        {"sha256": "0" * 64, "size": -1},
+        {"sha256": "0" * 64, "size": 10**5000},
+        {"sha256": "0" * 64, "size": "10"},
+        {"ref": "/etc/passwd", "size": 10, "name": "picture.png"},
+        {},
+    ],
+)
+def test_a_record_that_names_no_bytes_of_the_run_is_no_image(run, record):
+    """It comes from disk, and may say anything."""
+    assert _image(run.folder, record) == ""
+    assert isinstance(_file(record), str)
+
+
+def test_a_link_in_the_run_is_not_followed(run, tmp_path):
+    """To a picture that lies elsewhere."""
+    data = png(bytes(48), 4, 4, 3)
+    (tmp_path / "private.png").write_bytes(data)
+    record = run.recorded.attribute("picture").value
+    place = next(run.folder.blobs_dir.rglob(f"*{record['sha256'][-20:]}"))
+    assert _image(run.folder, record)
+    place.unlink()
+    place.symlink_to(tmp_path / "private.png")
+    assert _image(run.folder, record) == ""
+    assert "<img" not in page_of(run["picture"])[0]
+
+
+def test_an_image_of_too_many_pixels_is_not_drawn():
+    """A small file may be a large picture; what is cut off is no picture."""
+    assert image_type(png(bytes(12), 2, 2, 3)) == "png"
+    large = bytearray(png(bytes(12), 2, 2, 3))
+    large[16:24] = (60_000).to_bytes(4, "big") * 2
+    assert image_type(bytes(large)) is None
+    assert image_type(bytes(large[:20])) is None
+    jpeg = b"\xff\xd8\xff\xe0\x00\x10" + bytes(14) + b"\xff\xc0\x00\x11\x08"
+    assert image_type(jpeg + b"\x00\x10\x00\x20" + bytes(9)) == "jpeg"
+    assert image_type(jpeg + b"\xff\xff\xff\xff" + bytes(9)) is None
+    assert image_type(jpeg) is None
+    assert image_type(b"<html>") is None
+    assert image_type(b"") is None
+
+
+def test_of_many_attributes_the_first_are_shown(tmp_path):
+    """And how many there are; the page stays small, and little of the run is read."""
+    with init_run(root=tmp_path, **QUIET) as run:
+        run["params"] = {f"p{at:05}": "x" * 1000 for at in range(5000)}
+        run.log_metrics({f"train/m{at:05}": 1.0 for at in range(300)})
+        asked = []
+        view = run.recorded.view()
+        some = type(view).some
+
+        def counted(self, paths):
+            asked.extend(paths)
+            return some(self, paths)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(view), "some", counted)
+            page, words = page_of(run)
+        assert len(asked) < 50
+        assert "the first 12 of 5,000" in words
+        assert "the first 12 of 300 series" in words
+        assert len(page) < 20_000
+
+
+def test_a_project_counts_its_runs(project, run):
+    """By state, with the newest ones."""
+    _, words = page_of(project)
+    assert "Project team/x · 1 run" in words
+    assert "1 running" in words
+    assert run.id in words
+
+
+def test_tables_and_points_show_their_ends(project, run):
+    """The first rows, the last rows, and how many there are."""
+    run["long"].extend(range(1000))
+    assert "1,000 points" in page_of(run["long"].fetch_points())[1]
+    assert page_of(run["long"].fetch_points())[0].count("<tr>") == 12
+    page, words = page_of(run["long"].fetch_points(points=100))
+    assert "of 1,000 points" in words
+    assert "<svg" in page
+    assert "1 run" in page_of(project.fetch_runs_table())[1]
+    assert page_of(project.fetch_runs_table(tag="none"))[1]
+    assert "1,000 rows of 1 series" in page_of(project.fetch_series("long"))[1]
+    assert page_of(project.fetch_series("long"))[0].count("<tr>") == 12
+    assert page_of(project.fetch_series("none"))[1]
+    assert repr(run["long"].fetch_points()) == "<Points: 1000, steps 0 to 999>"
+
+
+def test_a_run_that_has_not_begun_is_not_started_by_a_look(tmp_path):
+    """Nothing is written: a logger's run starts with its first record."""
+    run = make_run(root=tmp_path / "root", name="later", **QUIET)
+    assert "later · created" in page_of(run)[1]
+    assert "later" in page_of(run["sys"])[1]
+    assert list(run) == ["sys"]
+    assert "sys/name" in run._ipython_key_completions_()
+    assert not (tmp_path / "root").exists()
+
+
+def test_a_look_writes_nothing_below_the_root(run, project, tmp_path):
+    """Of a run that is finished."""
+    run.stop()
+
+    def files():
+        return {(path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")}
+
+    before = files()
+    for thing in (run, run["train"], run["train/loss"], run["picture"], project):
+        page_of(thing)
+    assert files() == before
+
+
+def test_a_silent_rank_shows_something(tmp_path):
+    """Where nothing is recorded by design, nothing is there to be shown."""
+    run = init_run(root=tmp_path, mode="disabled", **QUIET)
+    assert run.id in page_of(run)[1]
+    assert page_of(run["train"])[1]
+
+
+def test_what_cannot_be_read_is_shown_in_plain_words(run, monkeypatch):
+    """Never an error instead of a page."""
+
+    def broken(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr(run.recorded, "reader", broken)
+    assert run._repr_html_() == f"<code>&lt;seamark.Run team/x/{run.id} running&gt;</code>"
+    assert run._ipython_key_completions_() == []
+
+
+def test_a_time_limit_passes_through_a_look(run, monkeypatch):
+    """What a signal handler raises means the cell, and not the look in it."""
+    import signal
+
+    class TimeUpError(Exception):
+        pass
+
+    def end(*_):
+        raise TimeUpError
+
+    def slow(*_):
+        threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGUSR1)).start()
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            pass
+
+    monkeypatch.setattr(run.recorded, "reader", slow)
+    before = signal.signal(signal.SIGUSR1, end)
+    try:
+        with pytest.raises(TimeUpError):
+            run._repr_html_()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_picture_is_what_was_recorded(run):
+    """Byte for byte."""
+    page, _ = page_of(run["picture"])
+    data = re.search('src="data:image/png;base64,([^"]+)"', page)[1]
+    assert base64.b64decode(data) == png(bytes(48), 4, 4, 3)

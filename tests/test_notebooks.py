@@ -282,11 +282,12 @@ def test_a_figure_follows_a_run_until_it_ends(kernel):
     run.stop()
     status, last = kernel.wait(cell)
     assert status == "ok"
-    shown = [one for kind, one in first if kind == "display_data"]
+    shown = [one for kind, one in first if kind == "display_data" and PLOT in one["data"]]
     assert len(shown) == 1
     places = {one["transient"]["display_id"] for kind, one in last if kind.startswith("update")}
     assert places == {shown[0]["transient"]["display_id"]}
-    assert not [kind for kind, _ in last if kind in {"display_data", "execute_result"}]
+    assert not [one for kind, one in last if kind == "display_data" and PLOT in one["data"]]
+    assert not [kind for kind, _ in last if kind == "execute_result"]
 
 
 def test_interrupting_the_cell_stops_the_looking_only(kernel):

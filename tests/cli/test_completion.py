@@ -192,8 +192,8 @@ def test_little_is_read(
     assert tab("seamark show ") == []
     cli("ls")
     assert tab("seamark show ") == ["latest", *reversed(names[5:])]
-    record("p", name="new", steps=1)
-    assert tab("seamark show n") == ["new"]
+    record("p", name="xnew", steps=1)
+    assert tab("seamark show x") == ["xnew"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

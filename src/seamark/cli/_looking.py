@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._facts import sparkline, troubles
 from seamark.cli._ranks import lags, of_rank
-from seamark.cli._runs import matches
 from seamark.cli._text import human_duration, human_number, step_text
 from seamark.paths import is_inside
+from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
     from seamark.cli._runs import RunRef, Runs

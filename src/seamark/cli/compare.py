@@ -28,7 +28,6 @@ from seamark.cli._progress import progress_bar
 from seamark.cli._runs import (
     RunRef,
     Runs,
-    matches,
     open_runs,
     project_option,
     query_option,
@@ -46,6 +45,7 @@ from seamark.cli._text import (
     plural,
 )
 from seamark.reading.attributes import SeriesTail
+from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute

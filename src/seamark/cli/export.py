@@ -20,7 +20,6 @@ from seamark.cli._runs import (
     RunRef,
     Runs,
     attempt_option,
-    matches,
     matching_paths,
     open_runs,
     project_option,
@@ -31,6 +30,7 @@ from seamark.cli._screen import data_output, note
 from seamark.cli._tables import ATTRIBUTES, POINTS, Tables, utc
 from seamark.cli._text import csv_safe, human_bytes, plural, step_text
 from seamark.cli.show import as_mapping
+from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
     from seamark.local.view import RunView

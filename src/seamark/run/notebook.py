@@ -14,6 +14,7 @@ from seamark.blobs import open_blob
 from seamark.journal.folder import PROJECT_LOG
 from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
 from seamark.reading.html import block, count_of, line_of, number, table, text
+from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
@@ -77,7 +78,7 @@ def _run(recorded: Recorded, reader: Reader | None, families: Mapping[str, str])
     wanted = ("sys/name", "sys/state", *_FACTS.values())
     facts = {one.path: one.value for one in _some(recorded, reader, wanted)}
     state = facts.get("sys/state", "created")
-    title = f"{text(facts.get('sys/name') or folder.run)} · {text(state)}"
+    title = f"{text(facts.get('sys/name') or generated_name(folder.run))} · {text(state)}"
     rows = [("project", text(folder.project)), ("id", text(folder.run))]
     rows += [(name, text(facts[path])) for name, path in _FACTS.items() if facts.get(path)]
     return block(

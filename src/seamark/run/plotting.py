@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seamark.local.index import Index
     from seamark.run.recorded import Recorded
 
-__all__ = ["follow", "label_of", "plot_run", "plot_runs"]
+__all__ = ["follow", "plot_run", "plot_runs"]
 
 _GOES_ON: Final = ("created", "running")
 _LEAST_S: Final = 0.2
@@ -26,14 +26,6 @@ Draw = Callable[[], tuple[Any, bool]]
 """Returns a figure, and whether a run in it goes on."""
 
 log = logging.getLogger("seamark")
-
-
-def label_of(index: Index, ref: tuple[str, str]) -> str:
-    """Return what people call a run: its name, else its id."""
-    named = index.view(*ref).attribute("sys/name")
-    if named is not None and named.value:
-        return str(named.value)
-    return ref[0] if ref[1] == PROJECT_LOG else ref[1]
 
 
 def plot_run(
@@ -49,11 +41,14 @@ def plot_run(
     folder = recorded.folder
 
     def sources() -> list[Source]:
+        from seamark.local.finding import Finder
+
         reader = recorded.reader()
         if reader is None:
             return []
         ref = (folder.project, folder.run)
-        return [Source(label_of(recorded.index, ref), "/".join(ref), reader)]
+        named = ref[0] if ref[1] == PROJECT_LOG else Finder(recorded.index).label(ref)
+        return [Source(named, "/".join(ref), reader)]
 
     if recorded.silent:
         return _figure([], patterns, asked, folder.words)
@@ -84,19 +79,14 @@ def plot_runs(
     """
 
     def sources() -> list[Source]:
+        from seamark.local.finding import Finder
+
         now, refs = runs()
         if len(refs) > MOST_CURVES:
             log.warning("seamark: drawing the first %d of %d runs", MOST_CURVES, len(refs))
             refs = refs[:MOST_CURVES]
-        labels, ids = [label_of(now, ref) for ref in refs], [ref[1] for ref in refs]
-        own = [
-            label
-            if labels.count(label) == 1
-            else f"{label} ({ref[1] if ids.count(ref[1]) == 1 else '/'.join(ref)})"
-            for label, ref in zip(labels, refs, strict=True)
-        ]
-        found = zip(own, refs, strict=True)
-        return [Source(label, "/".join(ref), now.view(*ref)) for label, ref in found]
+        finder = Finder(now)
+        return [Source(finder.label(ref), "/".join(ref), now.view(*ref)) for ref in refs]
 
     return _plotted(sources, patterns, asked, where, refresh)
 

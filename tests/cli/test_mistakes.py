@@ -34,14 +34,14 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["plot", "gud", "val/loss"], "'gud'", "seamark ls"),
     (["export"], "which runs?", "--query"),
     (["tag", "good", "best"], "'best'", "--add best"),
-    (["show", "good", "--project", "elsewhere"], "'elsewhere'", "seamark ls"),
+    (["show", "good", "--project", "elsewhere"], "'elsewhere'", "demo/"),
     # the path
     (["show", "good", "vall"], "vall", "seamark show"),
     (["plot", "good", "vall/loss"], "'vall/loss'", "val/loss"),
     (["compare", "good", "slow", "--path", "vall/loss"], "'vall/loss'", "'val/loss'"),
     # the type
     (["ls", "--limit", "many"], "'many'", "--limit"),
-    (["plot", "good", "val/loss", "--smooth", "2"], "2.0", "0<=x<1"),
+    (["plot", "good", "val/loss", "--smooth", "0.5"], "0.5", "at least 1"),
     (["watch", "good", "--interval", "0"], "0.0", "0.1<=x<=86400"),
     (["export", "good", "--format", "xml"], "'xml'", "'json'"),
     (["completion", "tcsh"], "'tcsh'", "'zsh'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import re
 import sys
 import warnings
 import weakref
@@ -114,6 +115,9 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         capture_signals: Whether to mark the run when SIGTERM arrives.
         monitoring_namespace: Path to use instead of ``monitoring/<writer>``.
         fail_on_exception: Whether an uncaught exception fails the run.
+        mask_secrets: Whether what looks like a secret is recorded as ``***``; SEAMARK_MASK_SECRETS.
+        secrets: What else is one: names such as ``"patient_id"``, and regular expressions of values
+            (`re.compile`); SEAMARK_SECRETS.
         agg_key_funcs: Accepted and without effect.
         agg_default_func: Accepted and without effect.
         **others: Arguments of Neptune's that have no meaning here.
@@ -177,6 +181,8 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         capture_signals: bool | None = None,
         monitoring_namespace: str | None = None,
         fail_on_exception: bool | None = None,
+        mask_secrets: bool | None = None,
+        secrets: Iterable[str | re.Pattern[str]] | None = None,
         agg_key_funcs: Mapping[str, Callable[[Sequence[float]], float]] | None = None,
         agg_default_func: Callable[[Sequence[float]], float] | None = None,
         **others: Any,

@@ -240,6 +240,22 @@ def test_names_and_expressions_come_from_a_variable(monkeypatch):
     }
 
 
+def test_a_project_hides_secrets_too(monkeypatch):
+    """Its log is shown to others as well; the variables hold for it."""
+    project = seamark.init_project("demo")
+    project["link"] = "https://me:pw@host"
+    project["site"] = {"token": "x"}
+    monkeypatch.setenv("SEAMARK_MASK_SECRETS", "no")
+    open_project = seamark.init_project("demo")
+    open_project["plain"] = {"token": "x"}
+    project.stop()
+    open_project.stop()
+    again = seamark.init_project("demo", mode="read-only")
+    assert again["link"].fetch() == "https://***@host"
+    assert again["site"].fetch() == {"token": BY_NAME}
+    assert again["plain"].fetch() == {"token": "x"}
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

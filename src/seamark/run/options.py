@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
     from seamark.values import Atom
 
-__all__ = ["RunOptions", "check_arguments", "project_and_mode", "strings"]
+__all__ = [
+    "RunOptions",
+    "check_arguments",
+    "hidden_by_environment",
+    "project_and_mode",
+    "strings",
+]
 
 log = logging.getLogger("seamark")
 
@@ -280,6 +286,17 @@ def project_and_mode(project: str | None, mode: str | None) -> tuple[str, str]:
     """
     known = {each.name: each for each in dataclasses.fields(RunOptions)}
     return _checked(known["project"], project), _checked(known["mode"], mode)
+
+
+def hidden_by_environment() -> Secrets:
+    """Return what must not be recorded, as the environment says.
+
+    Raises:
+        ArgumentError: If it says something else.
+    """
+    known = {each.name: each for each in dataclasses.fields(RunOptions)}
+    masked, more = (_checked(known[name], None) for name in ("mask_secrets", "secrets"))
+    return Secrets(masked, (), more_of(more))
 
 
 def check_arguments(others: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from seamark.process import fork
 from seamark.process.liveness import process_facts
 from seamark.run.container import Container
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
-from seamark.run.options import project_and_mode
+from seamark.run.options import hidden_by_environment, project_and_mode
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
@@ -80,7 +80,13 @@ class Project(Container):
         self.lifecycle = Lifecycle()
         policy = EveryRank(disabled=mode == "disabled")
         self.recorder = Recorder(
-            folder, mode, self.lifecycle, policy, header=self._header, start=self._start
+            folder,
+            mode,
+            self.lifecycle,
+            policy,
+            header=self._header,
+            start=self._start,
+            secrets=hidden_by_environment(),
         )
         self.recorded = Recorded(folder, silent=lambda: policy.silent, known=list)
         fork.register(self.after_fork)

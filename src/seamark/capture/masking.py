@@ -54,6 +54,7 @@ MASK: Final = "***"
 
 _MIN_ENVIRONMENT_VALUE: Final = 6
 _MIN_KNOWN_VALUE: Final = 4
+_MIN_SHAPE: Final = 9
 _MAX_MASKED_CHARS: Final = 1 << 18
 _MAX_URL: Final = 4096
 _RANDOM_CHARS: Final = 32
@@ -340,10 +341,16 @@ def mask_value(
         more: As in `mask_secrets`.
     """
     text = _without_shapes(_without_known(text, environment, known, more), more)
-    text = _CREDENTIALS.sub(rf"\1{MASK}", text)
-    text = _mask_named(text, _OPTION_IN_TEXT, more.parameter_level)
-    text = _mask_named(text, _NAMED_IN_LINE, more.parameter_level)
-    return _mask_named(text, _NAMED_IN_VALUE, more.parameter_level)
+    # Most strings are a word or two: what cannot be in them is not looked for.
+    if " " in text:
+        text = _CREDENTIALS.sub(rf"\1{MASK}", text)
+    if "-" in text:
+        text = _mask_named(text, _OPTION_IN_TEXT, more.parameter_level)
+    if ":" in text:
+        text = _mask_named(text, _NAMED_IN_LINE, more.parameter_level)
+    if ":" in text or "=" in text:
+        text = _mask_named(text, _NAMED_IN_VALUE, more.parameter_level)
+    return text
 
 
 def _without_known(
@@ -359,10 +366,12 @@ def _without_known(
 def _without_shapes(text: str, more: More) -> str:
     for pattern in more.patterns:
         text = pattern.sub(lambda found: MASK if found[0] else "", text)
-    text = _SHAPES.sub(MASK, text)
-    text = _WEBHOOKS.sub(rf"\1{MASK}", text)
-    text = _SIGNED.sub(rf"\1{MASK}", text)
-    return _USER_INFO.sub(lambda found: f"{found[1] or found[2]}{MASK}@", text)
+    if len(text) >= _MIN_SHAPE:
+        text = _SHAPES.sub(MASK, text)
+    if "://" in text:
+        text = _WEBHOOKS.sub(rf"\1{MASK}", text)
+        text = _USER_INFO.sub(lambda found: f"{found[1] or found[2]}{MASK}@", text)
+    return _SIGNED.sub(rf"\1{MASK}", text) if "=" in text else text
 
 
 def _shortened(text: str) -> str:

@@ -133,6 +133,24 @@ class Secrets:
         return text
 
 
+_seen: dict[More, tuple[dict[Any, Any], set[str]]] = {}
+
+
+def _values_of_environment(more: More) -> set[str]:
+    """Return the values of secret variables as they are now; names are looked at once.
+
+    A string that is logged at every step should not cost a look at every variable: where Python
+    keeps them as they are, comparing all of them takes a microsecond.
+    """
+    kept = getattr(os.environ, "_data", None)
+    if not isinstance(kept, dict):
+        return secret_values(os.environ, more)
+    found = _seen.get(more)
+    if found is None or found[0] != kept:
+        found = _seen[more] = (dict(kept), secret_values(os.environ, more))
+    return found[1]
+
+
 class _Hidden:
     """Hides what is in values; the environment is read once for all of them.
 
@@ -144,7 +162,7 @@ class _Hidden:
         self._masked, self._more = secrets.masked, secrets.more
         self._values = set(secrets.known)
         if secrets.masked:
-            self._values |= secret_values(os.environ, secrets.more)
+            self._values |= _values_of_environment(secrets.more)
 
     def atom(self, atom: Atom, name: str) -> Atom:
         """Return an atom, whose name is the last part of its path, without secrets."""

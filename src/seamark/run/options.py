@@ -29,6 +29,7 @@ __all__ = [
     "check_argument",
     "check_arguments",
     "check_switch",
+    "hidden_by_environment",
     "project_and_mode",
     "strings",
 ]
@@ -320,6 +321,17 @@ def check_switch(what: str, given: object) -> None:
         ArgumentError: If it is something else, such as ``"best"``, which would count as True.
     """
     _switch(what, given)
+
+
+def hidden_by_environment() -> Secrets:
+    """Return what must not be recorded, as the environment says.
+
+    Raises:
+        ArgumentError: If it says something else.
+    """
+    known = {each.name: each for each in dataclasses.fields(RunOptions)}
+    masked, more = (_checked(known[name], None) for name in ("mask_secrets", "secrets"))
+    return Secrets(masked, (), more_of(more))
 
 
 def check_arguments(others: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ from seamark.reading.names import LATEST
 from seamark.run.container import Container
 from seamark.run.drawing import Asked
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
-from seamark.run.options import project_and_mode
+from seamark.run.options import hidden_by_environment, project_and_mode
 from seamark.run.plotting import plot_runs
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
@@ -88,7 +88,13 @@ class Project(Container):
         self.lifecycle = Lifecycle()
         policy = EveryRank(disabled=mode == "disabled")
         self.recorder = Recorder(
-            folder, mode, self.lifecycle, policy, header=self._header, start=self._start
+            folder,
+            mode,
+            self.lifecycle,
+            policy,
+            header=self._header,
+            start=self._start,
+            secrets=hidden_by_environment(),
         )
         self.recorded = Recorded(folder, silent=lambda: policy.silent, known=list)
         self._told: set[str] = set()

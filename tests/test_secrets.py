@@ -1,0 +1,286 @@
+"""No secret reaches the disk or the screen: not the run folders, not the index, not our output."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seamark
+from seamark.capture.secrets import BY_NAME
+
+PLANTED = {
+    "argument by name": "arg-named-7f3a",
+    "argument in an address": "arg-address-7f3a",
+    "argument, signed": "arg-signed-7f3a%2B",
+    "argument by shape": "ghp_argshape7f3a7f3a7f3a",
+    "variable": "variable 7f3a value",
+    "variable of a name that was given": "given-variable-7f3a",
+    "api token": "api-token-7f3a",
+    "params of init_run": "params-7f3a",
+    "tag": "glpat-tag7f3a7f3a7f3a7f3a",
+    "description": "description-7f3a",
+    "assigned": "assigned-7f3a",
+    "assigned, nested": "nested-7f3a",
+    "assigned in a list": "listed-7f3a",
+    "assigned by shape": "AKIA7F3A7F3A7F3A7F3A",
+    "assigned key": "bGluZS03ZjNh",
+    "assigned webhook": "T00/B00/hook7f3a",
+    "assigned address": "address-7f3a",
+    "configuration as text": "yaml-7f3a",
+    "name that was given": "Mrs 7f3a",
+    "expression that was given": "acme-7f3a7f3a",
+    "text of a series": "hf_series7F3Aseries7F3A",
+    "string set": "xoxb-7f3a7f3a-set",
+    "exception": "exception-7f3a",
+    "variable in a frame": "frame-7f3a",
+    "remote of git": "remote-7f3a",
+    "remote of git, rewritten": "rewritten-7f3a",
+    "artifact": "artifact-7f3a",
+    "hyperparameter": "hparam-7f3a",
+    "hyperparameter, nested": "deep-7f3a",
+    "in a child": "child-7f3a",
+}
+SCRIPT = """
+    import json, multiprocessing, os, sys
+    import seamark
+
+    def connect(password):
+        token = os.environ["REGISTRY_PASSWORD"]
+        raise ConnectionError(
+            f"no answer from https://me:{password}@host with {token}, api_key={password!r}"
+        )
+
+    def child(run, secret):
+        run["child"] = {"token": secret, "n": 1}
+
+    def main():
+        planted = json.load(sys.stdin)
+        run = seamark.init_run(
+            api_token=planted["api token"],
+            params={"db": {"password": planted["params of init_run"]}, "lr": 0.1},
+            tags=["baseline", planted["tag"]],
+            name="of " + planted["api token"],
+            description="see https://me:" + planted["description"] + "@host",
+            secrets=["patient", r"acme-[0-9a-f]{8}", "site_code"],
+        )
+        run["params/api_key"] = planted["assigned"]
+        run["params"] = {
+            "cloud": {"aws": {"secret_access_key": planted["assigned, nested"], "region": "eu"}},
+            "workers": [{"token": planted["assigned in a list"], "n": 3}],
+            "note": "use " + planted["assigned by shape"] + " there",
+            "pem": "-----BEGIN PRIVATE KEY-----\\n" + planted["assigned key"]
+                + "\\n-----END PRIVATE KEY-----",
+            "notify": "https://hooks.slack.com/services/" + planted["assigned webhook"],
+            "dsn": "postgres://me:" + planted["assigned address"] + "@host/db",
+            "config": "lr: 0.1\\nlogger:\\n  api_key: " + planted["configuration as text"] + "\\n",
+            "patient": planted["name that was given"],
+            "where": "at " + planted["expression that was given"] + " and "
+                + planted["variable of a name that was given"],
+            "from environment": os.environ["REGISTRY_PASSWORD"],
+            "tokenizer": "bert",
+            "num_tokens": 5,
+        }
+        run["log"].append("logged in with " + planted["text of a series"])
+        run["words"].add(["plain", planted["string set"]])
+        run["data"].track_files("s3://me:" + planted["artifact"] + "@bucket/x?token="
+            + planted["artifact"])
+        for step in range(20):
+            run.log_metrics({"train/loss": 1 / (step + 1)}, step=step)
+        worker = multiprocessing.get_context("spawn").Process(
+            target=child, args=(run, planted["in a child"])
+        )
+        worker.start()
+        worker.join()
+        assert worker.exitcode == 0
+        if "lightning" in sys.argv:
+            from seamark.lightning import SeamarkLogger
+            logger = SeamarkLogger(run=run)
+            logger.log_hyperparams({
+                "token": planted["hyperparameter"],
+                "model": {"hub": {"password": planted["hyperparameter, nested"]}, "width": 8},
+            })
+        try:
+            with run:
+                password = planted["variable in a frame"]
+                connect(password=planted["exception"])
+        except ConnectionError:
+            print("trained")
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+def git(*arguments: str) -> None:
+    subprocess.run(["git", *arguments], check=True, capture_output=True)
+
+
+def started(*arguments: str, given: str = "", **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        input=given,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def found_in(place: str, content: bytes, planted: dict[str, str]) -> list[str]:
+    return [f"{what} in {place}" for what, secret in planted.items() if secret.encode() in content]
+
+
+@pytest.mark.slow
+def test_no_planted_secret_reaches_the_disk_or_the_screen(tmp_path):
+    """From a real training: the root, the index and everything printed are searched for each."""
+    hosts = ["lightning"] if importlib.util.find_spec("pytorch_lightning") else []
+    Path("train.py").write_text(textwrap.dedent(SCRIPT))
+    git("init", "-q")
+    git("remote", "add", "origin", f"https://me:{PLANTED['remote of git']}@host/repo.git")
+    git("config", f"url.https://{PLANTED['remote of git, rewritten']}@host/.insteadOf", "https://h")
+    git("add", "train.py")
+    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x")
+    printed = started(
+        "train.py",
+        *("--api-key", PLANTED["argument by name"]),
+        f"logger.url=https://u:{PLANTED['argument in an address']}@host",
+        f"https://host/x?sig={PLANTED['argument, signed']}&x=1",
+        PLANTED["argument by shape"],
+        *hosts,
+        given=json.dumps(PLANTED),
+        REGISTRY_PASSWORD=PLANTED["variable"],
+        SITE_CODE=PLANTED["variable of a name that was given"],
+    )
+    assert "trained" in printed
+    printed += started("-m", "seamark", "show", "latest")
+    printed += started("-m", "seamark", "show", "latest", "--json")
+    printed += started("-m", "seamark", "ls", "--columns", "*")
+    left = found_in("what is printed", printed.encode(), PLANTED)
+    places = [Path(".seamark"), Path(os.environ["XDG_CACHE_HOME"])]
+    files = [path for place in places for path in place.rglob("*") if path.is_file()]
+    assert any(".db" in path.name for path in files), "the index is searched too"
+    for path in files:
+        left += found_in(str(path), path.read_bytes(), PLANTED)
+    assert not left
+    (folder,) = Path(".seamark/default").iterdir()
+    run = seamark.init_run(with_id=folder.name, mode="read-only")
+    assert run["params/cloud/aws"].fetch() == {"secret_access_key": BY_NAME, "region": "eu"}
+    assert run["params/tokenizer"].fetch() == "bert"
+    assert run["child"].fetch() == {"token": BY_NAME, "n": 1}
+    assert run.exists("data")
+
+
+def recorded(path: str, value: Any, **given: Any) -> Any:
+    with seamark.init_run(capture_packages=False, capture_git=False, **given) as run:
+        run[path] = value
+    return seamark.init_run(with_id=run.id, mode="read-only")[path].fetch()
+
+
+def test_the_values_of_the_training_are_left_alone():
+    """Only what is written is changed."""
+    params = {"token": "t0k", "nested": [{"password": "x"}], "argv": ["--token", "x"]}
+    recorded("params", params)
+    assert params == {"token": "t0k", "nested": [{"password": "x"}], "argv": ["--token", "x"]}
+
+
+def test_one_line_says_so_and_the_run_lists_the_places(caplog):
+    """The first place is named; the others are under ``sys/masked``."""
+    with seamark.init_run(capture_packages=False, capture_git=False) as run:
+        run["a/token"] = "x"
+        run["b"] = {"password": "y", "n": 1}
+        run["a/token"] = "z"
+    assert caplog.text.count("looks like a secret") == 1
+    assert "'a/token' looks like a secret and is hidden" in caplog.text
+    again = seamark.init_run(with_id=run.id, mode="read-only")
+    assert again["sys/masked"].fetch() == {"a/token", "b/password"}
+    assert "2 values (a/token, b/password)" in started("-m", "seamark", "show", "latest")
+
+
+def test_nothing_is_said_where_nothing_is_hidden(caplog):
+    """Most runs."""
+    with seamark.init_run(params={"lr": 0.1, "tokenizer": "bert"}) as run:
+        run.log_metrics({"loss": 1.0})
+    assert not seamark.init_run(with_id=run.id, mode="read-only").exists("sys/masked")
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("given", [{"mask_secrets": False}, {}], ids=["argument", "variable"])
+def test_it_can_be_switched_off(given, monkeypatch):
+    """By an argument or by a variable."""
+    if not given:
+        monkeypatch.setenv("SEAMARK_MASK_SECRETS", "0")
+    assert recorded("params", {"token": "t0k"}, **given) == {"token": "t0k"}
+
+
+def test_an_argument_takes_precedence_over_the_variable(monkeypatch):
+    """As everywhere."""
+    monkeypatch.setenv("SEAMARK_MASK_SECRETS", "0")
+    assert recorded("token", "t0k", mask_secrets=True) == BY_NAME
+
+
+def test_names_and_expressions_come_from_a_variable(monkeypatch):
+    """One a line."""
+    monkeypatch.setenv("SEAMARK_SECRETS", "patient_id\n\\d{3}-\\d{2} \\w+\n")
+    given = {"patient_id": "Bob", "x": "123-45 abc", "y": 1}
+    assert recorded("p", given) == {
+        "patient_id": BY_NAME,
+        "x": "*** (value looks like a secret)",
+        "y": 1,
+    }
+
+
+def test_a_project_hides_secrets_too(monkeypatch):
+    """Its log is shown to others as well; the variables hold for it."""
+    project = seamark.init_project("demo")
+    project["link"] = "https://me:pw@host"
+    project["site"] = {"token": "x"}
+    monkeypatch.setenv("SEAMARK_MASK_SECRETS", "no")
+    open_project = seamark.init_project("demo")
+    open_project["plain"] = {"token": "x"}
+    project.stop()
+    open_project.stop()
+    again = seamark.init_project("demo", mode="read-only")
+    assert again["link"].fetch() == "https://***@host"
+    assert again["site"].fetch() == {"token": BY_NAME}
+    assert again["plain"].fetch() == {"token": "x"}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"mask_secrets": "maybe"}, "mask_secrets: expected True or False"),
+        ({"secrets": ["a("]}, r"secrets: expected names and regular expressions, got 'a\('"),
+        ({"secrets": [3]}, "secrets: expected names and regular expressions, got int"),
+    ],
+)
+def test_a_mistake_is_told_at_once(given, says):
+    """What was expected, and what was given."""
+    with pytest.raises(seamark.errors.ArgumentError, match=says):
+        seamark.init_run(**given)
+
+
+def test_metrics_are_not_looked_at(monkeypatch):
+    """A series of numbers costs what it did."""
+    from seamark.capture import secrets
+
+    with seamark.init_run(capture_packages=False, capture_git=False) as run:
+        run.log_metrics({"token": 1.0}, step=0)
+        with monkeypatch.context() as patched:
+            patched.setattr(secrets.Secrets, "atoms", None)
+            patched.setattr(secrets.Secrets, "text", None)
+            run.log_metrics({"token": 2.0, "password": 3}, step=1)
+            run["token"].append(4.0)
+            run["password"].extend([5.0, 6.0])
+    again = seamark.init_run(with_id=run.id, mode="read-only")
+    assert again["token"].fetch_points().value.tolist() == [1.0, 2.0, 4.0]

@@ -34,7 +34,7 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["plot", "gud", "val/loss"], "'gud'", "seamark ls"),
     (["export"], "which runs?", "--query"),
     (["tag", "good", "best"], "'best'", "--add best"),
-    (["show", "good", "--project", "elsewhere"], "'elsewhere'", "seamark ls"),
+    (["show", "good", "--project", "elsewhere"], "'elsewhere'", "no run 'good'"),
     # the path
     (["show", "good", "vall"], "vall", "seamark show"),
     (["plot", "good", "vall/loss"], "'vall/loss'", "val/loss"),

@@ -55,11 +55,11 @@ def tab(
 
 @pytest.fixture
 def three(record: Callable[..., str]) -> dict[str, str]:
-    """Three runs by name: two projects, one in the trash."""
+    """Three runs by name, in two projects; no id begins with their first letters."""
     return {
-        "calm": record("vision/mnist", name="calm", tags=["best", "v1"], params={"lr": 0.1}),
-        "loud": record("audio", name="loud"),
-        "gone": record("audio", name="gone"),
+        "zen": record("vision/mnist", name="zen", tags=["best", "v1"], params={"lr": 0.1}),
+        "yellow": record("audio", name="yellow"),
+        "xenon": record("audio", name="xenon"),
     }
 
 
@@ -67,28 +67,28 @@ def test_words_that_exist(
     tab: Callable[[str], list[str]], cli: Callable[..., Result], three: dict[str, str]
 ) -> None:
     """Commands, options, runs, projects, paths, tags, states."""
-    assert cli("trash", "gone").exit_code == 0
+    assert cli("trash", "xenon").exit_code == 0
     assert tab("seamark sh") == ["show"]
     assert set(tab("seamark ")) == set(_COMMANDS)
     assert tab("seamark show --pro") == ["--project"]
-    assert tab("seamark show ") == ["latest", "loud", "calm"]
-    assert tab("seamark show c") == ["calm"]
-    assert tab(f"seamark show {three['loud'][:-1]}") == [three["loud"]]
-    assert tab("seamark show --project vision ") == ["latest", "calm"]
+    assert tab("seamark show ") == ["latest", "yellow", "zen"]
+    assert tab("seamark show z") == ["zen"]
+    assert tab(f"seamark show {three['yellow'][:-1]}") == [three["yellow"]]
+    assert tab("seamark show --project vision ") == ["latest", "zen"]
     assert tab("seamark ls --project ") == ["audio", "vision/mnist"]
-    assert tab("seamark show calm tr") == ["train/loss"]
-    assert tab("seamark show loud par") == []
+    assert tab("seamark show zen tr") == ["train/loss"]
+    assert tab("seamark show yellow par") == []
     assert tab("seamark ls --columns par") == ["parameters/lr"]
     assert tab("seamark ls --sort val") == ["val/loss"]
-    assert tab("seamark compare calm loud --path tr") == ["train/loss"]
-    assert tab("seamark plot lo") == ["loud"]
-    assert tab("seamark plot loud val") == ["val/loss"]
+    assert tab("seamark compare zen yellow --path tr") == ["train/loss"]
+    assert tab("seamark plot ye") == ["yellow"]
+    assert tab("seamark plot yellow val") == ["val/loss"]
     assert tab("seamark ls --tag ") == ["best", "v1"]
-    assert tab("seamark tag calm --remove b") == ["best"]
+    assert tab("seamark tag zen --remove b") == ["best"]
     assert tab("seamark ls --state c") == ["created", "completed", "crashed"]
-    assert tab("seamark watch l") == ["latest", "loud"]
-    assert tab("seamark untrash ") == ["latest", "gone"]
-    assert tab("seamark purge g") == ["gone"]
+    assert tab("seamark watch y") == ["yellow"]
+    assert tab("seamark untrash ") == ["latest", "xenon"]
+    assert tab("seamark purge x") == ["xenon"]
     assert tab("seamark completion ") == list(SHELLS)
 
 
@@ -102,8 +102,8 @@ def test_options_before_are_heeded(
     """The root may be named anywhere in the line."""
     monkeypatch.delenv("SEAMARK_DIR")
     assert tab("seamark show ") == []
-    assert tab(f"seamark --root {root} show ") == ["latest", "gone", "loud", "calm"]
-    assert tab(f"seamark show --root {root} c") == ["calm"]
+    assert tab(f"seamark --root {root} show ") == ["latest", "xenon", "yellow", "zen"]
+    assert tab(f"seamark show --root {root} z") == ["zen"]
 
 
 @pytest.mark.parametrize(
@@ -208,14 +208,14 @@ def test_the_protocol_of_each_shell(
     printed = capsys.readouterr().out
     assert f"{COMPLETE}={shell}_complete" in printed
     monkeypatch.setenv(COMPLETE, f"{shell}_complete")
-    monkeypatch.setenv("COMP_WORDS", "seamark show " if shell == "fish" else "seamark show cal")
-    monkeypatch.setenv("COMP_CWORD", "cal" if shell == "fish" else "2")
+    monkeypatch.setenv("COMP_WORDS", "seamark show " if shell == "fish" else "seamark show ze")
+    monkeypatch.setenv("COMP_CWORD", "ze" if shell == "fish" else "2")
     assert main([]) == 0
-    told = f"completed {three['calm']}"
+    told = f"completed {three['zen']}"
     wanted = {
-        "bash": "plain,calm\n",
-        "zsh": f"plain\ncalm\n{told}\n",
-        "fish": f"plain,calm\t{told}\n",
+        "bash": "plain,zen\n",
+        "zsh": f"plain\nzen\n{told}\n",
+        "fish": f"plain,zen\t{told}\n",
     }
     assert capsys.readouterr() == (wanted[shell], "")
 
@@ -255,7 +255,7 @@ def test_real_bash(three: dict[str, str]) -> None:
                   _seamark_completion seamark; echo "${COMPREPLY[*]}"; }
         press seamark compl
         press seamark show ""
-        press seamark show calm train/
+        press seamark show zen train/
     """
     done = subprocess.run(
         [needs("bash"), "--norc", "-c", code],
@@ -268,7 +268,7 @@ def test_real_bash(three: dict[str, str]) -> None:
     assert done.stdout.splitlines() == [
         "complete -o nosort -F _seamark_completion seamark",
         "completion",
-        "latest gone loud calm",
+        "latest xenon yellow zen",
         "train/loss",
     ]
 
@@ -279,11 +279,11 @@ def test_real_fish(three: dict[str, str], tmp_path: Path, monkeypatch: pytest.Mo
     """With what is known of a run beside its name."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    code = 'seamark completion fish | source; complete -C "seamark show c"'
+    code = 'seamark completion fish | source; complete -C "seamark show z"'
     done = subprocess.run(
         [needs("fish"), "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout == f"calm\tcompleted {three['calm']}\n"
+    assert done.stdout == f"zen\tcompleted {three['zen']}\n"
 
 
 @pytest.mark.slow
@@ -311,8 +311,8 @@ def test_real_zsh(three: dict[str, str], tmp_path: Path) -> None:
             begin = 'autoload -Uz compinit; compinit -u -D; eval "$(seamark completion zsh)"'
             os.write(outer, f'{begin}; echo REA""DY\n'.encode())
             assert b"READY" in read(b"READY")
-            os.write(outer, b"echo seen:; seamark show ca\t")
-            assert b"calm" in read(b"calm")
+            os.write(outer, b"echo seen:; seamark show ze\t")
+            assert b"zen" in read(b"zen")
         finally:
             process.send_signal(signal.SIGKILL)
             os.close(outer)

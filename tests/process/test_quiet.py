@@ -8,7 +8,6 @@ import pytest
 from recording import QUIET
 
 from seamark.process.quiet import is_quiet
-from seamark.run.introduction import print_end
 from seamark.run.run import init_run
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def test_a_run_says_nothing(
     with init_run("p", root=tmp_path, **QUIET) as run:
         run.log_metrics({"a": 1.0}, 0)
     assert capsys.readouterr().err == ""
-    print_end(run.folder, "completed", 0)
+    run._say_end("completed", 0)
     assert capsys.readouterr().err == ""
-    print_end(run.folder, "completed", 3)
+    run._say_end("completed", 3)
     assert "3 values or records were lost" in capsys.readouterr().err

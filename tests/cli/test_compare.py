@@ -161,7 +161,7 @@ def test_json_is_strict_and_names_each_run_in_full(
         f"p/{ids[0]}": "nan",
         f"p/{ids[1]}": 1.0,
     }
-    assert told["sections"]["parameters"]["x"]["values"] == {f"p/{ids[1]}": None}
+    assert told["sections"]["values"]["x"]["values"] == {f"p/{ids[1]}": None}
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._ranks import of_rank
 from seamark.paths import is_inside
+from seamark.reading.interest import holds_parameters
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute, SeriesSummary
@@ -23,6 +24,7 @@ TITLES: Final = {
     "metrics": "Metrics",
     "tags": "Tags",
     "about": "About the run",
+    "values": "Values",
     "series": "Other series",
     "files": "Files",
     "script": "Script",
@@ -44,7 +46,7 @@ _OF_SPACE: Final = (
     ("source_code", "script"),
     ("distributed", "environment"),
     ("monitoring", "environment"),
-    ("", "parameters"),
+    ("", "values"),
 )
 _OF_FAMILY: Final = {
     "float_series": "metrics",
@@ -123,8 +125,10 @@ def rows_of(runs: Sequence[Iterable[Attribute]]) -> list[Row]:
 def _entries(attribute: Attribute) -> Iterator[tuple[str, str, Any, Hashable]]:
     """Yield section, name, value and what it is compared by of what an attribute shows."""
     path, value = attribute.path, attribute.value
-    section = _OF_FAMILY.get(attribute.family) or next(
-        name for space, name in _OF_SPACE if not space or is_inside(path, space)
+    section = _OF_FAMILY.get(attribute.family) or (
+        "parameters"
+        if holds_parameters(path)
+        else next(name for space, name in _OF_SPACE if not space or is_inside(path, space))
     )
     if section == "packages" and isinstance(value, str):
         for line in value.splitlines():

@@ -11,6 +11,7 @@ from seamark.cli._facts import sparkline, troubles
 from seamark.cli._ranks import lags, of_rank
 from seamark.cli._text import human_duration, human_number, step_text
 from seamark.paths import is_inside
+from seamark.reading.interest import aside, is_counter
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Looker", "Seen"]
 
 _GOING_ON: Final = ("created", "running")
-_ASIDE: Final = ("monitoring", "profiling")
-"""Series below these are not shown unless asked for."""
 _PACE: Final = 100
 """Of so many of the last points the pace is taken."""
 _LEFT: Final = "profiling/eta_s"
@@ -135,8 +134,7 @@ class Looker:
             return False
         if self._patterns:
             return any(matches(path, pattern) for pattern in self._patterns)
-        aside = any(is_inside(path, space) for space in _ASIDE) or of_rank(path) is not None
-        return not aside and path.rpartition("/")[2] != _EPOCH
+        return aside(path) is None and of_rank(path) is None and not is_counter(path)
 
     def _told_progress(self, view: RunView) -> str:
         """Return step, epoch, pace and time left, as far as the series say it."""

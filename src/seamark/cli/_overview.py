@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeGuard
 
 from seamark.cli._text import human_number
 from seamark.paths import is_inside
+from seamark.reading.interest import aside, holds_parameters, is_counter, metric_order
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
@@ -27,9 +28,8 @@ __all__ = [
     "space_of",
 ]
 
-_PARAMETERS: Final = frozenset({"config", "hparams", "hyperparams", "parameters", "params"})
-_HELD_OUT: Final = frozenset({"dev", "eval", "test", "val", "valid", "validation"})
-_SPACES: Final = ("distributed", "monitoring", "profiling", "sys")
+_SETTINGS: Final = "trainer"
+"""Below it, Lightning's adapter keeps what the Trainer was told."""
 _RANKS: Final = re.compile(r"(?:^|/)ranks(?=/\d+/)")
 _BEST_PATH: Final = "best_model_path"
 _BEST_SCORE: Final = "best_model_score"
@@ -64,45 +64,33 @@ def is_checkpoint(attribute: Attribute) -> bool:
 
 def is_parameter(attribute: Attribute) -> bool:
     """Return whether a value lies where hyperparameters are kept."""
-    return attribute.family == "atom" and not _PARAMETERS.isdisjoint(attribute.path.split("/")[:-1])
+    return attribute.family == "atom" and holds_parameters(attribute.path)
 
 
 def space_of(path: str) -> str | None:
     """Return the namespace of what is only counted unless asked for; None for everything else.
 
-    These are times of profilers, what each process of a run told of itself, and how the processes
-    were spread.
+    These are times of profilers, what each process of a run told of itself, how the processes were
+    spread, and the settings of a Trainer.
     """
-    for space in _SPACES:
-        if is_inside(path, space):
-            return space
-    found = _RANKS.search(path)
-    return path[: found.end()] if found else None
+    if found := _RANKS.search(path):
+        return path[: found.end()]
+    parts = path.split("/")
+    if _SETTINGS in parts[:-1][:2]:
+        return "/".join(parts[: parts.index(_SETTINGS) + 1])
+    space = aside(path)
+    return None if space == "source_code" else space
 
 
 def by_importance(series: Iterable[Attribute], best: Mapping[str, str]) -> list[Attribute]:
-    """Return series in the order of interest: what decides, what was held out, its like, the rest.
+    """Return series in the order of interest: what decides, losses and accuracies, the rest.
 
-    The like of ``val/loss`` is ``train/loss``; the count of epochs comes last.
+    What only counts, such as epochs, comes last.
     """
-    series = list(series)
-    first = {one.path for one in series if one.path in best or _is_held_out(one.path)}
-    names = {_name(path) for path in first} | {"loss"}
-
-    def order(attribute: Attribute) -> tuple[bool, bool, bool, bool]:
-        path = attribute.path
-        return path not in best, path not in first, _name(path) not in names, _name(path) == "epoch"
-
-    return sorted(series, key=order)
-
-
-def _is_held_out(path: str) -> bool:
-    return not _HELD_OUT.isdisjoint(re.split(r"[/_\-.]", path.lower()))
-
-
-def _name(path: str) -> str:
-    """Return what a series is of: its last part, without a split such as ``train_``."""
-    return re.sub("^train(ing)?_", "", path.lower().rpartition("/")[2])
+    return sorted(
+        series,
+        key=lambda one: (is_counter(one.path), one.path not in best, metric_order(one.path)),
+    )
 
 
 def best_extremes(attributes: Sequence[Attribute]) -> dict[str, Literal["min", "max"]]:

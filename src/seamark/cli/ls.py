@@ -13,7 +13,6 @@ from seamark.cli import _complete
 from seamark.cli._app import root_option
 from seamark.cli._columns import (
     PLAIN,
-    aside,
     asked_aside,
     importance,
     left_out,
@@ -33,6 +32,7 @@ from seamark.cli._text import (
     plural,
 )
 from seamark.paths import is_inside
+from seamark.reading.interest import aside
 from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:

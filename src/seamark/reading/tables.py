@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 from seamark.errors import MissingFieldError
 from seamark.reading.frames import pandas
 from seamark.reading.html import count_of, harmless, rows_of, text
+from seamark.reading.interest import is_background
 from seamark.reading.points import time_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ __all__ = ["CurveTable", "RunsTable", "SeriesTable", "StringList"]
 
 _MOST_COLUMNS: Final = 12
 _NAMES: Final = ("sys/id", "sys/name", "sys/state", "sys/tags", "sys/creation_time")
-_UNASKED: Final = ("sys", "monitoring", "profiling", "source_code", "distributed")
 _MOST_KEYS: Final = 5000
 """How many keys are proposed; a list of more helps nobody."""
 
@@ -168,7 +168,7 @@ def _first_columns(columns: list[str]) -> list[str]:
         return columns
     found = [one for one in _NAMES if one in columns]
     rest = [one for one in columns if one not in _NAMES]
-    rest.sort(key=lambda one: one.partition("/")[0] in _UNASKED)
+    rest.sort(key=is_background)
     return (found + rest)[:_MOST_COLUMNS]
 
 

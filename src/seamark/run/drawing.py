@@ -171,21 +171,22 @@ def curves_of(
             "seamark: drawing %d of %d curves; name fewer series or runs", MOST_CURVES, len(found)
         )
         found = found[:MOST_CURVES]
-    return _drawn(found, asked)
+    return _drawn(found, asked, several=len(sources) > 1)
 
 
-def _drawn(found: Sequence[tuple[Source, str]], asked: Asked) -> list[Curve]:
+def _drawn(found: Sequence[tuple[Source, str]], asked: Asked, *, several: bool) -> list[Curve]:
+    """Read what is drawn; where several runs were asked for, labels say whose each curve is."""
     from seamark.pictures.plots import COLOURS, slots
 
     runs = dict.fromkeys(source.key for source, _ in found)
     paths = list(dict.fromkeys(path for _, path in found))
-    colours = slots(runs if len(runs) > 1 else paths)
+    colours = slots(runs if several else paths)
     out = []
     for source, path in found:
-        words = [source.label] if len(runs) > 1 else []
-        words += [path] if len(paths) > 1 or len(runs) <= 1 else []
-        colour = colours[source.key if len(runs) > 1 else path]
-        if len(runs) > 1:
+        words = [source.label] if several else []
+        words += [path] if len(paths) > 1 or not several else []
+        colour = colours[source.key if several else path]
+        if several:
             colour += paths.index(path) * len(COLOURS)
         drawing = source.reader.drawing(
             path,

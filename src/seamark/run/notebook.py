@@ -14,6 +14,7 @@ from seamark.blobs import open_blob
 from seamark.journal.folder import PROJECT_LOG
 from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
 from seamark.reading.html import block, count_of, line_of, number, table, text
+from seamark.reading.interest import is_background, is_counter, metric_order
 from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ __all__ = ["image_type", "page_of"]
 
 _FEW: Final = 12
 """Rows of each table."""
-_OWN: Final = ("sys", "monitoring", "profiling", "source_code", "distributed")
-"""Namespaces that people did not fill themselves: shown last."""
 _POINTS: Final = 200
 _MOST_IMAGE_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 1 << 63
@@ -96,7 +95,7 @@ def _tables(
             for path, family in families.items()
             if (family == "float_series") == wanted and _is_shown(path, first_level, wanted)
         ]
-        paths.sort(key=lambda path: path.partition("/")[0] in _OWN)
+        paths.sort(key=_series_first if wanted else is_background)
         if not paths:
             continue
         found = _some(recorded, reader, paths[:_FEW])
@@ -108,9 +107,13 @@ def _tables(
             yield table(("path", "value"), [(text(one.path), _shown(one)) for one in found], more)
 
 
+def _series_first(path: str) -> tuple[Any, ...]:
+    return is_background(path), is_counter(path), *metric_order(path)
+
+
 def _is_shown(path: str, first_level: str, series: bool) -> bool:  # noqa: FBT001 - of a table
     """Return whether a path stands in the tables: facts of a run stand above them."""
-    return bool(first_level) or series or path.partition("/")[0] not in _OWN
+    return bool(first_level) or series or not is_background(path)
 
 
 def _more(count: int, shown: int, name: str) -> str:

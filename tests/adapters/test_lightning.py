@@ -17,6 +17,7 @@ pytest.importorskip("pytorch_lightning")
 
 import seamark
 from seamark.capture import Secrets
+from seamark.capture.secrets import BY_NAME
 from seamark.lightning import NeptuneLogger, SeamarkLogger
 from seamark.lightning._checkpoints import Checkpoints
 from seamark.lightning._configuration import without_secrets
@@ -156,6 +157,21 @@ def run():
     logger = SeamarkLogger(capture_git=False, capture_packages=False)
     yield logger.experiment
     logger.experiment.stop()
+
+
+def test_the_logger_hands_on_what_is_a_secret():
+    """And hides it in hyperparameters; what Lightning's module holds stays as it is."""
+    hyperparams = {"patient_id": "Bob", "hub": {"token": "t0k"}, "num_tokens": 5}
+    for given, kept in [
+        ({"secrets": ["patient_id"]}, {"patient_id": BY_NAME, "hub": {"token": BY_NAME}}),
+        ({"mask_secrets": False}, {}),
+    ]:
+        logger = SeamarkLogger(capture_git=False, capture_packages=False, **given)
+        logger.log_hyperparams(hyperparams)
+        logger.experiment.stop()
+        again = seamark.init_run(with_id=logger.version, mode="read-only")
+        assert again["training/hyperparams"].fetch() == {**hyperparams, **kept}
+    assert hyperparams == {"patient_id": "Bob", "hub": {"token": "t0k"}, "num_tokens": 5}
 
 
 def callback(folder, state_key="A", **given):

@@ -530,6 +530,27 @@ def test_variables_of_git_lead_it_nowhere_else(repository, tmp_path, monkeypatch
     assert not (tmp_path / "canary").exists()
 
 
+def test_settings_in_variables_run_nothing_and_stay_for_whom_they_are(repository, tmp_path):
+    """safe.directory may be one of them; a filter of one's own is not a stranger's to start."""
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho ran >> {tmp_path / 'canary'}\n")
+    program.chmod(0o755)
+    hostile = Hostile(repository, tmp_path / "canary")
+    hostile.attribute("*.py filter=mine")
+    hostile.change("PASS\n")
+    settings = {"filter.mine.clean": str(program), "remote.origin.url": "https://host/repo"}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("GIT_CONFIG", os.devnull)
+        patched.setenv("GIT_CONFIG_COUNT", str(len(settings)))
+        for number, (key, value) in enumerate(settings.items()):
+            patched.setenv(f"GIT_CONFIG_KEY_{number}", key)
+            patched.setenv(f"GIT_CONFIG_VALUE_{number}", value)
+        facts = found(repository)
+    assert facts["remote"] == "https://host/repo"
+    assert facts["dirty"] is None
+    assert not (tmp_path / "canary").exists()
+
+
 def test_the_index_stays_as_it_is(repository):
     """Somebody may be committing; only git status and its like write it."""
     index = repository / ".git" / "index"

@@ -40,7 +40,7 @@ _MAX_ASKED: Final = 100
 _MAX_TEXT: Final = 2048
 
 _KEPT: Final = frozenset({"GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM"})
-_CONFIGURATION: Final = "GIT_CONFIG"
+_CONFIGURATION: Final = "GIT_CONFIG_"
 """What the user's own variables of git begin with that name settings, such as safe.directory."""
 
 _NOT_ASKING: Final = {
@@ -56,6 +56,8 @@ _NOT_ASKING: Final = {
 _NO_CONFIGURATION: Final = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_COUNT": "0",
+    "GIT_CONFIG_PARAMETERS": "",
     "GIT_ATTR_NOSYSTEM": "1",
 }
 _SETTINGS: Final = (

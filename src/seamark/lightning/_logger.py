@@ -660,7 +660,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         if trainer.state.fn == "fit":
             found = parameters(settings(trainer), self._path("trainer"))
             self._note(found)
-        told = configuration(trainer, (self._api_key,) if self._api_key else ())
+        told = configuration(trainer, self._run.secrets)
         if told is None:
             return
         given: dict[str, Atom] = {}

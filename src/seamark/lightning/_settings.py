@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seamark.capture.masking import mask_arguments
+from seamark.lightning._configuration import without_secrets
+
+if TYPE_CHECKING:
+    from seamark.capture import Secrets
 
 __all__ = ["Configuration", "configuration", "saves_configuration", "settings"]
 
@@ -76,22 +79,20 @@ def saves_configuration(callback: Any) -> bool:
     return "SaveConfigCallback" in {cls.__name__ for cls in type(callback).__mro__}
 
 
-def configuration(trainer: Any, known: Iterable[str] = ()) -> Configuration | None:
+def configuration(trainer: Any, secrets: Secrets) -> Configuration | None:
     """Return what LightningCLI was given; None if it did not make the trainer, or saves nothing.
 
     Args:
         trainer: One that begins a stage.
-        known: Secrets that stand in it.
+        secrets: What of it is hidden.
     """
     saver = next(filter(saves_configuration, trainer.callbacks), None)
     if saver is None:
         return None
     yaml: Any = importlib.import_module("yaml")  # Lightning needs it
-    text = saver.parser.dump(saver.config, format="yaml", skip_none=False)
-    tree = _without_secrets(yaml.safe_load(text), "", list(known))
-    head = [line for line in text.splitlines(keepends=True) if line.startswith("#")]
-    shown = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
-    return Configuration("".join(head) + shown, _sections(tree))
+    told = saver.parser.dump(saver.config, format="yaml", skip_none=False)
+    text = without_secrets(told, secrets)
+    return Configuration(text, _sections(yaml.safe_load(text)))
 
 
 def _sections(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,17 +116,3 @@ def _given(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield key, inner
         elif value is not None:
             yield key, value
-
-
-def _without_secrets(value: Any, name: str, known: list[str]) -> Any:
-    """Return a plain value in which nothing looks like a secret, going by names and by shapes."""
-    if isinstance(value, dict):
-        return {key: _without_secrets(each, str(key), known) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_without_secrets(each, name, known) for each in value]
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        return value
-    head = f"--{name}=" if name else ""
-    told = f"{head}{value}"
-    (masked,) = mask_arguments([told], known=known)
-    return value if masked == told else masked.removeprefix(head)

@@ -12,6 +12,7 @@ from recording import QUIET
 
 from seamark.errors import ArgumentError, MissingFieldError, PathError
 from seamark.pictures.plots import COLOURS, slots
+from seamark.reading.names import generated_name
 from seamark.run.plotting import follow
 from seamark.run.project import init_project
 from seamark.run.run import init_run
@@ -146,7 +147,7 @@ def test_runs_of_one_id_are_two_runs(tmp_path):
     with init_project("team", root=tmp_path) as project:
         lines = lines_of(project.plot("val/loss"))
     assert {line.name for line in lines} == {
-        f"{run.id} (team/{place}/{run.id})" for place in ("x", "y")
+        f"{generated_name(run.id)} (team/{place}/{run.id})" for place in ("x", "y")
     }
     assert len({line.line.color for line in lines}) == 2
 

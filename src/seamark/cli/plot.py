@@ -194,7 +194,9 @@ def _some_series(runs: Runs, ref: RunRef) -> str:
 def _sources(runs: Runs, refs: Sequence[RunRef]) -> list[Source]:
     from seamark.run.drawing import Source
 
-    return [Source(runs.label(ref), str(ref), runs.view(ref)) for ref in refs]
+    labels = runs.finder.labels([(ref.project, ref.run) for ref in refs])
+    found = zip(labels, refs, strict=True)
+    return [Source(label, str(ref), runs.view(ref)) for label, ref in found]
 
 
 def _note_left_out(curves: Sequence[Curve], asked: Asked) -> None:

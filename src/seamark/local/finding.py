@@ -113,6 +113,21 @@ class Finder:
                 return one.shown if kept == [one] and one.shown != LATEST else one.run
         return one.run
 
+    def labels(self, refs: Sequence[Ref]) -> list[str]:
+        """Return what to call each of several runs beside the others.
+
+        That is its name, recorded or generated; where two have the same, with the id in brackets,
+        or with ``PROJECT/ID`` if they have that in common as well.
+        """
+        names = [self._by_ref[ref].shown if ref in self._by_ref else ref[1] for ref in refs]
+        ids = [run for _, run in refs]
+        return [
+            name
+            if names.count(name) == 1
+            else f"{name} ({ref[1] if ids.count(ref[1]) == 1 else '/'.join(ref)})"
+            for name, ref in zip(names, refs, strict=True)
+        ]
+
     @functools.cached_property
     def _called(self) -> tuple[dict[str, list[RunName]], ...]:
         """The runs by what `_WHOLE` compares."""

@@ -47,7 +47,8 @@ def plot_run(
         if reader is None:
             return []
         ref = (folder.project, folder.run)
-        named = ref[0] if ref[1] == PROJECT_LOG else Finder(recorded.index).label(ref)
+        is_project = folder.run == PROJECT_LOG
+        (named,) = [folder.project] if is_project else Finder(recorded.index).labels([ref])
         return [Source(named, "/".join(ref), reader)]
 
     if recorded.silent:
@@ -85,8 +86,9 @@ def plot_runs(
         if len(refs) > MOST_CURVES:
             log.warning("seamark: drawing the first %d of %d runs", MOST_CURVES, len(refs))
             refs = refs[:MOST_CURVES]
-        finder = Finder(now)
-        return [Source(finder.label(ref), "/".join(ref), now.view(*ref)) for ref in refs]
+        labels = Finder(now).labels(refs)
+        found = zip(labels, refs, strict=True)
+        return [Source(label, "/".join(ref), now.view(*ref)) for label, ref in found]
 
     return _plotted(sources, patterns, asked, where, refresh)
 

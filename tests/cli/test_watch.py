@@ -163,7 +163,7 @@ def test_series_that_matter(cli: Callable[..., Result], start: Callable[..., Run
     line = cli("watch", "one").stdout.splitlines()[1]
     assert line.endswith("completed  step 0, epoch 1, about 2 min 10 s left  loss=1.0")
     line = cli("watch", "one", "--path", "monitoring", "--path", "*ranks*").stdout.splitlines()[1]
-    assert line.endswith("monitoring/gpu=1.0 ranks/1/loss=1.0")
+    assert line.endswith("ranks/1/loss=1.0 monitoring/gpu=1.0")
 
 
 def test_watching_writes_nothing_into_the_folder(

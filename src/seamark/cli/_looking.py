@@ -11,7 +11,7 @@ from seamark.cli._facts import sparkline, troubles
 from seamark.cli._ranks import lags, of_rank
 from seamark.cli._text import human_duration, human_number, step_text
 from seamark.paths import is_inside
-from seamark.reading.interest import aside, is_counter
+from seamark.reading.interest import aside, is_counter, metric_order
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Seen:
         label: Its name, or its id.
         state: Its state.
         facts: Values below ``sys``, by path.
-        series: The series that matter, by path.
+        series: The series that matter, by path, the most telling ones first.
         progress: How far it is and how fast, in words; empty if nothing says it.
         ranks: How each rank is doing.
         behind: By rank, how many steps it is behind the first.
@@ -118,7 +118,11 @@ class Looker:
             label=self._label,
             state=state,
             facts=facts,
-            series={one.path: one.value for one in self._attributes if self._matters(one)},
+            series={
+                one.path: one.value
+                for one in sorted(self._attributes, key=lambda each: metric_order(each.path))
+                if self._matters(one)
+            },
             progress=self._progress,
             ranks=ranks,
             behind=lags(self._attributes),

@@ -87,7 +87,10 @@ def on_terminal(words: list[str], folder: Path) -> str:
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, CELLS, 0, 0))
     env = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
-    env |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    # Of its own: neither a root above the folder nor the settings of who draws may show up.
+    env = {name: value for name, value in env.items() if not name.startswith("SEAMARK_")}
+    env |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "HOME": str(folder)}
+    env |= {"SEAMARK_DIR": str(folder / ".seamark"), "XDG_CACHE_HOME": str(folder / "cache")}
     streams = {"stdin": subprocess.DEVNULL, "stdout": its, "stderr": its}
     with subprocess.Popen(words, env=env, cwd=folder, **streams) as process:  # noqa: S603 - ours
         os.close(its)

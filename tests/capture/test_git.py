@@ -600,6 +600,17 @@ def test_a_changed_file_with_a_filter_is_not_judged(repository):
     assert found(repository)["dirty"] is True
 
 
+def test_a_configuration_that_is_too_long_to_read_judges_nothing(repository):
+    """A filter may stand behind what was read."""
+    with_filter(repository)
+    (repository / "data.bin").write_text("xyz\n")
+    with (repository / ".git" / "config").open("a") as config:
+        config.write('[remote "many"]\n' + "\turl = https://example.org/a/b\n" * 50_000)
+    facts = found(repository)
+    assert facts["dirty"] is None
+    assert facts["dirty_unknown"] == "the configuration of the repository is too long"
+
+
 def test_a_filter_that_names_no_program_is_none(repository):
     """As git sees it: git-lfs is not installed, say."""
     with_filter(repository)

@@ -299,13 +299,14 @@ def test_texts_that_look_like_formulas_stay_texts_in_csv(
     cli: Callable[..., Result], start: Callable[..., Run]
 ) -> None:
     """A spreadsheet computes what begins so, in a cell or in a title; numbers stay as they are."""
-    run = start(name="=1+1", params={"a": "-x", "b": "@y", "c": -1.5, "d": "plain"})
+    params = {"a": "-x", "b": "@y", "c": -1.5, "d": "plain", "e": " =1", "f": "＝1"}  # noqa: RUF001
+    run = start(name="=1+1", params=params)
     run["=cmd"] = "+z"
     run.stop()
     text = cli("ls", "--csv", "--columns", "sys/name,parameters/*,=cmd").stdout
     header, row = csv.reader(io.StringIO(text))
-    assert header[2:] == ["sys/name", *(f"parameters/{name}" for name in "abcd"), "'=cmd"]
-    assert row[2:] == ["'=1+1", "'-x", "'@y", "-1.5", "plain", "'+z"]
+    assert header[2:] == ["sys/name", *(f"parameters/{name}" for name in "abcdef"), "'=cmd"]
+    assert row[2:] == ["'=1+1", "'-x", "'@y", "-1.5", "plain", "' =1", "'＝1", "'+z"]  # noqa: RUF001
 
 
 @pytest.mark.slow

@@ -187,6 +187,20 @@ def test_hostile_names_reach_no_terminal(
     assert "[red]" in terminal("ls", columns=200)[1]
 
 
+def test_line_breaks_forge_no_line_of_ours(
+    cli: Callable[..., Result], start: Callable[..., Run]
+) -> None:
+    """What a stranger put into names and tags never begins a line."""
+    forged = "a\nforged completed"
+    run = start(name=forged, tags=[forged], description=forged)
+    run["sys/hostname"] = forged
+    run["sys/custom_run_id"] = forged
+    run.stop()
+    for words in (["show", run.id], ["watch", run.id]):
+        lines = cli(*words).stdout.splitlines()
+        assert not [line for line in lines if line.startswith("forged")]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
 def test_lines_fit_the_terminal(

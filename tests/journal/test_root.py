@@ -171,3 +171,15 @@ def test_a_root_inside_a_folder(tmp_path: Path) -> None:
     assert root_inside(tmp_path) is None
     made = make(tmp_path)
     assert root_inside(tmp_path) == made
+
+
+def test_a_working_directory_that_is_gone_is_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that some file does not exist."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(ArgumentError, match="the working directory is gone"):
+        nearest_root()

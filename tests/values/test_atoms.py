@@ -109,6 +109,15 @@ def test_values_come_back_as_they_were(value, kind):
     assert math.copysign(1, found) == math.copysign(1, value) if kind == "float" else True
 
 
+def test_json_deeper_than_any_that_is_written_is_refused():
+    """Whoever writes it again would run out of stack."""
+    for text in ("[" * 5000 + "]" * 5000, '{"a":' * 100 + "1" + "}" * 100):
+        with pytest.raises(ValueKindError):
+            decode_atom("json", text)
+    flat = json.dumps([[1]] * 1000)
+    assert decode_atom("json", flat) == [[1]] * 1000
+
+
 def test_nan_comes_back_alone_and_inside_a_list():
     """NaN is a value like any other, though JSON has no word for it."""
     assert math.isnan(back(math.nan))

@@ -161,9 +161,13 @@ class GitProbe:
             if head is None:
                 return
             record(head)
-            settings = _Settings(self.ask("config", "-z", "--get-regexp", _WANTED).text or "")
+            listed = self.ask("config", "-z", "--get-regexp", _WANTED)
+            settings = _Settings(listed.text or "")
             record({"source_code/git/remote": settings.remote})
-            record(self._dirty(head["source_code/git/commit"], settings))
+            if listed.code is None:  # which filters there are is not known
+                record(_unknown("the configuration of the repository is too long"))
+            else:
+                record(self._dirty(head["source_code/git/commit"], settings))
         except (_Cancelled, OSError) as error:
             let_pass(error)
         finally:
@@ -203,8 +207,7 @@ class GitProbe:
             places = [os.path.join(self._folder, place) for place in places]  # noqa: PTH118
             comparison = _Comparison(self.ask, Path(folder), places, settings)
             dirty, why = comparison.dirty(commit)
-        facts: dict[str, Any] = {"source_code/git/dirty": dirty}
-        return {**facts, "source_code/git/dirty_unknown": why} if dirty is None else facts
+        return {"source_code/git/dirty": dirty} if dirty is not None else _unknown(why)
 
     def ask(
         self,
@@ -258,6 +261,10 @@ class GitProbe:
             except OSError:
                 raise _Cancelled from None
             return self._process
+
+
+def _unknown(why: str) -> dict[str, Any]:
+    return {"source_code/git/dirty": None, "source_code/git/dirty_unknown": why}
 
 
 class _Settings:

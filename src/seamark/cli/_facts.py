@@ -50,6 +50,7 @@ __all__ = [
     "file_place",
     "file_words",
     "full_text",
+    "indented",
     "last_text",
     "print_facts",
     "short_text",
@@ -381,20 +382,25 @@ def print_facts(
     name = facts.get("sys/name")
     screen.styled(
         [
-            (str(name), "bold") if name else (generated_name(ref.run), "dim"),
+            (clean(str(name)), "bold") if name else (generated_name(ref.run), "dim"),
             ("  ", ""),
             (state, STATE_STYLES.get(state, "")),
             ("  trashed" if facts.get("sys/trashed") else "", "yellow"),
         ]
     )
     for trouble in troubles(view, facts):
-        screen.line(f"! {trouble}", style="bold red")
+        screen.line(f"! {indented(trouble, 2)}", style="bold red")
     for label, text in _fact_lines(screen, ref, view, facts, now):
-        screen.styled([(f"{label:<{_LABEL}}", "dim"), (text, "")])
+        screen.styled([(f"{label:<{_LABEL}}", "dim"), (indented(text, _LABEL), "")])
     for label, text in more:
         lines = textwrap.wrap(clean(text), max(20, screen.width - _LABEL)) or [""]
         for at, line in enumerate(lines):
             screen.styled([(f"{'' if at else label:<{_LABEL}}", "dim"), (line, "")])
+
+
+def indented(text: str, width: int) -> str:
+    """Return a text whose further lines are indented, so that none looks like a line of ours."""
+    return text.replace("\n", "\n" + " " * width)
 
 
 def _is_fact(attribute: Attribute) -> bool:
@@ -434,7 +440,7 @@ def _given_lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what people gave the run beside its name."""
     for label, path in (("custom id", "sys/custom_run_id"), ("description", "sys/description")):
         if facts.get(path):
-            yield label, str(facts[path]).replace("\n", "\n" + " " * _LABEL)
+            yield label, str(facts[path])
     for label, path in (("tags", "sys/tags"), ("groups", "sys/group_tags")):
         if facts.get(path):
             yield label, ", ".join(sorted(facts[path]))

@@ -13,6 +13,7 @@ from seamark.cli import _complete
 from seamark.cli._app import misuse, root_of
 from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
+from seamark.cli._text import clean
 from seamark.paths import check_project, is_inside
 from seamark.run.drawing import matches
 
@@ -121,7 +122,7 @@ class Runs:
 
     def label(self, ref: RunRef) -> str:
         """Return a run's name, or the generated one; its id if the name is not its own."""
-        return self.finder.label((ref.project, ref.run))
+        return clean(self.finder.label((ref.project, ref.run)))
 
     def find(
         self,

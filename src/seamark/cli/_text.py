@@ -33,8 +33,9 @@ _KEPT_IN_BLOCKS: Final = "\n\t"
 _NAMED: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _STAND_INS: Final = str.maketrans("…·▁▂▃▄▅▆▇█│┤─┬└●→—▲▼", "~._.-:=+*#|+-++o>-^v")
 """For the signs of our own, each as wide as what it stands for, so that columns stay aligned."""
-_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
+_FORMULAS: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - full-width ones count
 """How a cell begins that spreadsheets compute; they skip what is white in front."""
+_WHITE: Final = ("\t", "\r", "\n")
 _BYTE: Final = 256
 _KILO: Final = 1000
 _ROUNDED: Final = 1e12
@@ -77,7 +78,7 @@ def csv_safe(text: str) -> str:
 
     One that begins like a formula gets an apostrophe in front; numbers are not to be passed here.
     """
-    return f"'{text}" if text.startswith(_FORMULAS) else text
+    return f"'{text}" if text.startswith(_WHITE) or text.lstrip().startswith(_FORMULAS) else text
 
 
 def readable(error: UnicodeError) -> tuple[str, int]:

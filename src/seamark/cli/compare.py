@@ -230,7 +230,7 @@ def _print(
     for at, one in enumerate(compared):
         widths = (display_width(line.cells[at].text) for line in lines if line.whole)
         least = max(_LEAST, *widths, 0)
-        columns.append(Column(clean(one.label), shrink=True, least=least, rank=at))
+        columns.append(Column(one.label, shrink=True, least=least, rank=at))
     if left_out := screen.table(columns, [[line.title, *line.cells] for line in lines]):
         count = plural(len(compared), "run")
         note(

@@ -18,7 +18,7 @@ import click
 
 from seamark.cli import _complete
 from seamark.cli._app import Misuse, root_option
-from seamark.cli._facts import span_text
+from seamark.cli._facts import indented, span_text
 from seamark.cli._looking import Looker, Seen
 from seamark.cli._ranks import rank_facts
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option
@@ -231,7 +231,7 @@ def _draw(screen: Screen, seen: Seen, height: int, interval: float) -> None:
     )
     facts = [("run", f"{seen.view.project}/{seen.view.name}"), *_facts_of(seen)]
     for label, text in facts:
-        screen.styled([(f"{label:<{_LABEL}}", "dim"), (text, "")])
+        screen.styled([(f"{label:<{_LABEL}}", "dim"), (indented(text, _LABEL), "")])
     problems = [
         line for one in seen.problems for line in textwrap.wrap(f"! {clean(one)}", screen.width)
     ]

@@ -33,9 +33,14 @@ def nearest_root(*, used: bool = True) -> Path:
         used: Whether something is to be read or written there; else it may be anybody's.
 
     Raises:
-        ArgumentError: If the one that is found belongs to another user.
+        ArgumentError: If the one that is found belongs to another user, or the working directory
+            is gone.
     """
-    here = os.getcwd()  # noqa: PTH109 - pathlib's is no other
+    try:
+        here = os.getcwd()  # noqa: PTH109 - pathlib's is no other
+    except OSError as error:
+        msg = "root: the working directory is gone; name a folder (root=..., SEAMARK_DIR or --root)"
+        raise ArgumentError(msg) from error
     for folder in _upwards(here):
         root = os.path.join(folder, ROOT_NAME)  # noqa: PTH118
         if os.path.isdir(root):  # noqa: PTH112 - the root itself may be a link

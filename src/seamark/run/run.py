@@ -248,6 +248,7 @@ class Run(Container):
         "rest",
         "restarted_as",
         "resume",
+        "secrets",
         "series_base",
         "settled",
         "shared_id",

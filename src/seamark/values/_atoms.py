@@ -312,6 +312,23 @@ def _exactly(kind: type, value: Any) -> Any:
     return value
 
 
+def _decode_json(value: Any) -> Any:
+    """Return what a text of JSON holds; deeper than ours ever is, it would stop who writes it."""
+    found = json.loads(value)
+    if value.count("[") + value.count("{") <= MAX_DEPTH:  # else it cannot be too deep
+        return found
+    level = [found]
+    for _ in range(MAX_DEPTH):
+        inside = [each for each in level if isinstance(each, list | dict)]
+        level = [
+            one for each in inside for one in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return found
+    msg = f"nested more than {MAX_DEPTH} levels deep"
+    raise ValueError(msg)
+
+
 _DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
     "null": lambda value: _exactly(type(None), value),
     "bool": lambda value: _exactly(bool, value),
@@ -319,6 +336,6 @@ _DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
     "float": _decode_float,
     "string": str.__str__,
     "datetime": datetime.fromisoformat,
-    "json": json.loads,
+    "json": _decode_json,
     "text": lambda value: _exactly(dict, value),
 }

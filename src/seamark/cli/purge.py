@@ -39,10 +39,10 @@ def purge(
     yes: bool,
     force: bool,
 ) -> None:
-    """Delete runs for good, with their files. Without a name: all that are in the trash.
+    """Delete runs for good, with their files. Without RUN or --query, everything in the trash.
 
-    A mark stays behind, so that copying folders together does not bring a purged run back. Runs
-    that are being written to are never deleted.
+    A small marker stays behind, so that merging copied folders does not bring a purged run back.
+    Runs that are being written to are never deleted.
 
     \b
     Examples:

@@ -102,7 +102,7 @@ def compare(
     """Show how two or more runs differ: a column for each run, a row for each difference.
 
     Parameters, metrics, tags, files, script, git, packages and environment are compared. A value
-    that one run has and another lacks is a difference, shown as a dash. Of a metric the last value
+    that one run has and another lacks is a difference, shown as a dash. For a metric the last value
     is shown, in parentheses the difference from the first run, and its best value (minimum or
     maximum, whichever the last value is nearer to). What each process, rank and profiler recorded
     is left out unless --path names it.

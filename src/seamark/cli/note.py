@@ -29,8 +29,8 @@ def note(
 ) -> None:
     """Set a run's description.
 
-    Without TEXT the present description opens in your editor (VISUAL, EDITOR), or the text is read
-    from a pipe. It replaces the former description; nothing else about the run changes.
+    Without TEXT the current description opens in your editor (VISUAL, EDITOR), or the text is read
+    from a pipe. It replaces the old description; nothing else about the run changes.
 
     \b
     Examples:

@@ -27,7 +27,7 @@ _LISTED = 20
 @project_option
 @query_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Also runs that are not in the trash.")
+@click.option("--force", is_flag=True, help="Also delete runs that are not in the trash.")
 @root_option
 @click.pass_context
 def purge(

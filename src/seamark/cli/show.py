@@ -88,13 +88,13 @@ def show(
 ) -> None:
     """Show what one run recorded: state, problems, metrics, parameters, checkpoints, files.
 
-    PATH limits the output to one attribute or one namespace. Of a single series the last points are
+    PATH limits the output to one attribute or one namespace. For a single series the last points are
     shown; a single value is shown in full. On a terminal, rarely needed groups (distributed,
     monitoring, profiling, the installed packages) are only counted; name the PATH or use --all to
     list them. A pipe gets every value and name in full.
 
-    BEST says whether the best value of a series is its min or its max; this is known if a
-    checkpoint was kept by that series.
+    BEST says whether the best value of a series is its min or its max; this is known
+    only if a checkpoint was saved for its best value.
 
     \b
     Examples:

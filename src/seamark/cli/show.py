@@ -88,8 +88,8 @@ def show(
 ) -> None:
     """Show what one run recorded: state, problems, metrics, parameters, checkpoints, files.
 
-    PATH limits the output to one attribute or one namespace. For a single series the last points are
-    shown; a single value is shown in full. On a terminal, rarely needed groups (distributed,
+    PATH limits the output to one attribute or one namespace. For a single series the last points
+    are shown; a single value is shown in full. On a terminal, rarely needed groups (distributed,
     monitoring, profiling, the installed packages) are only counted; name the PATH or use --all to
     list them. A pipe gets every value and name in full.
 

@@ -242,7 +242,7 @@ def test_a_terminal_gets_a_picture_that_follows(
     """Drawn over the last one; the final state stays, with the cursor shown again."""
     terminal = live_terminal("watch", "--interval", "0.1")
     terminal.read("step 0")
-    terminal.read("Ctrl-C leaves")
+    terminal.read("Ctrl-C stops watching; the training goes on")
     training.step()
     terminal.read("step 1")
     training.end()

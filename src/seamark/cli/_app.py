@@ -186,7 +186,7 @@ def _os_words(error: OSError) -> str:
     invoke_without_command=True,
     subcommand_metavar="COMMAND ...",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Each command explains itself with examples: seamark COMMAND --help",
+    epilog="For each command's options and examples: seamark COMMAND --help",
 )
 @click.option("--version", is_flag=True, help="Show the version and exit.")
 @click.option("--root", type=click.Path(), metavar="DIR", hidden=True)
@@ -196,27 +196,28 @@ def _os_words(error: OSError) -> str:
     is_flag=True,
     expose_value=False,
     callback=_hush,
-    help="No hints and notes on standard error; also after a command, as --quiet.",
+    help="No hints and notes on standard error; after a command, write --quiet (there, -q is "
+    "--query).",
 )
 @click.pass_context
 def app(context: click.Context, root: str | None, *, version: bool) -> None:
     """Look at what training runs recorded.
 
-    Runs are read from --root DIR, from SEAMARK_DIR, or from the nearest folder .seamark: in the
-    working directory or above it. A training may be running: reading never disturbs it.
+    Runs are read from --root DIR, from SEAMARK_DIR, or from the nearest .seamark folder, in the
+    working directory or above. A training may be running: reading never disturbs it.
 
     \b
     A first look:
       seamark ls                            the runs, newest first
-      seamark show quick-otter              everything that one run recorded
+      seamark show quick-otter              what one run recorded
       seamark watch                         the run that is training, live
       seamark plot quick-otter val/loss     a curve, here in the terminal
-      seamark compare quick-otter latest    in what two runs differ
+      seamark compare quick-otter latest    how two runs differ
       seamark ls --query 'val/loss < 0.3' --sort val/loss:min
 
     RUN is a run's id, the first characters of its id, its name (given or generated) or "latest",
-    the newest run; PROJECT/ may stand before each of them. Output into a pipe is plain and
-    complete; --json is for programs.
+    the newest run; each may be prefixed with PROJECT/. Piped output is plain and never truncated;
+    --limit and --columns still apply. --json is for programs.
     """
     del root  # read from the context
     if version:

@@ -63,7 +63,7 @@ attempt_option = click.option(
     show_default=True,
     metavar="WHICH",
     callback=_attempt,
-    help="Which attempts to include: latest, all, or a number for those up to it.",
+    help="Which attempts to include: latest, all, or N: the run as attempt N left it.",
 )
 
 

@@ -68,7 +68,7 @@ class _Compared(NamedTuple):
     attributes: Sequence[Attribute]
 
 
-@click.command(short_help="Show in what runs differ: parameters, metrics, packages, git.")
+@click.command(short_help="Show how runs differ: parameters, metrics, packages, git.")
 @runs_argument
 @click.option(
     "--path",
@@ -78,7 +78,7 @@ class _Compared(NamedTuple):
     shell_complete=_complete.paths,
     help="Only what is at or below this path, or matches it: 'hyperparams/*'. May be repeated.",
 )
-@click.option("--all", "everything", is_flag=True, help="Also what is the same in all of them.")
+@click.option("--all", "everything", is_flag=True, help="Also show what is the same in all runs.")
 @click.option(
     "--json",
     "as_json",
@@ -99,13 +99,13 @@ def compare(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """Show in what two or more runs differ: a column for each run, a row for each difference.
+    """Show how two or more runs differ: a column for each run, a row for each difference.
 
-    Parameters, metrics, tags, files, script, git, packages and environment are compared. What one
-    run has and another has not is a difference, shown as a dash. Of a metric the last value is
-    shown, in brackets the difference to the first run, and its minimum or maximum: the one to which
-    it came closer. What each process, rank and profiler recorded is left out unless --path asks
-    for it.
+    Parameters, metrics, tags, files, script, git, packages and environment are compared. A value
+    that one run has and another lacks is a difference, shown as a dash. For a metric the last value
+    is shown, in parentheses the difference from the first run, and its best value (minimum or
+    maximum, whichever the last value is nearer to). What each process, rank and profiler recorded
+    is left out unless --path names it.
 
     \b
     Examples:

@@ -9,12 +9,12 @@ from seamark.cli._shells import SHELLS, script
 __all__ = ["completion"]
 
 
-@click.command(short_help="Have your shell complete commands, runs and paths.")
+@click.command(short_help="Print the completion script for your shell.")
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print what makes Tab complete commands, options, runs, projects and paths.
+    """Print the completion script: Tab then completes commands, options, runs, projects and paths.
 
-    Have your shell read it when it starts, and open a new terminal. bash has to be 4.4 or newer;
+    Load it from your shell's startup file, and open a new terminal. bash has to be 4.4 or newer;
     in zsh, compinit has to come first.
 
     \b

@@ -53,7 +53,7 @@ _NAMED: Final = {"series": "series of numbers", "texts": "series of texts"}
     "--format",
     "kind",
     type=click.Choice(_FORMATS),
-    help="Format.  [default: by the ending of FILE; csv without one]",
+    help="Format.  [default: from the extension of FILE; csv without FILE]",
 )
 @click.option(
     "-w",
@@ -78,7 +78,7 @@ _NAMED: Final = {"series": "series of numbers", "texts": "series of texts"}
     metavar="FILE",
     help="Write to this file instead of to standard output.",
 )
-@click.option("--force", is_flag=True, help="Write over a FILE that exists.")
+@click.option("--force", is_flag=True, help="Overwrite an existing FILE.")
 @root_option
 @click.pass_context
 def export(
@@ -100,13 +100,13 @@ def export(
     CSV and Parquet are one long table. Series: run, path, step, value, time, attempt, one line for
     each point; times are UTC with nanoseconds. Attributes: run, path, family, type, value; the
     value of a series is its summary, as JSON. JSON is one document with both. NaN and infinities
-    are nan, inf and -inf (strings in JSON), numbers keep all their digits. In CSV a text that a
-    spreadsheet would compute (it begins with =, +, - or @) has an apostrophe in front.
+    are nan, inf and -inf (strings in JSON), numbers keep all their digits. In CSV, text that a
+    spreadsheet would run as a formula (it begins with =, +, - or @) gets a leading apostrophe.
 
-    FILE is there when it is whole, and one that exists is written over with --force only. Parquet
+    FILE appears only once complete; an existing one is overwritten only with --force. Parquet
     needs pip install "seamark[parquet]".
 
-    A wide table with one line for each run is: seamark ls --csv
+    For a wide table with one line for each run use: seamark ls --csv
 
     \b
     Examples:

@@ -37,7 +37,7 @@ _EXIT_FOUND: Final = 1
 @click.option(
     "--finish",
     is_flag=True,
-    help="First store the files that dead processes took but did not store.",
+    help="First store the files that dead processes had queued but not stored.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write one strict JSON document.")
 @root_option
@@ -53,10 +53,10 @@ def fsck(
 ) -> None:
     """Read every journal to its end and report what is damaged. Only --finish changes anything.
 
-    It reports damaged bytes (gap), ends that are not a whole record (torn tail: the process died
-    while it wrote; everything it had written before is there), records of a newer Seamark, stored
-    files that are missing or of the wrong size or digest, and files that were taken but never
-    stored. That a run is still being written to is not reported as a problem.
+    It reports damaged bytes (gap), incomplete last records (torn tail: the process died while it
+    wrote; everything it had written before is there), records of a newer Seamark, stored files that
+    are missing or of the wrong size or digest, and files that were queued but never stored. A run
+    that is still being written to is not reported as a problem.
 
     The exit code is 1 if anything was found, else 0.
 

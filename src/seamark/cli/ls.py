@@ -106,7 +106,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     return Sorting(label, ascending, asked=path is not None)
 
 
-@click.command(short_help="List runs: choose, sort, compare.")
+@click.command(short_help="List runs; filter, sort and choose columns.")
 @project_option
 @click.option("-q", "--query", metavar="QUERY", help="Only runs that match; see above.")
 @click.option(
@@ -125,7 +125,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     shell_complete=_complete.states,
     help="Only runs in this state: running, completed, failed, crashed, ...",
 )
-@click.option("--trashed", is_flag=True, help="Runs in the trash, instead of the others.")
+@click.option("--trashed", is_flag=True, help="List only trashed runs.")
 @click.option(
     "-c",
     "--columns",
@@ -186,20 +186,20 @@ def ls(
     as_csv: bool,
     as_json: bool,
 ) -> None:
-    """List runs, newest first: choose, sort, compare.
+    """List runs, newest first; filter, sort and choose columns.
 
-    Unless --columns are chosen, the metrics and parameters that tell the listed runs apart are
-    shown as far as there is room.
+    By default the metrics that most runs have and the parameters in which the listed runs differ
+    are shown, as far as there is room.
 
     Columns and --sort take paths. The path of a series means its last value; val/loss:min, :max,
     :mean, :count, :first_step and :last_step are its other summaries. A * matches anything:
-    'hyperparams/*'. What says how a run ran (monitoring/, source_code/, ...) only by its name:
+    'hyperparams/*'. Bookkeeping (monitoring/, source_code/, ...) is matched only if you name it:
     'monitoring/*'.
 
     A query compares paths with values: < <= > >= = != for numbers, texts and times, CONTAINS for
-    texts and tags, =~ for regular expressions, IN (..., ...) for any of several; AND, OR, NOT and
-    brackets combine them. A time is 2026-11-22, 2026-11-22T10:30 or, before now, -1d (m, h, d, w; M
-    for months). A path with unusual characters needs back-ticks around it.
+    texts and tags, =~ for regular expressions, IN (..., ...) for any of several; AND, OR and NOT
+    combine them, parentheses group them. A time is 2026-11-22, 2026-11-22T10:30 or, relative to
+    now, -1d (m, h, d, w; M for months). A path with unusual characters needs back-ticks around it.
 
     \b
     Examples:

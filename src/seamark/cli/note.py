@@ -17,7 +17,7 @@ __all__ = ["note"]
 _DESCRIPTION = "sys/description"
 
 
-@click.command(short_help="Write down what a run is about.")
+@click.command(short_help="Set a run's description.")
 @run_argument
 @click.argument("text", required=False, metavar="[TEXT]")
 @click.option("--remove", is_flag=True, help="Remove the description.")
@@ -27,10 +27,10 @@ _DESCRIPTION = "sys/description"
 def note(
     context: click.Context, run: str, text: str | None, project: str | None, *, remove: bool
 ) -> None:
-    """Write down what a run is about: its description, which show, compare and ls show.
+    """Set a run's description.
 
-    Without TEXT your editor opens with what is there (VISUAL, EDITOR), or the text is read from a
-    pipe. It replaces the former description; nothing else of the run changes.
+    Without TEXT the current description opens in your editor (VISUAL, EDITOR), or the text is read
+    from a pipe. It replaces the old description; nothing else about the run changes.
 
     \b
     Examples:

@@ -27,7 +27,7 @@ _LISTED = 20
 @project_option
 @query_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Also runs that are not in the trash.")
+@click.option("--force", is_flag=True, help="Also delete runs that are not in the trash.")
 @root_option
 @click.pass_context
 def purge(
@@ -39,10 +39,10 @@ def purge(
     yes: bool,
     force: bool,
 ) -> None:
-    """Delete runs for good, with their files. Without a name: all that are in the trash.
+    """Delete runs for good, with their files. Without RUN or --query, everything in the trash.
 
-    A mark stays behind, so that copying folders together does not bring a purged run back. Runs
-    that are being written to are never deleted.
+    A small marker stays behind, so that merging copied folders does not bring a purged run back.
+    Runs that are being written to are never deleted.
 
     \b
     Examples:

@@ -21,7 +21,7 @@ _NAME = "sys/name"
 @root_option
 @click.pass_context
 def rename(context: click.Context, run: str, name: str, project: str | None) -> None:
-    """Give a run another name. Its id stays, and so do its folder and all else.
+    """Give a run another name. Its id, its folder and everything else stay the same.
 
     \b
     Examples:

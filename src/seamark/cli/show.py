@@ -51,7 +51,7 @@ _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 """Namespaces whose series `show` only counts unless asked for: a profiled training has hundreds."""
 
 
-@click.command(short_help="Show everything that one run recorded.")
+@click.command(short_help="Show what one run recorded (--all: everything).")
 @run_argument
 @click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=_complete.paths)
 @project_option
@@ -60,7 +60,7 @@ _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
     default=10,
     show_default=True,
     metavar="N",
-    help="How many of its last points to show of a single series.",
+    help="How many of the last points of a single series to show.",
 )
 @click.option(
     "--all",
@@ -88,13 +88,13 @@ def show(
 ) -> None:
     """Show what one run recorded: state, problems, metrics, parameters, checkpoints, files.
 
-    PATH limits the output to one attribute or one namespace. Of a single series the last points are
-    shown; a single value is shown in full. On a terminal, what is seldom looked for (distributed,
-    monitoring, profiling, the installed packages) is counted unless it is asked for by its PATH or
-    with --all; a pipe gets every value and name in full.
+    PATH limits the output to one attribute or one namespace. For a single series the last points
+    are shown; a single value is shown in full. On a terminal, rarely needed groups (distributed,
+    monitoring, profiling, the installed packages) are only counted; name the PATH or use --all to
+    list them. A pipe gets every value and name in full.
 
-    BEST says whether the best value of a series is its min or its max; that is known where a
-    checkpoint was kept for it.
+    BEST says whether the best value of a series is its min or its max; this is known
+    only if a checkpoint was saved for its best value.
 
     \b
     Examples:

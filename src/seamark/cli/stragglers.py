@@ -40,17 +40,17 @@ def stragglers(context: click.Context, run: str, project: str | None, *, as_json
     """Show how long the steps of each rank take, the slowest rank first.
 
     For runs that every rank recorded: ranks="all" in the logger or in init_run(). Ranks are
-    compared by profiling/own_time_s, the part of a step in which a rank does not wait for others;
-    where they wait for each other in every step, as with DDP, whole steps take equally long.
-    Without it they are compared by profiling/step_time_s. Lightning's logger records both, and so
-    does Ignite's where it knows the optimizer; otherwise it records step_time_s only.
+    compared by profiling/own_time_s, the part of a step in which a rank does not wait for others,
+    because whole steps take equally long on all ranks if these wait for each other in every step,
+    as with DDP. Without it they are compared by profiling/step_time_s. Lightning's logger records
+    both, and so does Ignite's if it knows the optimizer; otherwise it records step_time_s only.
 
     \b
     SLOWDOWN is the time of a rank divided by the median of the others.
     STATE    running, completed, failed, interrupted, suspended;
              killed: the process ended without reporting why;
              hangs:  it is alive, but no step or heartbeat for a long time;
-             waits:  the same, while a rank that hangs is behind it;
+             waits:  the same, because it waits for a rank that hangs;
              lost:   no heartbeat, and the process cannot be checked from here;
              missing: it never recorded anything.
 

@@ -14,7 +14,7 @@ from seamark.errors import RunNotFoundError
 __all__ = ["tag"]
 
 
-@click.command(short_help="Add tags to runs, or take them away.")
+@click.command(short_help="Add or remove tags.")
 @runs_argument
 @click.option(
     "--add",
@@ -28,7 +28,7 @@ __all__ = ["tag"]
     multiple=True,
     metavar="TAG",
     shell_complete=_complete.tags,
-    help="Take this tag away; may be repeated.",
+    help="Remove this tag; may be repeated.",
 )
 @project_option
 @query_option
@@ -42,10 +42,10 @@ def tag(
     project: str | None,
     query: str | None,
 ) -> None:
-    """Add tags to runs, or take tags away; without --add and --remove, show them.
+    """Add or remove tags of runs; without --add and --remove, show them.
 
-    Nothing else of a run changes: a finished one keeps its state, its error and its times, and one
-    that is being trained goes on.
+    Nothing else about a run changes: a finished run keeps its state, its error and its times, and a
+    running training is not disturbed.
 
     \b
     Examples:

@@ -89,9 +89,9 @@ def watch(
 ) -> None:
     """Watch a run while it trains: state, progress, last values, ranks and problems.
 
-    Without RUN it is the newest one that is running. It ends with the run, with exit code 0; Ctrl-C
-    leaves it earlier, with exit code 130, and the training goes on: watching only reads. Into a
-    pipe, and where TERM=dumb, it writes a line for each change.
+    Without RUN it watches the newest run that is running. It ends with the run, with exit code 0.
+    Ctrl-C stops watching, with exit code 130; the training goes on. Into a pipe, and where
+    TERM=dumb, it writes a line for each change.
 
     \b
     Examples:
@@ -245,9 +245,8 @@ def _draw(screen: Screen, seen: Seen, height: int, interval: float) -> None:
     if seen.goes_on:
         screen.line()
         every = human_duration(interval)
-        screen.line(
-            f"{_clock(seen.now_ns)}, every {every}; Ctrl-C leaves, it trains on", style="dim"
-        )
+        ends = "Ctrl-C stops watching; the training goes on"
+        screen.line(f"{_clock(seen.now_ns)}, every {every}; {ends}", style="dim")
 
 
 def _facts_of(seen: Seen) -> Iterator[tuple[str, str]]:

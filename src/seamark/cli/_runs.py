@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 __all__ = [
     "RunRef",
     "Runs",
+    "a_path",
+    "a_query",
     "attempt_option",
+    "filled",
     "matching_paths",
     "open_runs",
     "project_option",
@@ -33,6 +36,31 @@ __all__ = [
     "runs_argument",
 ]
 
+
+def filled(expected: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return what refuses empty values of an option or argument.
+
+    What is empty is nearly always a variable of a script that was never set; to take it for "all"
+    would hide or delete every run there is.
+
+    Args:
+        expected: What would do instead, in words.
+    """
+
+    def check(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        for one in value if isinstance(value, tuple) else (value,):
+            if one is not None and not one.strip(" \t\r\n/,") and not context.resilient_parsing:
+                name = parameter.opts[-1].lstrip("-")
+                misuse(f"{name}: expected {expected}, got {one!r}")
+        return value
+
+    return check
+
+
+a_path = filled("a path such as val/loss")
+"""Refuses an empty path."""
+a_query = filled("a condition such as 'val/loss < 0.3'")
+"""Refuses an empty query."""
 project_option = click.option(
     "--project",
     metavar="PROJECT",
@@ -40,7 +68,11 @@ project_option = click.option(
     help="Only this project and its sub-projects.  [default: all]",
 )
 query_option = click.option(
-    "-q", "--query", metavar="QUERY", help="The runs that match; see seamark ls --help."
+    "-q",
+    "--query",
+    metavar="QUERY",
+    callback=a_query,
+    help="The runs that match; see seamark ls --help.",
 )
 run_argument = click.argument("run", metavar="RUN", shell_complete=_complete.runs)
 runs_argument = click.argument("names", nargs=-1, metavar="[RUN]...", shell_complete=_complete.runs)

@@ -28,6 +28,7 @@ from seamark.cli._progress import progress_bar
 from seamark.cli._runs import (
     RunRef,
     Runs,
+    a_path,
     open_runs,
     project_option,
     query_option,
@@ -76,6 +77,7 @@ class _Compared(NamedTuple):
     multiple=True,
     metavar="PATH",
     shell_complete=_complete.paths,
+    callback=a_path,
     help="Only what is at or below this path, or matches it: 'hyperparams/*'. May be repeated.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also what is the same in all of them.")

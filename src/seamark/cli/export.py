@@ -19,6 +19,7 @@ from seamark.cli._parquet import check_parquet, write_parquet
 from seamark.cli._runs import (
     RunRef,
     Runs,
+    a_path,
     attempt_option,
     matching_paths,
     open_runs,
@@ -68,6 +69,7 @@ _NAMED: Final = {"series": "series of numbers", "texts": "series of texts"}
     multiple=True,
     metavar="PATH",
     shell_complete=_complete.paths,
+    callback=a_path,
     help="Only these paths, namespaces or patterns with *.",
 )
 @attempt_option

@@ -20,7 +20,7 @@ from seamark.cli._columns import (
 )
 from seamark.cli._facts import exact_text, value_text
 from seamark.cli._json import dumps
-from seamark.cli._runs import open_runs, project_option
+from seamark.cli._runs import a_path, a_query, filled, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, data_output, note
 from seamark.cli._text import (
     clean,
@@ -108,13 +108,20 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
 
 @click.command(short_help="List runs: choose, sort, compare.")
 @project_option
-@click.option("-q", "--query", metavar="QUERY", help="Only runs that match; see above.")
+@click.option(
+    "-q",
+    "--query",
+    metavar="QUERY",
+    callback=a_query,
+    help="Only runs that match; see above.",
+)
 @click.option(
     "--tag",
     "tags",
     multiple=True,
     metavar="TAG",
     shell_complete=_complete.tags,
+    callback=filled("a tag"),
     help="Only runs with this tag; if repeated, with all of them.",
 )
 @click.option(
@@ -123,6 +130,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     multiple=True,
     metavar="STATE",
     shell_complete=_complete.states,
+    callback=filled("a state such as running or failed"),
     help="Only runs in this state: running, completed, failed, crashed, ...",
 )
 @click.option("--trashed", is_flag=True, help="Runs in the trash, instead of the others.")
@@ -132,6 +140,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     multiple=True,
     metavar="PATH[,PATH...]",
     shell_complete=_complete.paths,
+    callback=a_path,
     help="Columns to show, such as val/loss:min or 'hyperparams/*'.",
 )
 @click.option(
@@ -144,6 +153,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     "--sort",
     metavar="PATH",
     shell_complete=_complete.paths,
+    callback=a_path,
     help="Sort by this path.  [default: when created]",
 )
 @click.option(

@@ -16,6 +16,7 @@ from seamark.cli._runs import (
     RunRef,
     Runs,
     attempt_option,
+    filled,
     matching_paths,
     open_runs,
     project_option,
@@ -45,7 +46,12 @@ class _Wanted:
 
 @click.command(short_help="Plot curves in the terminal, or to PNG, SVG, PDF or HTML.")
 @click.argument(
-    "words", nargs=-1, required=True, metavar="RUN... PATH...", shell_complete=_complete.run_or_path
+    "words",
+    nargs=-1,
+    required=True,
+    metavar="RUN... PATH...",
+    shell_complete=_complete.run_or_path,
+    callback=filled("runs and series such as latest val/loss"),
 )
 @project_option
 @query_option

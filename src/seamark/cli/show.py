@@ -22,7 +22,7 @@ from seamark.cli._overview import (
     space_of,
 )
 from seamark.cli._ranks import rank_mappings
-from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
+from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_argument
 from seamark.cli._screen import Cell, Column, Screen
 from seamark.cli._text import clean, human_number, plural, step_text
 from seamark.paths import is_inside
@@ -53,7 +53,9 @@ _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 
 @click.command(short_help="Show everything that one run recorded.")
 @run_argument
-@click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=_complete.paths)
+@click.argument(
+    "paths", nargs=-1, metavar="[PATH]...", shell_complete=_complete.paths, callback=a_path
+)
 @project_option
 @click.option(
     "--limit",

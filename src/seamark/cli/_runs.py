@@ -198,7 +198,7 @@ class Runs:
         """
         from seamark.store.query.selection import Selection
 
-        chosen = Selection(project=project, query=query, trashed=trashed, limit=limit)
+        chosen = Selection(project=project, query=query, trashed=trashed, limit=limit, local=True)
         return [RunRef(*pair) for pair in self.index.select(chosen)]
 
     def chosen(

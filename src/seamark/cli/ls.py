@@ -208,8 +208,9 @@ def ls(
 
     A query compares paths with values: < <= > >= = != for numbers, texts and times, CONTAINS for
     texts and tags, =~ for regular expressions, IN (..., ...) for any of several; AND, OR, NOT and
-    brackets combine them. A time is 2026-11-22, 2026-11-22T10:30 or, before now, -1d (m, h, d, w; M
-    for months). A path with unusual characters needs back-ticks around it.
+    brackets combine them. A time is 2026-11-22 or 2026-11-22T10:30, here in this computer's time
+    zone as in the table (2026-11-22T10:30Z is UTC), or, before now, -1d (m, h, d, w; M for months).
+    A path with unusual characters needs back-ticks around it.
 
     \b
     Examples:
@@ -235,6 +236,7 @@ def ls(
         limit=limit or None,
         sort_by=sort or _NEWEST,
         ascending=sorting.ascending,
+        local=True,
     )
     wanted = [name.strip() for given in columns for name in given.split(",") if name.strip()]
     asked = _Asked(wanted, sorting, differing=differing, for_people=not (as_json or as_csv))

@@ -128,6 +128,20 @@ class Finder:
             for name, ref in zip(names, refs, strict=True)
         ]
 
+    def others_called(self, name: str, ref: Ref) -> str:
+        """Return, in words, why a name that a run was given may also mean another; else nothing."""
+        for calls, why in zip(self._called, ("the id of", "the name of", ""), strict=True):
+            others = [one for one in calls.get(name, ()) if one.ref != ref]
+            if others and why:
+                return f"{name!r:.200} is also {why} {self._listed(others)}"
+            if unnamed := [one for one in others if not one.name]:
+                return f"{name!r:.200} is what {self._listed(unnamed)} is called as it has no name"
+        if self._meant(name, None, elsewhere=True, trashed=False, whole=True)[:1] != [
+            self._by_ref.get(ref)
+        ]:
+            return f"{name!r:.200} means another run"
+        return ""
+
     @functools.cached_property
     def _called(self) -> tuple[dict[str, list[RunName]], ...]:
         """The runs by what `_WHOLE` compares."""

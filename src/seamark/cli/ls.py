@@ -48,7 +48,7 @@ TITLES: Final = {
     "sys/name": "NAME",
     "sys/state": "STATE",
     "sys/creation_time": "CREATED",
-    "sys/modification_time": "LAST RECORD",
+    "sys/modification_time": "LAST CHANGE",
     "sys/running_time": "RAN FOR",
     "sys/tags": "TAGS",
     "sys/description": "DESCRIPTION",

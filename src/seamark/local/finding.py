@@ -116,17 +116,18 @@ class Finder:
     def labels(self, refs: Sequence[Ref]) -> list[str]:
         """Return what to call each of several runs beside the others.
 
-        That is its name, recorded or generated; where two have the same, with the id in brackets,
-        or with ``PROJECT/ID`` if they have that in common as well.
+        That is its name, recorded or generated. Where two have the same: ``PROJECT/NAME``, or, of
+        one project, with the id in brackets.
         """
         names = [self._by_ref[ref].shown if ref in self._by_ref else ref[1] for ref in refs]
-        ids = [run for _, run in refs]
-        return [
-            name
-            if names.count(name) == 1
-            else f"{name} ({ref[1] if ids.count(ref[1]) == 1 else '/'.join(ref)})"
-            for name, ref in zip(names, refs, strict=True)
-        ]
+        told = [f"{project}/{name}" for (project, _), name in zip(refs, names, strict=True)]
+
+        def label(at: int) -> str:
+            if names.count(names[at]) == 1:
+                return names[at]
+            return told[at] if told.count(told[at]) == 1 else f"{names[at]} ({refs[at][1]})"
+
+        return [label(at) for at in range(len(refs))]
 
     def others_called(self, name: str, ref: Ref) -> str:
         """Return, in words, why a name that a run was given may also mean another; else nothing."""

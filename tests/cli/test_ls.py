@@ -314,12 +314,12 @@ def test_texts_that_look_like_formulas_stay_texts_in_csv(
 def test_a_terminal_shows_how_it_is_sorted(
     terminal: Callable[..., tuple[int, str]], sweep: list[str], words: list[str], mark: str
 ) -> None:
-    """By a mark at the title; what nobody asked for goes without a word where there is no room."""
+    """By a mark at the title; what nobody asked for is counted where there is no room."""
     code, shown = terminal("ls", "--sort", "val/loss:min", *words)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert code == 0
-    assert re.search(rf"loss:min {mark}\s*$", plain, re.MULTILINE)
-    assert "no room" not in plain
+    assert re.search(rf"loss:min {mark}\s", plain)
+    assert re.search(r"no room for (TAGS, )?\d metrics? and \d parameters?; widen", plain)
 
 
 @pytest.mark.parametrize("zone", ["UTC-9", "UTC+9"])
@@ -341,3 +341,30 @@ def test_a_time_of_the_table_can_be_asked_for(
     in_utc = there.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
     assert run in listed("--query", f"sys/creation_time >= {in_utc}")
     assert run not in listed("--query", f"sys/creation_time < {in_utc}")
+
+
+@pytest.mark.slow
+def test_a_narrow_terminal_shows_a_metric_and_a_parameter(
+    terminal: Callable[..., tuple[int, str]], start: Callable[..., Run]
+) -> None:
+    """Rather than when runs were created; names that are cut can be told apart, the rest is told."""
+    for number in range(3):
+        run = start(
+            "p",
+            name=f"resnet50-imagenet-sweep-lr{number}",
+            tags=["a tag", "another tag"],
+            params={"lr": 0.1 * number, "width": number, "depth": number},
+        )
+        run.log_metrics({"val/loss": number + 0.5, "val/acc": 0.5, "train/loss": 0.4}, step=0)
+        run.stop()
+    _, shown = terminal("ls", columns=80)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    title, *lines = plain.splitlines()
+    assert "loss" in title
+    assert "/lr" in title
+    assert "TAGS" not in title
+    assert {
+        f"sweep-lr{number}" in line for number, line in zip((2, 1, 0), lines[:3], strict=True)
+    } == {True}
+    said = re.sub(r"\s+", " ", plain)
+    assert re.search(r"no room for ([A-Z ]+, )+2 metrics and 2 parameters; widen", said), said

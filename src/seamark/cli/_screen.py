@@ -71,6 +71,7 @@ class Column:
         shrink: May be shortened with an ellipsis where the terminal is narrow.
         path: Holds paths: shortened at their front, and not below half of the terminal unless the
             column has a rank, so that they can be told apart.
+        apart: Where cells that differ would be shortened to the same, shortened at their front.
         least: Cells that are left when it is shortened.
         rank: 0 is always shown; where even shrinking does not help, the highest rank goes first.
     """
@@ -79,6 +80,7 @@ class Column:
     right: bool = False
     shrink: bool = False
     path: bool = False
+    apart: bool = False
     least: int = 8
     rank: int = 0
 
@@ -226,6 +228,11 @@ class Screen:
             """Return a cell; rich shortens at the end, where paths say most."""
             return Text(shorten(text, shown[at], keep_end=True) if path else text, style=style)
 
+        fronts = {
+            at: one.path or (one.apart and _cut_alike((row[at].text for row in rows), shown[at]))
+            for at, one in enumerate(columns)
+            if at in shown
+        }
         grid = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
         for at, width in shown.items():
             grid.add_column(
@@ -235,7 +242,7 @@ class Screen:
                 width=width,
             )
         for row in rows:
-            grid.add_row(*(cell(*row[at], at, path=columns[at].path) for at in shown))
+            grid.add_row(*(cell(*row[at], at, path=fronts[at]) for at in shown))
         # A line may be one gap too wide for the console, which would squeeze the last column.
         self.console.print(
             Padding(grid, (0, 0, 0, indent)), width=self.width + _GAP, crop=False, soft_wrap=True
@@ -245,6 +252,12 @@ class Screen:
 def _pad(text: str, width: int, right: bool) -> str:  # noqa: FBT001 - called through map
     missing = " " * (width - display_width(text))
     return missing + text if right else text + missing
+
+
+def _cut_alike(texts: Iterable[str], width: int) -> bool:
+    """Return whether texts that differ would be the same when they are cut at their end."""
+    known = set(texts)
+    return len({shorten(text, width) for text in known}) < len(known)
 
 
 def _fit(columns: Sequence[Column], texts: Sequence[Sequence[str]], room: int) -> dict[int, int]:

@@ -57,11 +57,14 @@ _RANKS: Final = {
     "sys/name": 1,
     "sys/state": 2,
     _PROJECT: 3,
-    "sys/creation_time": 4,
-    "sys/running_time": 5,
-    "sys/tags": 6,
+    "sys/creation_time": 6,
+    "sys/running_time": 7,
+    "sys/tags": 8,
 }
 """What goes first where the terminal is too narrow; the greatest number first."""
+_FIRST_METRIC: Final = 4
+_FIRST_PARAMETER: Final = 5
+"""One of each says more of a run than when it was created and for how long it ran."""
 _SHRINKING: Final = frozenset({_PROJECT, "sys/name", "sys/tags", "sys/description"})
 _NAME_CELLS: Final = 16
 """A name is rather shown to so many cells than the columns that matter less."""
@@ -73,7 +76,7 @@ _TWO_PARTS: Final = 10
 _DEFAULT_LIMIT: Final = 100
 _NEWEST: Final = "sys/creation_time"
 _FIRST_TO_GO: Final = 10
-"""From this number on columns go without a word: nobody asked for them."""
+"""From this number on columns are those that nobody asked for by name."""
 _TOLD: Final = 8
 """How many of the columns for which there is no room are named."""
 
@@ -266,6 +269,7 @@ class _Asked:
         sorting: By what the table is sorted.
         unasked: Columns that nobody asked for by name, and which of them goes first where there is
             no room: the greatest number.
+        counted: What columns are that are only counted where there is no room for them.
 
     Args:
         wanted: Paths and patterns.
@@ -279,6 +283,7 @@ class _Asked:
     ) -> None:
         self.sorting = sorting
         self.unasked: dict[str, int] = {}
+        self.counted: dict[str, str] = {}
         self._wanted, self._differing, self._for_people = wanted, differing, for_people
         self._sorted = [sorting.label] if for_people and sorting.asked else []
 
@@ -296,6 +301,11 @@ class _Asked:
         metrics, parameters = telling_columns(shared)
         for first, paths in ((_FIRST_TO_GO, metrics), (_FIRST_TO_GO + 1, parameters)):
             self.unasked |= {path: first + 2 * at for at, path in enumerate(paths)}
+        if metrics and not self._sorted:
+            self.unasked[metrics[0]] = _FIRST_METRIC
+        if parameters:
+            self.unasked[parameters[0]] = _FIRST_PARAMETER
+        self.counted = dict.fromkeys(metrics, "metric") | dict.fromkeys(parameters, "parameter")
         return [*PLAIN, *self._sorted, *metrics, *parameters]
 
     def shown(self, columns: Sequence[str]) -> list[str]:
@@ -358,10 +368,17 @@ def _print(
     ]
     without = screen.table(titles, lines)
     unasked = {one.title for one in titles if one.rank >= _FIRST_TO_GO}
-    if missed := [title for title in without if title not in unasked]:
-        more = f" and {len(missed) - _TOLD} more" if len(missed) > _TOLD else ""
-        listed = ", ".join(missed[:_TOLD])
-        note(f"no room for {listed}{more}; widen the terminal, or choose with --columns")
+    counted = {one.title: asked.counted.get(name) for name, one in zip(names, titles, strict=True)}
+    missed = [title for title in without if not counted[title] and title not in unasked]
+    kinds = [counted[title] for title in without]
+    told = missed[:_TOLD] + [
+        plural(kinds.count(kind), kind) for kind in ("metric", "parameter") if kind in kinds
+    ]
+    if more := len(missed) - _TOLD if len(missed) > _TOLD else 0:
+        told.append(f"{more} more")
+    if told:
+        listed = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
+        note(f"no room for {listed}; widen the terminal, or choose with --columns")
 
 
 def _is_numeric(values: Sequence[Any]) -> bool:
@@ -381,6 +398,7 @@ def _column(name: str, screen: Screen, asked: _Asked, *, right: bool) -> Column:
         title,
         right=right,
         shrink=name in _SHRINKING or name not in TITLES,
+        apart=name == "sys/name",
         least=_NAME_CELLS if name == "sys/name" else _least(title),
         rank=min(rank, 1) if sorted_by else asked.unasked.get(name, rank),
     )

@@ -347,7 +347,7 @@ def test_a_time_of_the_table_can_be_asked_for(
 def test_a_narrow_terminal_shows_a_metric_and_a_parameter(
     terminal: Callable[..., tuple[int, str]], start: Callable[..., Run]
 ) -> None:
-    """Rather than when runs were created; names that are cut can be told apart, the rest is told."""
+    """Rather than when runs were created; long names can be told apart, the rest is told."""
     for number in range(3):
         run = start(
             "p",

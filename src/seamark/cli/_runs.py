@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from seamark.cli import _complete
 from seamark.cli._app import misuse, root_of
 from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
+from seamark.errors import RunNotFoundError
 from seamark.paths import check_project, is_inside
 from seamark.run.drawing import matches
 
@@ -35,6 +38,9 @@ __all__ = [
     "run_argument",
     "runs_argument",
 ]
+
+
+_LISTED = 8
 
 
 def filled(expected: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -175,7 +181,37 @@ class Runs:
             RunNotFoundError: If no run matches.
             ArgumentError: If there are several; the message lists them.
         """
-        return RunRef(*self.finder.find(name, project, trashed=trashed, beginnings=beginnings))
+        try:
+            found = self.finder.find(name, project, trashed=trashed, beginnings=beginnings)
+        except RunNotFoundError:
+            if (there := self._at(name)) is None:
+                raise
+            return there
+        return RunRef(*found)
+
+    def _at(self, place: str) -> RunRef | None:
+        """Return the run whose folder is at a path, as Seamark prints it; None if none is."""
+        if "/" not in place:
+            return None
+        with contextlib.suppress(OSError, ValueError):
+            inside = Path(place).expanduser().resolve().relative_to(self.root.resolve())
+            ref = RunRef(inside.parent.as_posix(), inside.name)
+            return ref if ref in self.refs() else None
+        return None
+
+    def expect_project(self, project: str | None) -> None:
+        """Refuse a project without runs, where others have some.
+
+        Raises:
+            Misuse: Naming the project that may be meant.
+        """
+        if project is None or self.refs(project) or not self.refs():
+            return
+        known = sorted({ref.project for ref in self.refs()})
+        near = difflib.get_close_matches(project, known, 1, 0.5)
+        some = ", ".join(known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {some}"
+        misuse(f"no runs in project {project!r}; {hint}")
 
     def select(
         self,
@@ -216,11 +252,14 @@ class Runs:
             RunNotFoundError: If a name matches no run.
             ArgumentError: If one matches several.
         """
-        if bool(names) == (query is not None):
+        if names and query is not None:
+            misuse("which runs? expected names or --query, got both")
+        if not names and query is None:
             misuse("which runs? name some, or choose them with --query")
         if query is None:
             refs = (self.find(name, project, trashed=bool(trashed)) for name in names)
             return list(dict.fromkeys(refs))
+        self.expect_project(project)
         found = self.select(query, project, trashed=trashed)
         if not found:
             misuse(f"no run matches the query {query!r}")

@@ -151,6 +151,7 @@ class Screen:
         self.terminal = self._file.isatty()
         self.width = max(20, shutil.get_terminal_size().columns)
         self._rich: Console | None = None
+        self._begun = False
 
     @property
     def console(self) -> Console:
@@ -175,6 +176,7 @@ class Screen:
 
     def styled(self, parts: Iterable[tuple[str, str]]) -> None:
         """Print one line made of (text, rich style) parts."""
+        self._begun = True
         safe = [(clean(text, block=True), style) for text, style in parts]
         if not self.terminal or not any(style for _, style in safe):
             click.echo("".join(text for text, _ in safe), file=self._file)
@@ -184,8 +186,9 @@ class Screen:
         self.console.print(Text.assemble(*safe), soft_wrap=True)
 
     def heading(self, text: str) -> None:
-        """Print the title of a section, after an empty line."""
-        self.line()
+        """Print the title of a section, after an empty line unless it is the first."""
+        if self._begun:
+            self.line()
         self.line(text, style="bold")
 
     def table(
@@ -201,6 +204,7 @@ class Screen:
         Returns:
             Titles of the columns that had to be left out for lack of room; always empty for a pipe.
         """
+        self._begun = True
         lines = [[one.title for one in columns], *([cell.text for cell in row] for row in rows)]
         texts = list(zip(*lines, strict=True))
         if not self.terminal:

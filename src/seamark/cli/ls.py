@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from seamark.cli import _complete
-from seamark.cli._app import root_option
+from seamark.cli._app import misuse, root_option
 from seamark.cli._columns import (
     PLAIN,
     asked_aside,
@@ -20,7 +21,7 @@ from seamark.cli._columns import (
 )
 from seamark.cli._facts import exact_text, value_text
 from seamark.cli._json import dumps
-from seamark.cli._runs import a_path, a_query, filled, open_runs, project_option
+from seamark.cli._runs import Runs, a_path, a_query, filled, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, data_output, note
 from seamark.cli._text import (
     clean,
@@ -228,7 +229,10 @@ def ls(
     """
     from seamark.store.query.selection import Selection
 
+    if as_csv and as_json:
+        misuse("expected one of --csv and --json, got both")
     runs = open_runs(context, project, missing_ok=True)
+    runs.expect_project(project)
     sorting = _sorting(sort, descending=descending)
     chosen = Selection(
         project=project,
@@ -255,7 +259,7 @@ def ls(
         _print(Screen(), rows, shown, asked)
     elif runs.root.is_dir():  # else that has been said
         missing = "no run matches" if runs.refs() else f"no runs in {runs.root} yet"
-        note("the trash is empty" if trashed else missing)
+        note("the trash is empty" if trashed else missing + _no_such_tag(runs, tags))
     if rows and wanted and (said := left_out(table.columns, shown)):
         note(said)
     if table.total > len(rows):
@@ -344,6 +348,21 @@ class _Asked:
 def _record(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     facts = {"project": row[_PROJECT], "run": row["sys/id"]}
     return facts | {name: row.get(name) for name in columns}
+
+
+def _no_such_tag(runs: Runs, tags: Sequence[str]) -> str:
+    """Return what to say of a tag that no run has, and which may be meant; else nothing."""
+    from seamark.store.query.selection import Selection
+
+    if not tags:
+        return ""
+    table = runs.index.table(Selection(trashed=None), ["sys/tags"])
+    known = sorted({one for row in table.to_rows() for one in row.get("sys/tags") or ()})
+    missing = next((one for one in tags if one not in known), None)
+    if missing is None:
+        return ""
+    near = difflib.get_close_matches(missing, known, 1, 0.5)
+    return f": none has the tag {missing!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def _write_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:

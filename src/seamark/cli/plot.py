@@ -121,6 +121,8 @@ def plot(
 
     points = plots.PICTURE_POINTS
     asked = Asked(x=x, smooth=smooth, log_x=log_x, log_y=log_y, attempt=attempt, points=points)
+    if out is not None and not out.parent.is_dir():
+        misuse(f"cannot write {out}: the folder {out.parent} does not exist")
     runs = open_runs(context, project)
     wanted = _sort_words(runs, words, project, query)
     sources = _sources(runs, wanted.refs)
@@ -149,6 +151,7 @@ def _sort_words(
 ) -> _Wanted:
     """Tell runs from series: words name runs as long as they can, everything after is a series."""
     if query is not None:
+        runs.expect_project(project)
         refs = runs.select(query, project)
         if not refs:
             misuse(f"no run matches the query {query!r}")

@@ -105,6 +105,8 @@ def watch(
     ref = runs.find(run, project) if run is not None else _newest(runs, project)
     looker = Looker(runs, ref, [pattern.strip("/") for pattern in patterns])
     live = sys.stdout.isatty() and os.environ.get("TERM") not in (None, "", "dumb", "unknown")
+    if patterns and not looker.look().series:
+        note(f"nothing matches {', '.join(map(repr, patterns))} yet")
     with _Picture(interval) if live else _Lines() as shown:
         while True:
             seen = looker.look()

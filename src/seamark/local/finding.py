@@ -198,6 +198,11 @@ class Finder:
             return f"but there is {self._listed(others)}"
         if not self._names and (inside := root_inside(self._root)) is not None:
             return f"did you mean the root {inside}?"
+        if any(is_inside(one.project, word) for one in self._names):
+            return f"it is a project: seamark ls --project {word}, or {word}/latest"
+        begun = [one for one in _below(self._names, project) if one.shown.startswith(word)]
+        if word and begun:
+            return f"it begins the name of {self._listed(begun)}"
         near: list[str] = []
         if len(self._names) < _MOST_COMPARED:
             known = {one.shown: None for one in _below(self._names, project)}

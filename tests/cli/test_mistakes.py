@@ -97,7 +97,7 @@ MORE_MISTAKES: tuple[tuple[list[str], str], ...] = (
     (["show", "good", "val/los"], "did you mean 'val/loss'?"),
     (["show", "good", "--limit", "-3"], "-3"),
     (["show", "demo"], "it is a project: seamark ls --project demo, or demo/latest"),
-    (["show", "goo"], "it begins the name of demo/"),
+    (["show", "goo"], "did you mean 'good'?"),
     (["plot", "good", "val/loss", "-x", "foo"], "step, time, relative"),
     (["plot", "good", "val/loss", "-o", "nodir/x.png"], "the folder nodir does not exist"),
     (["ls", "--csv", "--json"], "expected one of --csv and --json, got both"),

@@ -395,7 +395,7 @@ def _print(
     ]
     if more := len(missed) - _TOLD if len(missed) > _TOLD else 0:
         told.append(f"{more} more")
-    if told:
+    if missed:
         listed = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
         note(f"no room for {listed}; widen the terminal, or choose with --columns")
 

@@ -201,10 +201,10 @@ class Finder:
         if any(is_inside(one.project, word) for one in self._names):
             return f"it is a project: seamark ls --project {word}, or {word}/latest"
         begun = [one for one in _below(self._names, project) if one.shown.startswith(word)]
-        if word and begun:
+        if word and len(begun) > 1:
             return f"it begins the name of {self._listed(begun)}"
-        near: list[str] = []
-        if len(self._names) < _MOST_COMPARED:
+        near = [one.shown for one in begun] if word else []
+        if not near and len(self._names) < _MOST_COMPARED:
             known = {one.shown: None for one in _below(self._names, project)}
             near = difflib.get_close_matches(word, known, 1, 0.7)
         return f"did you mean {near[0]!r}?" if near else "seamark ls lists the runs"

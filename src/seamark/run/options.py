@@ -104,7 +104,7 @@ def _text(what: str, given: object) -> object:
 def _name(what: str, given: Any) -> str | None:
     """Take an empty name, as of a variable that was not set, for none."""
     _text(what, given)
-    return given if given and given.strip() else None
+    return given if given and given.strip(" ") else None
 
 
 def _switch(what: str, given: object) -> object:

@@ -70,7 +70,7 @@ def test_only_what_differs_is_shown(cli: Callable[..., Result], two: list[str]) 
         assert same not in shown
     assert [title for title in shown if title.endswith(")")] == [
         "Parameters (2)",
-        "Metrics (1)",
+        "Metrics (2)",
         "Tags (1)",
         "Script (1)",
         "Git (1)",
@@ -255,6 +255,9 @@ def summary(last: float, low: float, high: float, count: int = 3) -> SeriesSumma
         ([summary(0.3, 0.1, 9), summary(0.3, 0.1, 9, count=4)], ["count"]),
         ([summary(0.3, 0.1, 9)], ["last", "min"]),
         ([summary(math.nan, math.nan, math.nan), summary(1, 1, 1)], ["last"]),
+        ([summary(math.nan, 0.1, 9), summary(0.2, 0.1, 8)], ["last"]),
+        ([summary(math.nan, 0.1, 9), summary(math.nan, 0.2, 9)], ["last", "min"]),
+        ([summary(math.inf, 0.1, 9), summary(math.inf, 0.2, 8)], ["last", "min"]),
     ],
 )
 def test_what_is_told_of_a_metric(values: list[SeriesSummary], told: list[str]) -> None:
@@ -285,3 +288,31 @@ def test_names_and_values_of_strangers_are_safe_to_print(
     assert r"\x1b[2J0" in done.stdout
     shown = lines(done)
     assert "test_compare" in shown["file"][1]
+
+
+def test_an_accuracy_that_ended_in_nan_is_told_by_its_maximum() -> None:
+    """Its name decides where no last value can."""
+    values = [summary(math.nan, 0.1, 0.9), summary(math.nan, 0.1, 0.8)]
+    row = Row("metrics", "val/accuracy", dict(enumerate(values)))
+    assert summaries(row, 2, everything=False) == ["last", "max"]
+
+
+def test_runs_of_one_name_are_headed_by_their_projects(
+    cli: Callable[..., Result], record: Callable[..., str]
+) -> None:
+    """An id says nothing; of one project it stands behind the name."""
+    one, two = record("a", name="base"), record("b", name="base")
+    assert lines(cli("compare", one, two))["RUN"] == ["a/base", "b/base"]
+    three = record("a", name="base")
+    assert lines(cli("compare", one, three))["RUN"] == [f"base ({one})", f"base ({three})"]
+
+
+def test_a_state_is_told_once(cli: Callable[..., Result], start: Callable[..., Run]) -> None:
+    """``sys/failed`` only repeats it."""
+    for name in ("good", "bad"):
+        run = start("p", name=name)
+        run["a"] = 1
+        if name == "bad":
+            run["sys/failed"] = True
+        run.stop()
+    assert "sys/failed" not in cli("compare", "good", "bad").stdout

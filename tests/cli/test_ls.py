@@ -6,6 +6,7 @@ import json
 import math
 import re
 import subprocess
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,7 +165,7 @@ def test_no_runs_is_no_error(cli: Callable[..., Result], root: object) -> None:
         (["--columns", "val/loss:median"], "did you mean 'mean'?", ":median"),
         (["--columns", "parameters/lr:min"], "is a number, not a series", "parameters/lr:min"),
         (["--columns", "hyper/*"], "column: no path matches 'hyper/*'", "hyper/*"),
-        (["--sort", "lr"], "sort_by: no run has 'lr'; there is 'parameters/lr'", "lr"),
+        (["--sort", "lr"], "sort: no run has 'lr'; there is 'parameters/lr'", "lr"),
         (["--sort", "sys/tags"], "is a set of strings, by which nothing can be", "sys/tags"),
     ],
 )
@@ -187,7 +188,7 @@ def test_an_empty_path_to_sort_by_is_no_path(cli: Callable[..., Result], five: l
     """Such as a variable of a script that was not set."""
     result = cli("ls", "--sort", "")
     assert result.exit_code == 2
-    assert "sort_by: expected a path" in result.stderr
+    assert "sort: expected a path" in result.stderr
 
 
 def test_nothing_is_unknown_where_there_are_no_runs(cli: Callable[..., Result], root: Path) -> None:
@@ -314,9 +315,57 @@ def test_texts_that_look_like_formulas_stay_texts_in_csv(
 def test_a_terminal_shows_how_it_is_sorted(
     terminal: Callable[..., tuple[int, str]], sweep: list[str], words: list[str], mark: str
 ) -> None:
-    """By a mark at the title; what nobody asked for goes without a word where there is no room."""
+    """By a mark at the title; what nobody asked for is counted where there is no room."""
     code, shown = terminal("ls", "--sort", "val/loss:min", *words)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert code == 0
-    assert re.search(rf"loss:min {mark}\s*$", plain, re.MULTILINE)
-    assert "no room" not in plain
+    assert re.search(rf"loss:min {mark}\s", plain)
+    assert re.search(r"no room for (TAGS, )?\d metrics? and \d parameters?; widen", plain)
+
+
+@pytest.mark.parametrize("zone", ["UTC-9", "UTC+9"])
+def test_a_time_of_the_table_can_be_asked_for(
+    shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str], zone: str
+) -> None:
+    """What the table shows is in this computer's time zone, and a query reads it so."""
+    run = record("p")
+
+    def listed(*words: str) -> str:
+        return shell("ls", "--columns", "sys/creation_time", *words, TZ=zone).stdout
+
+    shown = " ".join(listed().splitlines()[1].split()[1:])
+    assert run in listed("--query", f"sys/creation_time >= '{shown}'")
+    assert run not in listed("--query", f"sys/creation_time < '{shown}'")
+    there = datetime.fromisoformat(shown).replace(
+        tzinfo=timezone(timedelta(hours=9 if zone == "UTC-9" else -9))
+    )
+    in_utc = there.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    assert run in listed("--query", f"sys/creation_time >= {in_utc}")
+    assert run not in listed("--query", f"sys/creation_time < {in_utc}")
+
+
+@pytest.mark.slow
+def test_a_narrow_terminal_shows_a_metric_and_a_parameter(
+    terminal: Callable[..., tuple[int, str]], start: Callable[..., Run]
+) -> None:
+    """Rather than when runs were created; long names can be told apart, the rest is told."""
+    for number in range(3):
+        run = start(
+            "p",
+            name=f"resnet50-imagenet-sweep-lr{number}",
+            tags=["a tag", "another tag"],
+            params={"lr": 0.1 * number, "width": number, "depth": number},
+        )
+        run.log_metrics({"val/loss": number + 0.5, "val/acc": 0.5, "train/loss": 0.4}, step=0)
+        run.stop()
+    _, shown = terminal("ls", columns=80)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    title, *lines = plain.splitlines()
+    assert "loss" in title
+    assert "/lr" in title
+    assert "TAGS" not in title
+    assert {
+        f"sweep-lr{number}" in line for number, line in zip((2, 1, 0), lines[:3], strict=True)
+    } == {True}
+    said = re.sub(r"\s+", " ", plain)
+    assert re.search(r"no room for ([A-Z ]+, )+2 metrics and 2 parameters; widen", said), said

@@ -10,6 +10,7 @@ from seamark.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     # the command
@@ -84,3 +85,64 @@ def test_a_mistake_is_told_in_one_line(
 def test_there_are_thirty() -> None:
     """Each is another one."""
     assert len({tuple(words) for words, _, _ in MISTAKES}) >= 30
+
+
+MORE_MISTAKES: tuple[tuple[list[str], str], ...] = (
+    (["ls", "--project", "dem"], "no runs in project 'dem'; did you mean 'demo'?"),
+    (["export", "--all", "--project", "zzz"], "no runs in project 'zzz'; there are demo"),
+    (["trash", "--query", "a = 1", "--project", "dem"], "did you mean 'demo'?"),
+    (["purgee"], "among others"),
+    (["trash", "good", "--query", "a = 1"], "expected names or --query, got both"),
+    (["export", "good", "--all"], "got more than one of them"),
+    (["show", "good", "val/los"], "did you mean 'val/loss'?"),
+    (["show", "good", "--limit", "-3"], "-3"),
+    (["show", "demo"], "it is a project: seamark ls --project demo, or demo/latest"),
+    (["show", "goo"], "did you mean 'good'?"),
+    (["plot", "good", "val/loss", "-x", "foo"], "step, time, relative"),
+    (["plot", "good", "val/loss", "-o", "nodir/x.png"], "the folder nodir does not exist"),
+    (["ls", "--csv", "--json"], "expected one of --csv and --json, got both"),
+)
+
+
+@pytest.mark.parametrize(("words", "right"), MORE_MISTAKES, ids=lambda given: str(given)[:40])
+def test_what_is_meant_is_told(
+    record: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    right: str,
+) -> None:
+    """The nearest that exists, and nothing is printed or changed."""
+    record("demo", steps=2, name="good")
+    capsys.readouterr()
+    code = main(words)
+    said = capsys.readouterr()
+    assert (code, said.out) == (2, "")
+    assert right in said.err
+
+
+def test_what_is_not_there_is_said(
+    record: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tag that no run has, texts that none wrote, a series that has not come yet."""
+    record("demo", steps=2, name="good", tags=["paper"])
+    for words, said in (
+        (["ls", "--tag", "papr"], "no run matches: none has the tag 'papr'; did you mean 'paper'?"),
+        (["export", "good", "--what", "texts"], "no series of texts there"),
+        (["watch", "good", "--path", "nosuch"], "nothing matches 'nosuch' yet"),
+    ):
+        assert main(words) == 0
+        assert said in capsys.readouterr().err
+
+
+def test_a_run_is_named_by_its_folder_too(
+    record: Callable[..., str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Seamark prints it; paths may be patterns, and sections have no line before the first."""
+    run = record("demo", steps=2, name="good")
+    capsys.readouterr()
+    assert main(["show", str(root / "demo" / run), "val/*"]) == 0
+    assert "val/loss" in capsys.readouterr().out
+    assert main(["show", str(root / "demo"), "val/*"]) == 2
+    capsys.readouterr()
+    assert main(["show", run, "val", "sys/name"]) == 0
+    assert capsys.readouterr().out.startswith("Series (1)\n")

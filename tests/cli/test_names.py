@@ -192,3 +192,46 @@ class TestRoots:
         assert done.stderr.count("\n") == 1
         assert shell("ls", "--root", root).returncode == 0
         assert shell("ls", SEAMARK_DIR=str(root)).returncode == 0
+
+
+def test_no_run_is_renamed_to_latest(
+    cli: Callable[..., Result], record: Callable[..., str]
+) -> None:
+    """That word always means the newest run, so the name would not find its own."""
+    run = record("p", name="kept")
+    done = cli("rename", run, "latest")
+    assert done.exit_code == 2
+    assert "'latest', which always means the newest run" in done.stderr
+    assert cli("show", run, "sys/name").stdout == "kept\n"
+
+
+def test_a_new_name_that_means_another_run_as_well_is_noted(
+    cli: Callable[..., Result], record: Callable[..., str]
+) -> None:
+    """Such as its generated name or its id, which no longer finds it, or its name."""
+    unnamed, named, run = record("p"), record("p", name="mine"), record("p", name="x")
+    for name, why in (
+        (generated_name(unnamed), f"is what p/{unnamed}"),
+        (named, "is also the id of p/"),
+        ("mine", f"is also the name of p/{named}"),
+    ):
+        said = cli("rename", run, name).stderr
+        assert why in said
+        assert f"say {run} where you mean this one" in said
+    assert cli("rename", run, generated_name(named)).stderr == ""
+
+
+def test_a_run_that_is_named_latest_says_what_that_means(
+    start: Callable[..., Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once; a training script does start. An empty name is none."""
+    run = start("p", name="latest")
+    run["a"] = 1
+    run.stop()
+    said = [one.getMessage() for one in caplog.records if "'latest'" in one.getMessage()]
+    assert said == ["seamark: the name 'latest' finds the newest run, whatever it is called"]
+    for name in ("", "  "):
+        run = start("p", name=name)
+        assert run.name is None
+        assert not run.exists("sys/name")
+        run.stop()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from seamark.cli import purge as purge_module
 from seamark.journal.folder import RunFolder
+from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,12 +39,12 @@ def test_only_runs_that_change_are_counted(
 ) -> None:
     """What is in the trash already, or was never there, is said, and nothing is written into it."""
     first, second = record(), record()
-    assert "put 1 run into the trash;" in cli("trash", first).stderr
+    assert f"put 1 run into the trash: {generated_name(first)};" in cli("trash", first).stderr
     journals = {run: len(RunFolder(root, "default", run).journals()) for run in (first, second)}
     told = cli("trash", first, second).stderr
-    assert "put 1 run into the trash (1 was already in it)" in told
+    assert f"put 1 run into the trash (1 was already in it): {generated_name(second)}" in told
     assert len(RunFolder(root, "default", first).journals()) == journals[first]
-    assert "took 2 runs out of the trash\n" in cli("untrash", first, second).stderr
+    assert "took 2 runs out of the trash: " in cli("untrash", first, second).stderr
     assert "took 0 runs out of the trash (2 were not in it)" in cli("untrash", first, second).stderr
 
 
@@ -193,3 +194,21 @@ def test_a_purged_run_that_was_copied_back_stays_away(
     assert json.loads(cli("fsck", "--json").stdout)["findings"][0]["problem"] == "purged"
     assert cli("purge", "--yes").exit_code == 0
     assert not (root / "default" / run).exists()
+
+
+def test_the_trash_names_the_runs(
+    cli: Callable[..., Result], record: Callable[..., str], start: Callable[..., Run]
+) -> None:
+    """Of many the first twenty; and those that are still being trained."""
+    for number in range(22):
+        record("p", steps=0, name=f"run{number}")
+    told = cli("trash", "--query", 'sys/name MATCHES "run.*"').stderr
+    assert told.startswith("put 22 runs into the trash: run21, run20, ")
+    assert "run2 and 2 more;" in told
+    assert "still recording" not in told
+    live = start("p", name="live")
+    live["a"] = 1
+    live.wait()
+    assert cli("trash", "live").stderr.endswith("still recording: live\n")
+    live.stop()
+    assert "took 1 run out of the trash: live\n" in cli("untrash", "live").stderr

@@ -453,3 +453,20 @@ def test_a_dumb_terminal_gets_no_escapes(
     """An editor's shell would show them as they are; neither output nor errors have any."""
     for words in (["show", trained.id], ["ls"], ["show", "nothing"], ["trash", trained.id]):
         assert "\x1b" not in terminal(*words, TERM="dumb")[1]
+
+
+def test_an_edit_is_no_record_of_the_run(
+    record: Callable[..., str], cli: Callable[..., Result]
+) -> None:
+    """A tag, a name or a note later does not make a dead run look alive."""
+    run = record(name="dead")
+
+    def told(label: str) -> list[str]:
+        return [line for line in cli("show", run).stdout.splitlines() if line.startswith(label)]
+
+    before = told("last record")
+    assert len(before) == 1
+    assert told("edited") == []
+    cli("tag", run, "--add", "seen")
+    assert told("last record") == before
+    assert len(told("edited")) == 1

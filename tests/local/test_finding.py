@@ -274,3 +274,13 @@ def test_the_beginning_of_an_id_is_for_reading(
     run = record(name="n")
     with pytest.raises(RunNotFoundError, match=f"begins the id of p/{run} .*whole id or its name"):
         finder().find(run[:5], beginnings=False)
+
+
+def test_the_beginning_of_several_names_lists_them(
+    finder: Callable[[], Finder], record: Callable[..., str]
+) -> None:
+    """It means none of them."""
+    for name in ("adam-1", "adam-2"):
+        record("p", name=name)
+    with pytest.raises(RunNotFoundError, match=r"begins the name of p/\w+ \('adam-2'.*'adam-1'"):
+        finder().find("adam")

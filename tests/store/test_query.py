@@ -242,3 +242,9 @@ def test_a_column_that_is_none_is_refused(column):
     """Before anything is read."""
     with pytest.raises(QueryError, match="column: expected a path"):
         parse_field(column)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31T23:59:59"])
+def test_a_local_time_at_the_end_of_the_calendar_does_not_fail(text):
+    """Where the time zone leads out of it, the time is taken as it is."""
+    assert moment(text, 0, local=True) is not None

@@ -12,6 +12,7 @@ import codecs
 import gc
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -172,7 +173,7 @@ class CommandGroup(click.Group):
 
 def _told(error: SeamarkError) -> click.ClickException:
     if isinstance(error, QueryError):
-        return Misplaced(str(error))
+        return Misplaced(re.sub(r"^sort_by:", "sort:", str(error)))  # as the option is called
     return (Misuse if isinstance(error, _MISUSES) else Trouble)(str(error))
 
 

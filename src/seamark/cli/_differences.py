@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._ranks import of_rank
 from seamark.paths import is_inside
-from seamark.reading.interest import holds_parameters
+from seamark.reading.interest import holds_parameters, rises
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute, SeriesSummary
@@ -60,6 +60,7 @@ _OF_FAMILY: Final = {
 _NEVER_ALIKE: Final = frozenset(
     {
         "sys/creation_time",
+        "sys/failed",
         "sys/id",
         "sys/modification_time",
         "sys/name",
@@ -175,8 +176,9 @@ def summaries(row: Row, runs: int, *, everything: bool) -> list[str]:
     """Return which summaries of a metric are worth a line: ``last``, ``min``, ``max``, ``count``.
 
     Of minimum and maximum it is the one to which most runs came closer in the end, where it is not
-    the last value itself: of a loss its minimum, of an accuracy its maximum. How many points there
-    are is only said where that is all in which the runs differ.
+    the last value itself: of a loss its minimum, of an accuracy its maximum. Runs that ended in NaN
+    or an infinity came close to neither; where all did, the name decides, and that last value is
+    always told. How many points there are is only said where that is all in which the runs differ.
 
     Args:
         row: Of the section ``"metrics"``.
@@ -186,15 +188,21 @@ def summaries(row: Row, runs: int, *, everything: bool) -> list[str]:
     if everything:
         return ["last", "min", "max", "count"]
     found: list[SeriesSummary] = list(row.values.values())
-    low = sum(one.last - one.min <= one.max - one.last for one in found)
-    best = "min" if 2 * low >= len(found) else "max"
+    ended = [one for one in found if math.isfinite(one.last)]
+    low = sum(one.last - one.min <= one.max - one.last for one in ended)
+    if ended:
+        best = "min" if 2 * low >= len(ended) else "max"
+    else:
+        best = "max" if rises(row.name) else "min"
     told = ["last"]
-    if any(_key(getattr(one, best)) != _key(one.last) for one in found):
+    if any(one.min <= one.max and _key(getattr(one, best)) != _key(one.last) for one in found):
         told.append(best)
     differing = [
         name
         for name in told
-        if len(found) < runs or len({_key(getattr(one, name)) for one in found}) > 1
+        if len(found) < runs
+        or len({_key(getattr(one, name)) for one in found}) > 1
+        or (name == "last" and len(ended) < len(found))
     ]
     if len(found) < runs:
         return told

@@ -33,6 +33,7 @@ from seamark.cli._text import (
     step_text,
 )
 from seamark.reading.names import generated_name
+from seamark.reading.points import time_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -414,8 +415,8 @@ def _fact_lines(
 ) -> Iterator[tuple[str, str]]:
     yield "run", str(ref)
     yield from _given_lines(facts)
-    for label, path in (("created", "sys/creation_time"), ("last record", "sys/modification_time")):
-        moment = facts.get(path)
+    moments = {"created": facts.get("sys/creation_time"), **_changes(view, facts)}
+    for label, moment in moments.items():
         if isinstance(moment, datetime):
             yield (
                 label,
@@ -434,6 +435,19 @@ def _fact_lines(
     if hidden := sorted(facts.get("sys/masked") or ()):
         yield "masked", f"{plural(len(hidden), 'value')} ({_listed(hidden)})"
     yield "folder", str(view.folder.path)
+
+
+def _changes(view: RunView, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return when the run itself last recorded something, and when others changed it after that.
+
+    A tag that somebody adds to a dead run does not make it look alive.
+    """
+    modified = facts.get("sys/modification_time")
+    headers = [(one.header, one.last_t) for one in view.journals()]
+    own = [t_ns for head, t_ns in headers if head.get("owner", True) or head.get("rank")]
+    last = time_of(max(own)) if own else modified
+    edited = isinstance(modified, datetime) and modified != last
+    return {"last record": last, **({"edited": modified} if edited else {})}
 
 
 def _given_lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

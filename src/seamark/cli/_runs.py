@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import difflib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +16,7 @@ from seamark.cli._app import misuse, root_of
 from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
 from seamark.cli._text import clean
+from seamark.errors import RunNotFoundError
 from seamark.paths import check_project, is_inside
 from seamark.run.drawing import matches
 
@@ -25,7 +28,10 @@ if TYPE_CHECKING:
 __all__ = [
     "RunRef",
     "Runs",
+    "a_path",
+    "a_query",
     "attempt_option",
+    "filled",
     "matching_paths",
     "open_runs",
     "project_option",
@@ -34,6 +40,34 @@ __all__ = [
     "runs_argument",
 ]
 
+
+_LISTED = 8
+
+
+def filled(expected: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return what refuses empty values of an option or argument.
+
+    What is empty is nearly always a variable of a script that was never set; to take it for "all"
+    would hide or delete every run there is.
+
+    Args:
+        expected: What would do instead, in words.
+    """
+
+    def check(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        for one in value if isinstance(value, tuple) else (value,):
+            if one is not None and not one.strip(" \t\r\n/,") and not context.resilient_parsing:
+                name = parameter.opts[-1].lstrip("-")
+                misuse(f"{name}: expected {expected}, got {one!r}")
+        return value
+
+    return check
+
+
+a_path = filled("a path such as val/loss")
+"""Refuses an empty path."""
+a_query = filled("a condition such as 'val/loss < 0.3'")
+"""Refuses an empty query."""
 project_option = click.option(
     "--project",
     metavar="PROJECT",
@@ -41,7 +75,11 @@ project_option = click.option(
     help="Only this project and its sub-projects.  [default: all]",
 )
 query_option = click.option(
-    "-q", "--query", metavar="QUERY", help="The runs that match; see seamark ls --help."
+    "-q",
+    "--query",
+    metavar="QUERY",
+    callback=a_query,
+    help="The runs that match; see seamark ls --help.",
 )
 run_argument = click.argument("run", metavar="RUN", shell_complete=_complete.runs)
 runs_argument = click.argument("names", nargs=-1, metavar="[RUN]...", shell_complete=_complete.runs)
@@ -144,7 +182,37 @@ class Runs:
             RunNotFoundError: If no run matches.
             ArgumentError: If there are several; the message lists them.
         """
-        return RunRef(*self.finder.find(name, project, trashed=trashed, beginnings=beginnings))
+        try:
+            found = self.finder.find(name, project, trashed=trashed, beginnings=beginnings)
+        except RunNotFoundError:
+            if (there := self._at(name)) is None:
+                raise
+            return there
+        return RunRef(*found)
+
+    def _at(self, place: str) -> RunRef | None:
+        """Return the run whose folder is at a path, as Seamark prints it; None if none is."""
+        if "/" not in place:
+            return None
+        with contextlib.suppress(OSError, ValueError):
+            inside = Path(place).expanduser().resolve().relative_to(self.root.resolve())
+            ref = RunRef(inside.parent.as_posix(), inside.name)
+            return ref if ref in self.refs() else None
+        return None
+
+    def expect_project(self, project: str | None) -> None:
+        """Refuse a project without runs, where others have some.
+
+        Raises:
+            Misuse: Naming the project that may be meant.
+        """
+        if project is None or self.refs(project) or not self.refs():
+            return
+        known = sorted({ref.project for ref in self.refs()})
+        near = difflib.get_close_matches(project, known, 1, 0.5)
+        some = ", ".join(known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {some}"
+        misuse(f"no runs in project {project!r}; {hint}")
 
     def select(
         self,
@@ -167,7 +235,7 @@ class Runs:
         """
         from seamark.store.query.selection import Selection
 
-        chosen = Selection(project=project, query=query, trashed=trashed, limit=limit)
+        chosen = Selection(project=project, query=query, trashed=trashed, limit=limit, local=True)
         return [RunRef(*pair) for pair in self.index.select(chosen)]
 
     def chosen(
@@ -185,11 +253,14 @@ class Runs:
             RunNotFoundError: If a name matches no run.
             ArgumentError: If one matches several.
         """
-        if bool(names) == (query is not None):
+        if names and query is not None:
+            misuse("which runs? expected names or --query, got both")
+        if not names and query is None:
             misuse("which runs? name some, or choose them with --query")
         if query is None:
             refs = (self.find(name, project, trashed=bool(trashed)) for name in names)
             return list(dict.fromkeys(refs))
+        self.expect_project(project)
         found = self.select(query, project, trashed=trashed)
         if not found:
             misuse(f"no run matches the query {query!r}")

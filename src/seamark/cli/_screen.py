@@ -71,6 +71,7 @@ class Column:
         shrink: May be shortened with an ellipsis where the terminal is narrow.
         path: Holds paths: shortened at their front, and not below half of the terminal unless the
             column has a rank, so that they can be told apart.
+        apart: Where cells that differ would be shortened to the same, shortened at their front.
         least: Cells that are left when it is shortened.
         rank: 0 is always shown; where even shrinking does not help, the highest rank goes first.
     """
@@ -79,6 +80,7 @@ class Column:
     right: bool = False
     shrink: bool = False
     path: bool = False
+    apart: bool = False
     least: int = 8
     rank: int = 0
 
@@ -149,6 +151,7 @@ class Screen:
         self.terminal = self._file.isatty()
         self.width = max(20, shutil.get_terminal_size().columns)
         self._rich: Console | None = None
+        self._begun = False
 
     @property
     def console(self) -> Console:
@@ -173,6 +176,7 @@ class Screen:
 
     def styled(self, parts: Iterable[tuple[str, str]]) -> None:
         """Print one line made of (text, rich style) parts."""
+        self._begun = True
         safe = [(clean(text, block=True), style) for text, style in parts]
         if not self.terminal or not any(style for _, style in safe):
             click.echo("".join(text for text, _ in safe), file=self._file)
@@ -182,8 +186,9 @@ class Screen:
         self.console.print(Text.assemble(*safe), soft_wrap=True)
 
     def heading(self, text: str) -> None:
-        """Print the title of a section, after an empty line."""
-        self.line()
+        """Print the title of a section, after an empty line unless it is the first."""
+        if self._begun:
+            self.line()
         self.line(text, style="bold")
 
     def table(
@@ -199,6 +204,7 @@ class Screen:
         Returns:
             Titles of the columns that had to be left out for lack of room; always empty for a pipe.
         """
+        self._begun = True
         lines = [[one.title for one in columns], *([cell.text for cell in row] for row in rows)]
         texts = list(zip(*lines, strict=True))
         if not self.terminal:
@@ -226,6 +232,11 @@ class Screen:
             """Return a cell; rich shortens at the end, where paths say most."""
             return Text(shorten(text, shown[at], keep_end=True) if path else text, style=style)
 
+        fronts = {
+            at: one.path or (one.apart and _cut_alike((row[at].text for row in rows), shown[at]))
+            for at, one in enumerate(columns)
+            if at in shown
+        }
         grid = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
         for at, width in shown.items():
             grid.add_column(
@@ -235,7 +246,7 @@ class Screen:
                 width=width,
             )
         for row in rows:
-            grid.add_row(*(cell(*row[at], at, path=columns[at].path) for at in shown))
+            grid.add_row(*(cell(*row[at], at, path=fronts[at]) for at in shown))
         # A line may be one gap too wide for the console, which would squeeze the last column.
         self.console.print(
             Padding(grid, (0, 0, 0, indent)), width=self.width + _GAP, crop=False, soft_wrap=True
@@ -245,6 +256,12 @@ class Screen:
 def _pad(text: str, width: int, right: bool) -> str:  # noqa: FBT001 - called through map
     missing = " " * (width - display_width(text))
     return missing + text if right else text + missing
+
+
+def _cut_alike(texts: Iterable[str], width: int) -> bool:
+    """Return whether texts that differ would be the same when they are cut at their end."""
+    known = set(texts)
+    return len({shorten(text, width) for text in known}) < len(known)
 
 
 def _fit(columns: Sequence[Column], texts: Sequence[Sequence[str]], room: int) -> dict[int, int]:

@@ -56,7 +56,9 @@ def about_command(name: str, known: Iterable[str]) -> str:
     harmless = [one for one in known if one not in _NEVER]
     near = difflib.get_close_matches(typed, harmless, 1, _ALIKE)
     meant = _SYNONYMS.get(typed) or (near[0] if near else None)
-    hint = f"; did you mean {meant!r}?" if meant else f"; there are {', '.join(harmless)}"
+    hint = f"; there are {', '.join(harmless)}, among others"
+    if meant:
+        hint = f"; did you mean {meant!r}?"
     return f"there is no command {name!r}{hint}"
 
 

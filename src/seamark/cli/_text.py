@@ -41,6 +41,7 @@ _KILO: Final = 1000
 _ROUNDED: Final = 1e12
 """From here on whole numbers are rounded like others."""
 _LONG_NUMBER: Final = 200
+_TENTH_MS: Final = 100
 _SOON_S: Final = 10
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
@@ -174,9 +175,11 @@ def human_bytes(size: float) -> str:
 
 
 def human_duration(seconds: float) -> str:
-    """Return a duration with its two greatest units: ``"0.4 s"``, ``"2 min 3 s"``."""
+    """Return a duration with its two greatest units: ``"15 ms"``, ``"0.4 s"``, ``"2 min 3 s"``."""
     if not math.isfinite(seconds) or seconds < 0:
         return "?"
+    if 0 < round(seconds * 1000) < _TENTH_MS:
+        return f"{round(seconds * 1000)} ms"
     if round(seconds, 1) < _SOON_S:
         return f"{seconds:.1f} s"
     whole = round(seconds)

@@ -28,6 +28,7 @@ from seamark.cli._progress import progress_bar
 from seamark.cli._runs import (
     RunRef,
     Runs,
+    a_path,
     open_runs,
     project_option,
     query_option,
@@ -76,6 +77,7 @@ class _Compared(NamedTuple):
     multiple=True,
     metavar="PATH",
     shell_complete=_complete.paths,
+    callback=a_path,
     help="Only what is at or below this path, or matches it: 'hyperparams/*'. May be repeated.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also show what is the same in all runs.")
@@ -152,8 +154,9 @@ def _read(runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str]) -> list[_
     """
     found: list[_Compared] = []
     known: set[str] = set()
+    labels = runs.finder.labels([(ref.project, ref.run) for ref in refs])
     with progress_bar("Reading runs") as progress:
-        for done, ref in enumerate(refs):
+        for done, (ref, label) in enumerate(zip(refs, labels, strict=True)):
             progress(done, len(refs))
             view = runs.view(ref)
             attributes = view.attributes()
@@ -169,7 +172,7 @@ def _read(runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str]) -> list[_
                 else one
                 for one in attributes
             ]
-            found.append(_Compared(ref, runs.label(ref), facts, attributes))
+            found.append(_Compared(ref, label, facts, attributes))
     for pattern in patterns:
         if not any(matches(path, pattern) for path in known):
             near = difflib.get_close_matches(pattern, sorted(known), 1)
@@ -222,10 +225,14 @@ def _print(
     for section, title in TITLES.items():
         if part := [row for row in rows if row.section == section]:
             empty = [Cell("")] * len(compared)
+            rows_of_it = [
+                line
+                for row in part
+                for line in _lines(screen, row, len(compared), everything=everything)
+            ]
             lines.append(_Line(Cell(""), empty))
-            lines.append(_Line(Cell(f"{title} ({len(part):,})", "bold"), empty))
-        for row in part:
-            lines.extend(_lines(screen, row, len(compared), everything=everything))
+            lines.append(_Line(Cell(f"{title} ({len(rows_of_it):,})", "bold"), empty))
+            lines += rows_of_it
     columns = [Column("RUN", shrink=True, path=True)]
     for at, one in enumerate(compared):
         widths = (display_width(line.cells[at].text) for line in lines if line.whole)

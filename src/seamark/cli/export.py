@@ -19,6 +19,7 @@ from seamark.cli._parquet import check_parquet, write_parquet
 from seamark.cli._runs import (
     RunRef,
     Runs,
+    a_path,
     attempt_option,
     matching_paths,
     open_runs,
@@ -68,6 +69,7 @@ _NAMED: Final = {"series": "series of numbers", "texts": "series of texts"}
     multiple=True,
     metavar="PATH",
     shell_complete=_complete.paths,
+    callback=a_path,
     help="Only these paths, namespaces or patterns with *.",
 )
 @attempt_option
@@ -130,6 +132,8 @@ def export(
             rows = _write_json(file, tables, what)
         else:
             rows = (write_parquet if kind == "parquet" else _write_csv)(file, tables, str(what))
+    if not rows and what in _NAMED:
+        note(f"no {_NAMED[what]} there: nothing but the names of the columns was written")
     if out is not None:
         count = plural(rows, *(("value", "values") if kind == "json" else ("row", "rows")))
         size = human_bytes(out.stat().st_size)
@@ -196,9 +200,12 @@ def _chosen(
     runs: Runs, names: Sequence[str], project: str | None, query: str | None, *, everything: bool
 ) -> list[RunRef]:
     given = bool(names) + (query is not None) + everything
-    if given != 1:
+    if given > 1:
+        misuse("which runs? expected names, --query or --all, got more than one of them")
+    if not given:
         misuse("which runs? name some, or give one of --query and --all")
     if everything:
+        runs.expect_project(project)
         return runs.select("", project)
     return runs.chosen(names, project, query)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from seamark.cli import _complete
-from seamark.cli._app import root_option
+from seamark.cli._app import misuse, root_option
 from seamark.cli._columns import (
     PLAIN,
     asked_aside,
@@ -20,7 +21,7 @@ from seamark.cli._columns import (
 )
 from seamark.cli._facts import exact_text, value_text
 from seamark.cli._json import dumps
-from seamark.cli._runs import open_runs, project_option
+from seamark.cli._runs import Runs, a_path, a_query, filled, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, data_output, note
 from seamark.cli._text import (
     clean,
@@ -48,7 +49,7 @@ TITLES: Final = {
     "sys/name": "NAME",
     "sys/state": "STATE",
     "sys/creation_time": "CREATED",
-    "sys/modification_time": "LAST RECORD",
+    "sys/modification_time": "LAST CHANGE",
     "sys/running_time": "RAN FOR",
     "sys/tags": "TAGS",
     "sys/description": "DESCRIPTION",
@@ -57,11 +58,14 @@ _RANKS: Final = {
     "sys/name": 1,
     "sys/state": 2,
     _PROJECT: 3,
-    "sys/creation_time": 4,
-    "sys/running_time": 5,
-    "sys/tags": 6,
+    "sys/creation_time": 6,
+    "sys/running_time": 7,
+    "sys/tags": 8,
 }
 """What goes first where the terminal is too narrow; the greatest number first."""
+_FIRST_METRIC: Final = 4
+_FIRST_PARAMETER: Final = 5
+"""One of each says more of a run than when it was created and for how long it ran."""
 _SHRINKING: Final = frozenset({_PROJECT, "sys/name", "sys/tags", "sys/description"})
 _NAME_CELLS: Final = 16
 """A name is rather shown to so many cells than the columns that matter less."""
@@ -73,7 +77,7 @@ _TWO_PARTS: Final = 10
 _DEFAULT_LIMIT: Final = 100
 _NEWEST: Final = "sys/creation_time"
 _FIRST_TO_GO: Final = 10
-"""From this number on columns go without a word: nobody asked for them."""
+"""From this number on columns are those that nobody asked for by name."""
 _TOLD: Final = 8
 """How many of the columns for which there is no room are named."""
 
@@ -108,13 +112,20 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
 
 @click.command(short_help="List runs; filter, sort and choose columns.")
 @project_option
-@click.option("-q", "--query", metavar="QUERY", help="Only runs that match; see above.")
+@click.option(
+    "-q",
+    "--query",
+    metavar="QUERY",
+    callback=a_query,
+    help="Only runs that match; see above.",
+)
 @click.option(
     "--tag",
     "tags",
     multiple=True,
     metavar="TAG",
     shell_complete=_complete.tags,
+    callback=filled("a tag"),
     help="Only runs with this tag; if repeated, with all of them.",
 )
 @click.option(
@@ -123,6 +134,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     multiple=True,
     metavar="STATE",
     shell_complete=_complete.states,
+    callback=filled("a state such as running or failed"),
     help="Only runs in this state: running, completed, failed, crashed, ...",
 )
 @click.option("--trashed", is_flag=True, help="List only trashed runs.")
@@ -132,6 +144,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     multiple=True,
     metavar="PATH[,PATH...]",
     shell_complete=_complete.paths,
+    callback=a_path,
     help="Columns to show, such as val/loss:min or 'hyperparams/*'.",
 )
 @click.option(
@@ -144,6 +157,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     "--sort",
     metavar="PATH",
     shell_complete=_complete.paths,
+    callback=a_path,
     help="Sort by this path.  [default: when created]",
 )
 @click.option(
@@ -198,8 +212,9 @@ def ls(
 
     A query compares paths with values: < <= > >= = != for numbers, texts and times, CONTAINS for
     texts and tags, =~ for regular expressions, IN (..., ...) for any of several; AND, OR and NOT
-    combine them, parentheses group them. A time is 2026-11-22, 2026-11-22T10:30 or, relative to
-    now, -1d (m, h, d, w; M for months). A path with unusual characters needs back-ticks around it.
+    combine them, parentheses group them. A time is 2026-11-22 or 2026-11-22T10:30, in this
+    computer's time zone as in the table (2026-11-22T10:30Z is UTC), or, relative to now, -1d (m, h,
+    d, w; M for months). A path with unusual characters needs back-ticks around it.
 
     \b
     Examples:
@@ -214,7 +229,10 @@ def ls(
     """
     from seamark.store.query.selection import Selection
 
+    if as_csv and as_json:
+        misuse("expected one of --csv and --json, got both")
     runs = open_runs(context, project, missing_ok=True)
+    runs.expect_project(project)
     sorting = _sorting(sort, descending=descending)
     chosen = Selection(
         project=project,
@@ -225,6 +243,7 @@ def ls(
         limit=limit or None,
         sort_by=sort or _NEWEST,
         ascending=sorting.ascending,
+        local=True,
     )
     wanted = [name.strip() for given in columns for name in given.split(",") if name.strip()]
     asked = _Asked(wanted, sorting, differing=differing, for_people=not (as_json or as_csv))
@@ -240,7 +259,7 @@ def ls(
         _print(Screen(), rows, shown, asked)
     elif runs.root.is_dir():  # else that has been said
         missing = "no run matches" if runs.refs() else f"no runs in {runs.root} yet"
-        note("the trash is empty" if trashed else missing)
+        note("the trash is empty" if trashed else missing + _no_such_tag(runs, tags))
     if rows and wanted and (said := left_out(table.columns, shown)):
         note(said)
     if table.total > len(rows):
@@ -254,6 +273,7 @@ class _Asked:
         sorting: By what the table is sorted.
         unasked: Columns that nobody asked for by name, and which of them goes first where there is
             no room: the greatest number.
+        counted: What columns are that are only counted where there is no room for them.
 
     Args:
         wanted: Paths and patterns.
@@ -267,6 +287,7 @@ class _Asked:
     ) -> None:
         self.sorting = sorting
         self.unasked: dict[str, int] = {}
+        self.counted: dict[str, str] = {}
         self._wanted, self._differing, self._for_people = wanted, differing, for_people
         self._sorted = [sorting.label] if for_people and sorting.asked else []
 
@@ -284,6 +305,11 @@ class _Asked:
         metrics, parameters = telling_columns(shared)
         for first, paths in ((_FIRST_TO_GO, metrics), (_FIRST_TO_GO + 1, parameters)):
             self.unasked |= {path: first + 2 * at for at, path in enumerate(paths)}
+        if metrics and not self._sorted:
+            self.unasked[metrics[0]] = _FIRST_METRIC
+        if parameters:
+            self.unasked[parameters[0]] = _FIRST_PARAMETER
+        self.counted = dict.fromkeys(metrics, "metric") | dict.fromkeys(parameters, "parameter")
         return [*PLAIN, *self._sorted, *metrics, *parameters]
 
     def shown(self, columns: Sequence[str]) -> list[str]:
@@ -324,6 +350,21 @@ def _record(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     return facts | {name: row.get(name) for name in columns}
 
 
+def _no_such_tag(runs: Runs, tags: Sequence[str]) -> str:
+    """Return what to say of a tag that no run has, and which may be meant; else nothing."""
+    from seamark.store.query.selection import Selection
+
+    if not tags:
+        return ""
+    table = runs.index.table(Selection(trashed=None), ["sys/tags"])
+    known = sorted({one for row in table.to_rows() for one in row.get("sys/tags") or ()})
+    missing = next((one for one in tags if one not in known), None)
+    if missing is None:
+        return ""
+    near = difflib.get_close_matches(missing, known, 1, 0.5)
+    return f": none has the tag {missing!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
 def _write_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     writer = csv.writer(data_output(), lineterminator="\n")
     writer.writerow(["project", "run", *map(csv_safe, columns)])
@@ -346,10 +387,17 @@ def _print(
     ]
     without = screen.table(titles, lines)
     unasked = {one.title for one in titles if one.rank >= _FIRST_TO_GO}
-    if missed := [title for title in without if title not in unasked]:
-        more = f" and {len(missed) - _TOLD} more" if len(missed) > _TOLD else ""
-        listed = ", ".join(missed[:_TOLD])
-        note(f"no room for {listed}{more}; widen the terminal, or choose with --columns")
+    counted = {one.title: asked.counted.get(name) for name, one in zip(names, titles, strict=True)}
+    missed = [title for title in without if not counted[title] and title not in unasked]
+    kinds = [counted[title] for title in without]
+    told = missed[:_TOLD] + [
+        plural(kinds.count(kind), kind) for kind in ("metric", "parameter") if kind in kinds
+    ]
+    if more := len(missed) - _TOLD if len(missed) > _TOLD else 0:
+        told.append(f"{more} more")
+    if missed:
+        listed = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
+        note(f"no room for {listed}; widen the terminal, or choose with --columns")
 
 
 def _is_numeric(values: Sequence[Any]) -> bool:
@@ -369,6 +417,7 @@ def _column(name: str, screen: Screen, asked: _Asked, *, right: bool) -> Column:
         title,
         right=right,
         shrink=name in _SHRINKING or name not in TITLES,
+        apart=name == "sys/name",
         least=_NAME_CELLS if name == "sys/name" else _least(title),
         rank=min(rank, 1) if sorted_by else asked.unasked.get(name, rank),
     )

@@ -16,6 +16,7 @@ from seamark.cli._runs import (
     RunRef,
     Runs,
     attempt_option,
+    filled,
     matching_paths,
     open_runs,
     project_option,
@@ -45,7 +46,12 @@ class _Wanted:
 
 @click.command(short_help="Plot curves in the terminal, or to PNG, SVG, PDF or HTML.")
 @click.argument(
-    "words", nargs=-1, required=True, metavar="RUN... PATH...", shell_complete=_complete.run_or_path
+    "words",
+    nargs=-1,
+    required=True,
+    metavar="RUN... PATH...",
+    shell_complete=_complete.run_or_path,
+    callback=filled("runs and series such as latest val/loss"),
 )
 @project_option
 @query_option
@@ -115,6 +121,8 @@ def plot(
 
     points = plots.PICTURE_POINTS
     asked = Asked(x=x, smooth=smooth, log_x=log_x, log_y=log_y, attempt=attempt, points=points)
+    if out is not None and not out.parent.is_dir():
+        misuse(f"cannot write {out}: the folder {out.parent} does not exist")
     runs = open_runs(context, project)
     wanted = _sort_words(runs, words, project, query)
     sources = _sources(runs, wanted.refs)
@@ -143,6 +151,7 @@ def _sort_words(
 ) -> _Wanted:
     """Tell runs from series: words name runs as long as they can, everything after is a series."""
     if query is not None:
+        runs.expect_project(project)
         refs = runs.select(query, project)
         if not refs:
             misuse(f"no run matches the query {query!r}")

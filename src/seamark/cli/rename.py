@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from seamark.cli._app import root_option
+from seamark.cli._app import misuse, root_option
 from seamark.cli._edits import assigned, legible, print_change, record
 from seamark.cli._runs import open_runs, project_option, run_argument
 from seamark.cli._screen import Screen, note
+from seamark.reading.names import LATEST
 
 __all__ = ["rename"]
 
@@ -30,6 +31,8 @@ def rename(context: click.Context, run: str, name: str, project: str | None) -> 
       seamark rename d1vku baseline --project vision
     """
     legible(name, "name")
+    if name == LATEST:
+        misuse(f"name: expected another name than {LATEST!r}, which always means the newest run")
     runs = open_runs(context, project)
     ref = runs.find(run, project)
     found = runs.view(ref).attribute(_NAME)
@@ -37,5 +40,5 @@ def rename(context: click.Context, run: str, name: str, project: str | None) -> 
     if name != old:
         record(runs, ref, assigned(_NAME, name))
     print_change(Screen(), ref.run, old or "(no name)", name)
-    if runs.label(ref) != name:
-        note(f"other runs have this name too: say {ref.run} where you mean this one")
+    if others := runs.finder.others_called(name, (ref.project, ref.run)):
+        note(f"{others}; say {ref.run} where you mean this one")

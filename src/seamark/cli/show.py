@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +23,11 @@ from seamark.cli._overview import (
     space_of,
 )
 from seamark.cli._ranks import rank_mappings
-from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
+from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_argument
 from seamark.cli._screen import Cell, Column, Screen
 from seamark.cli._text import clean, human_number, plural, step_text
 from seamark.paths import is_inside
+from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
     from seamark.local.view import RunView
@@ -53,10 +55,13 @@ _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 
 @click.command(short_help="Show what one run recorded (--all: everything).")
 @run_argument
-@click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=_complete.paths)
+@click.argument(
+    "paths", nargs=-1, metavar="[PATH]...", shell_complete=_complete.paths, callback=a_path
+)
 @project_option
 @click.option(
     "--limit",
+    type=click.IntRange(1),
     default=10,
     show_default=True,
     metavar="N",
@@ -112,12 +117,15 @@ def show(
     attributes = [
         attribute
         for attribute in view.attributes()
-        if not wanted or any(is_inside(attribute.path, p) for p in wanted)
+        if not wanted or any(matches(attribute.path, p) for p in wanted)
     ]
     if not attributes:
-        missing = ", ".join(wanted)
+        known = [one.path for one in view.attributes()]
+        near = difflib.get_close_matches(wanted[0], known, 1) if wanted else []
+        hint = f"did you mean {near[0]!r}? " if near else ""
         misuse(
-            f"run {ref}: nothing is recorded at {missing} (seamark show {ref.run} lists what is)"
+            f"run {ref}: nothing is recorded at {', '.join(wanted)} "
+            f"({hint}seamark show {ref.run} lists what is)"
         )
     if as_json:
         told = {"project": ref.project, "run": ref.run, "attributes": as_mapping(attributes)}

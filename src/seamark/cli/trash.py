@@ -14,6 +14,9 @@ from seamark.cli._text import plural
 
 __all__ = ["trash", "untrash"]
 
+_LISTED = 20
+"""So many runs are named."""
+
 
 @click.command(short_help="Hide runs; their files stay.")
 @runs_argument
@@ -38,9 +41,12 @@ def trash(
     refs = runs.chosen(names, project, query)
     moved = _mark(runs, refs, trashed=True)
     note(
-        f"put {plural(moved, 'run')} into the trash{_others(len(refs) - moved, 'already in it')}; "
+        f"put {plural(len(moved), 'run')} into the trash"
+        f"{_others(len(refs) - len(moved), 'already in it')}{_named(runs, moved)}; "
         "seamark untrash takes them out, seamark purge deletes them"
     )
+    if live := [ref for ref in moved if runs.view(ref).state == "running"]:
+        note(f"still recording{_named(runs, live)}", style="warning")
 
 
 @click.command(short_help="Take runs out of the trash.")
@@ -62,7 +68,10 @@ def untrash(
     runs = open_runs(context, project)
     refs = runs.chosen(names, project, query, trashed=True)
     moved = _mark(runs, refs, trashed=False)
-    note(f"took {plural(moved, 'run')} out of the trash{_others(len(refs) - moved, 'not in it')}")
+    note(
+        f"took {plural(len(moved), 'run')} out of the trash"
+        f"{_others(len(refs) - len(moved), 'not in it')}{_named(runs, moved)}"
+    )
 
 
 def _others(count: int, how: str) -> str:
@@ -70,12 +79,19 @@ def _others(count: int, how: str) -> str:
     return f" ({count:,} {'was' if count == 1 else 'were'} {how})" if count else ""
 
 
-def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> int:
-    """Write the mark where it is not there yet; return how many runs got it."""
-    moved = 0
+def _named(runs: Runs, refs: Sequence[RunRef]) -> str:
+    """Return which runs those are, behind a colon; of many the first ones and a count."""
+    labels = runs.finder.labels([(ref.project, ref.run) for ref in refs[:_LISTED]])
+    more = f" and {len(refs) - _LISTED:,} more" if len(refs) > _LISTED else ""
+    return f": {', '.join(labels)}{more}" if refs else ""
+
+
+def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> list[RunRef]:
+    """Write the mark where it is not there yet; return the runs that got it."""
+    moved = []
     for ref in refs:
         now = runs.view(ref).attribute("sys/trashed")
         if now is None or now.value is not trashed:
             record(runs, ref, assigned("sys/trashed", trashed))
-            moved += 1
+            moved.append(ref)
     return moved

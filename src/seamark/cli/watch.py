@@ -21,7 +21,7 @@ from seamark.cli._app import Misuse, root_option
 from seamark.cli._facts import indented, span_text
 from seamark.cli._looking import Looker, Seen
 from seamark.cli._ranks import rank_facts
-from seamark.cli._runs import RunRef, Runs, open_runs, project_option
+from seamark.cli._runs import RunRef, Runs, a_path, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
 from seamark.cli._text import (
     clean,
@@ -66,6 +66,7 @@ def _seconds(_: click.Context, __: click.Parameter, value: float) -> float:
     multiple=True,
     metavar="PATH",
     shell_complete=_complete.paths,
+    callback=a_path,
     help="Only series at or below this path, or that match it: 'val/*'. May be repeated.",
 )
 @click.option(
@@ -104,6 +105,8 @@ def watch(
     ref = runs.find(run, project) if run is not None else _newest(runs, project)
     looker = Looker(runs, ref, [pattern.strip("/") for pattern in patterns])
     live = sys.stdout.isatty() and os.environ.get("TERM") not in (None, "", "dumb", "unknown")
+    if patterns and not looker.look().series:
+        note(f"nothing matches {', '.join(map(repr, patterns))} yet")
     with _Picture(interval) if live else _Lines() as shown:
         while True:
             seen = looker.look()

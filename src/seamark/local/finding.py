@@ -116,17 +116,32 @@ class Finder:
     def labels(self, refs: Sequence[Ref]) -> list[str]:
         """Return what to call each of several runs beside the others.
 
-        That is its name, recorded or generated; where two have the same, with the id in brackets,
-        or with ``PROJECT/ID`` if they have that in common as well.
+        That is its name, recorded or generated. Where two have the same: ``PROJECT/NAME``, or, of
+        one project, with the id in brackets.
         """
         names = [self._by_ref[ref].shown if ref in self._by_ref else ref[1] for ref in refs]
-        ids = [run for _, run in refs]
-        return [
-            name
-            if names.count(name) == 1
-            else f"{name} ({ref[1] if ids.count(ref[1]) == 1 else '/'.join(ref)})"
-            for name, ref in zip(names, refs, strict=True)
-        ]
+        told = [f"{project}/{name}" for (project, _), name in zip(refs, names, strict=True)]
+
+        def label(at: int) -> str:
+            if names.count(names[at]) == 1:
+                return names[at]
+            return told[at] if told.count(told[at]) == 1 else f"{names[at]} ({refs[at][1]})"
+
+        return [label(at) for at in range(len(refs))]
+
+    def others_called(self, name: str, ref: Ref) -> str:
+        """Return, in words, why a name that a run was given may also mean another; else nothing."""
+        for calls, why in zip(self._called, ("the id of", "the name of", ""), strict=True):
+            others = [one for one in calls.get(name, ()) if one.ref != ref]
+            if others and why:
+                return f"{name!r:.200} is also {why} {self._listed(others)}"
+            if unnamed := [one for one in others if not one.name]:
+                return f"{name!r:.200} is what {self._listed(unnamed)} is called as it has no name"
+        if self._meant(name, None, elsewhere=True, trashed=False, whole=True)[:1] != [
+            self._by_ref.get(ref)
+        ]:
+            return f"{name!r:.200} means another run"
+        return ""
 
     @functools.cached_property
     def _called(self) -> tuple[dict[str, list[RunName]], ...]:
@@ -183,8 +198,13 @@ class Finder:
             return f"but there is {self._listed(others)}"
         if not self._names and (inside := root_inside(self._root)) is not None:
             return f"did you mean the root {inside}?"
-        near: list[str] = []
-        if len(self._names) < _MOST_COMPARED:
+        if any(is_inside(one.project, word) for one in self._names):
+            return f"it is a project: seamark ls --project {word}, or {word}/latest"
+        begun = [one for one in _below(self._names, project) if one.shown.startswith(word)]
+        if word and len(begun) > 1:
+            return f"it begins the name of {self._listed(begun)}"
+        near = [one.shown for one in begun] if word else []
+        if not near and len(self._names) < _MOST_COMPARED:
             known = {one.shown: None for one in _below(self._names, project)}
             near = difflib.get_close_matches(word, known, 1, 0.7)
         return f"did you mean {near[0]!r}?" if near else "seamark ls lists the runs"

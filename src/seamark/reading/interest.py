@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["aside", "holds_parameters", "is_background", "is_counter", "metric_order"]
+__all__ = ["aside", "holds_parameters", "is_background", "is_counter", "metric_order", "rises"]
 
 _ASIDE: Final = frozenset({"monitoring", "source_code", "profiling", "ranks", "distributed"})
 _PARAMETERS: Final = frozenset(
@@ -24,6 +24,11 @@ _SPLITS: Final[Mapping[str, int]] = {
 }
 _NO_SPLIT: Final = 2
 _TELLING: Final[Mapping[str, int]] = {"loss": 0, "acc": 1, "accuracy": 1}
+_RISING: Final = frozenset(
+    {"acc", "accuracy", "auc", "auroc", "bleu", "dice", "f1", "iou", "map", "precision", "psnr"}
+    | {"r2", "recall", "reward", "score", "ssim", "top1", "top5"}
+)
+"""Words in the names of metrics that are the better the greater they are."""
 _LESS_TELLING: Final = 2
 _WORD: Final = re.compile(r"[^/_.:\- ]+")
 
@@ -53,6 +58,12 @@ def holds_parameters(path: str) -> bool:
 def is_counter(path: str) -> bool:
     """Return whether a series only says how far a training is, such as ``training/epoch``."""
     return path.rpartition("/")[2] in _COUNTERS
+
+
+def rises(path: str) -> bool:
+    """Return whether a metric is one of which people look for the greatest value."""
+    words = set(_WORD.findall(path.lower()))
+    return not words.isdisjoint(_RISING) and "loss" not in words
 
 
 def metric_order(path: str) -> tuple[bool, bool, int, int, str]:

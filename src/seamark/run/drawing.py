@@ -156,7 +156,9 @@ def curves_of(
         if not any(matches(path, pattern) for path in every):
             raise no_series(pattern, every, where)
     if not named and asked.x not in every:
-        raise no_series(asked.x, every, where)
+        error = no_series(asked.x, every, where)
+        msg = f"{error} (besides the x axes {', '.join(_AXES)})"
+        raise MissingFieldError(msg)
     found = [
         (source, path)
         for source, paths in zip(sources, known, strict=True)

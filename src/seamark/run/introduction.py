@@ -16,7 +16,7 @@ from seamark.process.liveness import host_name
 from seamark.process.quiet import is_quiet
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
-from seamark.reading.names import generated_name
+from seamark.reading.names import LATEST, generated_name
 from seamark.run.source_files import SourceFiles
 from seamark.values import Atom, decode_atom, encode_atom, escape
 
@@ -101,6 +101,8 @@ class Introduction:
         for key in ("name", "description", "custom_run_id"):
             if (value := getattr(options, key)) is not None:
                 values[f"sys/{key}"] = recorder.hide(f"sys/{key}", value)
+        if options.name == LATEST:
+            log.warning("seamark: the name %r finds the newest run, whatever it is called", LATEST)
         if owner:
             values.update(self.of_owner())
         recorder.assign_quietly(values)

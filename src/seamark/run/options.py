@@ -101,6 +101,12 @@ def _text(what: str, given: object) -> object:
     return given
 
 
+def _name(what: str, given: Any) -> str | None:
+    """Take an empty name, as of a variable that was not set, for none."""
+    _text(what, given)
+    return given if given and given.strip(" ") else None
+
+
 def _switch(what: str, given: object) -> object:
     if given is not None and not isinstance(given, bool):
         msg = f"{what}: expected True, False or None, got {given!r:.80}"
@@ -192,7 +198,7 @@ class RunOptions:
     """
 
     project: str = _argument(_project, variable="PROJECT", otherwise="default")
-    name: str | None = _argument(_text)
+    name: str | None = _argument(_name)
     with_id: str | None = _argument(_text)
     custom_run_id: str | None = _argument(_text)
     mode: str = _argument(_one_of(*MODES), variable="MODE", otherwise="online")

@@ -134,7 +134,7 @@ class Project(Container):
 
         Args:
             query: Such as ``'val/loss:min < 0.3 AND sys/tags CONTAINS "best"'``; see the page on
-                queries.
+                queries. Empty for all runs. A time without an offset is in UTC.
             id: One run, or several of which it must be one: ids, their beginnings, names, generated
                 names, ``"latest"``, or one of these behind ``PROJECT/``.
             state: ``"running"``, ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``,

@@ -95,7 +95,7 @@ def init_run(
     Args:
         project: Path of the project, such as ``"team/mnist"``; SEAMARK_PROJECT, NEPTUNE_PROJECT or
             ``"default"``.
-        name: Display name, free text.
+        name: Display name, free text; an empty one is none.
         with_id: An existing run to open: its id, its name (recorded or generated), ``"latest"``, or
             one of these behind ``PROJECT/``. Without that it is looked for in ``project`` and its
             sub-projects. The beginning of an id is enough with ``mode="read-only"``.

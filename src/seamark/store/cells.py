@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Collection, Iterable
@@ -66,12 +67,20 @@ def _number(value: float) -> tuple[int, float | None]:
     return (2 if math.isnan(value) else 1 if value > 0 else -1), None
 
 
-def instant(text: str) -> int | None:
-    """Return microseconds since the epoch of an ISO-8601 time; without an offset, it is UTC."""
+def instant(text: str, *, local: bool = False) -> int | None:
+    """Return microseconds since the epoch of an ISO-8601 time; None if it is none.
+
+    Args:
+        text: The time.
+        local: Without an offset it is in this computer's time zone, else in UTC.
+    """
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         return None
+    if when.tzinfo is None and local:
+        with contextlib.suppress(OverflowError, OSError, ValueError):  # too early, too late
+            when = when.astimezone()
     if when.tzinfo is None:
         when = when.replace(tzinfo=timezone.utc)
     since = when - datetime(1970, 1, 1, tzinfo=timezone.utc)

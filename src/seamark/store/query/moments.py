@@ -31,16 +31,19 @@ def is_moment(text: str) -> bool:
     return _AGO.fullmatch(text) is not None or instant(text) is not None
 
 
-def moment(text: str, now_ns: int) -> int | None:
+def moment(text: str, now_ns: int, *, local: bool = False) -> int | None:
     """Return microseconds since the Unix epoch of a time; None if the text is none.
 
     Args:
-        text: ISO 8601, in UTC if it names no offset; or so many minutes, hours, days, weeks or
-            months (of the calendar) before now, as Neptune writes them: ``"-2h"``, ``"-1M"``.
+        text: ISO 8601; or so many minutes, hours, days, weeks or months (of the calendar) before
+            now, as Neptune writes them: ``"-2h"``, ``"-1M"``.
         now_ns: Nanoseconds since the Unix epoch.
+        local: A time that names no offset is in this computer's time zone, else in UTC.
     """
     ago = _AGO.fullmatch(text)
-    when = instant(text) if ago is None else _before(now_ns // 1000, int(ago[1]), ago[2])
+    when = (
+        instant(text, local=local) if ago is None else _before(now_ns // 1000, int(ago[1]), ago[2])
+    )
     return None if when is None else max(_FIRST_US, min(when, _LAST_US))
 
 

@@ -55,6 +55,7 @@ class Selection:
         offset: How many of the first to leave out.
         sort_by: Path, perhaps with an aggregate.
         ascending: Smallest first.
+        local: Times in the query that name no offset are in this computer's time zone, else in UTC.
     """
 
     project: str | None = None
@@ -68,6 +69,7 @@ class Selection:
     offset: int = 0
     sort_by: str = "sys/creation_time"
     ascending: bool = False
+    local: bool = False
 
     def expression(self) -> Expression:
         """Return the query and the other conditions as one expression.
@@ -230,7 +232,7 @@ def choose(
         return store.numbers.number(connection, path)
 
     state = _state_column(store, connection, now_ns)
-    compiler = Compiler(number, state, store.database.pattern, now_ns)
+    compiler = Compiler(number, state, store.database.pattern, now_ns, local=selection.local)
     where = [compiler.condition(expression), run.c.name != PROJECT_LOG]
     if selection.project is not None:
         projects = store.database.rows(connection, _PROJECTS)

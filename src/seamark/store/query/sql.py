@@ -94,6 +94,7 @@ class Compiler:
         state: The state of a run as SQL, with ``"crashed"`` derived.
         pattern: Returns a regular expression as the database writes it.
         now_ns: Nanoseconds since the Unix epoch.
+        local: Times that name no offset are in this computer's time zone, else in UTC.
     """
 
     def __init__(
@@ -102,11 +103,14 @@ class Compiler:
         state: sa.ColumnElement[str],
         pattern: Callable[[str], str],
         now_ns: int,
+        *,
+        local: bool = False,
     ) -> None:
         self._number = number
         self._state = state
         self._pattern = pattern
         self._now_ns = now_ns
+        self._local = local
 
     def condition(self, expression: Expression) -> Clause:
         """Return the condition that a run matches.
@@ -186,7 +190,7 @@ class Compiler:
             ):
                 return sa.false()
             return _signed(run.running / 1e9, leaf.operator, float(number))
-        when = moment(value.text, self._now_ns)
+        when = moment(value.text, self._now_ns, local=self._local)
         return (
             sa.false() if when is None else _signed(run[_TIMES[path]], leaf.operator, when * 1000)
         )
@@ -214,7 +218,7 @@ class Compiler:
         if isinstance(value.value, int | float):
             return _on_number(row, operator, value.value)
         texts = sa.and_(row.c.type.in_(_STRINGS), _signed(row.c.text, operator, value.text))
-        when = moment(value.text, self._now_ns)
+        when = moment(value.text, self._now_ns, local=self._local)
         if when is None:
             return texts
         return sa.or_(

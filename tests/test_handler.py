@@ -27,6 +27,7 @@ from seamark.errors import (
     PathError,
     ReadOnlyError,
     SeamarkError,
+    UnknownArgumentError,
     ValueKindError,
 )
 from seamark.journal.reader import JournalReader, decode_json
@@ -889,3 +890,46 @@ def test_plain_numbers_of_known_series_are_checked_as_ever(run):
     points = run["x"].fetch_points()
     assert points.step.tolist() == [0, 1, 2, 7, 8]
     assert run["m/b/c"].fetch_points().value.tolist() == [2, 2, 2, 1]
+
+
+# -------------------------------------------------------------------- mistyped arguments
+
+
+@pytest.mark.parametrize("mode", ["offline", "disabled"])
+@pytest.mark.parametrize(
+    ("verb", "given", "wrong", "near"),
+    [
+        ("append", {"stp": 5}, "stp", "step"),
+        ("append", {"steps": 5}, "steps", "step"),
+        ("append", {"time_stamp": 5}, "time_stamp", "timestamp"),
+        ("append", {"name": "x", "descripton": "y"}, "descripton", "description"),
+        ("extend", {"steeps": [5]}, "steeps", "steps"),
+        ("extend", {"step": [5]}, "step", "steps"),
+        ("extend", {"timestamp": [5]}, "timestamp", "timestamps"),
+        ("log", {"stp": 5}, "stp", "step"),
+        ("log", {"descriptions": "y"}, "descriptions", "description"),
+    ],
+)
+def test_a_mistyped_argument_costs_no_step(tmp_path, mode, verb, given, wrong, near):
+    """It is refused at once, in a disabled run too, and nothing is recorded under a wrong step."""
+    with init_run("p", root=tmp_path, mode=mode, **QUIET) as run:
+        value = [1.0] if verb == "extend" else 1.0
+        expected = f"{verb}[(][)] got an unknown argument '{wrong}'; did you mean '{near}'[?]"
+        with pytest.raises(UnknownArgumentError, match=expected):
+            getattr(run["loss"], verb)(value, **given)
+        assert not run.exists("loss")
+
+
+def test_an_argument_like_no_other_is_refused_without_a_guess(run):
+    """It is a TypeError, as that of any function, also where nothing is to be logged."""
+    with pytest.raises(TypeError, match=r"^log[(][)] got an unknown argument 'zzz'$"):
+        run["loss"].log([], zzz=1)
+
+
+def test_every_argument_of_neptune_is_taken(run):
+    """Those of ``append``, ``extend`` and ``log`` in Neptune 1.14, with their two further words."""
+    told = {"name": "a name", "description": "what it shows", "wait": True}
+    run["a"].append(1.0, step=2, timestamp=3.0, **told)
+    run["a"].extend([1.0], steps=[3], timestamps=[4.0], **told)
+    run["a"].log(1.0, step=4, timestamp=5.0, **told)
+    assert run["a"].fetch_points().step.tolist() == [2, 3, 4]

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import functools
 import io
+import itertools
 import math
 import os
 import sys
@@ -31,6 +32,7 @@ from seamark.errors import (
     ValueKindError,
 )
 from seamark.journal.reader import JournalReader, decode_json
+from seamark.reading.nearest import nearest_path
 from seamark.types import File, Histogram
 from seamark.utils import stringify_unsupported
 from seamark.values import decode_atom, parameters
@@ -526,7 +528,7 @@ def test_clear_empties_a_series(run: Run, again: Any) -> None:
     assert reader["s"].fetch() == {"z"}
     assert reader["t"].fetch_last() == "new"
     run["atom"] = 1
-    with pytest.raises(FamilyError, match="'atom'"):
+    with pytest.raises(FamilyError, match="holds a single value: only"):
         run["atom"].clear()
 
 
@@ -785,8 +787,48 @@ def test_reading_another_family(run: Run) -> None:
         run["a"].download,
         run["a"].download_last,
     ):
-        with pytest.raises(SeamarkError, match="atom"):
+        with pytest.raises(SeamarkError, match="a single value"):
             act()
+
+
+def test_a_single_value_has_no_last_point(run: Run) -> None:
+    """It is called what it is, not by the name of its family."""
+    run["a"] = 1
+    with pytest.raises(MissingFieldError, match="expected a series with points, got a single val"):
+        run["a"].fetch_last()
+
+
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [
+        ("val/los", "val/loss"),
+        ("loss", "val/loss"),
+        ("VAL/Loss", "val/loss"),
+        ("val", "val/loss"),
+        ("paramters/lr", "parameters/lr"),
+        ("zzz", None),
+    ],
+)
+def test_a_path_with_nothing_there_names_the_nearest(
+    run: Run, asked: str, near: str | None
+) -> None:
+    """Whatever verb asks, of the paths of the run."""
+    run["val/loss"].append(1.0)
+    run["parameters/lr"] = 0.1
+    acts = [run[asked].fetch_points, run[asked].fetch_last, run[asked].fetch_bytes]
+    acts += [] if asked == "val" else [run[asked].fetch, run[asked].download, run[asked].pop]
+    acts += [lambda: run[asked].fetch_points(points=5), lambda: run.get_attribute_type(asked)]
+    for act in acts:
+        with pytest.raises(MissingFieldError) as refused:
+            act()
+        expected = f"nothing is recorded there in {run.folder.words}"
+        assert str(refused.value).endswith(expected + f"; did you mean {near!r}?" * bool(near))
+
+
+def test_the_nearest_of_very_many_paths_is_not_looked_for_in_all(run: Run) -> None:
+    """A mistake is not to cost seconds."""
+    assert nearest_path("b", (f"a{number}" for number in itertools.count())) is None
+    assert nearest_path("x" * 10_000, ["x" * 9_999]) is None
 
 
 def test_structure(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -509,7 +509,8 @@ class Recorder:
     def _without_secrets(self, atoms: Mapping[str, Atom]) -> Mapping[str, Atom]:
         """Return what is recorded of atoms that were given on purpose."""
         kept = self.secrets.atoms(atoms)
-        self.note_masked(path for path, atom in atoms.items() if kept[path] is not atom)
+        if hidden := [path for path, atom in atoms.items() if kept[path] is not atom]:
+            self.note_masked(hidden)
         return kept
 
     def hide(self, path: str, text: str) -> str:

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import functools
 import io
+import itertools
 import math
 import os
 import sys
@@ -27,9 +28,11 @@ from seamark.errors import (
     PathError,
     ReadOnlyError,
     SeamarkError,
+    UnknownArgumentError,
     ValueKindError,
 )
 from seamark.journal.reader import JournalReader, decode_json
+from seamark.reading.nearest import nearest_path
 from seamark.types import File, Histogram
 from seamark.utils import stringify_unsupported
 from seamark.values import decode_atom, parameters
@@ -525,7 +528,7 @@ def test_clear_empties_a_series(run: Run, again: Any) -> None:
     assert reader["s"].fetch() == {"z"}
     assert reader["t"].fetch_last() == "new"
     run["atom"] = 1
-    with pytest.raises(FamilyError, match="'atom'"):
+    with pytest.raises(FamilyError, match="holds a single value: only"):
         run["atom"].clear()
 
 
@@ -784,8 +787,48 @@ def test_reading_another_family(run: Run) -> None:
         run["a"].download,
         run["a"].download_last,
     ):
-        with pytest.raises(SeamarkError, match="atom"):
+        with pytest.raises(SeamarkError, match="a single value"):
             act()
+
+
+def test_a_single_value_has_no_last_point(run: Run) -> None:
+    """It is called what it is, not by the name of its family."""
+    run["a"] = 1
+    with pytest.raises(MissingFieldError, match="expected a series with points, got a single val"):
+        run["a"].fetch_last()
+
+
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [
+        ("val/los", "val/loss"),
+        ("loss", "val/loss"),
+        ("VAL/Loss", "val/loss"),
+        ("val", "val/loss"),
+        ("paramters/lr", "parameters/lr"),
+        ("zzz", None),
+    ],
+)
+def test_a_path_with_nothing_there_names_the_nearest(
+    run: Run, asked: str, near: str | None
+) -> None:
+    """Whatever verb asks, of the paths of the run."""
+    run["val/loss"].append(1.0)
+    run["parameters/lr"] = 0.1
+    acts = [run[asked].fetch_points, run[asked].fetch_last, run[asked].fetch_bytes]
+    acts += [] if asked == "val" else [run[asked].fetch, run[asked].download, run[asked].pop]
+    acts += [lambda: run[asked].fetch_points(points=5), lambda: run.get_attribute_type(asked)]
+    for act in acts:
+        with pytest.raises(MissingFieldError) as refused:
+            act()
+        expected = f"nothing is recorded there in {run.folder.words}"
+        assert str(refused.value).endswith(expected + f"; did you mean {near!r}?" * bool(near))
+
+
+def test_the_nearest_of_very_many_paths_is_not_looked_for_in_all(run: Run) -> None:
+    """A mistake is not to cost seconds."""
+    assert nearest_path("b", (f"a{number}" for number in itertools.count())) is None
+    assert nearest_path("x" * 10_000, ["x" * 9_999]) is None
 
 
 def test_structure(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -889,3 +932,46 @@ def test_plain_numbers_of_known_series_are_checked_as_ever(run):
     points = run["x"].fetch_points()
     assert points.step.tolist() == [0, 1, 2, 7, 8]
     assert run["m/b/c"].fetch_points().value.tolist() == [2, 2, 2, 1]
+
+
+# -------------------------------------------------------------------- mistyped arguments
+
+
+@pytest.mark.parametrize("mode", ["offline", "disabled"])
+@pytest.mark.parametrize(
+    ("verb", "given", "wrong", "near"),
+    [
+        ("append", {"stp": 5}, "stp", "step"),
+        ("append", {"steps": 5}, "steps", "step"),
+        ("append", {"time_stamp": 5}, "time_stamp", "timestamp"),
+        ("append", {"name": "x", "descripton": "y"}, "descripton", "description"),
+        ("extend", {"steeps": [5]}, "steeps", "steps"),
+        ("extend", {"step": [5]}, "step", "steps"),
+        ("extend", {"timestamp": [5]}, "timestamp", "timestamps"),
+        ("log", {"stp": 5}, "stp", "step"),
+        ("log", {"descriptions": "y"}, "descriptions", "description"),
+    ],
+)
+def test_a_mistyped_argument_costs_no_step(tmp_path, mode, verb, given, wrong, near):
+    """It is refused at once, in a disabled run too, and nothing is recorded under a wrong step."""
+    with init_run("p", root=tmp_path, mode=mode, **QUIET) as run:
+        value = [1.0] if verb == "extend" else 1.0
+        expected = f"{verb}[(][)] got an unknown argument '{wrong}'; did you mean '{near}'[?]"
+        with pytest.raises(UnknownArgumentError, match=expected):
+            getattr(run["loss"], verb)(value, **given)
+        assert not run.exists("loss")
+
+
+def test_an_argument_like_no_other_is_refused_without_a_guess(run):
+    """It is a TypeError, as that of any function, also where nothing is to be logged."""
+    with pytest.raises(TypeError, match=r"^log[(][)] got an unknown argument 'zzz'$"):
+        run["loss"].log([], zzz=1)
+
+
+def test_every_argument_of_neptune_is_taken(run):
+    """Those of ``append``, ``extend`` and ``log`` in Neptune 1.14, with their two further words."""
+    told = {"name": "a name", "description": "what it shows", "wait": True}
+    run["a"].append(1.0, step=2, timestamp=3.0, **told)
+    run["a"].extend([1.0], steps=[3], timestamps=[4.0], **told)
+    run["a"].log(1.0, step=4, timestamp=5.0, **told)
+    assert run["a"].fetch_points().step.tolist() == [2, 3, 4]

@@ -180,7 +180,18 @@ def test_a_stopped_run_refuses(tmp_path, caplog):
         run["a"] = 1
     run.log_metrics({"a": 1.0})
     run.log_metrics({"a": 1.0})
-    assert sum("records nothing" in each.message for each in caplog.records) == 1
+    assert sum("nothing is recorded" in each.message for each in caplog.records) == 1
+
+
+def test_a_stopped_run_names_no_verb_that_nobody_called(tmp_path, caplog):
+    """The one line holds for `append` as for `log_metrics`."""
+    run = init_run("p", root=tmp_path, **QUIET)
+    run["loss"].append(1.0)
+    run.stop()
+    run["loss"].append(3.0)
+    (told,) = [each.message for each in caplog.records]
+    assert told.startswith(f"seamark: nothing is recorded: {run.folder.words} was stopped")
+    assert "log_metrics" not in told
 
 
 def test_settled_once(tmp_path, monkeypatch):

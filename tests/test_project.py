@@ -119,6 +119,40 @@ class TestRunsTable:
             "seamark: query: no run has 'train/los'; there is 'train/loss'",
         ]
 
+    def test_a_run_that_is_not_there_is_left_out_with_one_warning(self, project, record, caplog):
+        """In a table a run may be missing; the warning names the one that may be meant."""
+        run = record(0.1, name="baseline")
+        for _ in range(2):
+            assert len(project.fetch_runs_table(id="baselin")) == 0
+            (row,) = project.fetch_runs_table(id=["baselin", run])
+            assert row["sys/id"] == run
+        (told,) = [record.message for record in caplog.records]
+        assert told.startswith("seamark: id: no run 'baselin' in project 'team/x' below ")
+        assert told.endswith("(did you mean 'baseline'?)")
+
+    @pytest.mark.parametrize(
+        ("asked", "hint"),
+        [
+            ("taem/x", "; did you mean 'team/x'?"),
+            ("x", "; did you mean 'team/x'?"),
+            ("zzz", " (seamark ls lists the runs)"),
+        ],
+    )
+    def test_a_project_that_is_not_there_is_told_once(self, record, tmp_path, caplog, asked, hint):
+        """If others are; a project of which only sub-projects hold runs is there."""
+        other = init_project(asked, root=tmp_path)
+        assert len(other.fetch_runs_table()) == 0
+        assert not caplog.records
+        record(0.1)
+        for _ in range(2):
+            assert len(other.fetch_runs_table()) == 0
+            assert len(other.fetch_series("train/loss")) == 0
+        expected = f"seamark: there is no project {asked!r} below {tmp_path}{hint}"
+        assert [record.message for record in caplog.records] == [expected]
+        caplog.clear()
+        assert len(init_project("team", root=tmp_path).fetch_runs_table()) == 1
+        assert not caplog.records
+
     def test_what_can_mean_nothing_is_refused(self, project, record):
         """Whether runs are there or not."""
         for query in ("sys/state = finished", 'sys/tags = "x"', "a:median < 1"):
@@ -265,6 +299,23 @@ class TestSeries:
         assert str(frame["time"].dtype) == "datetime64[ns, UTC]"
         assert frame["time"].astype("int64").tolist() == arrays["time"].tolist()
         assert isinstance(frame["path"].dtype, pandas.CategoricalDtype)
+
+    def test_a_path_that_is_no_series_is_told_once(self, project, record, caplog):
+        """Whatever runs are asked for; a series that these runs do not have is no mistake."""
+        run = record(0.1)
+        with init_run("team/x", root=project.folder.root, **QUIET) as other:
+            other["val/loss"].append(1.0)
+            other["notes"].append("a text")
+        asked = ["train/los", "val/*", "val/loss", "none/*", "parameters/lr", "notes", "train/loss"]
+        for given in ({}, {"points": 10}, {"runs": run}):
+            assert len(project.fetch_series(asked, **given)) > 0
+        assert len(project.fetch_series("val/loss", run)) == 0
+        assert [record.message for record in caplog.records] == [
+            "seamark: paths: no run has 'train/los'; there is 'train/loss'",
+            "seamark: paths: no series of numbers matches 'none/*'",
+            "seamark: paths: 'parameters/lr' is a number, not a series of numbers",
+            "seamark: paths: 'notes' is a series of texts, not a series of numbers",
+        ]
 
     def test_no_points_are_an_empty_table(self, project):
         """With all columns."""

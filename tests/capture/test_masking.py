@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seamark.capture.masking import MASK, bare_url, mask_arguments, mask_secrets, mask_traceback
+from seamark.capture import masking
+from seamark.capture.masking import (
+    MASK,
+    MORE_NONE,
+    bare_url,
+    mask_arguments,
+    mask_secrets,
+    mask_traceback,
+    mask_value,
+)
 
 SECRET = "s3cr3t-Val"
 
@@ -350,3 +360,72 @@ def test_a_huge_text_is_cut_and_takes_no_time_to_speak_of(piece):
     """An error that carries a tensor or a page of HTML must not hold up the end of a process."""
     text = piece * (1_000_000 // len(piece))
     assert len(mask_secrets(text, environment={})) < 300_000
+
+
+# -------------------------------------------------------------------- what is not looked for
+
+
+def looked_for_in_full(text):
+    """Return what `mask_value` returns, without any of its short cuts."""
+    text = masking._SHAPES.sub(MASK, text)
+    text = masking._WEBHOOKS.sub(rf"\1{MASK}", text)
+    text = masking._USER_INFO.sub(lambda found: f"{found[1] or found[2]}{MASK}@", text)
+    text = masking._SIGNED.sub(rf"\1{MASK}", text)
+    text = masking._CREDENTIALS.sub(rf"\1{MASK}", text)
+    for names in (masking._OPTION_IN_TEXT, masking._NAMED_IN_LINE, masking._NAMED_IN_VALUE):
+        text = masking._mask_named(text, names, MORE_NONE.parameter_level)
+    return text
+
+
+def hidden_in_full(text):
+    assert mask_value(text, environment={}) == looked_for_in_full(text)
+
+
+def branches(pattern):
+    """Return the alternatives of `_SHAPES`: of its first level, and of the group at its end."""
+    first, _, rest = pattern.partition("|(?<![A-Za-z0-9])(?:")
+    found, depth, start = [], 0, 0
+    for at, char in enumerate(rest := rest.removesuffix(")")):
+        depth += (char == "(") - (char == ")")
+        if char == "|" and not depth:
+            found.append(rest[start:at])
+            start = at + 1
+    return [first, *found, rest[start:]]
+
+
+@pytest.mark.parametrize("branch", branches(masking._SHAPES.pattern))
+@given(data=st.data())
+@settings(max_examples=10, deadline=None)
+def test_no_shape_is_passed_over(branch, data):
+    """Whatever the shape of a token is, one of the signs that are looked for first is in it."""
+    token = data.draw(st.from_regex(re.compile(branch, re.DOTALL)).filter(masking._SHAPES.search))
+    assert masking._may_hold_shape(token)
+    hidden_in_full(f"see {token} here")
+
+
+PARTS = st.sampled_from(
+    [
+        *masking._SIGNS,
+        *(
+            "token",
+            "password",
+            "api_key",
+            "lr",
+            "Bearer",
+            "TO\u212aEN",
+            "ba\u017fic",
+            "d\u0131gest",
+        ),
+        *("authorization", "Basic", "APIKEY", "a1b2c3d4e5f6a7b8c9", "Zm9vYmFyMTIz", "0123456789"),
+        *("https://", "user:pass@host", "sig", "?x-amz-signature", "hooks.slack.com/", "---", "--"),
+        *[":", "=", ":=", "\t", "\n", '"', "'", "'", "\\", ",", "-", "#", "&", ".", "{", "}"],
+        *("", " ", "  ", ": ", '"', "'", '": "', "=", "A" * 20, "\u212a", "\xe9", "\xa0", "\r"),
+    ]
+)
+
+
+@given(st.lists(PARTS, max_size=9).map("".join))
+@settings(max_examples=1000, deadline=None)
+def test_short_cuts_pass_nothing_over(text):
+    """What is not looked for, because it cannot be there, is not there."""
+    hidden_in_full(text)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from seamark.errors import FamilyError
 from seamark.paths import is_inside
 
-__all__ = ["Families"]
+__all__ = ["Families", "spoken"]
 
 _SPOKEN = {"atom": "a single value", "artifact": "an artifact"}
 """How messages name families; the others are ``a`` and the name."""
@@ -25,7 +25,7 @@ class Families(dict[str, str]):
         held = self.setdefault(path, family)
         if held != family:
             msg = (
-                f"path {path!r} holds {_spoken(held)} and cannot take {_spoken(family)}; "
+                f"path {path!r} holds {spoken(held)} and cannot take {spoken(family)}; "
                 f"use another path, or free this one with `del run[{path!r}]`"
             )
             raise FamilyError(msg)
@@ -46,5 +46,6 @@ class Families(dict[str, str]):
             del self[path]
 
 
-def _spoken(family: str) -> str:
+def spoken(family: str) -> str:
+    """Return what messages call a family: ``a single value``, ``a float series``."""
     return _SPOKEN.get(family) or f"a {family.replace('_', ' ')}"

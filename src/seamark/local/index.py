@@ -16,6 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -36,7 +37,7 @@ from seamark.store import schema
 from seamark.store.damage import DamageError
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
-from seamark.store.query.known import Unknown, refuse
+from seamark.store.query.known import KnownPaths, Unknown, refuse
 from seamark.store.query.selection import Selection, choose
 from seamark.store.read.names import run_names
 from seamark.store.read.tables import Columns, query_runs
@@ -639,6 +640,7 @@ class Index:
         attempt: Attempt = "latest",
         progress: Callable[[int, int], None] | None = None,
         points: int | None = None,
+        unknown: Unknown | None = None,
     ) -> SeriesTable | CurveTable:
         """Return the points of the float series that match, of these runs, as last folded.
 
@@ -648,6 +650,7 @@ class Index:
             attempt: See `seamark.store.read.run.RunReader.points`.
             progress: Called with the number of runs read and of all.
             points: Read curves of at most this many representative points; None for all points.
+            unknown: Called with an error for each of the patterns that is a series of no run.
 
         Raises:
             ArgumentError: If ``attempt`` or ``points`` cannot be one.
@@ -677,6 +680,12 @@ class Index:
                 points,
                 self._recent,
             )
+            if unknown is not None:
+                found = {path for _, path, _ in parts}
+                checks = KnownPaths(self.store, connection, unknown)
+                for pattern in patterns:
+                    if not any(one == pattern or fnmatchcase(one, pattern) for one in found):
+                        checks.check_series(pattern)
             return SeriesTable(parts) if points is None else CurveTable(parts)
 
         return self._ask(answer)

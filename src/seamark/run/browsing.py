@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from seamark.errors import FamilyError, PathError
+from seamark.journal.families import spoken
 from seamark.paths import check_path, join_path
 from seamark.process.interrupts import let_pass
 from seamark.reading.html import harmless
@@ -60,7 +61,7 @@ class Browsable:
         if at not in families:
             raise recorded.missing(at)
         msg = (
-            f"{at!r} holds the family {families[at]!r}, and nothing lies below it to iterate over: "
+            f"{at!r} holds {spoken(families[at])}, and nothing lies below it to iterate over: "
             "read it with fetch() or fetch_points()"
         )
         raise FamilyError(msg)

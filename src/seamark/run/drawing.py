@@ -5,7 +5,6 @@ What is read grows with the picture and not with the series.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import math
 from collections.abc import Collection, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 from seamark.errors import ArgumentError, MissingFieldError
 from seamark.paths import check_path, is_inside
 from seamark.reading.curves import check_points
+from seamark.reading.nearest import nearest_path
 from seamark.reading.points import check_attempt
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ MOST_CURVES: Final = 20
 _AXES: Final = ("step", "time", "relative")
 _UNITS: Final = {"step": "steps", "time": "seconds", "relative": "seconds"}
 _LISTED: Final = 5
-_MOST_COMPARED: Final = 5000
 
 log = logging.getLogger("seamark")
 
@@ -122,8 +121,8 @@ def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldE
         known: Paths of series of numbers.
         where: What was looked through, in words.
     """
-    near = difflib.get_close_matches(missing, list(known)[:_MOST_COMPARED], 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest_path(missing, known)
+    hint = f"did you mean {near!r}? " if near else ""
     some = ", ".join(list(known)[:_LISTED]) or "none"
     more = ", ..." if len(known) > _LISTED else ""
     msg = f"no series of numbers matches {missing!r} in {where}; {hint}there are: {some}{more}"

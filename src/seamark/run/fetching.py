@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.blobs import finish_staged, is_pending, read_file, write_file
 from seamark.errors import ArgumentError, FamilyError, MissingExtraError, MissingFieldError
+from seamark.journal.families import spoken
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,10 +50,10 @@ def value_of(recorded: Recorded, path: str) -> Any:
     if found is None:
         nested = recorded.atoms(path, reader)
         if not nested and not recorded.silent:
-            raise recorded.missing(path)
+            raise recorded.missing(path, reader)
         return nested or None
     if found.family in ("file", "file_set"):
-        msg = f"{path!r} holds a {found.family.replace('_', ' ')}: read it with download()"
+        msg = f"{path!r} holds {spoken(found.family)}: read it with download()"
         raise FamilyError(msg)
     if found.family == "atom":
         return recorded.whole(found.value)
@@ -72,14 +73,14 @@ def last_of(recorded: Recorded, path: str) -> Any:
     reader = recorded.reader()
     found = recorded.find(reader, path)
     if found is None:
-        raise recorded.missing(path)
+        raise recorded.missing(path, reader)
     return _last(recorded, reader, found)
 
 
 def _last(recorded: Recorded, reader: Reader | None, found: Attribute) -> Any:
     """Return the last point of a series, which is known without reading the others."""
     if reader is None or not found.family.endswith("_series") or not found.value.count:
-        msg = f"{found.path!r}: expected a series with points, got the family {found.family!r}"
+        msg = f"{found.path!r}: expected a series with points, got {spoken(found.family)}"
         raise MissingFieldError(msg)
     if found.family == "histogram_series":
         return reader.last(found.path)
@@ -95,8 +96,7 @@ def expect(recorded: Recorded, path: str, family: str, wanted: str | None = None
     """
     found = recorded.attribute(path)
     if found.family != family:
-        got = f"{found.family!r}" if wanted is None else f"the family {found.family!r}"
-        msg = f"{path!r}: expected {wanted or f'the family {family!r}'}, got {got}"
+        msg = f"{path!r}: expected {wanted or spoken(family)}, got {spoken(found.family)}"
         raise FamilyError(msg)
     return found
 
@@ -134,9 +134,9 @@ def _series(recorded: Recorded, path: str) -> Reader:
     reader = recorded.reader()
     found = recorded.find(reader, path)
     if reader is None or found is None:
-        raise recorded.missing(path)
+        raise recorded.missing(path, reader)
     if found.family != "float_series":
-        msg = f"{path!r}: expected a float series, got the family {found.family!r}"
+        msg = f"{path!r}: expected a float series, got {spoken(found.family)}"
         raise FamilyError(msg)
     return reader
 
@@ -180,7 +180,7 @@ def _columns(
     reader = recorded.reader()
     found = recorded.find(reader, path)
     if found is None or reader is None:
-        raise recorded.missing(path)
+        raise recorded.missing(path, reader)
     if found.family == "float_series":
         points = reader.points(path, attempt, limit=limit)
         return points.step, points.value, points.time_ns
@@ -188,7 +188,7 @@ def _columns(
         texts = reader.texts(path, attempt)[-(limit or 0) :]
         values = [recorded.whole_if_there(one.text) for one in texts]
         return [one.step for one in texts], values, [one.time_ns for one in texts]
-    msg = f"{path!r}: expected a series of numbers or texts, got the family {found.family!r}"
+    msg = f"{path!r}: expected a series of numbers or texts, got {spoken(found.family)}"
     raise FamilyError(msg)
 
 
@@ -289,7 +289,7 @@ def _files(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, An
         return list(found.value.items())
     if found.family == "file_series":
         return [(_point_name(point), point.file) for point in recorded.view().files(path)]
-    msg = f"{path!r}: expected a file, a file set or a file series, got the family {found.family!r}"
+    msg = f"{path!r}: expected a file, a file set or a file series, got {spoken(found.family)}"
     raise FamilyError(msg)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 
 from seamark.blobs import members_of
 from seamark.paths import check_path, check_writable, join_path
@@ -24,7 +24,7 @@ from seamark.run.fetching import (
     points_of,
     value_of,
 )
-from seamark.run.options import strings
+from seamark.run.options import refuse_unknown, strings
 from seamark.run.plotting import plot_run
 from seamark.run.points import append_point, as_file, extend_series
 from seamark.values import to_step, to_time_ns
@@ -38,6 +38,15 @@ if TYPE_CHECKING:
     from seamark.run.recorder import Recorder
 
 __all__ = ["Handler", "Root"]
+
+
+_DESCRIBED: Final = ("name", "description")
+_ARGUMENTS: Final = {
+    "append": ("value", "step", "timestamp", "wait", *_DESCRIBED),
+    "extend": ("values", "steps", "timestamps", "wait", *_DESCRIBED),
+    "log": ("value", "step", "timestamp", "wait", *_DESCRIBED),
+}
+"""What the verbs that take Neptune's ``**kwargs`` know; in Neptune, too, these two are all."""
 
 
 class Root(Protocol):
@@ -146,7 +155,10 @@ class Handler(Browsable):
             ValueKindError: If the value is none of these.
             FamilyError: If the path holds another family.
             ArgumentError: If the step is not a finite number.
+            UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
+        if described:
+            _check_described("append", described)
         recorder, path = self._root.recorder, self._path
         plain = timestamp is None and not described
         if plain and (row := recorder.quick_row(path, value, step)) is not None:
@@ -178,7 +190,9 @@ class Handler(Browsable):
             ArgumentError: If the lengths differ, or a step is not a finite number.
             ValueKindError: If a value cannot be in a series; nothing is written then.
             FamilyError: If the path holds another family.
+            UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
+        _check_described("extend", described)
         if not self._root.recorder.silent:
             extend_series(self._root.recorder, self._path, values, steps, timestamps, described)
 
@@ -190,7 +204,12 @@ class Handler(Browsable):
         wait: bool = False,  # noqa: FBT001, FBT002 - Neptune's signature
         **described: Any,
     ) -> None:
-        """Add one point, or several given as a list; the older name of `append` and `extend`."""
+        """Add one point, or several given as a list; the older name of `append` and `extend`.
+
+        Raises:
+            UnknownArgumentError: If an argument does not exist; the nearest one is named.
+        """
+        _check_described("log", described)
         if isinstance(value, (list, tuple)):
             for point in value:
                 self.append(point, step=step, timestamp=timestamp, wait=wait, **described)
@@ -557,3 +576,12 @@ class Handler(Browsable):
         """
         self._root.recorder.wait()
         download_last(self._root.recorded, self._path, destination)
+
+
+def _check_described(verb: str, described: Iterable[str]) -> None:
+    """Refuse a mistyped ``step``, which would be numbered without a word otherwise.
+
+    Raises:
+        UnknownArgumentError: Naming the nearest argument that exists.
+    """
+    refuse_unknown(verb, described, _ARGUMENTS[verb])

@@ -31,6 +31,7 @@ __all__ = [
     "check_switch",
     "hidden_by_environment",
     "project_and_mode",
+    "refuse_unknown",
     "strings",
 ]
 
@@ -347,11 +348,26 @@ def check_arguments(others: Mapping[str, Any]) -> None:
         UnknownArgumentError: Naming the nearest argument that exists.
     """
     known = {*(each.name for each in dataclasses.fields(RunOptions)), *WITHOUT_MEANING}
+    refuse_unknown("init_run", others, known)
     for key in others:
-        if key in WITHOUT_MEANING:
-            log.debug("seamark: init_run(%s=...) has no meaning here and is ignored", key)
-            continue
-        near = difflib.get_close_matches(key, known, 1, 0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        msg = f"init_run() got an unknown argument {key!r}{hint}"
-        raise UnknownArgumentError(msg)
+        log.debug("seamark: init_run(%s=...) has no meaning here and is ignored", key)
+
+
+def refuse_unknown(verb: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse arguments that a verb, which takes some by ``**``, does not know.
+
+    Args:
+        verb: What was called.
+        given: Names of arguments.
+        known: Names of all arguments that there are.
+
+    Raises:
+        UnknownArgumentError: Naming the nearest argument that exists.
+    """
+    known = sorted(known)
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1, 0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            msg = f"{verb}() got an unknown argument {key!r}{hint}"
+            raise UnknownArgumentError(msg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 import re
@@ -10,11 +11,12 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
-from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
+from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs, root_dir
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.pictures.printing import obeys_escapes
 from seamark.process import fork
@@ -47,6 +49,8 @@ _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
 """What no word has that somebody types for a run, but a query."""
 _PATIENCE_S: Final = 0.5
+_MOST_LISTED: Final = 5000
+"""Of more runs not all are looked at to say which project may be meant."""
 
 log = logging.getLogger("seamark")
 
@@ -98,6 +102,7 @@ class Project(Container):
         )
         self.recorded = Recorded(folder, silent=lambda: policy.silent, known=list)
         self._told: set[str] = set()
+        self._looked = False
         fork.register(self.after_fork)
 
     def __repr__(self) -> str:
@@ -129,8 +134,9 @@ class Project(Container):
     ) -> RunsTable:
         """Return the runs that match every argument given, one row each, as recorded up to now.
 
-        A path that no run has yet makes an empty column and matches nothing; a warning says so
-        once.
+        A path that no run has yet makes an empty column and matches nothing, and so does an ``id``
+        that means no run, or a project that does not exist. A warning says so once, and names the
+        nearest that does.
 
         Args:
             query: Such as ``'val/loss:min < 0.3 AND sys/tags CONTAINS "best"'``; see the page on
@@ -188,7 +194,7 @@ class Project(Container):
         return index.table(selection, columns, self._warn)
 
     def _ids(self, index: Index, given: str | Iterable[str], *, trashed: bool | None) -> list[str]:
-        """Return the ids of the runs that are meant; what means none stays as it is.
+        """Return the ids of the runs that are meant; what means none stays, and is warned about.
 
         Raises:
             ArgumentError: If one may be any of several runs.
@@ -203,7 +209,8 @@ class Project(Container):
             try:
                 project, in_trash = self.folder.project, bool(trashed)
                 return finder.find(word, project, elsewhere=False, trashed=in_trash)[1]
-            except RunNotFoundError:
+            except RunNotFoundError as error:
+                self._tell(f"id: {error}")
                 return word
 
         return [meant(word) for word in ([given] if isinstance(given, str) else given)]
@@ -239,6 +246,8 @@ class Project(Container):
     ) -> SeriesTable | CurveTable:
         """Return the points of float series of many runs as one long table.
 
+        A path that is a series of no run adds nothing; a warning says so once.
+
         Args:
             paths: One path or several; ``*`` matches anything (``"val/*"``).
             runs: Runs, words that name runs (see ``id`` of `fetch_runs_table`), a query, a
@@ -268,7 +277,8 @@ class Project(Container):
         if points is not None:
             check_points(points)
         index = self._fresh_index(progress_bar)
-        return index.series(self._meant(index, runs), patterns, attempt, points=points)
+        refs = self._meant(index, runs)
+        return index.series(refs, patterns, attempt, points=points, unknown=self._warn)
 
     def plot(
         self,
@@ -356,10 +366,26 @@ class Project(Container):
 
     def _warn(self, error: QueryError) -> None:
         """Say once what a path that no run has may be meant for; a later run may have it."""
-        message = str(error).split("\n", 1)[0]
+        self._tell(str(error).split("\n", 1)[0])
+
+    def _tell(self, message: str) -> None:
         if message not in self._told:
             self._told.add(message)
             log.warning("seamark: %s", message)
+
+    def _expect_there(self) -> None:
+        """Say once that there is no such project among those that there are."""
+        root = self.folder.root
+        if self._looked or (root / self.path).is_dir():
+            return
+        others = sorted({one.project for one in islice(iter_runs(root), _MOST_LISTED)})
+        if others:
+            self._looked = True
+            name = self.path.rpartition("/")[2]
+            near = difflib.get_close_matches(self.path, others, 1)
+            near = near or [one for one in others if one.rpartition("/")[2] == name]
+            hint = f"; did you mean {near[0]!r}?" if near else " (seamark ls lists the runs)"
+            self._tell(f"there is no project {self.path!r} below {root}{hint}")
 
     def _fresh_index(self, progress_bar: Progress) -> Index:
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
@@ -369,6 +395,7 @@ class Project(Container):
         index = self.recorded.index
         with _progress(progress_bar) as progress:
             index.refresh(self.folder.project, progress=progress)
+        self._expect_there()
         return index
 
     # ---------------------------------------------------------------- the project's own log

@@ -131,14 +131,26 @@ class Recorded:
         Raises:
             MissingFieldError: If nothing is recorded there.
         """
-        found = self.find(self.reader(), path)
+        reader = self.reader()
+        found = self.find(reader, path)
         if found is None:
-            raise self.missing(path)
+            raise self.missing(path, reader)
         return found
 
-    def missing(self, path: str) -> MissingFieldError:
-        """Return the error that says that nothing is recorded at a path."""
-        return MissingFieldError(f"path {path!r}: nothing is recorded there in {self.folder.words}")
+    def missing(self, path: str, reader: Reader | None = None) -> MissingFieldError:
+        """Return the error that says that nothing is recorded at a path, and what may be meant.
+
+        Args:
+            path: What was asked for.
+            reader: What it was looked for with; None for what is recorded now.
+        """
+        from seamark.reading.nearest import nearest_path
+
+        reader = reader or self.reader()
+        near = nearest_path(path, [] if reader is None else reader.families())
+        hint = f"; did you mean {near!r}?" if near else ""
+        msg = f"path {path!r}: nothing is recorded there in {self.folder.words}{hint}"
+        return MissingFieldError(msg)
 
     def exists(self, path: str) -> bool:
         """Return whether something is recorded at a path or below it."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from seamark.blobs import BlobWriter
 from seamark.capture.secrets import Secrets
 from seamark.errors import FamilyError, InactiveRunError, ReadOnlyError
+from seamark.journal.families import spoken
 from seamark.journal.format import Kind
 from seamark.journal.writer import HEARTBEAT_S, SYNC_S, JournalWriter
 from seamark.paths import check_path, check_writable, is_inside
@@ -298,7 +299,7 @@ class Recorder:
             let_pass(error)
             if not self._warned:
                 self._warned = True
-                log.warning("seamark: log_metrics records nothing: %s", error)
+                log.warning("seamark: nothing is recorded: %s", error)
         return False
 
     def _row_of_silent_rank(
@@ -508,7 +509,8 @@ class Recorder:
     def _without_secrets(self, atoms: Mapping[str, Atom]) -> Mapping[str, Atom]:
         """Return what is recorded of atoms that were given on purpose."""
         kept = self.secrets.atoms(atoms)
-        self.note_masked(path for path, atom in atoms.items() if kept[path] is not atom)
+        if hidden := [path for path, atom in atoms.items() if kept[path] is not atom]:
+            self.note_masked(hidden)
         return kept
 
     def hide(self, path: str, text: str) -> str:
@@ -597,10 +599,7 @@ class Recorder:
         own = own if writer.families.get(own, "").endswith("_series") else path
         family = writer.families.get(own)
         if family is not None and family != "string_set" and not family.endswith("_series"):
-            msg = (
-                f"{path!r} holds a value of the family {family!r}: only series and string sets can "
-                "be cleared"
-            )
+            msg = f"{path!r} holds {spoken(family)}: only series and string sets can be cleared"
             raise FamilyError(msg)
         if own == path and not self.shares(path):
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
@@ -125,6 +126,24 @@ class KnownPaths:
                 misplaced("column", text, 0, f"no path matches {text!r:.200}", named=False)
             )
 
+    def check_series(self, pattern: str) -> None:
+        """Tell that a path or pattern, of which nothing was found, is no series of numbers."""
+        wanted = frozenset({"float_series"})
+        if any(char in pattern for char in "*?["):
+            known = self._store.numbers.everything(self._connection)
+            found = [one for one in known if fnmatchcase(one, pattern)]
+            if any(self._types(one, wanted) is None for one in (pattern, *found[:_TRIED])):
+                return
+            message = f"no series of numbers matches {pattern!r:.200}"
+        elif (types := self._types(pattern, wanted)) is None:
+            return
+        elif types:
+            message = f"{pattern!r:.200} is {words_of(types)}, not a series of numbers"
+        else:
+            message = f"no run has {pattern!r:.200}{self._hint(pattern, wanted)}"
+        if self._store.database.rows(self._connection, _ANY_RUN):
+            self._unknown(misplaced("paths", escape(pattern), 0, message, named=False))
+
     def _check_field(
         self, what: str, text: str, field: Field, wanted: frozenset[str] | None
     ) -> frozenset[str]:
@@ -170,31 +189,35 @@ class KnownPaths:
         hint = self._hint(field.path)
         self._unknown(misplaced(what, text, field.at, message, hint, named=False))
 
-    def _hint(self, path: str) -> str:
-        near = self.nearest(path)
+    def _hint(self, path: str, wanted: frozenset[str] | None = None) -> str:
+        near = self.nearest(path, wanted)
         more = f" (and {len(near) - 1} more with this ending)" if len(near) > 1 else ""
         return f"; there is {near[0]!r}{more}" if near else ""
 
-    def nearest(self, path: str) -> list[str]:
+    def nearest(self, path: str, types: frozenset[str] | None = None) -> list[str]:
         """Return the paths that may be meant by one that no run has, the shortest first.
 
         Those that end like it, as ``a/val/loss`` for ``val/loss``; a pattern if it is a namespace;
         else the one path that looks most like it.
+
+        Args:
+            path: What was asked for.
+            types: Of what a run has to have there; None for anything.
         """
         known = sorted({*self._store.numbers.everything(self._connection), *SYSTEM})
         wanted = path.lower()
         ending = [one for one in known if f"/{one.lower()}".endswith(f"/{wanted}")]
-        if found := self._shown(sorted(ending, key=len)):
+        if found := self._shown(sorted(ending, key=len), types):
             return found
-        if self._shown([one for one in known if one.startswith(f"{path}/")]):
+        if self._shown([one for one in known if one.startswith(f"{path}/")], types):
             return [f"{path}/*"]
         last = path.rpartition("/")[2]
         names = {one.rpartition("/")[2] for one in known}
         close = difflib.get_close_matches(last, names, 3, 0.75)
         alike = difflib.get_close_matches(path, known, 3, 0.75)
         alike += [one for name in close for one in known if one.rpartition("/")[2] == name]
-        return self._shown(alike)[:1]
+        return self._shown(alike, types)[:1]
 
-    def _shown(self, paths: Sequence[str]) -> list[str]:
+    def _shown(self, paths: Sequence[str], types: frozenset[str] | None = None) -> list[str]:
         """Return those of the first few paths that a run has."""
-        return [path for path in paths[:_TRIED] if self._types(path, None) is None]
+        return [path for path in paths[:_TRIED] if self._types(path, types) is None]

@@ -1,0 +1,34 @@
+"""Which path a person may have meant by one at which nothing is recorded."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+__all__ = ["nearest_path"]
+
+_MOST_COMPARED: Final = 5000
+"""Of more paths the others are not looked at: whoever made a mistake is not to wait for it."""
+_LONGEST: Final = 256
+
+
+def nearest_path(path: str, known: Iterable[str]) -> str | None:
+    """Return the path that looks most like one that is not there; None if none does.
+
+    One that ends like it comes first, as ``val/loss`` for ``loss``, then one below it, then one of
+    similar spelling.
+
+    Args:
+        path: What was asked for; it may be a pattern.
+        known: Paths that are there.
+    """
+    paths = [one for one in islice(known, _MOST_COMPARED) if len(one) <= _LONGEST]
+    if not path or len(path) > _LONGEST:
+        return None
+    wanted = path.lower()
+    ending = [one for one in paths if f"/{one.lower()}".endswith(f"/{wanted}")]
+    if found := sorted(ending, key=len) or [one for one in paths if one.startswith(f"{path}/")]:
+        return found[0]
+    return next(iter(difflib.get_close_matches(path, paths, 1)), None)

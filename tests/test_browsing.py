@@ -142,6 +142,15 @@ def test_a_place_in_a_run_is_no_list_of_points(run):
     assert "copy" not in run
 
 
+def test_a_project_is_nothing_to_iterate_over(project):
+    """Its runs are elsewhere, and its own values are nothing that somebody looks for."""
+    project["config/depth"] = 3
+    with pytest.raises(TypeError, match=r"fetch_runs_table\(\) has its runs"):
+        list(project)
+    assert list(project["config"]) == ["depth"]
+    assert "config" in project
+
+
 def test_keys_are_proposed(run, project):
     """Whole paths, so that ``run["train/`` goes on; those of a handler begin below it."""
     assert {"train", "train/loss", "params/lr", "sys/tags"} <= set(run._ipython_key_completions_())

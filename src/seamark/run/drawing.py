@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import logging
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, cast
@@ -24,11 +24,21 @@ if TYPE_CHECKING:
     from seamark.reading.points import Attempt
     from seamark.reading.reader import Reader
 
-__all__ = ["MOST_CURVES", "Asked", "Source", "axes_of", "curves_of", "matches", "no_series"]
+__all__ = [
+    "MOST_CURVES",
+    "NAMED_AXES",
+    "Asked",
+    "Source",
+    "axes_of",
+    "check_patterns",
+    "curves_of",
+    "matches",
+    "no_series",
+]
 
 MOST_CURVES: Final = 20
 """More lines than this cannot be told apart."""
-_AXES: Final = ("step", "time", "relative")
+NAMED_AXES: Final = ("step", "time", "relative")
 _UNITS: Final = {"step": "steps", "time": "seconds", "relative": "seconds"}
 _LISTED: Final = 5
 _MOST_COMPARED: Final = 5000
@@ -62,7 +72,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         """Check everything, before anything is read."""
-        if self.x not in _AXES:
+        if self.x not in NAMED_AXES:
             check_path(self.x)
         check_attempt(self.attempt)
         check_points(self.points)
@@ -131,7 +141,11 @@ def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldE
 
 
 def curves_of(
-    sources: Sequence[Source], patterns: Sequence[str], asked: Asked, where: str
+    sources: Sequence[Source],
+    patterns: Sequence[str],
+    asked: Asked,
+    where: str,
+    warn: Callable[..., None] = log.warning,
 ) -> list[Curve]:
     """Read what is drawn.
 
@@ -140,16 +154,14 @@ def curves_of(
         patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
         asked: How.
         where: What is looked through, for messages.
+        warn: Called with what is to be said beside the picture, as `logging.Logger.warning` is.
 
     Raises:
         MissingFieldError: If a pattern matches no series of any run, or x is none of theirs.
         ArgumentError: If a pattern is no text.
     """
-    for pattern in patterns:
-        if not isinstance(pattern, str) or not pattern:
-            msg = f"plot: expected paths such as 'val/loss', got {pattern!r:.80}"
-            raise ArgumentError(msg)
-    named = asked.x in _AXES
+    check_patterns(patterns)
+    named = asked.x in NAMED_AXES
     known = [source.reader.series_paths() for source in sources]
     every = dict.fromkeys(path for paths in known for path in paths)
     for pattern in patterns:
@@ -167,11 +179,21 @@ def curves_of(
         msg = f"no run of {where} has both {' or '.join(patterns)!r} and x={asked.x!r}"
         raise MissingFieldError(msg)
     if len(found) > MOST_CURVES:
-        log.warning(
-            "seamark: drawing %d of %d curves; name fewer series or runs", MOST_CURVES, len(found)
-        )
+        warn("seamark: drawing %d of %d curves; name fewer series or runs", MOST_CURVES, len(found))
         found = found[:MOST_CURVES]
     return _drawn(found, asked, several=len(sources) > 1)
+
+
+def check_patterns(patterns: Sequence[object]) -> None:
+    """Refuse what cannot name series.
+
+    Raises:
+        ArgumentError: If a pattern is no text.
+    """
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            msg = f"plot: expected paths such as 'val/loss', got {pattern!r:.80}"
+            raise ArgumentError(msg)
 
 
 def _drawn(found: Sequence[tuple[Source, str]], asked: Asked, *, several: bool) -> list[Curve]:
@@ -238,7 +260,7 @@ def axes_of(asked: Asked, patterns: Sequence[str], sources: Sequence[Source]) ->
     """
     from seamark.pictures.plots import Axes
 
-    named = asked.x in _AXES
+    named = asked.x in NAMED_AXES
     if len(sources) > 1:
         title = patterns[0] if len(patterns) == 1 else ""
     else:

@@ -96,7 +96,9 @@ class Project(Container):
             start=self._start,
             secrets=hidden_by_environment(),
         )
-        self.recorded = Recorded(folder, silent=lambda: policy.silent, known=list)
+        self.recorded = Recorded(
+            folder, silent=lambda: policy.silent, known=list, disabled=mode == "disabled"
+        )
         self._told: set[str] = set()
         fork.register(self.after_fork)
 

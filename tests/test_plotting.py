@@ -71,6 +71,23 @@ def test_a_long_series_is_drawn_from_its_parts(record, monkeypatch):
     assert set(line.x[line.y == 7]) == {123, 45_678}
 
 
+@pytest.mark.parametrize("x", ["step", "time", "count"])
+def test_a_line_has_its_first_and_last_point(record, x):
+    """Which are no extremes of their parts; what is not finite is none of them."""
+    value = np.random.default_rng(5).normal(size=20_000)
+    value[[0, -1]] = [math.nan, math.inf]
+    value[[1, -2]] = [0.001, 0.002]
+    run = record(value.tolist())
+    run["count"].extend([float(at) for at in range(20_000)])
+    (line,) = lines_of(run.plot("val/loss", x=x, points=100))
+    finite = line.y[np.isfinite(line.y)]
+    assert (finite[0], finite[-1]) == (0.001, 0.002)
+    assert len(line.x) <= 102
+    assert (np.diff(line.x) >= np.zeros(1, np.diff(line.x).dtype)).all()
+    if x != "time":
+        assert line.x[np.isfinite(line.y)][[0, -1]].tolist() == [1, 19_998]
+
+
 def test_a_smoothed_line_is_the_mean_of_all_points(record):
     """With a band from the smallest to the largest, and the width of the window in words."""
     value = np.random.default_rng(3).normal(size=20_000)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from seamark.reading.curves import Drawing
     from seamark.reading.points import Attempt
     from seamark.reading.reader import Reader
+    from seamark.values.arrays import Floats
 
 __all__ = [
     "MOST_CURVES",
@@ -56,7 +57,7 @@ class Asked:
         log_x: Logarithmic x axis.
         log_y: Logarithmic y axis.
         attempt: Which attempts are shown.
-        points: At most this many representative points of each curve.
+        points: At most this many representative points of each curve, beside its first and last.
 
     Raises:
         ArgumentError: If one of them cannot be used.
@@ -235,7 +236,7 @@ def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
     odd = [(gaps, np.nan), (drawing.plus_inf, np.inf), (drawing.minus_inf, -np.inf)]
     smoothed, x, y = drawing.mean is not None, drawing.x, drawing.mean
     if y is None:
-        x, y = parts.step, parts.value
+        x, y = _to_the_ends(drawing)
     return Curve(
         label=label,
         x=x,
@@ -248,6 +249,18 @@ def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
         left_out=drawing.left_out + drawing.not_positive,
         colour=colour,
     )
+
+
+def _to_the_ends(drawing: Drawing) -> tuple[Floats, Floats]:
+    """Return the representative points of a curve, and where the series begins and ends."""
+    import numpy as np
+
+    x, y = drawing.curve.step, drawing.curve.value
+    for at, value, side in zip(*drawing.ends, ("left", "right"), strict=False):
+        if not ((x == at) & (y == value)).any():
+            place = int(np.searchsorted(x, at, side=side))  # type: ignore[call-overload]
+            x, y = np.insert(x, place, at), np.insert(y, place, value)
+    return x, y
 
 
 def axes_of(asked: Asked, patterns: Sequence[str], sources: Sequence[Source]) -> Axes:

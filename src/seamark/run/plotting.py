@@ -150,7 +150,7 @@ def _few(
 
     having = [ref for ref in refs if has(ref)]
     if not having:  # who says what is missing looks at one that has each part of it, and others
-        some = {one: ref for ref, paths in series.items() for one in (asked.x in paths,)}
+        some = {asked.x in paths: ref for ref, paths in series.items()}
         return list(dict.fromkeys([*some.values(), *refs]))[:MOST_CURVES], where
     if len(having) <= MOST_CURVES:
         return having, where

@@ -142,6 +142,15 @@ def test_a_place_in_a_run_is_no_list_of_points(run):
     assert "copy" not in run
 
 
+def test_a_project_is_nothing_to_iterate_over(project):
+    """Its runs are elsewhere, and its own values are nothing that somebody looks for."""
+    project["config/depth"] = 3
+    with pytest.raises(TypeError, match=r"fetch_runs_table\(\) has its runs"):
+        list(project)
+    assert list(project["config"]) == ["depth"]
+    assert "config" in project
+
+
 def test_keys_are_proposed(run, project):
     """Whole paths, so that ``run["train/`` goes on; those of a handler begin below it."""
     assert {"train", "train/loss", "params/lr", "sys/tags"} <= set(run._ipython_key_completions_())
@@ -194,6 +203,32 @@ def test_rows_of_series(project, run):
             with pytest.raises(IndexError):
                 table[outside]
         assert "value" in table or "mean" in table
+        assert repr(table[1:3]) == repr(rows[1:3])
+        for name, column in table.to_numpy().items():
+            assert repr(table[name].tolist()) == repr(column.tolist())
+        with pytest.raises(MissingFieldError, match="no column 'pat'; did you mean 'path'"):
+            table["pat"]
+        with pytest.raises(TypeError, match=r"name of a column, got 1\.5"):
+            table[1.5]
+
+
+def test_points_are_rows_and_columns(project, run):
+    """As a table is; a slice of them are points."""
+    points = run["train/loss"].fetch_points()
+    rows = points.to_rows()
+    assert repr([points[at] for at in range(len(points))]) == repr(list(points)) == repr(rows)
+    assert repr(points[-1]) == repr(rows[-1])
+    assert repr(points[1:3].to_rows()) == repr(rows[1:3])
+    assert points["value"] is points.value
+    assert points["time"].tolist() == points.time_ns.tolist()
+    for outside in (len(rows), -len(rows) - 1):
+        with pytest.raises(IndexError, match=f"row {outside} of"):
+            points[outside]
+    with pytest.raises(MissingFieldError, match="there are: step, value, time, attempt"):
+        points["loss"]
+    for table in (points, project.fetch_runs_table()):
+        with pytest.raises(TypeError, match="expected a row's number, a slice or the name"):
+            table[None]
 
 
 # ---------------------------------------------------------------------- pages
@@ -210,6 +245,35 @@ def test_a_run_shows_what_it_is(run):
     assert "<i>" in words
     assert "\\u202e" in words
     assert "\\x1b" in words
+
+
+def test_a_failed_run_says_why(tmp_path):
+    """In a line, and as text; also what is printed of a run that was opened."""
+
+    def fail(run):
+        with run:
+            run["a"] = 1
+            raise RuntimeError("<b>no</b> memory " * 100)
+
+    run = init_run("team/x", root=tmp_path, **QUIET)
+    with pytest.raises(RuntimeError):
+        fail(run)
+    opened = init_run("team/x", root=tmp_path, with_id=run.id, mode="read-only")
+    assert repr(opened) == f"<seamark.Run team/x/{run.id} read-only>"
+    page, words = page_of(opened)
+    assert "RuntimeError: <b>no</b> memory" in words
+    assert "&lt;b&gt;no" in page
+    assert len(page) < 4000
+    assert repr(opened) == f"<seamark.Run team/x/{run.id} failed>"
+    again = init_run("team/x", root=tmp_path, with_id=run.id, **QUIET)
+    assert "created" not in repr(again)
+
+
+def test_a_disabled_run_says_so(tmp_path):
+    """It is not one that will be recorded."""
+    run = init_run("team/x", root=tmp_path, mode="disabled", **QUIET)
+    assert repr(run).endswith(" disabled>")
+    assert "disabled: nothing is recorded" in page_of(run)[1]
 
 
 VALUES = st.recursive(

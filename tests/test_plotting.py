@@ -71,6 +71,23 @@ def test_a_long_series_is_drawn_from_its_parts(record, monkeypatch):
     assert set(line.x[line.y == 7]) == {123, 45_678}
 
 
+@pytest.mark.parametrize("x", ["step", "time", "count"])
+def test_a_line_has_its_first_and_last_point(record, x):
+    """Which are no extremes of their parts; what is not finite is none of them."""
+    value = np.random.default_rng(5).normal(size=20_000)
+    value[[0, -1]] = [math.nan, math.inf]
+    value[[1, -2]] = [0.001, 0.002]
+    run = record(value.tolist())
+    run["count"].extend([float(at) for at in range(20_000)])
+    (line,) = lines_of(run.plot("val/loss", x=x, points=100))
+    finite = line.y[np.isfinite(line.y)]
+    assert (finite[0], finite[-1]) == (0.001, 0.002)
+    assert len(line.x) <= 102
+    assert (np.diff(line.x) >= np.zeros(1, np.diff(line.x).dtype)).all()
+    if x != "time":
+        assert line.x[np.isfinite(line.y)][[0, -1]].tolist() == [1, 19_998]
+
+
 def test_a_smoothed_line_is_the_mean_of_all_points(record):
     """With a band from the smallest to the largest, and the width of the window in words."""
     value = np.random.default_rng(3).normal(size=20_000)
@@ -135,6 +152,12 @@ def test_runs_are_told_apart(record, project):
     keys = [f"team/x/{run.id}" for run in (one, two)]
     colours = slots(keys)
     assert [line.line.color for line in lines_of(found)] == [COLOURS[colours[key]] for key in keys]
+    table = project.fetch_runs_table(sort_by="sys/name", ascending=True)
+    found = lines_of(project.plot("val/loss", runs=table[:2]))
+    assert [line.name.split()[0] for line in found] == ["one", "twin"]
+    for same in (table[0], [one, "one", one.id]):
+        assert len(lines_of(project.plot("val/loss", runs=same))) == 1
+        assert {row["run"] for row in project.fetch_series("val/loss", same)} == {one.id}
     by_query = project.plot("val/loss", runs='sys/name = "two"')
     assert len(lines_of(by_query)) == 1
 
@@ -184,6 +207,11 @@ def test_mistakes_are_told_at_once(record, project):
     record([1.0], path="epoch")
     with pytest.raises(MissingFieldError, match="both 'val/loss' and x='epoch'"):
         project.plot("val/loss", x="epoch")
+    for read in (project.plot, project.fetch_series):
+        with pytest.raises(ArgumentError, match="runs: no runs were given"):
+            read("val/loss", runs=[])
+        with pytest.raises(ArgumentError, match=r"rows of a table or runs, got {'a': 1}"):
+            read("val/loss", runs={"a": 1})
     with pytest.raises(ArgumentError, match="which series"):
         run.plot()
     with pytest.raises(ArgumentError, match=r"expected paths .* got 3"):
@@ -217,6 +245,80 @@ def test_too_many_curves_are_said(record, caplog):
     run.log_metrics({f"m/{at}": 1.0 for at in range(30)})
     assert len(lines_of(run.plot("m"))) == 20
     assert "20 of 30 curves" in caplog.text
+
+
+@pytest.fixture
+def many(tmp_path):
+    """Record 50 runs, of which the middle 25 have the series, and the first ten another one."""
+    ids = []
+    for at in range(50):
+        with init_run("team/x", root=tmp_path, **QUIET) as run:
+            run["other"].append(1.0)
+            if at < 10:
+                run["old/loss"].append(1.0)
+            if 10 <= at < 35:
+                run["val/loss"].append(1.0)
+        ids.append(run.id)
+    return ids
+
+
+def test_of_many_runs_those_with_the_series_are_drawn(many, project, caplog):
+    """The newest ones, wherever they stand among the others."""
+    table = project.fetch_runs_table(sort_by="sys/creation_time")
+    of_them = [row for row in table if row["sys/id"] in many[10:35]]
+    for runs in (None, "other:last >= 0", table):
+        caplog.clear()
+        lines = lines_of(project.plot("val/loss", runs=runs))
+        assert {line.name for line in lines} == {
+            generated_name(row["sys/id"]) for row in of_them[:20]
+        }
+        order = "first" if runs is table else "newest"
+        assert f"drawing the {order} 20 of 25 runs that have it" in caplog.text
+    caplog.clear()
+    assert len(lines_of(project.plot("old"))) == 10
+    assert not caplog.records
+    with pytest.raises(MissingFieldError, match="'nope' in the runs of project 'team/x'"):
+        project.plot("nope")
+    with pytest.raises(MissingFieldError, match="newest 20 of 35 runs that have it among the runs"):
+        project.plot("val/loss", "old/loss")
+    with pytest.raises(MissingFieldError, match="both 'val/loss' and x='old/loss'"):
+        project.plot("val/loss", x="old/loss")
+
+
+def test_what_is_left_out_is_said_once(many, project, record, caplog, monkeypatch):
+    """At the first picture, and not again and again while the runs go on."""
+    del many
+    record([1.0], path="only/this")
+    run = record([1.0])
+    run.log_metrics({f"m/{at}": 1.0 for at in range(30)})
+    shown = []
+
+    def three_times(draw, *_):
+        shown.extend(draw() for _ in range(3))
+
+    monkeypatch.setattr("seamark.run.plotting.follow", three_times)
+    monkeypatch.setattr("seamark.run.plotting._display", lambda: None)
+    project.plot("val/loss", refresh=2)
+    assert caplog.text.count("20 of 26 runs") == 1
+    project.plot("m", refresh=2)
+    assert caplog.text.count("20 of 30 curves") == 1
+    assert len(shown) == 6
+
+
+def test_a_new_run_is_waited_for(many, project, record):
+    """It has nothing to draw yet, and many others do."""
+    del many
+    record([1.0], path="only/this")
+    drawn = []
+
+    def once(draw, *_):
+        drawn.append(draw())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seamark.run.plotting.follow", once)
+        patch.setattr("seamark.run.plotting._display", lambda: None)
+        project.plot("val/loss", refresh=2)
+    assert drawn[0][1] is True
 
 
 def test_a_silent_run_draws_nothing(tmp_path):

@@ -242,3 +242,11 @@ def test_every_command_is_listed_once() -> None:
         command = app.get_command(context, name)
         assert command is not None
         assert command.name == name
+
+
+def test_help_loads_nothing_that_opens_files():
+    """Whoever asks what there is does not wait for what commands need."""
+    command = [sys.executable, "-X", "importtime", "-m", "seamark", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "seamark.cli" in done.stderr
+    assert "seamark.blobs" not in done.stderr

@@ -166,6 +166,20 @@ def test_best_score_of_zero(host, trainer, helpers, logger, check, read):
     assert check(logger, callback.dirpath) == ["best"]
 
 
+def test_score_of_an_earlier_callback(host, trainer, tiny, logger, read):
+    """The score of a checkpoint is not shown as that of another, saved when the run was resumed."""
+    trainer(logger=logger, callbacks=[saver(host, monitor="val/loss", filename="best")]).fit(tiny)
+    run = logger.experiment
+    assert "training/model/best_model_score" in read(logger)
+    run.stop()
+    logger = SeamarkLogger(project=run.project, with_id=run.id)
+    callback = saver(host, filename="newest")
+    trainer(logger=logger, callbacks=[callback]).fit(tiny)
+    found = read(logger)
+    assert found["training/model/best_model_path"].value == callback.best_model_path
+    assert "training/model/best_model_score" not in found
+
+
 def test_second_trainer_with_the_same_logger(trainer, helpers, logger, check):
     """What the first one saved is still there; the same folder is the same callback."""
     trainer(logger=logger).fit(helpers.module_class()())

@@ -182,6 +182,16 @@ def test_arguments_of_a_run_are_arguments_of_the_logger(fit, cli_arguments):
     assert [one["name"] for one in run["source_code/files"].list_fileset_files()] == ["config.yaml"]
 
 
+@pytest.mark.parametrize("first", [["--trainer.logger.params={depth: 3, lr: 0.1}"], []])
+def test_single_parameters_on_the_command_line(fit, cli_arguments, first):
+    """Each is one parameter with its type, beside those that were given together."""
+    more = [f"--trainer.logger.params.{one}" for one in ("y=4", "name=wide", "lr=0.5")]
+    fit(*cli_arguments, *first, *more)
+    run = recorded()
+    wanted = {"y": 4, "name": "wide", "lr": 0.5} | ({"depth": 3} if first else {})
+    assert run["parameters"].fetch() == wanted
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.blobs.inside import find_inside
-from seamark.blobs.store import digest_of, open_blob
 from seamark.cli._text import human_bytes, plural
 from seamark.errors import ArgumentError, JournalError
 from seamark.journal.folder import DEEPEST, PROJECT_LOG, JournalFile, RunFolder, is_linked
@@ -265,6 +263,9 @@ def _is_whole(folder: RunFolder, record: Mapping[str, Any]) -> bool:
 
     One that is gone or newer is no damage: whoever made it may remove it and write it again.
     """
+    from seamark.blobs.inside import find_inside
+    from seamark.blobs.store import digest_of
+
     digest = record.get("sha256")
     if digest is None or "ref" not in record or record.get("dir"):
         return True
@@ -280,6 +281,8 @@ def _is_whole(folder: RunFolder, record: Mapping[str, Any]) -> bool:
 def _blob_problem(
     folder: RunFolder, digest: str, size: int | None, *, digests: bool
 ) -> tuple[str, str] | None:
+    from seamark.blobs.store import digest_of, open_blob
+
     try:
         with open_blob(folder, digest) as blob:
             found = os.fstat(blob.fileno()).st_size

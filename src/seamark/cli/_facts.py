@@ -13,8 +13,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.blobs.inside import find_inside, is_below
-from seamark.blobs.store import blob_path, has_blob
 from seamark.cli._checks import COPY
 from seamark.cli._json import dumps
 from seamark.cli._ranks import rank_facts, rank_troubles
@@ -262,6 +260,9 @@ def _file_name(record: Mapping[str, Any]) -> str:
 
 def whereabouts(view: RunView, record: Mapping[str, Any]) -> str:
     """Return where the content of one FILE record is; see `file_words`."""
+    from seamark.blobs.inside import find_inside, is_below
+    from seamark.blobs.store import has_blob
+
     if reference := record.get("ref"):
         if (found := find_inside(view.folder, record)) is not None:
             moved = not is_below(view.folder, str(reference))
@@ -276,6 +277,8 @@ def whereabouts(view: RunView, record: Mapping[str, Any]) -> str:
 
 def _referred(view: RunView, record: Mapping[str, Any]) -> str:
     """Return where a FILE record leads now; empty if it is no reference."""
+    from seamark.blobs.inside import find_inside, is_below
+
     reference = str(record.get("ref") or "")
     if reference and not is_below(view.folder, reference):
         found = find_inside(view.folder, record)
@@ -346,6 +349,8 @@ def details(view: RunView, attribute: Attribute) -> Iterator[tuple[str, str]]:
 
 
 def _file_details(view: RunView, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    from seamark.blobs.store import blob_path
+
     where = whereabouts(view, record)
     yield "name", _file_name(record)
     if isinstance(record.get("size"), int):

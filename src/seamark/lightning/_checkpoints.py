@@ -134,13 +134,22 @@ class Checkpoints:
         )
 
     def _note_best(self, namespace: str, callback: Any) -> None:
+        """Record the best checkpoint and its score, which belong together.
+
+        Where this callback knows no score, one of another callback or process is no longer true.
+        """
         path = getattr(callback, "best_model_path", None)
+        if not isinstance(path, (str, os.PathLike)) or not str(path):
+            return
         score = getattr(callback, "best_model_score", None)
-        found: dict[str, object] = {}
-        if isinstance(path, (str, os.PathLike)) and str(path):
-            found[join_path(namespace, "best_model_path")] = str(path)
+        path_at, score_at = (join_path(namespace, f"best_model_{one}") for one in ("path", "score"))
+        found: dict[str, object] = {path_at: str(path)}
         if score is not None:
-            found[join_path(namespace, "best_model_score")] = to_float(score)
+            found[score_at] = to_float(score)
+        elif self._noted.get(score_at, "") is not None:
+            if not self._run.record_op({"op": "delete", "paths": [score_at]}):
+                return  # the disk was full; the next save tries again
+            self._noted[score_at] = None
         new = {name: value for name, value in found.items() if self._noted.get(name) != value}
         if new:
             atoms = {name: encode_atom(value) for name, value in new.items()}

@@ -699,6 +699,8 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
 _host.register(SeamarkLogger, "loggers.logger")
 # The jsonargparse that LightningCLI 1.9 uses does not evaluate annotations that are strings.
 SeamarkLogger.__init__.__annotations__.update(get_type_hints(SeamarkLogger.__init__))
+# Of an argument that may be anything, LightningCLI hands over its own halves of what it was given.
+SeamarkLogger.__init__.__annotations__["params"] = Mapping[str, Any] | None
 
 NeptuneLogger = SeamarkLogger
 """The same class, under the name that Lightning's had."""

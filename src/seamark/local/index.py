@@ -690,6 +690,22 @@ class Index:
 
         return self._ask(answer)
 
+    def series_of(
+        self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
+    ) -> dict[Ref, set[str]]:
+        """Return which float series runs show, of those that are meant, as last folded.
+
+        Args:
+            refs: (project, run id) of the runs.
+            is_meant: Tells whether a path is.
+        """
+        from seamark.store.read.many import series_of
+
+        found = self._ask(lambda connection: series_of(self.store, connection, refs, is_meant))
+        for ref in [one for one in refs if one in self._aside]:
+            found[ref] = {path for path in self.view(*ref).series_paths() if is_meant(path)}
+        return found
+
     def _ask(self, question: Callable[[sa.Connection], T]) -> T:
         """Return the answer to a question about one snapshot of the store."""
 

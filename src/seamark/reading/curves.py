@@ -129,6 +129,8 @@ class Drawing:
         left_out: Points that have no place on the x axis.
         not_positive: Finite values that have no place on a logarithmic y axis; 0 if not asked for.
         falls: Whether x goes back somewhere: one part may hold several passes.
+        ends: x and values of the first and the last finite point, float64; of a series without
+            one, and where each part is one single point, none.
     """
 
     curve: Curve
@@ -139,6 +141,7 @@ class Drawing:
     left_out: int
     not_positive: int
     falls: bool
+    ends: tuple[Floats, Floats]
 
     @classmethod
     def none(cls) -> Drawing:
@@ -146,7 +149,7 @@ class Drawing:
         import numpy as np
 
         none = np.empty(0)
-        return cls(Curve.none(), none, None, none, none, 0, 0, falls=False)
+        return cls(Curve.none(), none, None, none, none, 0, 0, falls=False, ends=(none, none))
 
 
 def check_points(points: object) -> int:

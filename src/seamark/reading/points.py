@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
-from seamark.errors import ArgumentError
+from seamark.errors import ArgumentError, MissingFieldError
 from seamark.reading.frames import pandas
 from seamark.reading.html import count_of, harmless, rows_of, text
 
@@ -21,18 +23,23 @@ __all__ = [
     "Points",
     "TextPoint",
     "check_attempt",
+    "number_of",
     "time_of",
 ]
 
 Attempt = int | Literal["latest", "all"]
 """Which attempts a reader sees: all that led to the latest state, all, or those up to one."""
 
+_COLUMNS: Final = {"step": "step", "value": "value", "time": "time_ns", "attempt": "attempt"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Points:
     """Points of a float series in the order (step, order of writing), as NumPy arrays.
+
+    ``points[0]`` is a row, ``points[:10]`` are the first points, ``points["value"]`` is a column,
+    and iterating gives the rows.
 
     Attributes:
         step: float64 (N,).
@@ -51,6 +58,37 @@ class Points:
     def __len__(self) -> int:
         """Return the number of points."""
         return len(self.step)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Iterate over the rows; see `to_rows`."""
+        return iter(self.to_rows())
+
+    @overload
+    def __getitem__(self, at: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, at: slice) -> Points: ...
+    @overload
+    def __getitem__(self, at: str) -> np.ndarray[Any, Any]: ...
+    def __getitem__(self, at: int | slice | str) -> dict[str, Any] | Points | np.ndarray[Any, Any]:
+        """Return a point as a row (from 0; negative from the end), some points, or a column.
+
+        The column ``"time"`` is in nanoseconds since the Unix epoch.
+
+        Raises:
+            IndexError: If there is no such point.
+            MissingFieldError: If there is no such column.
+            TypeError: If it is neither a number nor a slice nor a name.
+        """
+        if isinstance(at, str):
+            if at not in _COLUMNS:
+                msg = f"points have no column {at!r:.200}; there are: {', '.join(_COLUMNS)}"
+                raise MissingFieldError(msg)
+            column: np.ndarray[Any, Any] = getattr(self, _COLUMNS[at])
+            return column
+        if not isinstance(at, slice):
+            place = number_of(at, len(self))
+            return self[place : place + 1].to_rows()[0]
+        return Points(self.step[at], self.value[at], self.time_ns[at], self.attempt[at])
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a dict for each point: ``step``, ``value``, ``time`` and ``attempt``.
@@ -141,6 +179,24 @@ class HistogramPoint:
     counts: list[float]
     time_ns: int
     attempt: int
+
+
+def number_of(at: object, count: int) -> int:
+    """Return the place of a row, of which negative ones count from the end.
+
+    Raises:
+        IndexError: If there is no such row.
+        TypeError: If it is no whole number.
+    """
+    try:
+        place = operator.index(at)  # type: ignore[arg-type]
+    except TypeError:
+        msg = f"expected a row's number, a slice or the name of a column, got {at!r:.80}"
+        raise TypeError(msg) from None
+    if not -count <= place < count:
+        msg = f"row {place} of {count} rows"
+        raise IndexError(msg)
+    return place % count
 
 
 def time_of(t_ns: int) -> datetime:

@@ -48,6 +48,11 @@ class Reader(Protocol):
         """State of the run."""
         ...
 
+    @property
+    def reason(self) -> str:
+        """What made the run's last recorded state: an error or a signal; empty if not known."""
+        ...
+
     def journals(self) -> list[JournalInfo]:
         """Return what is known of every journal, sorted by writer."""
         ...

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
@@ -11,7 +10,7 @@ from seamark.errors import MissingFieldError
 from seamark.reading.frames import pandas
 from seamark.reading.html import count_of, harmless, rows_of, text
 from seamark.reading.interest import is_background
-from seamark.reading.points import time_of
+from seamark.reading.points import number_of, time_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,15 +87,13 @@ class RunsTable:
         Raises:
             IndexError: If there is no such row.
             MissingFieldError: If there is no such column; the nearest one is named.
+            TypeError: If it is neither a number nor a slice nor a name.
         """
         if not isinstance(at, str):
-            return self.rows[at]
+            return self.rows[at if isinstance(at, slice) else number_of(at, len(self))]
         if at in self._cells:
             return list(self._cells[at])
-        near = difflib.get_close_matches(at, self.columns, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        msg = f"the table has no column {at!r:.200}{hint}"
-        raise MissingFieldError(msg)
+        raise _no_column(at, self.columns)
 
     def __contains__(self, column: object) -> bool:
         """Return whether there is such a column, or, of a dict, such a row."""
@@ -185,6 +182,13 @@ def _joined(values: list[Any]) -> list[Any]:
     return [",".join(each) if type(each) is StringList else each for each in values]
 
 
+def _no_column(name: str, columns: Sequence[str]) -> MissingFieldError:
+    """Return the error that says that there is no such column, and which may be meant."""
+    near = difflib.get_close_matches(name, columns, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return MissingFieldError(f"the table has no column {name!r:.200}{hint}")
+
+
 class StringList(list[str]):
     """The sorted elements of a string set in a row; tells them from a list that was recorded."""
 
@@ -218,21 +222,36 @@ class _LongTable:
                     row["time"] = time_of(row["time"])
                 yield row
 
-    def __getitem__(self, at: int) -> dict[str, Any]:
-        """Return a row by its number (from 0; negative from the end) as a dict.
+    @overload
+    def __getitem__(self, at: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[dict[str, Any]]: ...
+    @overload
+    def __getitem__(self, at: str) -> np.ndarray[Any, Any]: ...
+    def __getitem__(
+        self, at: int | slice | str
+    ) -> dict[str, Any] | list[dict[str, Any]] | np.ndarray[Any, Any]:
+        """Return a row by its number (from 0; negative from the end), some rows, or a column.
+
+        A column is an array, as `to_numpy` has it.
 
         Raises:
             IndexError: If there is no such row.
+            MissingFieldError: If there is no such column; the nearest one is named.
+            TypeError: If it is neither a number nor a slice nor a name.
         """
-        place = operator.index(at)
-        place += len(self) if place < 0 else 0
-        if place >= 0:
-            for run, path, part in self.parts:
-                if place < len(part):
-                    return self._row(run, path, part, place)
-                place -= len(part)
-        msg = f"row {at} of a table of {len(self)} rows"
-        raise IndexError(msg)
+        if isinstance(at, slice):
+            return [self[place] for place in range(*at.indices(len(self)))]
+        if isinstance(at, str):
+            if at not in self.columns:
+                raise _no_column(at, self.columns)
+            return self._column(at) if at in self._kinds else self._words()[at]
+        place = number_of(at, len(self))
+        for run, path, part in self.parts:
+            if place < len(part):
+                return self._row(run, path, part, place)
+            place -= len(part)
+        raise AssertionError  # the parts are as long as the table
 
     def _row(self, run: str, path: str, part: Any, place: int) -> dict[str, Any]:
         row: dict[str, Any] = {"run": run, "path": path}
@@ -266,6 +285,9 @@ class _LongTable:
 
     def to_numpy(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return one array a column; ``time`` is in nanoseconds since the Unix epoch."""
+        return self._words() | {name: self._column(name) for name in self._kinds}
+
+    def _words(self) -> dict[str, np.ndarray[Any, Any]]:
         import numpy as np
 
         sizes = [len(part) for _, _, part in self.parts]
@@ -274,7 +296,7 @@ class _LongTable:
             words = np.empty(len(self.parts), object)
             words[:] = [part[place] for part in self.parts]
             found[name] = np.repeat(words, sizes)
-        return found | {name: self._column(name) for name in self._kinds}
+        return found
 
     def _column(self, name: str) -> np.ndarray[Any, Any]:
         import numpy as np

@@ -32,8 +32,8 @@ class Container(Browsable, ABC):
     """A tree of attributes under slash-separated paths; `Run` and `Project` are the two kinds.
 
     Item access gives a `Handler` that holds the verbs; ``container["a/b"] = value`` assigns;
-    ``"a/b" in container`` tells whether something is recorded there, and iterating gives the names
-    of the first level.
+    ``"a/b" in container`` tells whether something is recorded there, and iterating over a run gives
+    the names of the first level.
 
     Attributes:
         lifecycle: Its state in this process.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, cast
@@ -23,12 +23,23 @@ if TYPE_CHECKING:
     from seamark.reading.curves import Drawing
     from seamark.reading.points import Attempt
     from seamark.reading.reader import Reader
+    from seamark.values.arrays import Floats
 
-__all__ = ["MOST_CURVES", "Asked", "Source", "axes_of", "curves_of", "matches", "no_series"]
+__all__ = [
+    "MOST_CURVES",
+    "NAMED_AXES",
+    "Asked",
+    "Source",
+    "axes_of",
+    "check_patterns",
+    "curves_of",
+    "matches",
+    "no_series",
+]
 
 MOST_CURVES: Final = 20
 """More lines than this cannot be told apart."""
-_AXES: Final = ("step", "time", "relative")
+NAMED_AXES: Final = ("step", "time", "relative")
 _UNITS: Final = {"step": "steps", "time": "seconds", "relative": "seconds"}
 _LISTED: Final = 5
 
@@ -45,7 +56,7 @@ class Asked:
         log_x: Logarithmic x axis.
         log_y: Logarithmic y axis.
         attempt: Which attempts are shown.
-        points: At most this many representative points of each curve.
+        points: At most this many representative points of each curve, beside its first and last.
 
     Raises:
         ArgumentError: If one of them cannot be used.
@@ -61,7 +72,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         """Check everything, before anything is read."""
-        if self.x not in _AXES:
+        if self.x not in NAMED_AXES:
             check_path(self.x)
         check_attempt(self.attempt)
         check_points(self.points)
@@ -130,7 +141,11 @@ def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldE
 
 
 def curves_of(
-    sources: Sequence[Source], patterns: Sequence[str], asked: Asked, where: str
+    sources: Sequence[Source],
+    patterns: Sequence[str],
+    asked: Asked,
+    where: str,
+    warn: Callable[..., None] = log.warning,
 ) -> list[Curve]:
     """Read what is drawn.
 
@@ -139,16 +154,14 @@ def curves_of(
         patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
         asked: How.
         where: What is looked through, for messages.
+        warn: Called with what is to be said beside the picture, as `logging.Logger.warning` is.
 
     Raises:
         MissingFieldError: If a pattern matches no series of any run, or x is none of theirs.
         ArgumentError: If a pattern is no text.
     """
-    for pattern in patterns:
-        if not isinstance(pattern, str) or not pattern:
-            msg = f"plot: expected paths such as 'val/loss', got {pattern!r:.80}"
-            raise ArgumentError(msg)
-    named = asked.x in _AXES
+    check_patterns(patterns)
+    named = asked.x in NAMED_AXES
     known = [source.reader.series_paths() for source in sources]
     every = dict.fromkeys(path for paths in known for path in paths)
     for pattern in patterns:
@@ -168,11 +181,21 @@ def curves_of(
         msg = f"no run of {where} has both {' or '.join(patterns)!r} and x={asked.x!r}"
         raise MissingFieldError(msg)
     if len(found) > MOST_CURVES:
-        log.warning(
-            "seamark: drawing %d of %d curves; name fewer series or runs", MOST_CURVES, len(found)
-        )
+        warn("seamark: drawing %d of %d curves; name fewer series or runs", MOST_CURVES, len(found))
         found = found[:MOST_CURVES]
     return _drawn(found, asked, several=len(sources) > 1)
+
+
+def check_patterns(patterns: Sequence[object]) -> None:
+    """Refuse what cannot name series.
+
+    Raises:
+        ArgumentError: If a pattern is no text.
+    """
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            msg = f"plot: expected paths such as 'val/loss', got {pattern!r:.80}"
+            raise ArgumentError(msg)
 
 
 def _drawn(found: Sequence[tuple[Source, str]], asked: Asked, *, several: bool) -> list[Curve]:
@@ -214,7 +237,7 @@ def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
     odd = [(gaps, np.nan), (drawing.plus_inf, np.inf), (drawing.minus_inf, -np.inf)]
     smoothed, x, y = drawing.mean is not None, drawing.x, drawing.mean
     if y is None:
-        x, y = parts.step, parts.value
+        x, y = _to_the_ends(drawing)
     return Curve(
         label=label,
         x=x,
@@ -229,6 +252,18 @@ def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
     )
 
 
+def _to_the_ends(drawing: Drawing) -> tuple[Floats, Floats]:
+    """Return the representative points of a curve, and where the series begins and ends."""
+    import numpy as np
+
+    x, y = drawing.curve.step, drawing.curve.value
+    for at, value, side in zip(*drawing.ends, ("left", "right"), strict=False):
+        if not ((x == at) & (y == value)).any():
+            place = int(np.searchsorted(x, at, side=side))  # type: ignore[call-overload]
+            x, y = np.insert(x, place, at), np.insert(y, place, value)
+    return x, y
+
+
 def axes_of(asked: Asked, patterns: Sequence[str], sources: Sequence[Source]) -> Axes:
     """Return what the axes of a picture mean, and what stands above it.
 
@@ -239,7 +274,7 @@ def axes_of(asked: Asked, patterns: Sequence[str], sources: Sequence[Source]) ->
     """
     from seamark.pictures.plots import Axes
 
-    named = asked.x in _AXES
+    named = asked.x in NAMED_AXES
     if len(sources) > 1:
         title = patterns[0] if len(patterns) == 1 else ""
     else:

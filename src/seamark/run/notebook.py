@@ -26,6 +26,8 @@ __all__ = ["image_type", "page_of"]
 
 _FEW: Final = 12
 """Rows of each table."""
+_REASON: Final = 300
+"""Characters of what ended a run."""
 _POINTS: Final = 200
 _MOST_IMAGE_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 1 << 63
@@ -77,8 +79,12 @@ def _run(recorded: Recorded, reader: Reader | None, families: Mapping[str, str])
     wanted = ("sys/name", "sys/state", *_FACTS.values())
     facts = {one.path: one.value for one in _some(recorded, reader, wanted)}
     state = facts.get("sys/state", "created")
+    if recorded.disabled:
+        state = "disabled: nothing is recorded"
     title = f"{text(facts.get('sys/name') or generated_name(folder.run))} · {text(state)}"
     rows = [("project", text(folder.project)), ("id", text(folder.run))]
+    if state in ("failed", "interrupted") and reader is not None and (reason := reader.reason):
+        rows.append((state, text(reason, _REASON)))
     rows += [(name, text(facts[path])) for name, path in _FACTS.items() if facts.get(path)]
     return block(
         f"Run {title}", table((), rows), *_tables(recorded, reader, families, first_level="")

@@ -7,11 +7,21 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.errors import ArgumentError, MissingFieldError
 from seamark.journal.folder import PROJECT_LOG
-from seamark.run.drawing import MOST_CURVES, Asked, Source, axes_of, curves_of, no_series
+from seamark.run.drawing import (
+    MOST_CURVES,
+    NAMED_AXES,
+    Asked,
+    Source,
+    axes_of,
+    check_patterns,
+    curves_of,
+    matches,
+    no_series,
+)
 
 if TYPE_CHECKING:
     from seamark.local.index import Index
@@ -24,6 +34,24 @@ _LEAST_S: Final = 0.2
 
 Draw = Callable[[], tuple[Any, bool]]
 """Returns a figure, and whether a run in it goes on."""
+
+Warn = Callable[..., None]
+"""Takes what `logging.Logger.warning` takes."""
+
+
+class _Found(NamedTuple):
+    """What is drawn.
+
+    Attributes:
+        sources: The runs.
+        where: Which runs these are, for messages.
+        goes_on: Whether one of them goes on, or one that has nothing to draw yet.
+    """
+
+    sources: list[Source]
+    where: str
+    goes_on: bool
+
 
 log = logging.getLogger("seamark")
 
@@ -40,20 +68,21 @@ def plot_run(
     """
     folder = recorded.folder
 
-    def sources() -> list[Source]:
+    def found(_: Warn) -> _Found:
         from seamark.local.finding import Finder
 
         reader = recorded.reader()
         if reader is None:
-            return []
+            return _Found([], folder.words, goes_on=True)
         ref = (folder.project, folder.run)
         is_project = folder.run == PROJECT_LOG
         (named,) = [folder.project] if is_project else Finder(recorded.index).labels([ref])
-        return [Source(named, "/".join(ref), reader)]
+        sources = [Source(named, "/".join(ref), reader)]
+        return _Found(sources, folder.words, reader.state in _GOES_ON)
 
     if recorded.silent:
         return _figure([], patterns, asked, folder.words)
-    return _plotted(sources, patterns, asked, folder.words, refresh)
+    return _plotted(found, patterns, asked, refresh)
 
 
 def plot_runs(
@@ -62,16 +91,18 @@ def plot_runs(
     asked: Asked,
     where: str,
     refresh: float | None,
+    order: str = "first",
 ) -> Any:
     """Do what `Project.plot` does.
 
     Args:
         runs: Returns the index, up to now, and (project, run id) of the runs, of which the first
-            few are drawn.
+            few that have such a series are drawn.
         patterns: What is drawn.
         asked: How.
         where: What is looked through, for messages.
         refresh: Seconds between two looks; None for one.
+        order: What the first ones are: ``"newest"`` or ``"first"``.
 
     Raises:
         MissingExtraError: If the extra ``plot`` is not installed.
@@ -79,28 +110,68 @@ def plot_runs(
         ArgumentError: If ``refresh`` is no number, or asked for outside of a notebook.
     """
 
-    def sources() -> list[Source]:
+    def found(warn: Warn) -> _Found:
         from seamark.local.finding import Finder
 
         now, refs = runs()
+        drawn, place = refs, where
         if len(refs) > MOST_CURVES:
-            log.warning("seamark: drawing the first %d of %d runs", MOST_CURVES, len(refs))
-            refs = refs[:MOST_CURVES]
-        labels = Finder(now).labels(refs)
-        found = zip(labels, refs, strict=True)
-        return [Source(label, "/".join(ref), now.view(*ref)) for label, ref in found]
+            drawn, place = _few(now, refs, patterns, asked, where, order, warn)
+        views = {ref: now.view(*ref) for ref in (*drawn, *refs[:MOST_CURVES])}
+        goes_on = not views or any(one.state in _GOES_ON for one in views.values())
+        named = zip(drawn, Finder(now).labels(drawn), strict=True)
+        sources = [Source(label, "/".join(ref), views[ref]) for ref, label in named]
+        return _Found(sources, place, goes_on)
 
-    return _plotted(sources, patterns, asked, where, refresh)
+    return _plotted(found, patterns, asked, refresh)
+
+
+def _few(
+    index: Index,
+    refs: list[tuple[str, str]],
+    patterns: Sequence[str],
+    asked: Asked,
+    where: str,
+    order: str,
+    warn: Warn,
+) -> tuple[list[tuple[str, str]], str]:
+    """Return the first of many runs that have what is drawn, and which these are in words."""
+    by_series = asked.x not in NAMED_AXES
+    series = index.series_of(
+        refs,
+        lambda path: path == asked.x or any(matches(path, one) for one in patterns),
+    )
+
+    def has(ref: tuple[str, str]) -> bool:
+        there = series.get(ref, set())
+        return (not by_series or asked.x in there) and any(
+            matches(path, one) for path in there for one in patterns
+        )
+
+    having = [ref for ref in refs if has(ref)]
+    if not having:  # who says what is missing looks at one that has each part of it, and others
+        some = {asked.x in paths: ref for ref, paths in series.items()}
+        return list(dict.fromkeys([*some.values(), *refs]))[:MOST_CURVES], where
+    if len(having) <= MOST_CURVES:
+        return having, where
+    said = "the %s %d of %d runs that have it"
+    warn(f"seamark: drawing {said}", order, MOST_CURVES, len(having))
+    return having[:MOST_CURVES], f"{said % (order, MOST_CURVES, len(having))} among {where}"
 
 
 def _figure(
-    sources: Sequence[Source], patterns: Sequence[str], asked: Asked, where: str, note: str = ""
+    sources: Sequence[Source],
+    patterns: Sequence[str],
+    asked: Asked,
+    where: str,
+    note: str = "",
+    warn: Warn = log.warning,
 ) -> Any:
     from dataclasses import replace
 
     from seamark.pictures.plots import figure_of
 
-    curves = curves_of(sources, patterns, asked, where) if sources and not note else []
+    curves = curves_of(sources, patterns, asked, where, warn) if sources and not note else []
     axes = axes_of(asked, patterns, sources)
     left = sum(curve.left_out for curve in curves)
     words = [axes.note, f"{left:,} points have no place on these axes" if left else "", note]
@@ -108,23 +179,29 @@ def _figure(
 
 
 def _plotted(
-    sources: Callable[[], list[Source]],
+    look: Callable[[Warn], _Found],
     patterns: Sequence[str],
     asked: Asked,
-    where: str,
     refresh: float | None,
 ) -> Any:
     if not patterns:
         msg = "plot: which series? expected one path or several, such as plot('val/loss')"
         raise ArgumentError(msg)
+    check_patterns(patterns)
+    told: set[str] = set()
+
+    def warn(message: str, *given: object) -> None:
+        """Say something at the first picture of which it is true, and not again at each refresh."""
+        if message not in told:
+            told.add(message)
+            log.warning(message, *given)
 
     def draw() -> tuple[Any, bool]:
-        found = sources()
-        goes_on = any(source.reader.state in _GOES_ON for source in found) or not found
+        found, where, goes_on = look(warn)
         try:
             if not found:
                 raise no_series(patterns[0], [], where)
-            return _figure(found, patterns, asked, where), goes_on
+            return _figure(found, patterns, asked, where, warn=warn), goes_on
         except MissingFieldError as error:
             if refresh is None or not goes_on:
                 raise

@@ -8,12 +8,12 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, overload
 
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs, root_dir
@@ -100,10 +100,24 @@ class Project(Container):
             start=self._start,
             secrets=hidden_by_environment(),
         )
-        self.recorded = Recorded(folder, silent=lambda: policy.silent, known=list)
+        self.recorded = Recorded(
+            folder, silent=lambda: policy.silent, known=list, disabled=mode == "disabled"
+        )
         self._told: set[str] = set()
         self._looked = False
         fork.register(self.after_fork)
+
+    def __iter__(self) -> NoReturn:
+        """Refuse: some expect the runs, and others the names of what the project itself holds.
+
+        Raises:
+            TypeError: Always.
+        """
+        msg = (
+            "a project is nothing to iterate over: fetch_runs_table() has its runs, "
+            "get_structure() what is recorded in the project itself"
+        )
+        raise TypeError(msg)
 
     def __repr__(self) -> str:
         """Return which project it is."""
@@ -251,8 +265,9 @@ class Project(Container):
         Args:
             paths: One path or several; ``*`` matches anything (``"val/*"``).
             runs: Runs, words that name runs (see ``id`` of `fetch_runs_table`), a query, a
-                `RunsTable`, or one of these; None for every run that is not in the trash. A text
-                that is a query is taken as one, never as a name; in a list all texts are names.
+                `RunsTable`, rows of one, or one of these; None for every run that is not in the
+                trash. A text that is a query is taken as one, never as a name; in a list all texts
+                are names.
             attempt: ``"latest"``, ``"all"``, or the number of an attempt: the runs as that attempt
                 left them.
             points: For drawing: each series in parts that keep their minimum and maximum, with at
@@ -299,7 +314,8 @@ class Project(Container):
 
         Args:
             *paths: Series, namespaces, or patterns with ``*`` and ``?``.
-            runs: As in `fetch_series`; None for the newest ones. At most 20 runs are drawn.
+            runs: As in `fetch_series`. Of more than 20 runs that have such a series the first 20
+                are drawn, which are the newest if ``runs`` is None or a query.
             x: What the x axis is.
             smooth: Width of a window in units of x.
             log_x: Logarithmic x axis.
@@ -323,7 +339,9 @@ class Project(Container):
             index = self._fresh_index(progress_bar)
             return index, self._meant(index, runs)
 
-        return plot_runs(found, paths, asked, f"the runs of project {self.path!r}", refresh)
+        where = f"the runs of project {self.path!r}"
+        order = "newest" if runs is None or isinstance(runs, str) else "first"
+        return plot_runs(found, paths, asked, where, refresh, order)
 
     def _meant(self, index: Index, runs: Any) -> list[tuple[str, str]]:
         """Return (project, run id) of the runs that ``runs`` stands for."""
@@ -337,22 +355,21 @@ class Project(Container):
             return list(runs.refs)
         if runs is None or (isinstance(runs, str) and _is_query(runs)):
             return index.select(Selection(project=project, query=runs), self._warn)
-        wanted = [runs] if isinstance(runs, str) or hasattr(runs, "folder") else runs
+        is_one = isinstance(runs, (str, Mapping)) or hasattr(runs, "folder")
+        wanted = [runs] if is_one else runs
         if not isinstance(wanted, Iterable):
             msg = f"runs: expected run ids, a query, a RunsTable or None, got {runs!r:.80}"
+            raise ArgumentError(msg)
+        names = [_named(one) for one in wanted]
+        if not names:
+            msg = "runs: no runs were given; None stands for all of them"
             raise ArgumentError(msg)
         found: list[tuple[str, str]] = []
         by_id: dict[str, list[tuple[str, str]]] = {}
         for ref in index.runs(project):
             by_id.setdefault(ref[1], []).append(ref)
         finder = Finder(index)
-        for one in wanted:
-            name = (
-                one if isinstance(one, str) else getattr(getattr(one, "folder", None), "run", None)
-            )
-            if not isinstance(name, str):
-                msg = f"runs: expected run ids, got {one!r:.80}"
-                raise ArgumentError(msg)
+        for name in names:
             if name in by_id and name != LATEST:
                 found += by_id[name]
                 continue
@@ -362,7 +379,7 @@ class Project(Container):
                 if isinstance(runs, str) and _QUERY_LIKE.search(runs):
                     parse(runs)  # which says what is wrong with it
                 raise
-        return found
+        return list(dict.fromkeys(found))
 
     def _warn(self, error: QueryError) -> None:
         """Say once what a path that no run has may be meant for; a later run may have it."""
@@ -437,6 +454,22 @@ class Project(Container):
     ) -> None:
         """Stop."""
         self.stop()
+
+
+def _named(one: Any) -> str:
+    """Return what names a run: a text, the id in a row of a table, or that of a run.
+
+    Raises:
+        ArgumentError: If it is none of these.
+    """
+    if isinstance(one, Mapping):
+        name = one.get("sys/id")
+    else:
+        name = one if isinstance(one, str) else getattr(getattr(one, "folder", None), "run", None)
+    if isinstance(name, str):
+        return name
+    msg = f"runs: expected run ids, rows of a table or runs, got {one!r:.80}"
+    raise ArgumentError(msg)
 
 
 def _is_query(text: str) -> bool:

@@ -30,9 +30,11 @@ class Recorded:
         folder: Where it is recorded.
         silent: Returns whether this process records nothing by design, so that reads are empty.
         known: Returns what is known of a run before its first record.
+        disabled: Whether that is so because the mode is ``"disabled"``.
 
     Attributes:
         folder: Where it is recorded.
+        disabled: The same.
     """
 
     def __init__(
@@ -41,8 +43,10 @@ class Recorded:
         *,
         silent: Callable[[], bool],
         known: Callable[[], Iterable[Attribute]],
+        disabled: bool = False,
     ) -> None:
         self.folder = folder
+        self.disabled = disabled
         self._silent = silent
         self._known = known
         self._index: Index | None = None

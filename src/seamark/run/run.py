@@ -286,7 +286,10 @@ class Run(Container):
         owner = options.owner if owner is None else owner
         self._state = OwnState(options, self.recorder, owner=owner)
         self.recorded = Recorded(
-            folder, silent=lambda: self.policy.silent, known=self._introduction.known
+            folder,
+            silent=lambda: self.policy.silent,
+            known=self._introduction.known,
+            disabled=options.mode == "disabled",
         )
         self.resume = Resume(options, self.recorder, origin or Origin())
         self.together = Together(options, self.recorder, self.policy, self.resume)
@@ -335,8 +338,22 @@ class Run(Container):
     # ---------------------------------------------------------------- facts
 
     def __repr__(self) -> str:
-        """Return where the run is."""
-        return f"<seamark.Run {self.folder.project}/{self.folder.run} {self.state}>"
+        """Return where the run is, and its state, or why this object does not know it."""
+        return f"<seamark.Run {self.folder.project}/{self.folder.run} {self._standing()}>"
+
+    def _standing(self) -> str:
+        if self.mode == "disabled":
+            return "disabled"
+        is_found = self.mode == "read-only" or (
+            self.state == "created" and self.writer is None and bool(self.folder.journals())
+        )
+        if not is_found:
+            return self.state
+        if self.recorded.was_read:
+            with quietly():  # what was read last; nothing is looked up for it
+                view = self.recorded.index.view(self.folder.project, self.folder.run)
+                return str(view.state)
+        return self.mode if self.mode == "read-only" else "opened"
 
     @property
     def id(self) -> str:

@@ -18,6 +18,7 @@ __all__ = ["Writes", "assign_ops", "atom_at", "gather", "is_long"]
 LONG_TEXT: Final = 4 << 20
 """A string of more characters than this is kept as a blob; see `is_long`."""
 _FRAME_CHARACTERS: Final = 2 << 20
+_PLAIN: Final = frozenset({float, int, str, bool, type(None)})
 _SETS: Final = ("sys/tags", "sys/group_tags")
 
 
@@ -50,6 +51,9 @@ def gather(path: str, value: Any) -> Writes:
         FileNotFoundError: If a file does not exist.
     """
     writes = Writes()
+    if type(value) in _PLAIN and path not in _SETS:  # what most assign; a subclass may be more
+        writes.atoms[check_writable(path)] = atom_at(path, value)
+        return writes
     inside = is_container(value)
     for at, leaf in flatten(value, path).items():
         check_writable(at)

@@ -317,6 +317,7 @@ def draw_series(
         x=x,
         mean=None if window is None else _window_means(series, cells, x, window),
         **_infinities(series, seen, starts),
+        ends=_ends(series, seen) if width else (np.empty(0), np.empty(0)),
         left_out=first,
         not_positive=_count_not_positive(series, seen) if log_y else 0,
         falls=series.falls,
@@ -407,6 +408,22 @@ def _infinities(series: _Series, cells: _Stretches, starts: Ints) -> dict[str, F
             part = np.searchsorted(starts, hits, side="right")
             found[name] = series.steps.at(hits[np.append(True, part[1:] != part[:-1])[: len(hits)]])
     return found
+
+
+def _ends(series: _Series, cells: _Stretches) -> tuple[Floats, Floats]:
+    """Return steps and values of the first and the last finite point; two stretches are read."""
+    there = np.flatnonzero(cells.finite)
+    if not len(there):
+        return np.empty(0), np.empty(0)
+    found = []
+    for at, end in ((there[0], 0), (there[-1], -1)):
+        places = np.arange(cells.start[at], cells.start[at] + cells.points[at])
+        finite = np.isfinite(_values_at(series.pieces, places))
+        found.append(places[finite][end])
+    where = np.array(found)
+    return series.steps.at(where), np.array(
+        [_values_at(series.pieces, where[each : each + 1])[0] for each in (0, 1)]
+    )
 
 
 def _count_not_positive(series: _Series, cells: _Stretches) -> int:

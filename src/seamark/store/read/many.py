@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seamark.reading.curves import Curve
     from seamark.store.runs import Store, StoredRun
 
-__all__ = ["Recent", "read_many"]
+__all__ = ["Recent", "read_many", "series_of"]
 
 Ref = tuple[str, str]
 """Project path and run id."""
@@ -32,6 +32,15 @@ _MOST: Final = 1 << 20
 _cells: Final = schema.attribute.c
 _SHOWN: Final = sa.select(_cells.run).where(
     _cells.path == sa.bindparam("path"),
+    _cells.run.in_([sa.bindparam(f"at{place}") for place in range(RUNS_AT_ONCE)]),
+    _cells.visible == 1,
+    _cells.family == FAMILY_NUMBERS["float_series"],
+)
+
+
+_PATHS_AT_ONCE: Final = 50
+_HELD: Final = sa.select(_cells.run, _cells.path).where(
+    _cells.path.in_([sa.bindparam(f"path{place}") for place in range(_PATHS_AT_ONCE)]),
     _cells.run.in_([sa.bindparam(f"at{place}") for place in range(RUNS_AT_ONCE)]),
     _cells.visible == 1,
     _cells.family == FAMILY_NUMBERS["float_series"],
@@ -112,6 +121,36 @@ def read_many(
     if progress is not None and refs:
         progress(len(refs), len(refs))
     return parts
+
+
+def series_of(
+    store: Store,
+    connection: sa.Connection,
+    refs: Sequence[Ref],
+    is_meant: Callable[[str], bool],
+) -> dict[Ref, set[str]]:
+    """Return which float series runs show, of those that are meant; nothing of a run is read.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        refs: (project, run id) of the runs.
+        is_meant: Tells whether a path is.
+    """
+    everything = store.numbers.everything(connection)
+    known = {number: path for path, number in everything.items() if is_meant(path)}
+    numbers = list(known)
+    found: dict[Ref, set[str]] = {}
+    for start in range(0, len(refs), RUNS_AT_ONCE):
+        places = places_of(store, connection, refs[start : start + RUNS_AT_ONCE])
+        there = {number: ref for ref, (number, _) in places.items()}
+        for first in range(0, len(numbers) if there else 0, _PATHS_AT_ONCE):
+            paths = filled(numbers[first : first + _PATHS_AT_ONCE], _PATHS_AT_ONCE)
+            asked = {f"path{at.removeprefix('at')}": path for at, path in paths.items()}
+            asked |= filled(there, RUNS_AT_ONCE)
+            for run, path in store.database.rows(connection, _HELD, **asked):
+                found.setdefault(there[run], set()).add(known[path])
+    return found
 
 
 class _Reading:

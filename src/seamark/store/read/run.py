@@ -259,6 +259,19 @@ class RunReader:
 
         return self._ask(answer)
 
+    @property
+    def reason(self) -> str:
+        """What made the run's last recorded state: an error or a signal; empty if not known."""
+
+        def answer(seen: Snapshot) -> str:
+            record = seen.state.state[1]
+            error, signal = record.get("error"), record.get("signal")
+            if isinstance(error, Mapping):
+                return f"{error.get('type')}: {error.get('message')}"
+            return signal if isinstance(signal, str) else ""
+
+        return self._ask(answer)
+
     def _derived(self, seen: Snapshot) -> Iterator[tuple[str, str, Any]]:
         run = seen.state
         self._load(seen, ["sys/trashed"])

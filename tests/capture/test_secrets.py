@@ -170,7 +170,9 @@ def test_a_known_shape_is_hidden_wherever_it_stands(secret):
         ('{"password": "a b", "lr": 1}', '{"password": "***", "lr": 1}'),
         ("Namespace(lr=0.1, api_key='a')", "Namespace(lr=0.1, api_key='***')"),
         ("lr: 0.1\n  api_key: abc\nn: 1", "lr: 0.1\n  api_key: ***\nn: 1"),
-        ("Server=h;AccountKey=abc==;Timeout=3", "Server=h;AccountKey=***"),
+        ("Server=h;AccountKey=abc==;Timeout=3", "Server=h;AccountKey=***;Timeout=3"),
+        ("https://h/x?api_key=Q&split=train#a=1", "https://h/x?api_key=***&split=train#a=1"),
+        ("model(token=word2vec,dim=5)", "model(token=***,dim=5)"),
         ("Authorization: Bearer abcdefghijklmnop1", "Authorization: Bearer ***"),
     ],
 )

@@ -202,7 +202,8 @@ _QUOTED: Final = re.compile(
 )
 _BRACKETED: Final = re.compile(r"[\[({](?P<value>[^\])}]{0,200})[\])}]")
 _UNCLOSED: Final = re.compile(r"\\?[\"'](?P<value>[^\r\n]+)")
-_BARE: Final = re.compile(r"(?P<value>[^\s\"']+)")
+# What is not quoted ends where the next one is named: token=X&page=1, token=X,dim=5.
+_BARE: Final = re.compile(r"(?P<value>(?:(?![&;#,][A-Za-z_][\w.-]{0,64}=)[^\s\"'])+)")
 
 
 def _mask_named(

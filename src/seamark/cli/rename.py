@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from seamark.cli._app import root_option
-from seamark.cli._edits import assigned, legible, print_change, record
+from seamark.cli._edits import as_recorded, assigned, legible, print_change, record
 from seamark.cli._runs import open_runs, project_option, run_argument
 from seamark.cli._screen import Screen, note
 
@@ -34,8 +34,9 @@ def rename(context: click.Context, run: str, name: str, project: str | None) -> 
     ref = runs.find(run, project)
     found = runs.view(ref).attribute(_NAME)
     old = "" if found is None else str(found.value)
-    if name != old:
+    kept = as_recorded(name)
+    if kept != old:
         record(runs, ref, assigned(_NAME, name))
-    print_change(Screen(), ref.run, old or "(no name)", name)
-    if runs.label(ref) != name:
+    print_change(Screen(), ref.run, old or "(no name)", kept)
+    if runs.label(ref) != kept:
         note(f"other runs have this name too: say {ref.run} where you mean this one")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -210,6 +212,43 @@ def test_other_strings_are_kept_as_they_are(text):
     assert recorded({"x": text}) == {"x": text}
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("x.py --api-key=K --lr=0.1", "x.py --api-key=*** --lr=0.1"),
+        ("mysql --password 'a b' -v", "mysql --password '***' -v"),
+        ('mysql --password "a b" -v', 'mysql --password "***" -v'),
+        ("Command '['x', '--token=K']' failed", "Command '['x', '--token=***']' failed"),
+        ("run -api_key=K", "run -api_key=***"),
+        ("--max-tokens=512 --pad-token='<pad>'", "--max-tokens=512 --pad-token='<pad>'"),
+    ],
+)
+def test_options_are_hidden_within_any_string(given, kept):
+    """In values, in lists, in messages."""
+    assert recorded({"x": given, "y": [given]}) == {"x": kept, "y": [kept]}
+    assert Secrets().message(given) == kept
+    error = subprocess.CalledProcessError(1, ["x.py", "--api-key=K77", "--password", "two words"])
+    assert "K77" not in Secrets().message(str(error))
+    assert "two words" not in Secrets().message(str(error))
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ('get("https://h/x?api_key=CODE&page=1")', 'get("https://h/x?api_key=***&page=1")'),
+        ('run("mysql --password CODE -v")', 'run("mysql --password *** -v")'),
+        ("h = {'a': 'X-Api-Key: CODE'}", "h = {'a': 'X-Api-Key: ***'}"),
+        ('get(f"https://h?api_key={key}", token=token)', None),
+        ('log("token=%s", token, key=lambda x: x)', None),
+        ("raise KeyError('token')  # don't", None),
+    ],
+)
+def test_names_within_literals_of_source_lines_are_hidden(line, kept):
+    """What is filled in later stays."""
+    before = '  File "a.py", line 1, in f\n    '
+    assert Secrets().traceback(before + line) == before + (kept or line)
+
+
 def test_a_command_in_a_list_is_hidden_as_arguments_are():
     """``sys.argv`` is recorded by many."""
     given = {"argv": ["train.py", "--password", SECRET, "--lr", "0.1"]}
@@ -220,6 +259,46 @@ def test_values_of_secret_variables_are_hidden_in_values(monkeypatch):
     """As a whole and within other text, whatever the name."""
     monkeypatch.setenv("SOME_PASSWORD", "plain words")
     assert recorded({"x": "plain words", "y": "<plain words>"}) == {"x": BY_VALUE, "y": f"<{MASK}>"}
+
+
+def test_values_of_secret_variables_are_hidden_however_they_are_written(monkeypatch):
+    """As Python and JSON print them, and as addresses quote them."""
+    value = "p@ss/w\\ord \"ü'1"
+    monkeypatch.setenv("SOME_PASSWORD", value)
+    written = [value, repr(value), json.dumps(value), quote(value), quote(value, safe="")]
+    for text in (*written, quote_plus(value), str({"a": [value]})):
+        for hidden in (Secrets().text(f"<{text}>"), Secrets().message(f"<{text}>")):
+            assert MASK in hidden
+            assert "ord" not in hidden
+    monkeypatch.setenv("OTHER_PASSWORD", "with \udc80 bytes 7")
+    assert Secrets().text("with \udc80 bytes 7") == BY_VALUE
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("postgres", "postgresql://localhost/x as postgres"),
+        ("ollama", "ollama/llama3"),
+        ("not-needed", "not-needed here"),
+        ("EMPTY", "EMPTY"),
+        ("baseline", "the baseline"),
+        ("Baseline", "Baselines"),
+    ],
+)
+def test_plain_values_of_secret_variables_are_no_secrets(monkeypatch, value, text):
+    """Defaults and fillers stand in half of all texts; a word counts as a whole word."""
+    monkeypatch.setenv("SOME_PASSWORD", value)
+    assert recorded({"x": text}) == {"x": text}
+    assert Secrets().message(text) == text
+    assert Secrets().arguments([text]) == [text]
+
+
+def test_words_are_hidden_as_whole_words(monkeypatch):
+    """And a value that is named by a person is hidden whatever it is."""
+    monkeypatch.setenv("SOME_PASSWORD", "correcthorsebattery")
+    monkeypatch.setenv("SITE", "northern")
+    assert Secrets().text("a correcthorsebattery_1 northern") == "a ***_1 northern"
+    assert Secrets(more=more_of(["site"])).text("a northern") == "a ***"
 
 
 def test_what_is_kept_keeps_its_type_and_identity():

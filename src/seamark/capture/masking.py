@@ -19,16 +19,20 @@ their values.
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote, quote_plus
 
 from seamark.capture.secret_names import (
     Level,
     is_empty,
     is_harmless,
+    is_ordinary,
     is_place,
     level,
     looks_random,
@@ -79,13 +83,14 @@ class More:
 
     def level(self, name: str) -> Level:
         """Return the level of an option, a variable or a word in a message."""
-        return Level.SURE if self._names(name) else level(name)
+        return Level.SURE if self.names_it(name) else level(name)
 
     def parameter_level(self, name: str) -> Level:
         """Return the level of a parameter."""
-        return Level.SURE if self._names(name) else parameter_level(name)
+        return Level.SURE if self.names_it(name) else parameter_level(name)
 
-    def _names(self, name: str) -> bool:
+    def names_it(self, name: str) -> bool:
+        """Return whether a person named it."""
         return bool(self.names) and not self.names.isdisjoint(
             (plain_name(name), plain_name(name.rpartition(".")[2]))
         )
@@ -177,15 +182,16 @@ _USER_INFO: Final = re.compile(
 # name = value, name: value, "name": "value"; the name starts where a word starts, which keeps the
 # search linear.
 _NAMED: Final = re.compile(
-    r"(?<![\w.-])(?P<name>[A-Za-z_][\w.-]{0,120})\\?[\"']?\]?\s{0,4}(?:=>|:=|=|:)\s{0,4}"
+    r"(?<![\w.-])-{0,2}(?P<name>[A-Za-z_][\w.-]{0,120})\\?[\"']?\]?\s{0,4}(?:=>|:=|=|:)\s{0,4}"
 )
-# --name value, and the same in a printed list: '--name', 'value'.
+# --name value, --name 'value', and the same in a printed list: '--name', 'value'.
 _OPTION_IN_TEXT: Final = re.compile(
-    r"(?<![\w-])--?(?P<name>[A-Za-z][\w.-]{0,120})(?:[\"'],\s{0,4}(?=[\"'][^-])|\s{1,4}(?=[^\s\"'-]))"
+    r"(?<![\w-])--?(?P<name>[A-Za-z][\w.-]{0,120})"
+    r"(?:[\"'],\s{0,4}(?=[\"'][^-])|\s{1,4}(?=[^\s\"'-]|[\"'][^\s\"']))"
 )
 # In a string the names of parameters stand as in a file or a command, not as in a sentence.
 _NAMED_IN_VALUE: Final = re.compile(
-    r"(?<![\w.-])(?P<quote>\\?[\"'])?(?P<name>[A-Za-z_][\w.-]{0,120})"
+    r"(?<![\w.-])(?P<quote>\\?[\"'])?-{0,2}(?P<name>[A-Za-z_][\w.-]{0,120})"
     r"(?(quote)(?P=quote)\s{0,4}[:=]\s{0,4}|(?::=|=)(?=[^\s=]))"
 )
 _NAMED_IN_LINE: Final = re.compile(
@@ -200,6 +206,11 @@ _QUOTED: Final = re.compile(
     r"(?P<value>(?:(?!(?P=quote))(?:\\.|[^\\]))*)(?P=quote)",
     re.DOTALL,
 )
+# A literal in a line of code, closed or not, so that each character is read once.
+_LITERAL: Final = re.compile(
+    r"\\.|(?P<quote>[\"'])(?P<value>(?:\\.|(?!(?P=quote))[^\\\n])*)(?P=quote)?"
+)
+_FILLED_IN: Final = re.compile(r"\{[^{}\"']|%[sdr(]")
 _BRACKETED: Final = re.compile(r"[\[({](?P<value>[^\])}]{0,200})[\])}]")
 _UNCLOSED: Final = re.compile(r"\\?[\"'](?P<value>[^\r\n]+)")
 # What is not quoted ends where the next one is named: token=X&page=1, token=X,dim=5.
@@ -212,8 +223,9 @@ def _mask_named(
     level_of: Callable[[str], Level],
     *,
     code: bool = False,
+    kept: re.Pattern[str] | None = None,
 ) -> str:
-    """Hide what follows each secret-looking name that ``names`` finds.
+    """Hide what follows each secret-looking name that ``names`` finds, but what ``kept`` matches.
 
     The search continues inside what is not hidden: ``cfg={token:X}`` holds a second name.
     """
@@ -226,6 +238,8 @@ def _mask_named(
         name_level = level_of(found["name"])
         seen = _value_at(text, end, _GLANCE[name_level], code=code)
         if seen is None or not _hides(name_level, seen["value"], text=True):
+            continue
+        if kept is not None and kept.match(text, end):
             continue
         if (value := _value_at(text, end, len(text), code=code)) is not None:  # all of it
             parts += [text[end : value.start("value")], MASK]
@@ -272,7 +286,23 @@ def secret_values(environment: Mapping[str, str], more: More = MORE_NONE) -> set
         environment: Such as ``os.environ``.
         more: What a person says is a secret.
     """
-    return {value for name, value in environment.items() if _is_secret_variable(name, value, more)}
+    found: set[str] = set()
+    for name, value in environment.items():
+        if _is_secret_variable(name, value, more):
+            found |= _written_forms(value)
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _written_forms(value: str) -> frozenset[str]:
+    """Return how a value stands in a text: as it is, quoted by Python or JSON, in an address."""
+    quote_all, quote_most = (
+        quote(value, safe=safe, errors="surrogateescape") for safe in ("", "/")
+    )
+    plus = quote_plus(value, errors="surrogateescape")
+    return frozenset(
+        (value, repr(value)[1:-1], json.dumps(value)[1:-1], quote_all, quote_most, plus)
+    )
 
 
 def _is_secret_variable(name: str, value: str, more: More) -> bool:
@@ -282,6 +312,7 @@ def _is_secret_variable(name: str, value: str, more: More) -> bool:
         or len(value) < _MIN_ENVIRONMENT_VALUE
         or name.lower() in _WORKING_DIRECTORIES
         or is_harmless(value)
+        or (is_ordinary(value) and not more.names_it(name))
         or is_place(name)  # PASSWORD_STORE_DIR is a place, and stands in half of all tracebacks
     ):
         return False
@@ -318,8 +349,21 @@ def mask_secrets(
     text = _without_shapes(text, more)
     text = _AUTHORIZATION.sub(_mask_authorization, text)
     text = _BEARER.sub(rf"\1{MASK}", text)
-    text = _mask_named(text, _OPTION_IN_TEXT, more.level, code=code)
-    return _mask_named(text, _NAMED, more.level, code=code)
+    kept = _FILLED_IN if code else None
+    text = _mask_named(text, _OPTION_IN_TEXT, more.level, code=code, kept=kept)
+    text = _mask_named(text, _NAMED, more.level, code=code, kept=kept)
+    return _LITERAL.sub(lambda found: _mask_literal(found, more), text) if code else text
+
+
+def _mask_literal(found: re.Match[str], more: More) -> str:
+    """Return a literal of a line of code as a text is masked; what is filled in later stays."""
+    value = found["value"]
+    if not value or not (":" in value or "=" in value or "-" in value):
+        return found[0]
+    hidden = _mask_named(value, _OPTION_IN_TEXT, more.level, kept=_FILLED_IN)
+    hidden = _mask_named(hidden, _NAMED, more.level, kept=_FILLED_IN)
+    start, end = found.span("value")
+    return found[0][: start - found.start()] + hidden + found[0][end - found.start() :]
 
 
 def mask_value(
@@ -360,8 +404,16 @@ def _without_known(
     values = secret_values(os.environ if environment is None else environment, more)
     values.update(value for value in known if len(value) >= _MIN_KNOWN_VALUE)
     for value in sorted(values, key=len, reverse=True):
-        text = text.replace(value, MASK)
+        if value in text:
+            text = _replaced(text, value)
     return text
+
+
+def _replaced(text: str, value: str) -> str:
+    """Hide a value; one that is a word, only where it is a whole one."""
+    if not value.isalpha():
+        return text.replace(value, MASK)
+    return re.sub(rf"(?<![^\W_]){re.escape(value)}(?![^\W_])", MASK, text)
 
 
 def _without_shapes(text: str, more: More) -> str:

@@ -17,6 +17,7 @@ __all__ = [
     "Level",
     "is_empty",
     "is_harmless",
+    "is_ordinary",
     "is_place",
     "level",
     "looks_random",
@@ -87,6 +88,12 @@ _PARAMETER_CARRIERS: Final = frozenset({"hash", "header", "hex", "plain", "plain
 _EMPTY: Final = re.compile(
     r"true|false|none|null|yes|no|on|off|auto||\*+|\$\{[^{}]*\}|\{\{[^{}]*\}\}", re.IGNORECASE
 )
+_FILLERS: Final = _set(
+    "anonymous changeit changeme default dummy dummy-key empty example fake-key localhost "
+    "minioadmin no-key not-needed not-required not-used notneeded none ollama password placeholder "
+    "postgres root sk-no-key-required secret test test-key testing your-api-key your_api_key xxxxxx"
+)
+_DRAWN_LETTERS: Final = 10
 _MARKER: Final = re.compile(r"<[^<>\s]{0,64}>|\[[^\[\]\s]{0,64}\]")
 _PLACES: Final = frozenset({"config", "dir", "directory", "file", "folder", "home", "path", "root"})
 
@@ -157,6 +164,13 @@ def parameter_level(name: str) -> Level:
 def is_harmless(value: str) -> bool:
     """Return whether a value is a number, a switch or nothing at all."""
     return _HARMLESS.fullmatch(value) is not None
+
+
+def is_ordinary(value: str) -> bool:
+    """Return whether the value of a variable is a word that says nothing: a default, a filler."""
+    return value.lower() in _FILLERS or (
+        len(value) < _DRAWN_LETTERS and value.isascii() and value.isalpha() and value.islower()
+    )
 
 
 def is_empty(value: str) -> bool:

@@ -249,6 +249,66 @@ def test_names_within_literals_of_source_lines_are_hidden(line, kept):
     assert Secrets().traceback(before + line) == before + (kept or line)
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("[db]\npassword = X\nuser = bob", "[db]\npassword = ***\nuser = bob"),
+        ('api_key = "X Y" # old', 'api_key = "***" # old'),
+        ("password: two words pw\nuser: bob bee", "password: ***\nuser: bob bee"),
+        ("db_password = two words pw", "db_password = ***"),
+        (
+            "{password: 'X', apiKey: \"Y\", n: 1, pad_token: '<pad>'}",
+            "{password: '***', apiKey: \"***\", n: 1, pad_token: '<pad>'}",
+        ),
+        ("db: {password: X, user: bob}", "db: {password: ***, user: bob}"),
+        ("curl -H 'X-Api-Key: K' https://h", "curl -H 'X-Api-Key: ***' https://h"),
+        ('curl -H "Private-Token: K"', 'curl -H "Private-Token: ***"'),
+        ("curl -H 'Authorization: Basic Ym9i' x", "curl -H 'Authorization: Basic ***' x"),
+        ("Authorization: Bearer abc", "Authorization: Bearer ***"),
+        ("password: ${oc.env:DB}\ntokens = 5", "password: ${oc.env:DB}\ntokens = 5"),
+        ("if token == x: pass\nn_tokens = a", "if token == x: pass\nn_tokens = a"),
+    ],
+)
+def test_configurations_as_strings_are_hidden(given, kept):
+    """INI, TOML, YAML, JavaScript, headers of a command; in values and in points of a series."""
+    assert recorded({"x": given}) == {"x": kept}
+    assert Secrets().text(given) == kept
+    assert Secrets().text(kept) == kept
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"secrets": {"openai": "S1"}}, {"secrets": {"openai": BY_NAME}}),
+        ({"secrets": {"a": {"b": ["S1", 2]}}}, {"secrets": {"a": {"b": [BY_NAME, 2]}}}),
+        ({"tokens": {"hf": "S1", "n": 1}}, {"tokens": {"hf": BY_NAME, "n": 1}}),
+        ({"api_keys": {"openai": "S1"}}, {"api_keys": {"openai": BY_NAME}}),
+        (
+            {"credentials": {"username": "u", "host": "h", "value": "V"}},
+            {"credentials": {"username": "u", "host": "h", "value": BY_NAME}},
+        ),
+        ({"name": "DB_PASSWORD", "value": "V"}, {"name": "DB_PASSWORD", "value": BY_NAME}),
+        ({"key": "DB_PASSWORD", "value": "V"}, {"key": "DB_PASSWORD", "value": BY_NAME}),
+        ({"name": "LR", "value": "V"}, {"name": "LR", "value": "V"}),
+        ({"username": "me", "key": "0a" * 16}, {"username": "me", "key": BY_NAME}),
+        ({"special_tokens": {"pad": "<pad>", "hi": "hi"}}, None),
+        ({"tokens": {"pad": "<pad>", "eos": "end", "path": "a.bin", "switch": "on"}}, None),
+        ({"tokens": ["hello", "world"], "num_tokens": {"train": "many"}}, None),
+        ({"tokens": 5, "secrets": {"n": 1, "on": True}}, None),
+    ],
+)
+def test_what_stands_below_or_beside_a_name_is_hidden(given, kept):
+    """In mappings as values and within lists; numbers, users and places stay."""
+    assert recorded(given) == (kept or given)
+    assert recorded([given]) == [kept or given]
+
+
+def test_what_is_assigned_below_a_name_is_hidden():
+    """The path says it."""
+    atoms = Secrets().atoms({"p/api_keys/openai": Atom("string", "S1")})
+    assert atoms["p/api_keys/openai"].value == BY_NAME
+
+
 def test_a_command_in_a_list_is_hidden_as_arguments_are():
     """``sys.argv`` is recorded by many."""
     given = {"argv": ["train.py", "--password", SECRET, "--lr", "0.1"]}

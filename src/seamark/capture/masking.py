@@ -167,9 +167,11 @@ _AUTHORIZATION: Final = re.compile(
 )
 # In prose these words mean other things: only a scheme and what looks drawn is hidden.
 _CREDENTIALS: Final = re.compile(
-    r"\b((?:authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?)?(?:basic|bearer|token|digest|apikey)\s{1,4})"
-    r"(?=[^\s\"']{0,80}\d)(?!\*)[\w.~+/=-]{16,}",
-    re.IGNORECASE,
+    r"\b((?i:authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:basic|bearer|token|digest|apikey)\s{1,4}))"
+    r"(?!\*)[^\s\"']+"
+    r"|\b((?i:basic|bearer)\s{1,4})(?=[^\s\"']{0,80}\d)(?!\*)[\w.~+/=-]{16,}"
+    r"|\b((?i:token|digest|apikey)\s{1,4})(?=[0-9a-f]{32}|(?=[^\s\"']{0,80}[A-Z])[^\s\"']{0,80}\d)"
+    r"(?!\*)[\w.~+/=-]{16,}"
 )
 # User info up to the last @ before the path, or, for passwords that hold a raw slash, up to the
 # last @ at all where what follows the first colon is not a port.
@@ -195,9 +197,25 @@ _NAMED_IN_VALUE: Final = re.compile(
     r"(?(quote)(?P=quote)\s{0,4}[:=]\s{0,4}|(?::=|=)(?=[^\s=]))"
 )
 _NAMED_IN_LINE: Final = re.compile(
-    r"^[ \t]{0,64}(?:- )?(?P<name>[A-Za-z_][\w.-]{0,120}):[ \t]{1,16}"
-    r"(?=\"|'|[^\s\"'#]{1,4096}[ \t]{0,16}(?:#|$))",
+    r"^[ \t]{0,64}(?:- )?(?P<name>[A-Za-z_][\w.-]{0,120})"
+    r"(?::[ \t]{1,16}|[ \t]{0,16}=(?!=)[ \t]{0,16})"
+    r"(?=\"|'|[^\s\"'#]{1,4096}[ \t]{0,16}(?:[#;]|$))",
     re.MULTILINE,
+)
+# Passwords alone are made of several words, and end with their line.
+_PASSWORD_IN_LINE: Final = re.compile(
+    r"^(?P<before>[ \t]{0,64}(?:- )?(?P<name>[A-Za-z_][\w.-]{0,120})"
+    r"(?::[ \t]{1,16}|[ \t]{0,16}=(?!=)[ \t]{0,16}))(?P<value>[^\s\"'#*{\[][^\r\n#]{0,1024})",
+    re.MULTILINE,
+)
+_PASSWORD: Final = re.compile(r"(?:passw(?:or)?d|passphrase|pwd)\d?\Z", re.IGNORECASE)
+# {password: 'X', apiKey: "Y"} as JavaScript and YAML write it, and 'X-Api-Key: X' as curl does.
+_NAMED_IN_FLOW: Final = re.compile(
+    r"(?:(?P<brace>\{)|,)\s{0,16}(?P<name>[A-Za-z_][\w.-]{0,120}):[ \t]{0,4}"
+    r"(?=\\?[\"']|(?(brace)[^\s\"',{}]{1,256}\s{0,16}[,}]|(?!)))"
+)
+_NAMED_IN_HEADER: Final = re.compile(
+    r"(?<=[\"'])(?P<name>[A-Za-z][\w-]{0,120}):[ \t]{0,4}(?=[^\s\"']{1,4096}[\"'])"
 )
 # A backslash is taken with what follows it in one way only: two ways would double the work of a
 # text that is never closed with each of them.
@@ -211,6 +229,12 @@ _LITERAL: Final = re.compile(
     r"\\.|(?P<quote>[\"'])(?P<value>(?:\\.|(?!(?P=quote))[^\\\n])*)(?P=quote)?"
 )
 _FILLED_IN: Final = re.compile(r"\{[^{}\"']|%[sdr(]")
+# In a configuration: a place to fill in, a marker, nothing at all.
+_SAYS_NOTHING: Final = re.compile(
+    r"[\"']?(?:\$\{[^{}]{0,200}\}|\{\{[^{}]{0,200}\}\}|<[^<>\s]{0,64}>|null|none|true|false)"
+    r"(?=[\"'\s,;)}\]&]|\Z)",
+    re.IGNORECASE,
+)
 _BRACKETED: Final = re.compile(r"[\[({](?P<value>[^\])}]{0,200})[\])}]")
 _UNCLOSED: Final = re.compile(r"\\?[\"'](?P<value>[^\r\n]+)")
 # What is not quoted ends where the next one is named: token=X&page=1, token=X,dim=5.
@@ -385,16 +409,20 @@ def mask_value(
         known: As in `mask_secrets`.
         more: As in `mask_secrets`.
     """
+    level_of = more.parameter_level
     text = _without_shapes(_without_known(text, environment, known, more), more)
     # Most strings are a word or two: what cannot be in them is not looked for.
     if " " in text:
-        text = _CREDENTIALS.sub(rf"\1{MASK}", text)
+        text = _CREDENTIALS.sub(lambda found: f"{found[1] or found[2] or found[3]}{MASK}", text)
     if "-" in text:
-        text = _mask_named(text, _OPTION_IN_TEXT, more.parameter_level)
+        text = _mask_named(text, _OPTION_IN_TEXT, level_of, kept=_SAYS_NOTHING)
     if ":" in text:
-        text = _mask_named(text, _NAMED_IN_LINE, more.parameter_level)
+        text = _mask_named(text, _NAMED_IN_FLOW, level_of, kept=_SAYS_NOTHING)
+        text = _mask_named(text, _NAMED_IN_HEADER, level_of, kept=_SAYS_NOTHING)
     if ":" in text or "=" in text:
-        text = _mask_named(text, _NAMED_IN_VALUE, more.parameter_level)
+        text = _PASSWORD_IN_LINE.sub(_mask_password, text)
+        text = _mask_named(text, _NAMED_IN_LINE, level_of, kept=_SAYS_NOTHING)
+        text = _mask_named(text, _NAMED_IN_VALUE, level_of, kept=_SAYS_NOTHING)
     return text
 
 
@@ -434,6 +462,12 @@ def _shortened(text: str) -> str:
     head = "".join(text[: _MAX_MASKED_CHARS // 2].rsplit(None, 1)[:1])
     tail = text[-_MAX_MASKED_CHARS // 2 :].partition("\n")[2]
     return f"{head}\n... {len(text) - len(head) - len(tail)} characters left out ...\n{tail}"
+
+
+def _mask_password(found: re.Match[str]) -> str:
+    value = found["value"].rstrip()
+    hidden = _PASSWORD.search(found["name"]) and not is_empty(value)
+    return f"{found['before']}{MASK}{found['value'][len(value) :]}" if hidden else found[0]
 
 
 def _mask_authorization(found: re.Match[str]) -> str:

@@ -15,10 +15,12 @@ from typing import Final
 
 __all__ = [
     "Level",
+    "holds_secrets",
     "is_empty",
     "is_harmless",
     "is_ordinary",
     "is_place",
+    "is_told",
     "level",
     "looks_random",
     "parameter_level",
@@ -98,6 +100,11 @@ _MARKER: Final = re.compile(r"<[^<>\s]{0,64}>|\[[^\[\]\s]{0,64}\]")
 _PLACES: Final = frozenset({"config", "dir", "directory", "file", "folder", "home", "path", "root"})
 
 
+_TOLD: Final = _PLACES | _set(
+    "email host hostname kind login name port provider region scheme type user username"
+)
+
+
 @functools.lru_cache(maxsize=4096)
 def _words(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORDS.findall(name[-256:]))
@@ -159,6 +166,26 @@ def parameter_level(name: str) -> Level:
     if last in ("auth", "pass", "authentication"):
         return Level.LIKELY
     return Level.WEAK if last in _WEAK_LAST else Level.NO
+
+
+@functools.lru_cache(maxsize=4096)
+def holds_secrets(name: str) -> bool:
+    """Return whether all that stands below a name is secret: ``secrets``, ``api_keys``, ``tokens``.
+
+    ``special_tokens`` and ``num_tokens`` hold none.
+    """
+    words = _words(name)
+    if words == ("tokens",):
+        return True
+    return words[-1:] == ("secret",) or (
+        "".join(words[-1:]).endswith("s") and parameter_level(name) is Level.SURE
+    )
+
+
+def is_told(name: str) -> bool:
+    """Return whether a name below one that holds secrets says who, where or what kind."""
+    last = _words(name)[-1:]
+    return not _TOLD.isdisjoint(last) or not _PLAIN_TOKENS.isdisjoint(last)
 
 
 def is_harmless(value: str) -> bool:

@@ -309,6 +309,93 @@ def test_what_is_assigned_below_a_name_is_hidden():
     assert atoms["p/api_keys/openai"].value == BY_NAME
 
 
+HEX = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
+LETTERS = "Ab3dEf6hIj9lMn2pQr5tUv8xYz1BcD4fGh7jKl0nOp3rSt6vWx9zAb2dEf5hIj8lMn1p"
+REAL = [
+    *(f"gh{kind}_" + LETTERS[:36] for kind in "pousr"),
+    *("AKIAIOSFODNN7EXAMPLE", "ASIAY34FZKBOKMUTVV7A", "hf_" + LETTERS[:34]),
+    *("hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH", "sk-" + HEX, "sk-" + LETTERS[:48]),
+    *(
+        "sk-ant-api03-" + LETTERS,
+        "sk-proj-" + LETTERS,
+        "sk-lf-0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
+    ),
+    *("r8_" + LETTERS[:37], "xoxb-123456789012-1234567890123-" + LETTERS[:24]),
+    *("SG." + LETTERS[:22] + "." + LETTERS[:43], "dckr_pat_" + LETTERS[:27]),
+    *(f"lsv2_pt_{HEX}_0a1b2c3d4e", "pcsk_" + LETTERS[:6] + "_" + LETTERS[:60], "shpat_" + HEX),
+    *("pplx-" + LETTERS[:48], "xai-" + LETTERS + LETTERS[:16], "tvly-" + LETTERS[:32]),
+    *("tvly-dev-" + LETTERS[:32], "sess-" + LETTERS[:40], "fw_" + LETTERS[:24]),
+    *("sq0csp-" + LETTERS[:43], "dp.st.dev." + LETTERS[:43], "dp.st." + LETTERS[:43], "key-" + HEX),
+    *("gsk_" + LETTERS[:52], "whsec_" + LETTERS[:32]),
+]
+HARMLESS = [
+    *("ASIANFACESDATASET", "AIDASOCIALMEDIA2024", "hf_resnetfiftyimagenetonek", "ghp_global"),
+    *("ghu_manifold", "xoxo-experiment", "sk-experimentwithlonglongname"),
+    *(
+        "sk-lf-learning-rate-decay",
+        "r8_resnetfiftyimagenet1k",
+        "SG.stochastic-gradient.with-momentum",
+    ),
+    *("/data/sk-abcdefghijklmnopqrstuvwxyz/x", "token resnet50_imagenet1k_v2", "fw_forward_pass_2"),
+    *("key-value-cache", "sess-2024-baseline", "xai-explain-gradcam-resnet50", "pplx-eval-v2"),
+    *("dp.st.mean", 'lang_token="en_XX"', "task_token=summarize", "user_key=user_id"),
+    *("session_key=s-12", "project_key='vision'", 'instance_token="sks dog"', "lsv2_pt"),
+]
+
+
+@pytest.mark.parametrize("secret", REAL)
+def test_what_looks_real_is_hidden(secret):
+    """In values, arguments and messages; alone and within a text."""
+    assert recorded({"x": secret}) == {"x": BY_VALUE}
+    assert recorded({"x": f"see {secret}, there"}) == {"x": f"see {MASK}, there"}
+    assert Secrets().message(f"bad {secret}: no") == f"bad {MASK}: no"
+    assert Secrets().arguments(["--x", secret]) == ["--x", MASK]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_harmless_is_kept(text):
+    """In values, arguments and messages: names of data, of runs, of columns, of models."""
+    assert recorded({"x": text, "y": [text]}) == {"x": text, "y": [text]}
+    assert Secrets().message(f"bad {text} here") == f"bad {text} here"
+    assert Secrets().arguments(["--x", text]) == ["--x", text]
+
+
+@pytest.mark.parametrize(
+    "name", ["lang", "task", "src", "tgt", "object", "time", "answer", "register", "instance"]
+)
+def test_tokens_of_a_vocabulary_are_kept(name):
+    """What marks a language or a subject is a word, and no credential."""
+    assert recorded({f"{name}_token": "en_XX"}) == {f"{name}_token": "en_XX"}
+    assert Secrets().arguments([f"--{name}-token", "en_XX"]) == [f"--{name}-token", "en_XX"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-patience", "-precision", "-p", "vision", "--key", "image", "--user-key=user_id"],
+        ["--session-key", "train", "--signature", "serving_default"],
+    ],
+)
+def test_plain_words_in_arguments_are_kept(arguments):
+    """They name columns, projects and options with one dash."""
+    assert Secrets().arguments(arguments) == arguments
+
+
+@pytest.mark.parametrize("name", ["user_key", "project_key", "session_key"])
+def test_keys_of_columns_are_hidden_only_if_they_look_drawn(name):
+    """They name a column as often as a credential."""
+    given = {name: "s-12"}
+    assert recorded(given) == given
+    assert recorded({name: "aB3" * 8}) == {name: BY_NAME}
+
+
+def test_a_token_of_kaggle_is_hidden_beside_its_user():
+    """It has no shape but that of any digest."""
+    text = json.dumps({"username": "me", "key": HEX})
+    assert Secrets().text(text) == Secrets().message(text) == text.replace(HEX, MASK)
+    assert recorded({"key": HEX, "n": 1}) == {"key": HEX, "n": 1}
+
+
 def test_a_command_in_a_list_is_hidden_as_arguments_are():
     """``sys.argv`` is recorded by many."""
     given = {"argv": ["train.py", "--password", SECRET, "--lr", "0.1"]}

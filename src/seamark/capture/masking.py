@@ -34,6 +34,7 @@ from seamark.capture.secret_names import (
     is_harmless,
     is_ordinary,
     is_place,
+    is_plain,
     level,
     looks_random,
     parameter_level,
@@ -103,8 +104,8 @@ def _hides(name_level: Level, value: str, *, text: bool) -> bool:
     """Return whether ``value`` is hidden for its name; in a text, ``key`` names too many things."""
     if name_level is Level.SURE or name_level is Level.NO:
         return name_level is Level.SURE
-    if text and name_level is Level.WEAK:
-        return looks_random(value, _RANDOM_KEY_CHARS)
+    if name_level is Level.WEAK:
+        return looks_random(value, _RANDOM_KEY_CHARS) if text else not is_plain(value)
     return not is_harmless(value)
 
 
@@ -129,19 +130,30 @@ def hides_parameter(name: str, value: str, more: More = MORE_NONE) -> bool:
 _SHAPES: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"
     r"|(?<![A-Za-z0-9])(?:"
-    r"gh[pousr]_[A-Za-z0-9]{6,}|github_pat_\w{6,}"
+    r"gh[pousr]_(?:[A-Za-z0-9]{30,}|(?=[A-Za-z]{0,29}\d)[A-Za-z0-9]{12,})|github_pat_\w{6,}"
     r"|gl(?:pat|dt|rt|ptt|ft|imt|agent|oas|soat|cbt|ffct)-[\w-]{12,}"
-    r"|hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{12,}"
-    r"|sk-(?:proj|ant|svcacct|admin|or|lf)-[\w-]{10,}|sk-[A-Za-z0-9]{20,}"
+    r"|hf_(?=[A-Z0-9]{0,40}[a-z])(?=[a-z0-9]{0,40}[A-Z])"
+    r"(?:[A-Za-z0-9]{30,}|(?=[A-Za-z]{0,29}\d)[A-Za-z0-9]{20,})|api_org_[A-Za-z0-9]{12,}"
+    r"|sk-(?:proj|ant|svcacct|admin|or|lf)-(?=[A-Za-z_-]{0,60}\d)[\w-]{10,}"
+    r"|sk-(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{20,}"
     r"|[srp]k_(?:live|test)_(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9]{10,}"
-    r"|(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{12,}"
+    r"|(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA)(?=[A-Z]{0,15}\d)[A-Z0-9]{16}(?![A-Za-z0-9])"
     r"|AIza[\w-]{20,}|ya29\.[\w.-]{10,}|GOCSPX-[\w-]{10,}"
     r"|eyJ[\w-]{6,}(?:\.[\w-]*){0,4}[\w+/=-]*"
-    r"|xox[a-z]-[\w-]{8,}|xapp-[\w-]{8,}|npm_[A-Za-z0-9]{20,}|pypi-AgE[\w-]{12,}"
+    r"|xox[a-eprs]-(?=[A-Za-z_-]{0,40}\d)[\w-]{8,}|xapp-(?=[A-Za-z_-]{0,40}\d)[\w-]{8,}"
+    r"|npm_[A-Za-z0-9]{20,}|pypi-AgE[\w-]{12,}"
     r"|(?:dop|doo|dor)_v1_[0-9a-f]{16,}|dapi[0-9a-f]{24,}|glsa_\w{16,}"
-    r"|gsk_[A-Za-z0-9]{16,}|r8_[A-Za-z0-9]{16,}|nvapi-[\w-]{16,}|wandb_v\d_\w{16,}"
-    r"|lin_api_\w{16,}|tskey-[\w-]{12,}|SG\.[\w-]{12,64}\.[\w-]{12,}"
+    r"|gsk_(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{16,}"
+    r"|r8_(?=[A-Za-z]{0,40}\d)(?=[a-z0-9]{0,40}[A-Z])[A-Za-z0-9]{16,}"
+    r"|nvapi-[\w-]{16,}|wandb_v\d_\w{16,}"
+    r"|lin_api_\w{16,}|tskey-[\w-]{12,}|SG\.[\w-]{22}\.[\w-]{43}(?![\w-])"
     r"|hvs\.[\w-]{16,}|ATATT3[\w=-]{16,}|AGE-SECRET-KEY-1\w{16,}"
+    r"|dckr_pat_[\w-]{20,}|lsv2_(?:pt|sk)_\w{16,}|pcsk_(?=[A-Za-z_]{0,60}\d)\w{20,}"
+    r"|shp(?:at|ca|pa|ss)_[0-9A-Fa-f]{32}|pplx-[A-Za-z0-9]{40,}|xai-[A-Za-z0-9]{64,}"
+    r"|tvly-(?=[A-Za-z-]{0,60}\d)[A-Za-z0-9-]{20,}|sess-(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{24,}"
+    r"|fw_(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{20,}|sq0(?:csp|atp)-[\w-]{22,}"
+    r"|dp\.(?:st|pt|ct|sa|scim|audit)\.(?:[\w-]{1,35}\.)?[A-Za-z0-9]{30,}"
+    r"|key-[0-9a-f]{32}(?![0-9A-Za-z])"
     r"|\d{8,10}:AA[\w-]{33}(?![\w-])"
     r")",
     re.DOTALL,
@@ -154,6 +166,10 @@ _WEBHOOKS: Final = re.compile(
     r"|chat\.googleapis\.com/v1/spaces/|maker\.ifttt\.com/trigger/|api\.telegram\.org/bot))"
     r"(?!\*\*\*)[^\s\"'<>]+",
     re.IGNORECASE,
+)
+_KAGGLE: Final = re.compile(
+    r"(\busername\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']?[\w.-]{1,64}\\?[\"']?\s{0,4}[,;]?\s{0,16}"
+    r"\\?[\"']?key\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']?)(?:[0-9a-f]{32}|[0-9a-f]{40})(?![\w-])"
 )
 _SIGNED: Final = re.compile(
     r"([?&;](?:x-[a-z]{2,5}-)?(?:sig|signature|security-token)=)(?!\*\*\*)[^\s\"'<>&;#]+",
@@ -452,6 +468,8 @@ def _without_shapes(text: str, more: More) -> str:
     if "://" in text:
         text = _WEBHOOKS.sub(rf"\1{MASK}", text)
         text = _USER_INFO.sub(lambda found: f"{found[1] or found[2]}{MASK}@", text)
+    if "username" in text:
+        text = _KAGGLE.sub(rf"\1{MASK}", text)
     return _SIGNED.sub(rf"\1{MASK}", text) if "=" in text else text
 
 
@@ -585,17 +603,17 @@ def _mask_argument(argument: str, more: More) -> tuple[str, str]:
     if (
         re.match(r"-[pP].", argument)
         and more.level(name) is Level.NO
-        and not is_harmless(argument[2:])
+        and not is_plain(argument[2:])
     ):
-        return argument[:2] + MASK, ""  # mysql's -pPASSWORD; -precision is hidden with it
+        return argument[:2] + MASK, ""  # mysql's -pPASSWORD, not -precision
     return argument, name
 
 
 def _mask_value(name: str, value: str, more: More) -> str:
     if value and _hides(more.level(name), value, text=False):
         return MASK
-    if name in ("p", "P") and not is_harmless(value):
-        return MASK  # a password as often as a port or a project; numbers stay
+    if name in ("p", "P") and not is_plain(value):
+        return MASK  # a password as often as a port or a project; numbers and words stay
     last = name.rsplit(".", 1)[-1].lower()
     if (
         last in _USERS

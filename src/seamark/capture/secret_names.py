@@ -20,6 +20,7 @@ __all__ = [
     "is_harmless",
     "is_ordinary",
     "is_place",
+    "is_plain",
     "is_told",
     "level",
     "looks_random",
@@ -55,17 +56,17 @@ _OTHER_PASSES: Final = _set(
 )
 _KEY_KINDS: Final = _set(
     "account app application client consumer crypto decryption license master personal "
-    "project security service session shared ssh storage subscription user wandb write "
+    "security service shared ssh storage subscription wandb write "
 )
 _PLAIN_KEYS: Final = _set(
     "batch cache column data dict feature field foreign group image img input join label loss "
     "metric monitor n num output partition primary query sort state target "
 )
 _PLAIN_TOKENS: Final = _set(
-    "additional assistant audio begin blank boi bos class cls decoder delimiter end eod eoi eos "
-    "eot extra first image initializer input last mask max min n newline num output pad "
-    "placeholder prefix prompt sep separator sos special start stop suffix tool trigger unk video "
-    "vision vocab word "
+    "additional answer assistant audio begin blank boi bos class cls decoder delimiter end eod "
+    "eoi eos eot extra first image initializer input instance lang language last mask max min n "
+    "newline num object output pad placeholder prefix prompt register sep separator sos special "
+    "src start stop suffix task tgt time tool trigger unk video vision vocab word "
 )
 _CARRIERS: Final = frozenset(
     {"value", "string", "str", "header", "data", "text", "raw", "base", "b", "hex"}
@@ -95,6 +96,7 @@ _FILLERS: Final = _set(
     "minioadmin no-key not-needed not-required not-used notneeded none ollama password placeholder "
     "postgres root sk-no-key-required secret test test-key testing your-api-key your_api_key xxxxxx"
 )
+_PLAIN: Final = re.compile(r"[a-z]{1,20}(?:[_./-][a-z]{1,20}){0,8}")
 _DRAWN_LETTERS: Final = 10
 _MARKER: Final = re.compile(r"<[^<>\s]{0,64}>|\[[^\[\]\s]{0,64}\]")
 _PLACES: Final = frozenset({"config", "dir", "directory", "file", "folder", "home", "path", "root"})
@@ -191,6 +193,11 @@ def is_told(name: str) -> bool:
 def is_harmless(value: str) -> bool:
     """Return whether a value is a number, a switch or nothing at all."""
     return _HARMLESS.fullmatch(value) is not None
+
+
+def is_plain(value: str) -> bool:
+    """Return whether a value is harmless, or small letters alone: ``image``, ``user_id``."""
+    return is_harmless(value) or _PLAIN.fullmatch(value) is not None
 
 
 def is_ordinary(value: str) -> bool:

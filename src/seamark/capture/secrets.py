@@ -235,7 +235,7 @@ def _names_of(path: str, atoms: Mapping[str, Atom]) -> tuple[str, ...]:
         for at, atom in atoms.items()
         if at.startswith(above) and atom.type == "string"
     }
-    return (*names[:-1], _named_by(beside).get(names[-1], names[-1]))
+    return (*names[:-1], str(_named_by(beside).get(names[-1], names[-1])))
 
 
 def _named_by(values: Mapping[str, Any]) -> dict[str, str]:

@@ -214,14 +214,15 @@ _NAMED_IN_VALUE: Final = re.compile(
 )
 _NAMED_IN_LINE: Final = re.compile(
     r"^[ \t]{0,64}(?:- )?(?P<name>[A-Za-z_][\w.-]{0,120})"
-    r"(?::[ \t]{1,16}|[ \t]{0,16}=(?!=)[ \t]{0,16})"
+    r"(?:[ \t]{0,4}:[ \t]{1,16}|[ \t]{0,16}=(?!=)[ \t]{0,16})"
     r"(?=\"|'|[^\s\"'#]{1,4096}[ \t]{0,16}(?:[#;]|$))",
     re.MULTILINE,
 )
 # Passwords alone are made of several words, and end with their line.
 _PASSWORD_IN_LINE: Final = re.compile(
     r"^(?P<before>[ \t]{0,64}(?:- )?(?P<name>[A-Za-z_][\w.-]{0,120})"
-    r"(?::[ \t]{1,16}|[ \t]{0,16}=(?!=)[ \t]{0,16}))(?P<value>[^\s\"'#*{\[][^\r\n#]{0,1024})",
+    r"(?:[ \t]{0,4}:[ \t]{1,16}|[ \t]{1,16}=[ \t]{1,16}))"
+    r"(?P<value>[^\s\"'#*{\[](?:(?![,;] ?[A-Za-z_][\w.-]{0,64} ?[=:])[^\r\n#]){0,1024})",
     re.MULTILINE,
 )
 _PASSWORD: Final = re.compile(r"(?:passw(?:or)?d|passphrase|pwd)\d?\Z", re.IGNORECASE)

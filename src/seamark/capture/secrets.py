@@ -43,6 +43,7 @@ BY_VALUE: Final = f"{MASK} (value looks like a secret)"
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w.-]*")
 _OPTION: Final = re.compile(r"--[A-Za-z]")
 _NAMED_BESIDE: Final = frozenset({"key", "value"})
+_NAMING: Final = ("name", "key", "username")
 _HEX_KEY: Final = re.compile(r"[0-9a-f]{32}(?:[0-9a-f]{8})?")
 
 
@@ -208,7 +209,8 @@ class _Hidden:
         if isinstance(value, dict):
             named = _named_by(value)
             return {
-                key: self._json(each, (*names, named.get(key, key))) for key, each in value.items()
+                key: self._json(each, (*names, named.get(str(key), str(key))))
+                for key, each in value.items()
             }
         if not isinstance(value, list):
             return value
@@ -230,12 +232,11 @@ def _names_of(path: str, atoms: Mapping[str, Atom]) -> tuple[str, ...]:
     if names[-1] not in _NAMED_BESIDE:
         return names
     above = path[: -len(names[-1])]
-    beside = {
-        at[len(above) :]: atom.value
-        for at, atom in atoms.items()
-        if at.startswith(above) and atom.type == "string"
-    }
-    return (*names[:-1], str(_named_by(beside).get(names[-1], names[-1])))
+    beside = {each: atoms[above + each].value for each in _NAMING if above + each in atoms}
+    if names[-1] == "value":
+        name = beside.get("name", beside.get("key"))
+        return (*names[:-1], name) if isinstance(name, str) else names
+    return (*names[:-1], _named_by(beside).get("key", "key"))
 
 
 def _named_by(values: Mapping[str, Any]) -> dict[str, str]:

@@ -187,6 +187,32 @@ def recorded(path: str, value: Any, **given: Any) -> Any:
     return seamark.init_run(with_id=run.id, mode="read-only")[path].fetch()
 
 
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("https://h/x?token=abc&v=1&api_key=q", "https://h/x?token=***&v=1&api_key=***"),
+        ("https://h/x?monkey=1&design=2&author=3", "https://h/x?monkey=1&design=2&author=3"),
+        (
+            "gs://b/x?X-Goog-Signature=1&X-Goog-Credential=2",
+            "gs://b/x?X-Goog-Signature=***&X-Goog-Credential=***",
+        ),
+        ("https://h/x#access_token=abc&v=1", "https://h/x#access_token=***&v=1"),
+        ("https://h/hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567/x", "https://h/***/x"),
+        ("https://h/given-7f3a/x", "https://h/***/x"),
+    ],
+)
+def test_addresses_of_artifacts_and_checkpoints_hold_no_secrets(url, kept):
+    """By name in query and fragment, by shape anywhere, and the token itself."""
+    with seamark.init_run(capture_packages=False, capture_git=False, api_token="given-7f3a") as run:
+        run["data"].track_files(url)
+        run.recorder.content.refer("model", url)
+    with seamark.init_run(with_id=run.id, mode="read-only") as again:
+        assert again.recorded.attribute("data").value["references"] == [kept]
+        assert again.recorded.attribute("model").value["ref"] == kept
+        if url != kept:
+            assert again["sys/masked"].fetch() == {"data", "model"}
+
+
 def test_the_values_of_the_training_are_left_alone():
     """Only what is written is changed."""
     params = {"token": "t0k", "nested": [{"password": "x"}], "argv": ["--token", "x"]}

@@ -146,6 +146,13 @@ def test_secrets_are_hidden_in_saved_configurations():
     assert without_secrets(CONFIGURATION, Secrets(masked=False)) == CONFIGURATION
 
 
+def test_what_stands_below_a_name_is_hidden_in_a_saved_configuration():
+    """``--model.secrets={...}``; tokens of a vocabulary stay."""
+    text = "m:\n  secrets:\n    a: X\n  special_tokens: {pad: hello}\n  tokens: [a, b]\n"
+    kept = without_secrets(text, Secrets())
+    assert kept == text.replace("a: X", 'a: "*** (name looks like a secret)"')
+
+
 def test_what_is_no_yaml_loses_secrets_too():
     """A file that somebody put there."""
     text = "a: [\ntoken: plain-5e1f\n"

@@ -57,17 +57,13 @@ def test_members_from_elsewhere_are_named_from_where_the_pattern_starts(tree, mo
     [
         ("s3://bucket/a b.ckpt", "s3://bucket/a b.ckpt"),
         ("https://me:pw@host:80/x", "https://host:80/x"),
-        ("https://h/x?token=abc&v=1&api_key=q", "https://h/x?token=***&v=1&api_key=***"),
-        (
-            "gs://b/x?X-Goog-Signature=1&X-Goog-Credential=2",
-            "gs://b/x?X-Goog-Signature=***&X-Goog-Credential=***",
-        ),
+        ("https://h/x?v=a@b&page=1#c", "https://h/x?v=a@b&page=1#c"),
         ("http://[broken@x/y", "http://x/y"),
         ("zip::s3://u:p@b/x.zip", "zip::s3://b/x.zip"),
     ],
 )
-def test_references_hold_no_secrets(url, kept):
-    """User, password and what looks like a secret are left out; what names a version stays."""
+def test_references_hold_no_passwords(url, kept):
+    """User and password are left out; what names a version stays."""
     assert reference(url) == kept
 
 

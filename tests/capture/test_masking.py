@@ -297,6 +297,8 @@ PIECES = [
     *('token="\\"', 'token=\\"', "pass='1' ", "authorization: ", "cookie ", "cookie:\n", "bearer "),
     *("-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "glab-", "a_", "a=b:", "--key ", "--token '"),
     *("--key ',", "a.b.c-d ", "sig=", "?sig=", "ghp_", "xoxb-", 'key="a\\', 'pw:"""', "{'token':"),
+    *("\npassword = x ", "\npassword: ", "{password:", ",token:", "'key: ", '"a\\"', "{{a", "${"),
+    *("--api-key=", "--token 'a'", "token=&a=", ",a", "authorization: basic ", "token a1B"),
     *("key=aB1", "token: ", "\ntoken: x", "https://discord.com/api/webhooks/", "basic 1", "1:AA"),
 ]
 BEGINNINGS = ['token="', "token='''", 'key="', 'auth="']

@@ -135,6 +135,31 @@ def test_old_and_new_are_shown(cli: Callable[..., Result], record: Callable[...,
     assert "description" not in cli("show", "quiet").stdout
 
 
+@pytest.mark.parametrize("command", EDITS)
+def test_no_secret_is_recorded_or_printed(
+    cli: Callable[..., Result], root: Path, record: Callable[..., str], command: str
+) -> None:
+    """Whatever a person types or pastes; the run says where something is hidden."""
+    run = record("p", name="calm", tags=["kept"])
+    text = "see https://me:hunter2@host and ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+    more = ["--add", text] if command == "tag" else [text]
+    done = cli(command, run, *more)
+    assert done.exit_code == 0
+    kept, path = "see https://***@host and ***", EDITS[command][1]
+    assert kept in done.stdout
+    assert facts(root, run)["sys/masked"][1] == {path}
+    assert kept in facts(root, run)[path][1]
+    for said in (done.output, *(at.read_bytes().decode("latin1") for at in files(root))):
+        assert "hunter2" not in said
+        assert "ghp_" not in said
+    assert "(as it was)" in cli(command, run, *more).stdout
+
+
+def files(root: Path) -> list[Path]:
+    """Return every file that a root holds."""
+    return [path for path in root.rglob("*") if path.is_file()]
+
+
 def test_a_terminal_without_utf_8(
     shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
 ) -> None:

@@ -93,6 +93,7 @@ class BlobWriter:
             once and counts.
         takes: Tells whether files at an attribute path are this process's to record; all are if
             left out.
+        hide: Returns what is recorded of an address at an attribute path: no secrets.
     """
 
     def __init__(
@@ -101,11 +102,13 @@ class BlobWriter:
         record: Callable[..., bool | None],
         trouble: Callable[[str, BaseException | None], None],
         takes: Callable[[str], bool] = lambda _: True,
+        hide: Callable[[str, str], str] = lambda _, url: url,
     ) -> None:
         self.folder = folder
         self._record = record
         self._trouble = trouble
         self._takes = takes
+        self._hide = hide
         self._worker = Worker(trouble)
         self._pending: list[Pending] = []
         self._sources = Sources()
@@ -222,7 +225,7 @@ class BlobWriter:
         Args:
             path: Attribute path.
             target: On this machine, or a URL such as ``s3://bucket/last.ckpt``, which is not
-                touched, and loses user, password and secrets in its query.
+                touched, and loses user, password and secrets.
 
         Returns:
             Whether it is recorded.
@@ -235,7 +238,7 @@ class BlobWriter:
             return False
         here = local_path(target)
         if here is None:
-            url = reference(str(target))
+            url = self._hide(path, reference(str(target)))
             name = url.partition("?")[0].rstrip("/").rpartition("/")[2]
             return self._record_file(path, file_record(name, extension_of(name), None, ref=url))
         source, found = look(here)

@@ -19,17 +19,22 @@ their values.
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote, quote_plus
 
 from seamark.capture.secret_names import (
     Level,
     is_empty,
     is_harmless,
+    is_ordinary,
     is_place,
+    is_plain,
     level,
     looks_random,
     parameter_level,
@@ -79,13 +84,14 @@ class More:
 
     def level(self, name: str) -> Level:
         """Return the level of an option, a variable or a word in a message."""
-        return Level.SURE if self._names(name) else level(name)
+        return Level.SURE if self.names_it(name) else level(name)
 
     def parameter_level(self, name: str) -> Level:
         """Return the level of a parameter."""
-        return Level.SURE if self._names(name) else parameter_level(name)
+        return Level.SURE if self.names_it(name) else parameter_level(name)
 
-    def _names(self, name: str) -> bool:
+    def names_it(self, name: str) -> bool:
+        """Return whether a person named it."""
         return bool(self.names) and not self.names.isdisjoint(
             (plain_name(name), plain_name(name.rpartition(".")[2]))
         )
@@ -98,8 +104,8 @@ def _hides(name_level: Level, value: str, *, text: bool) -> bool:
     """Return whether ``value`` is hidden for its name; in a text, ``key`` names too many things."""
     if name_level is Level.SURE or name_level is Level.NO:
         return name_level is Level.SURE
-    if text and name_level is Level.WEAK:
-        return looks_random(value, _RANDOM_KEY_CHARS)
+    if name_level is Level.WEAK:
+        return looks_random(value, _RANDOM_KEY_CHARS) if text else not is_plain(value)
     return not is_harmless(value)
 
 
@@ -124,19 +130,30 @@ def hides_parameter(name: str, value: str, more: More = MORE_NONE) -> bool:
 _SHAPES: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"
     r"|(?<![A-Za-z0-9])(?:"
-    r"gh[pousr]_[A-Za-z0-9]{6,}|github_pat_\w{6,}"
+    r"gh[pousr]_(?:[A-Za-z0-9]{30,}|(?=[A-Za-z]{0,29}\d)[A-Za-z0-9]{12,})|github_pat_\w{6,}"
     r"|gl(?:pat|dt|rt|ptt|ft|imt|agent|oas|soat|cbt|ffct)-[\w-]{12,}"
-    r"|hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{12,}"
-    r"|sk-(?:proj|ant|svcacct|admin|or|lf)-[\w-]{10,}|sk-[A-Za-z0-9]{20,}"
+    r"|hf_(?=[A-Z0-9]{0,40}[a-z])(?=[a-z0-9]{0,40}[A-Z])"
+    r"(?:[A-Za-z0-9]{30,}|(?=[A-Za-z]{0,29}\d)[A-Za-z0-9]{20,})|api_org_[A-Za-z0-9]{12,}"
+    r"|sk-(?:proj|ant|svcacct|admin|or|lf)-(?=[A-Za-z_-]{0,60}\d)[\w-]{10,}"
+    r"|sk-(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{20,}"
     r"|[srp]k_(?:live|test)_(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9]{10,}"
-    r"|(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{12,}"
+    r"|(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA)(?=[A-Z]{0,15}\d)[A-Z0-9]{16}(?![A-Za-z0-9])"
     r"|AIza[\w-]{20,}|ya29\.[\w.-]{10,}|GOCSPX-[\w-]{10,}"
     r"|eyJ[\w-]{6,}(?:\.[\w-]*){0,4}[\w+/=-]*"
-    r"|xox[a-z]-[\w-]{8,}|xapp-[\w-]{8,}|npm_[A-Za-z0-9]{20,}|pypi-AgE[\w-]{12,}"
+    r"|xox[a-eprs]-(?=[A-Za-z_-]{0,40}\d)[\w-]{8,}|xapp-(?=[A-Za-z_-]{0,40}\d)[\w-]{8,}"
+    r"|npm_[A-Za-z0-9]{20,}|pypi-AgE[\w-]{12,}"
     r"|(?:dop|doo|dor)_v1_[0-9a-f]{16,}|dapi[0-9a-f]{24,}|glsa_\w{16,}"
-    r"|gsk_[A-Za-z0-9]{16,}|r8_[A-Za-z0-9]{16,}|nvapi-[\w-]{16,}|wandb_v\d_\w{16,}"
-    r"|lin_api_\w{16,}|tskey-[\w-]{12,}|SG\.[\w-]{12,64}\.[\w-]{12,}"
+    r"|gsk_(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{16,}"
+    r"|r8_(?=[A-Za-z]{0,40}\d)(?=[a-z0-9]{0,40}[A-Z])[A-Za-z0-9]{16,}"
+    r"|nvapi-[\w-]{16,}|wandb_v\d_\w{16,}"
+    r"|lin_api_\w{16,}|tskey-[\w-]{12,}|SG\.[\w-]{22}\.[\w-]{43}(?![\w-])"
     r"|hvs\.[\w-]{16,}|ATATT3[\w=-]{16,}|AGE-SECRET-KEY-1\w{16,}"
+    r"|dckr_pat_[\w-]{20,}|lsv2_(?:pt|sk)_\w{16,}|pcsk_(?=[A-Za-z_]{0,60}\d)\w{20,}"
+    r"|shp(?:at|ca|pa|ss)_[0-9A-Fa-f]{32}|pplx-[A-Za-z0-9]{40,}|xai-[A-Za-z0-9]{64,}"
+    r"|tvly-(?=[A-Za-z-]{0,60}\d)[A-Za-z0-9-]{20,}|sess-(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{24,}"
+    r"|fw_(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{20,}|sq0(?:csp|atp)-[\w-]{22,}"
+    r"|dp\.(?:st|pt|ct|sa|scim|audit)\.(?:[\w-]{1,35}\.)?[A-Za-z0-9]{30,}"
+    r"|key-[0-9a-f]{32}(?![0-9A-Za-z])"
     r"|\d{8,10}:AA[\w-]{33}(?![\w-])"
     r")",
     re.DOTALL,
@@ -150,7 +167,9 @@ _SIGNS: Final = (
     "api_org_", "sk-", "k_live_", "k_test_", "whsec_", "AKIA", "ASIA", "AROA", "AIDA", "AGPA",
     "ANPA", "AIza", "ya29.", "GOCSPX-", "eyJ", "xox", "xapp-", "npm_", "pypi-AgE", "_v1_", "dapi",
     "glsa_", "gsk_", "r8_", "nvapi-", "wandb_v", "lin_api_", "tskey-", "SG.", "hvs.", "ATATT3",
-    "AGE-SECRET-KEY-1", ":AA",
+    "AGE-SECRET-KEY-1", ":AA", "dckr_pat_", "lsv2_", "pcsk_", "shpat_", "shpca_", "shppa_",
+    "shpss_", "pplx-", "xai-", "tvly-", "sess-", "fw_", "sq0csp-", "sq0atp-", "dp.st.", "dp.pt.",
+    "dp.ct.", "dp.sa.", "dp.scim.", "dp.audit.", "key-",
 )
 # fmt: on
 _SIGNS_BY_MARK: Final = (
@@ -189,6 +208,10 @@ _WEBHOOKS: Final = re.compile(
     r"(?!\*\*\*)[^\s\"'<>]+",
     re.IGNORECASE,
 )
+_KAGGLE: Final = re.compile(
+    r"(\busername\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']?[\w.-]{1,64}\\?[\"']?\s{0,4}[,;]?\s{0,16}"
+    r"\\?[\"']?key\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']?)(?:[0-9a-f]{32}|[0-9a-f]{40})(?![\w-])"
+)
 _SIGNED: Final = re.compile(
     r"([?&;](?:x-[a-z]{2,5}-)?(?:sig|signature|security-token)=)(?!\*\*\*)[^\s\"'<>&;#]+",
     re.IGNORECASE,
@@ -201,9 +224,11 @@ _AUTHORIZATION: Final = re.compile(
 )
 # In prose these words mean other things: only a scheme and what looks drawn is hidden.
 _CREDENTIALS: Final = re.compile(
-    r"\b((?:authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?)?(?:basic|bearer|token|digest|apikey)\s{1,4})"
-    r"(?=[^\s\"']{0,80}\d)(?!\*)[\w.~+/=-]{16,}",
-    re.IGNORECASE,
+    r"\b((?i:authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:basic|bearer|token|digest|apikey)\s{1,4}))"
+    r"(?!\*)[^\s\"']+"
+    r"|\b((?i:basic|bearer)\s{1,4})(?=[^\s\"']{0,80}\d)(?!\*)[\w.~+/=-]{16,}"
+    r"|\b((?i:token|digest|apikey)\s{1,4})(?=[0-9a-f]{32}|(?=[^\s\"']{0,80}[A-Z])[^\s\"']{0,80}\d)"
+    r"(?!\*)[\w.~+/=-]{16,}"
 )
 # User info up to the last @ before the path, or, for passwords that hold a raw slash, up to the
 # last @ at all where what follows the first colon is not a port.
@@ -216,21 +241,39 @@ _USER_INFO: Final = re.compile(
 # name = value, name: value, "name": "value"; the name starts where a word starts, which keeps the
 # search linear.
 _NAMED: Final = re.compile(
-    r"(?<![\w.-])(?P<name>[A-Za-z_][\w.-]{0,120})\\?[\"']?\]?\s{0,4}(?:=>|:=|=|:)\s{0,4}"
+    r"(?<![\w.-])-{0,2}(?P<name>[A-Za-z_][\w.-]{0,120})\\?[\"']?\]?\s{0,4}(?:=>|:=|=|:)\s{0,4}"
 )
-# --name value, and the same in a printed list: '--name', 'value'.
+# --name value, --name 'value', and the same in a printed list: '--name', 'value'.
 _OPTION_IN_TEXT: Final = re.compile(
-    r"(?<![\w-])--?(?P<name>[A-Za-z][\w.-]{0,120})(?:[\"'],\s{0,4}(?=[\"'][^-])|\s{1,4}(?=[^\s\"'-]))"
+    r"(?<![\w-])--?(?P<name>[A-Za-z][\w.-]{0,120})"
+    r"(?:[\"'],\s{0,4}(?=[\"'][^-])|\s{1,4}(?=[^\s\"'-]|[\"'][^\s\"']))"
 )
 # In a string the names of parameters stand as in a file or a command, not as in a sentence.
 _NAMED_IN_VALUE: Final = re.compile(
-    r"(?<![\w.-])(?P<quote>\\?[\"'])?(?P<name>[A-Za-z_][\w.-]{0,120})"
+    r"(?<![\w.-])(?P<quote>\\?[\"'])?-{0,2}(?P<name>[A-Za-z_][\w.-]{0,120})"
     r"(?(quote)(?P=quote)\s{0,4}[:=]\s{0,4}|(?::=|=)(?=[^\s=]))"
 )
 _NAMED_IN_LINE: Final = re.compile(
-    r"^[ \t]{0,64}(?:- )?(?P<name>[A-Za-z_][\w.-]{0,120}):[ \t]{1,16}"
-    r"(?=\"|'|[^\s\"'#]{1,4096}[ \t]{0,16}(?:#|$))",
+    r"^[ \t]{0,64}(?:- )?(?P<name>[A-Za-z_][\w.-]{0,120})"
+    r"(?:[ \t]{0,4}:[ \t]{1,16}|[ \t]{0,16}=(?!=)[ \t]{0,16})"
+    r"(?=\"|'|[^\s\"'#]{1,4096}[ \t]{0,16}(?:[#;]|$))",
     re.MULTILINE,
+)
+# Passwords alone are made of several words, and end with their line.
+_PASSWORD_IN_LINE: Final = re.compile(
+    r"^(?P<before>[ \t]{0,64}(?:- )?(?P<name>[A-Za-z_][\w.-]{0,120})"
+    r"(?:[ \t]{0,4}:[ \t]{1,16}|[ \t]{1,16}=[ \t]{1,16}))"
+    r"(?P<value>[^\s\"'#*{\[](?:(?![,;] ?[A-Za-z_][\w.-]{0,64} ?[=:])[^\r\n#]){0,1024})",
+    re.MULTILINE,
+)
+_PASSWORD: Final = re.compile(r"(?:passw(?:or)?d|passphrase|pwd)\d?\Z", re.IGNORECASE)
+# {password: 'X', apiKey: "Y"} as JavaScript and YAML write it, and 'X-Api-Key: X' as curl does.
+_NAMED_IN_FLOW: Final = re.compile(
+    r"(?:(?P<brace>\{)|,)\s{0,16}(?P<name>[A-Za-z_][\w.-]{0,120}):[ \t]{0,4}"
+    r"(?=\\?[\"']|(?(brace)[^\s\"',{}]{1,256}\s{0,16}[,}]|(?!)))"
+)
+_NAMED_IN_HEADER: Final = re.compile(
+    r"(?<=[\"'])(?P<name>[A-Za-z][\w-]{0,120}):[ \t]{0,4}(?=[^\s\"']{1,4096}[\"'])"
 )
 # A backslash is taken with what follows it in one way only: two ways would double the work of a
 # text that is never closed with each of them.
@@ -239,9 +282,21 @@ _QUOTED: Final = re.compile(
     r"(?P<value>(?:(?!(?P=quote))(?:\\.|[^\\]))*)(?P=quote)",
     re.DOTALL,
 )
+# A literal in a line of code, closed or not, so that each character is read once.
+_LITERAL: Final = re.compile(
+    r"\\.|(?P<quote>[\"'])(?P<value>(?:\\.|(?!(?P=quote))[^\\\n])*)(?P=quote)?"
+)
+_FILLED_IN: Final = re.compile(r"\{[^{}\"']|%[sdr(]")
+# In a configuration: a place to fill in, a marker, nothing at all.
+_SAYS_NOTHING: Final = re.compile(
+    r"[\"']?(?:\$\{[^{}]{0,200}\}|\{\{[^{}]{0,200}\}\}|<[^<>\s]{0,64}>|null|none|true|false)"
+    r"(?=[\"'\s,;)}\]&]|\Z)",
+    re.IGNORECASE,
+)
 _BRACKETED: Final = re.compile(r"[\[({](?P<value>[^\])}]{0,200})[\])}]")
 _UNCLOSED: Final = re.compile(r"\\?[\"'](?P<value>[^\r\n]+)")
-_BARE: Final = re.compile(r"(?P<value>[^\s\"']+)")
+# What is not quoted ends where the next one is named: token=X&page=1, token=X,dim=5.
+_BARE: Final = re.compile(r"(?P<value>(?:(?![&;#,][A-Za-z_][\w.-]{0,64}=)[^\s\"'])+)")
 
 
 def _mask_named(
@@ -250,8 +305,9 @@ def _mask_named(
     level_of: Callable[[str], Level],
     *,
     code: bool = False,
+    kept: re.Pattern[str] | None = None,
 ) -> str:
-    """Hide what follows each secret-looking name that ``names`` finds.
+    """Hide what follows each secret-looking name that ``names`` finds, but what ``kept`` matches.
 
     The search continues inside what is not hidden: ``cfg={token:X}`` holds a second name.
     """
@@ -264,6 +320,8 @@ def _mask_named(
         name_level = level_of(found["name"])
         seen = _value_at(text, end, _GLANCE[name_level], code=code)
         if seen is None or not _hides(name_level, seen["value"], text=True):
+            continue
+        if kept is not None and kept.match(text, end):
             continue
         if (value := _value_at(text, end, len(text), code=code)) is not None:  # all of it
             parts += [text[end : value.start("value")], MASK]
@@ -310,7 +368,23 @@ def secret_values(environment: Mapping[str, str], more: More = MORE_NONE) -> set
         environment: Such as ``os.environ``.
         more: What a person says is a secret.
     """
-    return {value for name, value in environment.items() if _is_secret_variable(name, value, more)}
+    found: set[str] = set()
+    for name, value in environment.items():
+        if _is_secret_variable(name, value, more):
+            found |= _written_forms(value)
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _written_forms(value: str) -> frozenset[str]:
+    """Return how a value stands in a text: as it is, quoted by Python or JSON, in an address."""
+    quote_all, quote_most = (
+        quote(value, safe=safe, errors="surrogateescape") for safe in ("", "/")
+    )
+    plus = quote_plus(value, errors="surrogateescape")
+    return frozenset(
+        (value, repr(value)[1:-1], json.dumps(value)[1:-1], quote_all, quote_most, plus)
+    )
 
 
 def _is_secret_variable(name: str, value: str, more: More) -> bool:
@@ -320,6 +394,7 @@ def _is_secret_variable(name: str, value: str, more: More) -> bool:
         or len(value) < _MIN_ENVIRONMENT_VALUE
         or name.lower() in _WORKING_DIRECTORIES
         or is_harmless(value)
+        or (is_ordinary(value) and not more.names_it(name))
         or is_place(name)  # PASSWORD_STORE_DIR is a place, and stands in half of all tracebacks
     ):
         return False
@@ -356,8 +431,21 @@ def mask_secrets(
     text = _without_shapes(text, more)
     text = _AUTHORIZATION.sub(_mask_authorization, text)
     text = _BEARER.sub(rf"\1{MASK}", text)
-    text = _mask_named(text, _OPTION_IN_TEXT, more.level, code=code)
-    return _mask_named(text, _NAMED, more.level, code=code)
+    kept = _FILLED_IN if code else None
+    text = _mask_named(text, _OPTION_IN_TEXT, more.level, code=code, kept=kept)
+    text = _mask_named(text, _NAMED, more.level, code=code, kept=kept)
+    return _LITERAL.sub(lambda found: _mask_literal(found, more), text) if code else text
+
+
+def _mask_literal(found: re.Match[str], more: More) -> str:
+    """Return a literal of a line of code as a text is masked; what is filled in later stays."""
+    value = found["value"]
+    if not value or not (":" in value or "=" in value or "-" in value):
+        return found[0]
+    hidden = _mask_named(value, _OPTION_IN_TEXT, more.level, kept=_FILLED_IN)
+    hidden = _mask_named(hidden, _NAMED, more.level, kept=_FILLED_IN)
+    start, end = found.span("value")
+    return found[0][: start - found.start()] + hidden + found[0][end - found.start() :]
 
 
 def mask_value(
@@ -379,16 +467,20 @@ def mask_value(
         known: As in `mask_secrets`.
         more: As in `mask_secrets`.
     """
+    level_of = more.parameter_level
     text = _without_shapes(_without_known(text, environment, known, more), more)
     # Most strings are a word or two: what cannot be in them is not looked for.
     if _may_hold_credentials(text):
-        text = _CREDENTIALS.sub(rf"\1{MASK}", text)
+        text = _CREDENTIALS.sub(lambda found: f"{found[1] or found[2] or found[3]}{MASK}", text)
     if "-" in text:
-        text = _mask_named(text, _OPTION_IN_TEXT, more.parameter_level)
-    if ": " in text or ":\t" in text:
-        text = _mask_named(text, _NAMED_IN_LINE, more.parameter_level)
-    if "=" in text or (":" in text and ('"' in text or "'" in text)):
-        text = _mask_named(text, _NAMED_IN_VALUE, more.parameter_level)
+        text = _mask_named(text, _OPTION_IN_TEXT, level_of, kept=_SAYS_NOTHING)
+    if ":" in text:
+        text = _mask_named(text, _NAMED_IN_FLOW, level_of, kept=_SAYS_NOTHING)
+        text = _mask_named(text, _NAMED_IN_HEADER, level_of, kept=_SAYS_NOTHING)
+    if ":" in text or "=" in text:
+        text = _PASSWORD_IN_LINE.sub(_mask_password, text)
+        text = _mask_named(text, _NAMED_IN_LINE, level_of, kept=_SAYS_NOTHING)
+        text = _mask_named(text, _NAMED_IN_VALUE, level_of, kept=_SAYS_NOTHING)
     return text
 
 
@@ -398,8 +490,16 @@ def _without_known(
     values = secret_values(os.environ if environment is None else environment, more)
     values.update(value for value in known if len(value) >= _MIN_KNOWN_VALUE)
     for value in sorted(values, key=len, reverse=True):
-        text = text.replace(value, MASK)
+        if value in text:
+            text = _replaced(text, value)
     return text
+
+
+def _replaced(text: str, value: str) -> str:
+    """Hide a value; one that is a word, only where it is a whole one."""
+    if not value.isalpha():
+        return text.replace(value, MASK)
+    return re.sub(rf"(?<![^\W_]){re.escape(value)}(?![^\W_])", MASK, text)
 
 
 def _without_shapes(text: str, more: More) -> str:
@@ -410,6 +510,8 @@ def _without_shapes(text: str, more: More) -> str:
     if "://" in text:
         text = _WEBHOOKS.sub(rf"\1{MASK}", text)
         text = _USER_INFO.sub(lambda found: f"{found[1] or found[2]}{MASK}@", text)
+    if "username" in text:
+        text = _KAGGLE.sub(rf"\1{MASK}", text)
     return _SIGNED.sub(rf"\1{MASK}", text) if "=" in text else text
 
 
@@ -420,6 +522,12 @@ def _shortened(text: str) -> str:
     head = "".join(text[: _MAX_MASKED_CHARS // 2].rsplit(None, 1)[:1])
     tail = text[-_MAX_MASKED_CHARS // 2 :].partition("\n")[2]
     return f"{head}\n... {len(text) - len(head) - len(tail)} characters left out ...\n{tail}"
+
+
+def _mask_password(found: re.Match[str]) -> str:
+    value = found["value"].rstrip()
+    hidden = _PASSWORD.search(found["name"]) and not is_empty(value)
+    return f"{found['before']}{MASK}{found['value'][len(value) :]}" if hidden else found[0]
 
 
 def _mask_authorization(found: re.Match[str]) -> str:
@@ -537,17 +645,17 @@ def _mask_argument(argument: str, more: More) -> tuple[str, str]:
     if (
         re.match(r"-[pP].", argument)
         and more.level(name) is Level.NO
-        and not is_harmless(argument[2:])
+        and not is_plain(argument[2:])
     ):
-        return argument[:2] + MASK, ""  # mysql's -pPASSWORD; -precision is hidden with it
+        return argument[:2] + MASK, ""  # mysql's -pPASSWORD, not -precision
     return argument, name
 
 
 def _mask_value(name: str, value: str, more: More) -> str:
     if value and _hides(more.level(name), value, text=False):
         return MASK
-    if name in ("p", "P") and not is_harmless(value):
-        return MASK  # a password as often as a port or a project; numbers stay
+    if name in ("p", "P") and not is_plain(value):
+        return MASK  # a password as often as a port or a project; numbers and words stay
     last = name.rsplit(".", 1)[-1].lower()
     if (
         last in _USERS

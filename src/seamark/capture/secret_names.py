@@ -15,9 +15,13 @@ from typing import Final
 
 __all__ = [
     "Level",
+    "holds_secrets",
     "is_empty",
     "is_harmless",
+    "is_ordinary",
     "is_place",
+    "is_plain",
+    "is_told",
     "level",
     "looks_random",
     "parameter_level",
@@ -52,17 +56,17 @@ _OTHER_PASSES: Final = _set(
 )
 _KEY_KINDS: Final = _set(
     "account app application client consumer crypto decryption license master personal "
-    "project security service session shared ssh storage subscription user wandb write "
+    "security service shared ssh storage subscription wandb write "
 )
 _PLAIN_KEYS: Final = _set(
     "batch cache column data dict feature field foreign group image img input join label loss "
     "metric monitor n num output partition primary query sort state target "
 )
 _PLAIN_TOKENS: Final = _set(
-    "additional assistant audio begin blank boi bos class cls decoder delimiter end eod eoi eos "
-    "eot extra first image initializer input last mask max min n newline num output pad "
-    "placeholder prefix prompt sep separator sos special start stop suffix tool trigger unk video "
-    "vision vocab word "
+    "additional answer assistant audio begin blank boi bos class cls decoder delimiter end eod "
+    "eoi eos eot extra first image initializer input instance lang language last mask max min n "
+    "newline num object output pad placeholder prefix prompt register sep separator sos special "
+    "src start stop suffix task tgt time tool trigger unk video vision vocab word "
 )
 _CARRIERS: Final = frozenset(
     {"value", "string", "str", "header", "data", "text", "raw", "base", "b", "hex"}
@@ -87,8 +91,20 @@ _PARAMETER_CARRIERS: Final = frozenset({"hash", "header", "hex", "plain", "plain
 _EMPTY: Final = re.compile(
     r"true|false|none|null|yes|no|on|off|auto||\*+|\$\{[^{}]*\}|\{\{[^{}]*\}\}", re.IGNORECASE
 )
+_FILLERS: Final = _set(
+    "anonymous changeit changeme default dummy dummy-key empty example fake-key localhost "
+    "minioadmin no-key not-needed not-required not-used notneeded none ollama password placeholder "
+    "postgres root sk-no-key-required secret test test-key testing your-api-key your_api_key xxxxxx"
+)
+_PLAIN: Final = re.compile(r"[a-z]{1,20}(?:[_./-][a-z]{1,20}){0,8}")
+_DRAWN_LETTERS: Final = 10
 _MARKER: Final = re.compile(r"<[^<>\s]{0,64}>|\[[^\[\]\s]{0,64}\]")
 _PLACES: Final = frozenset({"config", "dir", "directory", "file", "folder", "home", "path", "root"})
+
+
+_TOLD: Final = _PLACES | _set(
+    "email host hostname kind login name port provider region scheme type user username"
+)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -154,9 +170,41 @@ def parameter_level(name: str) -> Level:
     return Level.WEAK if last in _WEAK_LAST else Level.NO
 
 
+@functools.lru_cache(maxsize=4096)
+def holds_secrets(name: str) -> bool:
+    """Return whether all that stands below a name is secret: ``secrets``, ``api_keys``, ``tokens``.
+
+    ``special_tokens`` and ``num_tokens`` hold none.
+    """
+    words = _words(name)
+    if words == ("tokens",):
+        return True
+    return words[-1:] == ("secret",) or (
+        "".join(words[-1:]).endswith("s") and parameter_level(name) is Level.SURE
+    )
+
+
+def is_told(name: str) -> bool:
+    """Return whether a name below one that holds secrets says who, where or what kind."""
+    last = _words(name)[-1:]
+    return not _TOLD.isdisjoint(last) or not _PLAIN_TOKENS.isdisjoint(last)
+
+
 def is_harmless(value: str) -> bool:
     """Return whether a value is a number, a switch or nothing at all."""
     return _HARMLESS.fullmatch(value) is not None
+
+
+def is_plain(value: str) -> bool:
+    """Return whether a value is harmless, or small letters alone: ``image``, ``user_id``."""
+    return is_harmless(value) or _PLAIN.fullmatch(value) is not None
+
+
+def is_ordinary(value: str) -> bool:
+    """Return whether the value of a variable is a word that says nothing: a default, a filler."""
+    return value.lower() in _FILLERS or (
+        len(value) < _DRAWN_LETTERS and value.isascii() and value.isalpha() and value.islower()
+    )
 
 
 def is_empty(value: str) -> bool:

@@ -23,7 +23,13 @@ from seamark.capture.masking import (
     mask_value,
     secret_values,
 )
-from seamark.capture.secret_names import plain_name
+from seamark.capture.secret_names import (
+    holds_secrets,
+    is_empty,
+    is_harmless,
+    is_told,
+    plain_name,
+)
 from seamark.values import Atom, Escaped, encode_atom
 
 __all__ = ["BY_NAME", "BY_VALUE", "Secrets", "more_of"]
@@ -36,6 +42,9 @@ BY_VALUE: Final = f"{MASK} (value looks like a secret)"
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w.-]*")
 _OPTION: Final = re.compile(r"--[A-Za-z]")
+_NAMED_BESIDE: Final = frozenset({"key", "value"})
+_NAMING: Final = ("name", "key", "username")
+_HEX_KEY: Final = re.compile(r"[0-9a-f]{32}(?:[0-9a-f]{8})?")
 
 
 def more_of(entries: Iterable[str | re.Pattern[str]]) -> More:
@@ -115,17 +124,17 @@ class Secrets:
         for path, atom in atoms.items():
             if atom.type == "string" or (atom.type == "json" and '"' in atom.value):
                 hidden = hidden or _Hidden(self)
-                kept[path] = hidden.atom(atom, path.rpartition("/")[2])
+                kept[path] = hidden.atom(atom, _names_of(path, atoms))
         return kept
 
-    def text(self, text: str, name: str = "") -> str:
+    def text(self, text: str, *names: str) -> str:
         """Return a string that a person records without secrets.
 
         Args:
             text: The string; one that had to be escaped stays marked so.
-            name: What it is called, if that says something.
+            names: What it is called, if that says something; names that it stands below go before.
         """
-        return _Hidden(self).text(text, name) if text else text
+        return _Hidden(self).text(text, names) if text else text
 
     def _without_known(self, text: str) -> str:
         for value in self.known:
@@ -164,39 +173,86 @@ class _Hidden:
         if secrets.masked:
             self._values |= _values_of_environment(secrets.more)
 
-    def atom(self, atom: Atom, name: str) -> Atom:
-        """Return an atom, whose name is the last part of its path, without secrets."""
+    def atom(self, atom: Atom, names: tuple[str, ...]) -> Atom:
+        """Return an atom without secrets.
+
+        Args:
+            atom: A string, or a list or mapping as JSON.
+            names: The parts of its path.
+        """
         if atom.type == "string":
-            hidden = self.text(atom.value, name)
+            hidden = self.text(atom.value, names)
             return atom if hidden == atom.value else Atom("string", hidden)
         value = json.loads(atom.value)
-        kept = self._json(value, name)
+        kept = self._json(value, names)
         return atom if kept == value else encode_atom(kept)
 
-    def text(self, text: str, name: str) -> str:
-        hidden = self._text(text, name)
+    def text(self, text: str, names: tuple[str, ...]) -> str:
+        hidden = self._text(text, names)
         return Escaped(hidden) if isinstance(text, Escaped) else hidden
 
-    def _text(self, text: str, name: str) -> str:
+    def _text(self, text: str, names: tuple[str, ...]) -> str:
         if not self._masked:
             for value in self._values:
                 text = text.replace(value, MASK)
             return text
         if text.startswith((BY_NAME, BY_VALUE)):
             return text
-        if name and hides_parameter(name, text, self._more):
+        if names and (hides_parameter(names[-1], text, self._more) or _is_held(text, names)):
             return BY_NAME
         hidden = mask_value(text, environment={}, known=self._values, more=self._more)
         return BY_VALUE if hidden == MASK != text else hidden
 
-    def _json(self, value: Any, name: str) -> Any:
+    def _json(self, value: Any, names: tuple[str, ...]) -> Any:
         if isinstance(value, str):
-            return self.text(value, name)
+            return self.text(value, names)
         if isinstance(value, dict):
-            return {key: self._json(each, key) for key, each in value.items()}
+            named = _named_by(value)
+            return {
+                key: self._json(each, (*names, named.get(str(key), str(key))))
+                for key, each in value.items()
+            }
         if not isinstance(value, list):
             return value
         words = [each for each in value if isinstance(each, str)]
         if self._masked and len(words) == len(value) and any(map(_OPTION.match, words)):
             return mask_arguments(words, environment={}, known=self._values, more=self._more)
-        return [self._json(each, name) for each in value]
+        return [self._json(each, names) for each in value]
+
+
+def _is_held(text: str, names: tuple[str, ...]) -> bool:
+    """Return whether a string is secret for what it stands below: ``secrets/openai``."""
+    held = any(map(holds_secrets, names[:-1]))
+    return held and not is_told(names[-1]) and not is_empty(text) and not is_harmless(text)
+
+
+def _names_of(path: str, atoms: Mapping[str, Atom]) -> tuple[str, ...]:
+    """Return the parts of a path, the last as what stands beside it says."""
+    names = tuple(path.split("/"))
+    if names[-1] not in _NAMED_BESIDE:
+        return names
+    above = path[: -len(names[-1])]
+    beside = {each: atoms[above + each].value for each in _NAMING if above + each in atoms}
+    if names[-1] == "value":
+        name = beside.get("name", beside.get("key"))
+        return (*names[:-1], name) if isinstance(name, str) else names
+    return (*names[:-1], _named_by(beside).get("key", "key"))
+
+
+def _named_by(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the members of a mapping are called, where others of them say so.
+
+    ``{"name": "DB_PASSWORD", "value": "X"}`` is how containers and workflows write variables;
+    ``{"username": "me", "key": "X"}`` is how Kaggle writes a token.
+    """
+    if len(values) == 2 and "value" in values:  # noqa: PLR2004 - a name and a value
+        (name,) = (each for key, each in values.items() if key != "value")
+        if isinstance(name, str) and not {"name", "key"}.isdisjoint(values):
+            return {"value": name}
+    if (
+        "username" in values
+        and isinstance(key := values.get("key"), str)
+        and _HEX_KEY.fullmatch(key)
+    ):
+        return {"key": "api_key"}
+    return {}

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from seamark.cli._runs import RunRef, Runs
     from seamark.cli._screen import Screen
 
-__all__ = ["assigned", "deleted", "legible", "print_change", "record", "tags_changed"]
+__all__ = [
+    "as_recorded",
+    "assigned",
+    "deleted",
+    "legible",
+    "print_change",
+    "record",
+    "tags_changed",
+]
 
 _LONGEST: Final = 60
 """Cells to which an old and a new text are shortened on a terminal."""
@@ -60,6 +68,17 @@ def record(runs: Runs, ref: RunRef, ops: Iterable[Mapping[str, Any]]) -> None:
         msg = f"{run.folder.path}: the change could not be written"
         raise Trouble(msg)
     runs.refresh(ref.project, ref.run)
+
+
+def as_recorded(text: str) -> str:
+    """Return what a run keeps of a text that a person gave: no secrets.
+
+    Raises:
+        ArgumentError: If the environment says something else about secrets.
+    """
+    from seamark.run.options import hidden_by_environment
+
+    return hidden_by_environment().text(text)
 
 
 def assigned(path: str, value: Any) -> list[dict[str, Any]]:

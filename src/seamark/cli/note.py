@@ -7,7 +7,7 @@ import sys
 import click
 
 from seamark.cli._app import misuse, root_option
-from seamark.cli._edits import assigned, deleted, legible, print_change, record
+from seamark.cli._edits import as_recorded, assigned, deleted, legible, print_change, record
 from seamark.cli._facts import text_or_record
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, run_argument
 from seamark.cli._screen import Screen
@@ -48,7 +48,8 @@ def note(
     ref = runs.find(run, project)
     old = _description(runs, ref)
     new = "" if remove else text if text is not None else _asked(old)
-    if new == old:
+    kept = as_recorded(new)
+    if kept == old:
         ops = []
     elif new:
         ops = assigned(_DESCRIPTION, new)
@@ -56,7 +57,7 @@ def note(
         ops = deleted(_DESCRIPTION)
     if ops:
         record(runs, ref, ops)
-    print_change(Screen(), runs.label(ref), old or "(no note)", new or "(no note)")
+    print_change(Screen(), runs.label(ref), old or "(no note)", kept or "(no note)")
 
 
 def _description(runs: Runs, ref: RunRef) -> str:

@@ -30,9 +30,9 @@ def without_secrets(text: str, secrets: Secrets) -> str:
     except (ImportError, ValueError, RecursionError, yaml.YAMLError):
         return secrets.text(text)
     parts, done = [], 0
-    for node, name in sorted(_strings(root), key=lambda each: each[0].start_mark.index):
+    for node, names in sorted(_strings(root), key=lambda each: each[0].start_mark.index):
         start, end = node.start_mark.index, node.end_mark.index
-        kept = secrets.text(node.value, name)
+        kept = secrets.text(node.value, *names)
         if kept == node.value:
             continue
         after = "\n" if text[start:end].endswith("\n") else ""
@@ -41,17 +41,18 @@ def without_secrets(text: str, secrets: Secrets) -> str:
     return "".join(parts) + text[done:]
 
 
-def _strings(root: Any) -> Iterator[tuple[Any, str]]:
-    """Yield every string of a document with the name that it goes by."""
-    waiting, seen = [(root, "")], set()
+def _strings(root: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Yield every string of a document with the names that it stands below, its own last."""
+    waiting: list[tuple[Any, tuple[str, ...]]] = [(root, ())]
+    seen = set()
     while waiting:
-        node, name = waiting.pop()
+        node, names = waiting.pop()
         if node is None or id(node) in seen:
             continue
         seen.add(id(node))
         if node.id == "scalar" and node.tag == _STRING:
-            yield node, name
+            yield node, names
         elif node.id == "sequence":
-            waiting += [(each, name) for each in node.value]
+            waiting += [(each, names) for each in node.value]
         elif node.id == "mapping":
-            waiting += [(each, str(key.value)) for key, each in node.value]
+            waiting += [(each, (*names, str(key.value))) for key, each in node.value]

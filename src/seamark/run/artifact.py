@@ -13,7 +13,7 @@ from seamark.errors import ArgumentError, FileMissingError
 from seamark.values import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["artifact_hash", "artifact_op", "track"]
 
@@ -27,6 +27,7 @@ def artifact_op(
     *,
     destination: str | None = None,
     previous: Mapping[str, Any] | None = None,
+    hide: Callable[[str], str] = str,
 ) -> dict[str, Any]:
     """Return the op that records files as the artifact at an attribute path.
 
@@ -36,6 +37,7 @@ def artifact_op(
         targets: One or several files, folders, patterns and URLs; see `track`.
         destination: Folder within the artifact below which the files are listed.
         previous: What the artifact holds already, which stays unless a file of the same name comes.
+        hide: As in `track`.
 
     Raises:
         ArgumentError: If the kind is none of these.
@@ -45,7 +47,7 @@ def artifact_op(
     if kind not in _KINDS:
         msg = f"kind: expected one of {', '.join(_KINDS)}, got {kind!r}"
         raise ArgumentError(msg)
-    files, references = track(targets, destination=destination)
+    files, references = track(targets, destination=destination, hide=hide)
     if previous is not None:
         names = {file["path"] for file in files}
         files += [file for file in previous.get("files", ()) if file["path"] not in names]
@@ -66,6 +68,7 @@ def track(
     targets: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     destination: str | None = None,
+    hide: Callable[[str], str] = str,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the files and the references that targets stand for.
 
@@ -74,6 +77,7 @@ def track(
             in it, those of a pattern by their path below the part before its first wildcard. A URL
             is a reference, and not touched.
         destination: Folder within the artifact to put before the names of files.
+        hide: Returns what is recorded of an address: no secrets.
 
     Returns:
         Files as ``{"path", "size" (bytes), "sha256", "mtime_ns"}``, and URLs.
@@ -89,7 +93,7 @@ def track(
     for target in several:
         here = local_path(target)
         if here is None:
-            references.append(reference(str(target)))
+            references.append(hide(reference(str(target))))
             continue
         for name, source in matches(here).items():
             listed = escape(before + name)

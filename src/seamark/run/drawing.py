@@ -169,7 +169,7 @@ def curves_of(
             raise no_series(pattern, every, where)
     if not named and asked.x not in every:
         error = no_series(asked.x, every, where)
-        msg = f"{error} (besides the x axes {', '.join(_AXES)})"
+        msg = f"{error} (besides the x axes {', '.join(NAMED_AXES)})"
         raise MissingFieldError(msg)
     found = [
         (source, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 
 from seamark.blobs import members_of
@@ -361,7 +362,14 @@ class Handler(Browsable):
         held = None
         if writer.families.get(at) == "artifact":  # tracked before: what it holds stays
             held = self._root.recorded.attribute(at).value
-        op = artifact_op(at, kind, path, destination=destination, previous=held)
+        op = artifact_op(
+            at,
+            kind,
+            path,
+            destination=destination,
+            previous=held,
+            hide=partial(self._root.recorder.hide, at),
+        )
         writer.claim(at, "artifact")
         writer.append_op(op)
 

@@ -436,6 +436,8 @@ class Recorder:
     def record_op(self, op: Mapping[str, Any]) -> bool:
         """Append one op (``docs/explanation/journal.md``, table C), if it is this rank's to say.
 
+        What it assigns or adds is recorded without secrets, as everywhere.
+
         Returns:
             Whether its bytes are in the kernel.
 
@@ -449,7 +451,7 @@ class Recorder:
             paths = op["paths"] if "paths" in op else [op.get("path", "")]
             if not all(map(self.shares, paths)):
                 return False
-        return writer.append_op(op)
+        return writer.append_op(self._op_without_secrets(op))
 
     def record_atoms(self, atoms: Mapping[str, Atom]) -> bool:
         """Append values that are encoded already; those without a place are counted.
@@ -512,6 +514,14 @@ class Recorder:
         if hidden := [path for path, atom in atoms.items() if kept[path] is not atom]:
             self.note_masked(hidden)
         return kept
+
+    def _op_without_secrets(self, op: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what is recorded of an op that says what a value, or a new member of a set, is."""
+        if op["op"] == "assign":
+            return {**op, "atoms": self._without_secrets(op["atoms"])}
+        if op["op"] == "add":
+            return {**op, "values": [escape(self.hide(op["path"], each)) for each in op["values"]]}
+        return op
 
     def hide(self, path: str, text: str) -> str:
         """Return what is recorded of a text that is told at a path."""
@@ -616,7 +626,7 @@ class Recorder:
         """What takes and stores files."""
         if self._content is None:
             self._content = BlobWriter(
-                self.folder, self.record_content, self._content_trouble, self.shares
+                self.folder, self.record_content, self._content_trouble, self.shares, self.hide
             )
         return self._content
 

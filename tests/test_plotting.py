@@ -170,7 +170,7 @@ def test_runs_of_one_id_are_two_runs(tmp_path):
     with init_project("team", root=tmp_path) as project:
         lines = lines_of(project.plot("val/loss"))
     assert {line.name for line in lines} == {
-        f"{generated_name(run.id)} (team/{place}/{run.id})" for place in ("x", "y")
+        f"team/{place}/{generated_name(run.id)}" for place in ("x", "y")
     }
     assert len({line.line.color for line in lines}) == 2
 

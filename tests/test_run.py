@@ -316,7 +316,7 @@ def test_log_metrics_into_a_read_only_run_warns_once(start: Any, caplog: Any) ->
     reader = reopened(start())
     for step in range(3):
         reader.log_metrics({"a": 1.0}, step=step)
-    assert len([one for one in caplog.records if "records nothing" in one.getMessage()]) == 1
+    assert len([one for one in caplog.records if "nothing is recorded" in one.getMessage()]) == 1
 
 
 def test_debug_records_into_a_temporary_root() -> None:

@@ -209,7 +209,9 @@ def test_odd_callbacks_are_taken_as_they_are(run):
     found = Checkpoints(run, "model", keep=False)
     found.saved(object())
     found.saved(SimpleNamespace(best_model_path=object(), last_model_path="", best_k_models=None))
-    found.saved(callback("a", best_k_models={Path(save("a/one.ckpt")): 0.5}, best_model_score=0))
+    one = save("a/one.ckpt")
+    odd = {"best_k_models": {Path(one): 0.5}, "best_model_path": one, "best_model_score": 0}
+    found.saved(callback("a", **odd))
     found.settle()
     written = {one.path.rpartition("/")[2]: one.value for one in run.recorded.attributes("model")}
     assert written["best_model_score"] == 0.0

@@ -6,15 +6,15 @@ import json
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from seamark.capture import masking
 from seamark.capture.masking import (
     MASK,
-    MORE_NONE,
     bare_url,
     mask_arguments,
     mask_secrets,
@@ -368,15 +368,12 @@ def test_a_huge_text_is_cut_and_takes_no_time_to_speak_of(piece):
 
 
 def looked_for_in_full(text):
-    """Return what `mask_value` returns, without any of its short cuts."""
-    text = masking._SHAPES.sub(MASK, text)
-    text = masking._WEBHOOKS.sub(rf"\1{MASK}", text)
-    text = masking._USER_INFO.sub(lambda found: f"{found[1] or found[2]}{MASK}@", text)
-    text = masking._SIGNED.sub(rf"\1{MASK}", text)
-    text = masking._CREDENTIALS.sub(rf"\1{MASK}", text)
-    for names in (masking._OPTION_IN_TEXT, masking._NAMED_IN_LINE, masking._NAMED_IN_VALUE):
-        text = masking._mask_named(text, names, MORE_NONE.parameter_level)
-    return text
+    """Return what `mask_value` returns where nothing says beforehand that a text cannot hold it."""
+    with (
+        mock.patch.object(masking, "_may_hold_shape", return_value=True),
+        mock.patch.object(masking, "_may_hold_credentials", return_value=True),
+    ):
+        return mask_value(text, environment={})
 
 
 def hidden_in_full(text):
@@ -400,7 +397,9 @@ def branches(pattern):
 @settings(max_examples=10, deadline=None)
 def test_no_shape_is_passed_over(branch, data):
     """Whatever the shape of a token is, one of the signs that are looked for first is in it."""
-    token = data.draw(st.from_regex(re.compile(branch, re.DOTALL)).filter(masking._SHAPES.search))
+    plain = re.sub(r"\(\?[=!][^()]*\)", "", branch)  # else what is looked ahead at is drawn twice
+    token = data.draw(st.from_regex(re.compile(plain, re.DOTALL), fullmatch=True))
+    assume(masking._SHAPES.search(token))
     assert masking._may_hold_shape(token)
     hidden_in_full(f"see {token} here")
 

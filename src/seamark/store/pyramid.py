@@ -287,6 +287,7 @@ def draw_series(
     window: float | None = None,
     log_x: bool = False,
     log_y: bool = False,
+    ends: bool = False,
 ) -> Drawing:
     """Return a series as it is drawn: its curve, and what else a picture says of it.
 
@@ -296,6 +297,7 @@ def draw_series(
         window: Width of the window of the smoothed line, in units of x; None for none.
         log_x: Parts are equally wide in log2 x; points at or below zero are left out and counted.
         log_y: Count the values that have no place on a logarithmic axis.
+        ends: Find the first and the last finite point, for which two stretches are read.
 
     Raises:
         ArgumentError: If ``points`` is not a whole number, or less than 2.
@@ -317,7 +319,7 @@ def draw_series(
         x=x,
         mean=None if window is None else _window_means(series, cells, x, window),
         **_infinities(series, seen, starts),
-        ends=_ends(series, seen) if width else (np.empty(0), np.empty(0)),
+        ends=_ends(series, seen) if ends and width else (np.empty(0), np.empty(0)),
         left_out=first,
         not_positive=_count_not_positive(series, seen) if log_y else 0,
         falls=series.falls,

@@ -100,7 +100,12 @@ def read_drawing(
         left_out = len(found[path]) - len(x)
         pieces = [Listed(x, value)] if len(x) else []
     drawing = draw_series(
-        pieces, look.points, window=look.window, log_x=look.log_x, log_y=look.log_y
+        pieces,
+        look.points,
+        window=look.window,
+        log_x=look.log_x,
+        log_y=look.log_y,
+        ends=look.window is None,
     )
     return replace(drawing, left_out=drawing.left_out + left_out)
 

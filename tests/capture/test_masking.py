@@ -6,13 +6,14 @@ import json
 import re
 import subprocess
 import sys
+from itertools import product
 from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seamark.capture import masking
+from seamark.capture import masking, secret_names
 from seamark.capture.masking import (
     MASK,
     bare_url,
@@ -304,7 +305,7 @@ PIECES = [
 BEGINNINGS = ['token="', "token='''", 'key="', 'auth="']
 LINEAR = """
 import json, sys, time
-from seamark.capture import masking
+from seamark.capture import masking, secret_names
 
 def cpu_s(beginning, piece, size):
     text = beginning + piece * (size // len(piece))
@@ -372,6 +373,7 @@ def looked_for_in_full(text):
     with (
         mock.patch.object(masking, "_may_hold_shape", return_value=True),
         mock.patch.object(masking, "_may_hold_credentials", return_value=True),
+        mock.patch.object(masking, "may_name", return_value=True),
     ):
         return mask_value(text, environment={})
 
@@ -401,6 +403,28 @@ def test_no_shape_is_passed_over(branch, data):
     token = data.draw(st.from_regex(re.compile(plain, re.DOTALL), fullmatch=True))
     assert masking._may_hold_shape(token)
     hidden_in_full(f"see {token} here")
+
+
+WORDS_OF_NAMES = sorted(
+    {
+        *re.findall("[a-z]{2,}", secret_names._ENDINGS.pattern),
+        *secret_names._SECRET_KEYS,
+        *secret_names._SECRET_TOKENS,
+        *secret_names._WEAK_LAST,
+        *("token", "tokens", "key", "keys", "pass", "auth", "authentication", "webhook", "url"),
+        *("pw", "otp", "creds", "jwts", "passwd", "password", "lr", "name", "header", "hash"),
+    }
+)
+
+
+@pytest.mark.slow
+def test_no_name_with_a_level_is_passed_over():
+    """One of the stems that are looked for first is in every name that may hide something."""
+    names = [*WORDS_OF_NAMES, *map("_".join, product(WORDS_OF_NAMES, repeat=2))]
+    leveled = [name for name in names if secret_names.parameter_level(name)]
+    assert len(leveled) > 1000
+    assert [name for name in leveled if not secret_names.may_name(f"x {name.upper()}=1")] == []
+    assert not secret_names.may_name("epoch 3 done: loss=0.1234 acc=0.93")
 
 
 PARTS = st.sampled_from(

@@ -37,6 +37,7 @@ from seamark.capture.secret_names import (
     is_plain,
     level,
     looks_random,
+    may_name,
     parameter_level,
     plain_name,
 )
@@ -472,6 +473,8 @@ def mask_value(
     # Most strings are a word or two: what cannot be in them is not looked for.
     if _may_hold_credentials(text):
         text = _CREDENTIALS.sub(lambda found: f"{found[1] or found[2] or found[3]}{MASK}", text)
+    if not (more.names or may_name(text)):
+        return text
     if "-" in text:
         text = _mask_named(text, _OPTION_IN_TEXT, level_of, kept=_SAYS_NOTHING)
     if ":" in text:

@@ -24,6 +24,7 @@ __all__ = [
     "is_told",
     "level",
     "looks_random",
+    "may_name",
     "parameter_level",
     "plain_name",
 ]
@@ -85,6 +86,11 @@ _ENDINGS: Final = re.compile(
     r"|slack|wandb|xsrf)?token"
     r"|(?:access|api|auth|encryption|private|secret|signing)keys?"
 )
+_STEMS: Final = (
+    "auth", "bearer", "cookie", "cred", "jwt", "key", "otp", "pass", "pat", "pswd", "pw", "secret",
+    "sig", "token", "webhook",
+)  # fmt: skip
+"""What stands in every name of a parameter that has a level."""
 _SECRET_KEYS: Final = _set("access api auth encryption private secret signing ") | _KEY_KINDS
 _SECRET_TOKENS: Final = _set("access api auth bearer bot csrf deploy hf oauth refresh session user")
 _PARAMETER_CARRIERS: Final = frozenset({"hash", "header", "hex", "plain", "plaintext", "string"})
@@ -168,6 +174,11 @@ def parameter_level(name: str) -> Level:
     if last in ("auth", "pass", "authentication"):
         return Level.LIKELY
     return Level.WEAK if last in _WEAK_LAST else Level.NO
+
+
+def may_name(text: str) -> bool:
+    """Return False only if no name that stands in a text has a level as one of a parameter."""
+    return any(map(text.lower().__contains__, _STEMS))
 
 
 @functools.lru_cache(maxsize=4096)

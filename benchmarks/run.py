@@ -22,6 +22,7 @@ from harness import SOURCE, Bench, Result
 sys.path.insert(0, str(SOURCE))
 
 from rows import (
+    captures,
     footprint,
     ignite_profilers,
     kills,
@@ -34,6 +35,7 @@ from rows import (
 
 ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "log-metrics": logging_calls.cost_of_a_call,
+    "watched-training": captures.watched_training,
     "other-numbers": logging_calls.other_numbers,
     "points-per-second": logging_calls.points_a_second,
     "sigkill": kills.lost_at_sigkill,
@@ -57,6 +59,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
 ORDER = [
     "log-metrics",
     "captures",
+    "watched-training",
     "other-numbers",
     "append",
     "points-per-second",

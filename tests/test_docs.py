@@ -17,6 +17,7 @@ Commands write to a terminal 100 cells wide. Printed text is compared without re
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import doctest
 import fcntl
 import importlib.util
@@ -37,6 +38,7 @@ import pytest
 
 from seamark.journal.format import Kind
 from seamark.reading import names
+from seamark.run.options import RunOptions
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "seamark"
@@ -124,6 +126,7 @@ def on_terminal(words: list[str]) -> tuple[int, str]:
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
     env = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+    env["SEAMARK_CAPTURE_GIT"] = "0"  # of this repository, in whatever state it is
     streams = {"stdin": subprocess.DEVNULL, "stdout": its, "stderr": its}
     with subprocess.Popen(words, env=env, **streams) as process:
         os.close(its)
@@ -160,9 +163,11 @@ def test_page_does_what_it_says(page: Path) -> None:
         elif name := re.match(r"# (\w+\.(?:py|yaml))\n", block.body):
             Path(name[1]).write_text(block.body, encoding="utf-8")
         elif block.language == "python":
-            with contextlib.redirect_stdout(io.StringIO()) as output:
+            # Not a StringIO: what is printed to one is not recorded, as nobody sees it.
+            output = io.TextIOWrapper(buffer := io.BytesIO(), encoding="utf-8", write_through=True)
+            with contextlib.redirect_stdout(output):
                 exec(compile("\n" * block.line + block.body, str(page), "exec"), namespace)
-            printed = output.getvalue()
+            printed = buffer.getvalue().decode("utf-8")
 
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:
@@ -179,6 +184,8 @@ def test_every_environment_variable_is_documented() -> None:
     read = {
         name for path in SOURCE.rglob("*.py") for name in pattern.findall(path.read_text("utf-8"))
     }
+    variables = {each.metadata["variable"] for each in dataclasses.fields(RunOptions)}
+    read |= {f"SEAMARK_{variable}" for variable in variables - {None}}
     page = (ROOT / "docs" / "reference" / "environment.md").read_text("utf-8")
     assert set(re.findall(r"^\| `(SEAMARK_\w+)`", page, re.MULTILINE)) == read
 

@@ -195,6 +195,29 @@ def test_importing_seamark_stays_light() -> None:
     assert done.stdout.split() == []
 
 
+@pytest.mark.parametrize("switched", ["off", "on"])
+def test_a_run_loads_what_it_captures_and_nothing_before_it_is_needed(
+    switched: str, tmp_path: Path
+) -> None:
+    """With captures off none of them; with captures on, drivers and the like by threads."""
+    names = "git hardware_metrics host packages script signals stderr stdout traceback"
+    off = {f"capture_{name}": False for name in names.split()} if switched == "off" else {}
+    code = (
+        "import sys, threading, seamark\n"
+        "threading.Thread.start = lambda self: None\n"  # what the training's thread loads itself
+        f"run = seamark.init_run(root={str(tmp_path)!r}, **{off!r})\n"
+        "run['a'] = 1\n"
+        "import os; print(*sorted(sys.modules)); sys.stdout.flush(); os._exit(0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    late = {"psutil", "pynvml", "amdsmi", "pathspec", "seamark.capture.environment"}
+    late |= {"seamark.capture.code.code", "seamark.capture.hardware.machine"}
+    parts = {f"seamark.capture.{part}" for part in ("facts", "hardware.part", "output.output")}
+    assert loaded & late == set()
+    assert loaded & parts == (parts if switched == "on" else set())
+
+
 def test_base_install_names_no_host() -> None:
     """The core and the command load in a process where every host and every extra is missing."""
     missing = sorted(HOSTS | {"PIL", "matplotlib", "pandas", "plotly"})

@@ -305,3 +305,107 @@ def test_interrupting_the_cell_stops_the_looking_only(kernel):
     assert sorted(path.name for path in run.folder.journal_dir.iterdir()) == before
     assert kernel.value("1 + 1") == 2  # the kernel is free again
     run.stop()
+
+
+# ---------------------------------------------------------------------- the code of a notebook
+
+CODE = [
+    "import seamark\nAPI_KEY = 'planted-1'",
+    "%env SOME_TOKEN=planted2",
+    "run = seamark.init_run('demo', capture_git=False, capture_packages=False)",
+    """import threading
+[one.join() for one in threading.enumerate() if 'capture' in one.name]
+early = run.fetch()['source_code']['version']""",
+    "run['loss'].append(1.0)",
+    "run['early'] = early\nrun.stop()",
+    "after = 1",
+]
+
+
+def code_of(project="demo"):
+    from seamark.run.project import init_project
+
+    with init_project(project) as opened:
+        (row,) = opened.fetch_runs_table()
+    return init_run(project, with_id=row["sys/id"], mode="read-only")
+
+
+def text_of(run, name, tmp_path):
+    place = tmp_path / name
+    run[f"source_code/{name}"].download(str(place))
+    (file,) = [place] if place.is_file() else place.iterdir()
+    return file.read_text()
+
+
+def notebook_of(cells, path):
+    cells = [nbformat.v4.new_code_cell(source) for source in cells]
+    output = nbformat.v4.new_output("stream", text="an old output")
+    cells[0].outputs = [output]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    return path
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_the_cells_and_the_file_of_a_notebook_are_kept(monkeypatch, tmp_path, told):
+    """The cells as they were executed up to the end, the file where it is known; no outputs."""
+    path = notebook_of(CODE, tmp_path / "train.ipynb")
+    if told:
+        monkeypatch.setenv("JPY_SESSION_NAME", str(path))
+    executed(path)
+    run = code_of()
+    cells = text_of(run, "cells", tmp_path)
+    assert "planted" not in cells
+    assert "API_KEY = '***'" in cells
+    assert "%env SOME_TOKEN=***" in cells
+    assert "# In[5]:\n\nrun['loss'].append(1.0)\n" in cells
+    assert "# In[6]:" in cells
+    assert "after" not in cells
+    assert run.exists("source_code/notebook") is told
+    if told:
+        kept = nbformat.reads(text_of(run, "notebook", tmp_path), as_version=4)
+        nbformat.validate(kept)
+        assert [cell.source for cell in kept.cells][2:] == CODE[2:]
+        assert not any(cell.outputs for cell in kept.cells)
+        assert "planted" not in str(kept)
+    masked = {"source_code/cells", "source_code/notebook"} if told else {"source_code/cells"}
+    assert run["sys/masked"].fetch() == masked
+    version = run["source_code/version"].fetch()
+    assert len(version) == 16
+    assert run["early"].fetch() != version
+
+
+def test_the_same_cells_have_the_same_version(tmp_path):
+    """And other ones another."""
+    found = []
+    for number, last in enumerate(("x = 1", "x = 1", "x = 2")):
+        project = "same"
+        cells = [
+            CODE[0],
+            f"run = seamark.init_run('{project}', tags='{number}')",
+            last,
+            "run.stop()",
+        ]
+        cells[1] = cells[1].replace(f", tags='{number}'", "")
+        executed(notebook_of(cells, tmp_path / f"{number}.ipynb"))
+    from seamark.run.project import init_project
+
+    with init_project("same") as opened:
+        found = [row["source_code/version"] for row in opened.fetch_runs_table()]
+    assert len(found) == 3
+    assert sorted(map(found.count, found)) == [1, 2, 2]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"cells": 3}', '{"cells": [1]}', "[" * 100_000])
+def test_a_damaged_notebook_is_left_out(monkeypatch, tmp_path, content):
+    """The cells are there all the same."""
+    path = notebook_of(CODE[:3] + CODE[4:], tmp_path / "train.ipynb")
+    damaged = tmp_path / "damaged.ipynb"
+    damaged.write_text(content)
+    monkeypatch.setenv("JPY_SESSION_NAME", str(damaged))
+    cells = nbformat.read(path, as_version=4)
+    cells.cells[4].source = "run.stop()"
+    nbformat.write(cells, path)
+    executed(path)
+    run = code_of()
+    assert not run.exists("source_code/notebook")
+    assert run.exists("source_code/cells")

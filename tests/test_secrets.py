@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import seamark
-from seamark.capture.secrets import BY_NAME
+from seamark.capture.secrets.secrets import BY_NAME
 
 PLANTED = {
     "argument by name": "arg-named-7f3a",
@@ -298,7 +298,7 @@ def test_a_mistake_is_told_at_once(given, says):
 
 def test_metrics_are_not_looked_at(monkeypatch):
     """A series of numbers costs what it did."""
-    from seamark.capture import secrets
+    from seamark.capture.secrets import secrets
 
     with seamark.init_run(capture_packages=False, capture_git=False) as run:
         run.log_metrics({"token": 1.0}, step=0)

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
 import seamark
+from seamark.capture.code import walk as walk_module
+from seamark.capture.code.ignored import Ignored
+from seamark.capture.code.walk import Walk
 from seamark.run import source_files
 from seamark.run.source_files import SourceFiles
 
 PATH = "source_code/files"
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Let a busy machine take its time."""
+    monkeypatch.setattr(source_files, "_PATIENCE_S", 60.0)
+
+
+def walk(folder: Path) -> Walk:
+    return Walk(str(folder), str(folder / ".seamark"), threading.Event(), lambda: True)
 
 
 def write(*names: str) -> None:
@@ -94,8 +109,10 @@ def test_a_folder_with_very_many_files_is_not_walked_to_its_end(monkeypatch):
     write(*(f"big/{number:04}.py" for number in range(500)))
     monkeypatch.setattr(source_files, "_MAX_FILES", 10)
     looked = []
-    real = os.path.isfile
-    monkeypatch.setattr(os.path, "isfile", lambda path: looked.append(path) or real(path))
+    real = Ignored.takes
+    monkeypatch.setattr(
+        Ignored, "takes", lambda self, path, **kind: looked.append(path) or real(self, path, **kind)
+    )
     with seamark.init_run(source_files="big", capture_packages=False) as run:
         pass
     assert len([path for path in looked if "big" in str(path)]) < 30
@@ -116,3 +133,271 @@ def test_a_pattern_without_a_match_costs_a_warning(caplog):
         run["a"] = 1
     assert "source_files could not be stored" in caplog.text
     assert seamark.init_run(with_id=run.id, mode="read-only")["a"].fetch() == 1
+
+
+# --------------------------------------------------------------------- what is ignored
+
+
+def test_what_gitignore_names_is_left_out():
+    """Nested files, negations, folders; as git sees it."""
+    write("train.py", "lib/a.py", "lib/a.log", "lib/keep.log", "build/x.py", "data/big/one.py")
+    write("lib/tmp/b.py", "top.txt", "lib/top.txt", "data/small.py")
+    Path(".git/info").mkdir(parents=True)
+    Path(".git/info/exclude").write_text("data/big\n")
+    Path(".gitignore").write_text("# rules\n*.log\nbuild/\n/top.txt\n.gitignore\n")
+    Path("lib/.gitignore").write_text("!keep.log\ntmp\n")
+    with seamark.init_run(source_files=".") as run:
+        pass
+    kept = {"train.py", "lib/a.py", "lib/keep.log", "lib/top.txt", "data/small.py"}
+    assert names_of(run) == kept
+
+
+@pytest.mark.parametrize(
+    ("target", "kept"),
+    [
+        ("**/*.py", {"train.py", "lib/a.py"}),
+        ("*.py", {"train.py"}),
+        (["train.py", "build/x.py"], {"train.py", "build/x.py"}),
+        ("build", {"build/x.py", "build/deep/y.py"}),
+        ("build/*.py", {"build/x.py"}),
+        ("l*", {"lib/a.py"}),
+    ],
+)
+def test_a_file_or_folder_that_is_named_is_taken_even_if_it_is_ignored(target, kept):
+    """A pattern takes what is not; ``**`` goes into folders."""
+    write("train.py", "lib/a.py", "lib/b.log", "build/x.py", "build/deep/y.py", "build/z.log")
+    Path(".git").mkdir()
+    Path(".gitignore").write_text("build/\n*.log\n")
+    Path("build/.gitignore").write_text("*.log\n.gitignore\n")
+    with seamark.init_run(source_files=target) as run:
+        pass
+    assert names_of(run) == kept
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        b"\xff\xfe\0\n[\n\\\n!\n/\n",
+        b"*a*a*a*a*a*a*a*a*b\n" + b"**/a/" * 50 + b"\n",
+        b"x" * (1 << 20),
+        b"*.log\n" * 100_000,
+    ],
+)
+def test_rules_of_a_stranger_cost_neither_time_nor_files(rules):
+    """What is no rule names nothing, and one with very many stars is none."""
+    write("a" * 200 + ".py")
+    Path(".git").mkdir()
+    Path(".gitignore").write_bytes(rules)
+    with seamark.init_run(source_files="*.py") as run:
+        pass
+    assert names_of(run) == {"a" * 200 + ".py"}
+
+
+def test_a_pipe_or_a_folder_in_the_place_of_the_rules_is_none():
+    """Nobody waits for it."""
+    write("train.py", "lib/a.py", "lib/.gitignore/x")
+    Path(".git").mkdir()
+    os.mkfifo(".gitignore")
+    with seamark.init_run(source_files=["train.py", "lib/*.py"]) as run:
+        pass
+    assert names_of(run) == {"train.py", "lib/a.py"}
+
+
+def test_git_agrees_on_what_is_ignored(tmp_path):
+    """The library and git read the same rules."""
+    rules = "*.log\n!keep.log\nbuild/\n/top\nlib/**/gen\na?c.py\n[xy].py\n\\#odd\nsp\\ ace \n"
+    names = (
+        *("a.log", "keep.log", "sub/keep.log", "build/a", "sub/build/a", "top", "sub/top"),
+        *("lib/x/y/gen", "lib/gen/a", "abc.py", "ac.py", "x.py", "z.py", "#odd", "sp ace", "sub/b"),
+    )
+    git = tmp_path / "checked"
+    for name in names:
+        path = git / name
+        if not path.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("")
+    (git / ".gitignore").write_text(rules)
+    subprocess.run(["git", "init", "-q", str(git)], check=True)
+    listed = subprocess.run(
+        ["git", "-C", str(git), "ls-files", "-z", "--others", "--exclude-standard"],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert {name for name, _ in walk(git).files(str(git))} == set(listed.split("\0")[:-1])
+
+
+# --------------------------------------------------------------------- what is not looked at
+
+
+def left_out(run: seamark.Run) -> str:
+    return seamark.init_run(with_id=run.id, mode="read-only")["source_code/files_left_out"].fetch()
+
+
+def test_a_strangers_rule_does_not_hold_the_interpreter():
+    """A regular expression would go back and forth for minutes, and nothing else would run."""
+    deep = f"src/{'a' * 250}/{'a' * 250}"
+    write(deep)
+    Path(".git").mkdir()
+    Path(".gitignore").write_text("**/a*a*a*/**/a*a*a*x\n")
+    with seamark.init_run(source_files="src") as run:
+        pass
+    assert names_of(run) == {deep}
+
+
+def test_rules_that_take_too_long_end_it_and_that_is_said(monkeypatch):
+    """What is not known to be kept is left out."""
+    write("src/a.py", "src/b.py", "named.py")
+    Path(".git").mkdir()
+    Path(".gitignore").write_text("*.log\n")
+    monkeypatch.setattr(walk_module, "_MAX_RULE_TIME_S", 0.0)
+    with seamark.init_run(source_files=["named.py", "src"]) as run:
+        pass
+    assert names_of(run) == {"named.py"}
+    said = "1 files are kept, the rest is left out (rules of .gitignore files take too long)"
+    assert left_out(run) == said
+
+
+@pytest.mark.parametrize("target", ["code", "code/**/*.py", "code/*/*.py", "code/*"])
+def test_links_to_folders_are_not_followed(target):
+    """``ln -s / data`` would have the whole machine be looked at."""
+    write("code/lib/a.py", "outside/b.py")
+    Path("code/data").symlink_to(Path("outside").absolute())
+    Path("code/lib/again").symlink_to(Path("code").absolute())
+    with seamark.init_run(source_files=target) as run:
+        pass
+    assert names_of(run) == {"code/lib/a.py"}
+
+
+@pytest.mark.parametrize("target", ["code", "code/**/*", "code/*"])
+def test_a_link_to_a_file_elsewhere_is_not_kept_unless_it_is_named(target):
+    """``src/shadow`` may lead to ``/etc/shadow``."""
+    write("code/a.py", "code/.git/config", "code/.gitignore", "code/secret.txt", "outside.py")
+    Path("code/.gitignore").write_text("secret.txt\n.gitignore\n")
+    for name, leads_to in [
+        ("shadow", "../outside.py"),
+        ("b.py", "a.py"),
+        ("config", ".git/config"),
+        ("open.txt", "secret.txt"),
+        ("broken", "missing"),
+    ]:
+        Path("code", name).symlink_to(leads_to)
+    with seamark.init_run(source_files=target) as run:
+        pass
+    assert names_of(run) == {"code/a.py", "code/b.py"}
+    assert left_out(run) == "links that lead out of what was named are left out: code/shadow"
+    with seamark.init_run(source_files="code/shadow") as run:
+        pass
+    run[PATH].download("named")
+    assert Path("named/code/shadow").read_text() == "# outside.py\n"
+
+
+def test_a_linked_folder_that_is_named_is_looked_into():
+    """Whoever names it means what it leads to."""
+    write("real/a.py", "real/deep/b.py")
+    Path("real/c.py").symlink_to("deep/b.py")
+    Path("lib").symlink_to("real")
+    with seamark.init_run(source_files="lib") as run:
+        pass
+    assert names_of(run) == {"lib/a.py", "lib/c.py", "lib/deep/b.py"}
+
+
+def test_ignored_folders_are_not_entered_by_a_pattern(monkeypatch):
+    """A data set below one may have millions of files."""
+    write("lib/a.cfg", "data/b.cfg", "node_modules/x/c.cfg")
+    Path(".git").mkdir()
+    Path(".gitignore").write_text("data/\nnode_modules\n")
+    entered = []
+    real = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda at=".": entered.append(str(at)) or real(at))
+    names = [name for name, _ in walk(Path.cwd()).files("**/*.cfg")]
+    assert names == ["lib/a.cfg"]
+    assert entered == [str(Path.cwd()), str(Path.cwd() / "lib")]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("**", "*", "**/*.py", "a/**/*.py", "**/a/*", "a/**", "*/*", "**/**/x.py", "?/[ab]*"),
+        *("**/.h/*", ".*", "a/*/x.py", "[!a]/*.py", "**/b/**/x.py", "a*/**/b"),
+    ],
+)
+def test_patterns_mean_what_they_mean_to_glob(pattern):
+    """But for links; folders that match are taken whole."""
+    write("x.py", "a/x.py", "a/b/x.py", "a/b/b/x.py", "b/a/x.py", ".h/x.py", "a/.h/y.py", "ab/c/b")
+    expected = set()
+    here = Path.cwd()
+    for match in glob.glob(str(here / pattern), recursive=True):  # noqa: PTH207 - knows hidden ones
+        inner = [Path(match), *Path(match).rglob("*")]
+        expected |= {path.relative_to(here).as_posix() for path in inner if path.is_file()}
+    assert {name for name, _ in walk(here).files(pattern)} == expected
+
+
+def test_only_so_many_entries_are_looked_at(monkeypatch):
+    """However few of them match."""
+    write("a.py", *(f"many/{number}" for number in range(50)), "z.py")
+    monkeypatch.setattr(walk_module, "_MAX_LOOKED", 20)
+    with seamark.init_run(source_files=["a.py", "**/*.py"]) as run:
+        pass
+    assert names_of(run) == {"a.py"}
+    said = "1 files are kept, the rest is left out (at most 20 files and folders are looked at)"
+    assert left_out(run) == said
+
+
+def test_the_end_of_a_run_waits_for_no_disk(monkeypatch, caplog):
+    """Nor is anything recorded once it hands out its files after all."""
+    write("a.py", "lib/b.py", "lib/c.py")
+    monkeypatch.setattr(source_files, "_PATIENCE_S", 0.0)
+    reached, thread = threading.Event(), []
+    real = os.scandir
+
+    def held_up(at="."):
+        if str(at).endswith("lib"):
+            thread.append(threading.current_thread())
+            reached.set()
+            over.wait()
+        return real(at)
+
+    over = threading.Event()
+    monkeypatch.setattr(os, "scandir", held_up)
+    run = seamark.init_run(source_files=["a.py", "lib"])
+    assert reached.wait(60)
+    run.stop()
+    over.set()
+    thread[0].join()
+    assert left_out(run) == "0 files are kept, the rest is left out (the run has ended)"
+    assert "cannot be written" not in caplog.text
+
+
+def test_a_walk_that_is_stopped_tells_so(monkeypatch):
+    """By name what was kept until then."""
+    write("a.py", "lib/b.py")
+    monkeypatch.setattr(SourceFiles, "_may_go_on", lambda self: self._count < 0)
+    with seamark.init_run(source_files=["lib"]) as run:
+        pass
+    assert left_out(run) == "0 files are kept, the rest is left out (the run has ended)"
+
+
+def test_a_missing_target_does_not_cost_the_others(caplog):
+    """Nor does a file that nobody may read."""
+    write("a.py")
+    with seamark.init_run(source_files=["missing", "a.py"]) as run:
+        pass
+    assert names_of(run) == {"a.py"}
+    assert "got 'missing'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        (5, "int: 5"),
+        (["a.py", 5], "int: 5"),
+        (b"a.py", "bytes: b'a.py'"),
+        ({"a": 1}, "dict: {'a': 1}"),
+        (True, "bool: True"),
+    ],
+)
+def test_what_names_no_files_is_refused(given, got):
+    """At once, and exactly."""
+    with pytest.raises(seamark.errors.ArgumentError) as caught:
+        seamark.init_run(source_files=given)
+    expected = f"source_files: expected a path, a list of paths or None, got {got}"
+    assert str(caught.value) == expected

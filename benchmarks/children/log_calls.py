@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 Call = Callable[[Mapping[str, float], int], object]
 Close = Callable[[], object]
+SWITCHES = (
+    *("git", "hardware_metrics", "host", "packages"),
+    *("script", "signals", "stderr", "stdout", "traceback"),
+)
 
 
 def empty() -> tuple[Call, Close]:
@@ -23,8 +27,7 @@ def empty() -> tuple[Call, Close]:
 def seamark(*, captures: bool = False) -> tuple[Call, Close]:
     import seamark
 
-    switches = ["git", "script", "packages", "host", "traceback", "signals"]
-    run = seamark.init_run(**{f"capture_{name}": captures for name in switches})
+    run = seamark.init_run(**{f"capture_{name}": captures for name in SWITCHES})
     return run.log_metrics, run.stop
 
 
@@ -64,8 +67,7 @@ def append_mapping() -> tuple[Call, Close]:
 def one_run() -> seamark.Run:
     import seamark
 
-    switches = ["git", "script", "packages", "host", "traceback", "signals"]
-    return seamark.init_run(**{f"capture_{name}": False for name in switches})
+    return seamark.init_run(**{f"capture_{name}": False for name in SWITCHES})
 
 
 def float32() -> Callable[[float], Any]:

@@ -81,13 +81,13 @@ def _captures(off: Sequence[Sample], on: Sequence[Sample], bench: Bench) -> Resu
     more_s = middle(on, "cpu_s") - middle(off, "cpu_s")
     return Result(
         "captures",
-        "The same with captures on (git, script, packages, host, traceback, signals)",
+        "The same with all captures on",
         "≤ 1 % of one core more",
         f"{more_s * 1e3:.0f} ms of CPU, once: 1 % of one core over {more_s * 100:.0f} s",
         more_s * 100 <= 60,
         note=(
-            "Everything is captured once, on a thread, at the start; no capture works while "
-            "training goes on. Met means that it is under 1 % of one core from the first minute on."
+            "What is captured once, on a thread, at the start. Met means that it is under 1 % of "
+            "one core from the first minute on; what goes on meanwhile has a row of its own."
         ),
         rounds=bench.rounds,
     )

@@ -31,6 +31,7 @@ _DEVICES: Final = frozenset(
 _RESERVED_SEGMENTS: Final = frozenset({"journal", "blobs", "files"})
 _DERIVED: Final = frozenset(
     {
+        "sys/crash_reason",
         "sys/id",
         "sys/owner",
         "sys/creation_time",

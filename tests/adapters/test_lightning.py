@@ -17,7 +17,7 @@ pytest.importorskip("pytorch_lightning")
 
 import seamark
 from seamark.capture import Secrets
-from seamark.capture.secrets import BY_NAME
+from seamark.capture.secrets.secrets import BY_NAME
 from seamark.lightning import NeptuneLogger, SeamarkLogger
 from seamark.lightning._checkpoints import Checkpoints
 from seamark.lightning._configuration import without_secrets

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import platform
+import shutil
 import socket
 import subprocess
 import sys
 
 import pytest
 
+import seamark
+from seamark.capture import Capture, Switches
+from seamark.process import fork
+
 SECRET = "topsecret99"
 # However busy this machine is, git gets the time it needs, and the run waits for what is found out.
 SCRIPT = """
-    import sys, threading, seamark.capture.git
-    seamark.capture.git.TIMEOUT_S = 60
+    import sys, threading, seamark.capture.code.git, seamark.capture.hardware.sampler
+    seamark.capture.code.git.TIMEOUT_S = 60
+    seamark.capture.hardware.sampler.BEGIN_S = 60  # facts of the machine: see test_hardware.py
     run = seamark.init_run(SWITCHES)
     sys.argv.append("--too-late")
     run.log_metrics({"loss": 1.0}, step=0)
@@ -39,7 +45,10 @@ def test_a_run_says_what_ran_where_and_with_what(scripts):
     assert recorded.atoms["source_code/python"] == platform.python_version()
     assert "pytest==" in recorded.atoms["source_code/packages"]
     assert recorded.atoms["sys/hostname"] == socket.gethostname()
-    assert recorded.below("monitoring/") == {
+    told = recorded.below("monitoring/")
+    system = {path: told.pop(path) for path in list(told) if "/environment/" in path}
+    assert system[f"monitoring/{writer}/environment/kernel"] == platform.release()
+    assert told == {
         f"monitoring/{writer}/hostname": socket.gethostname(),
         f"monitoring/{writer}/pid": int(writer.split("-")[-2]),
     }
@@ -68,29 +77,35 @@ def test_git_is_that_of_the_script(scripts):
 @pytest.mark.parametrize(
     ("switch", "missing"),
     [
-        ("capture_script=False", {"source_code/entrypoint", "source_code/arguments"}),
+        (
+            "capture_script=False",
+            {"source_code/entrypoint", "source_code/arguments", "source_code/version"},
+        ),
         ("capture_packages=False", {"source_code/packages", "source_code/python"}),
-        ("capture_host=False", {"hostname", "pid"}),
+        ("capture_host=False", {"hostname", "pid", "environment"}),
     ],
 )
 def test_each_capture_has_a_switch(scripts, switch, missing):
     """Off means that its facts, and only these, are not there."""
+
+    def name(path: str) -> str:
+        parts = path.split("/")
+        return parts[2] if parts[0] == "monitoring" else path
+
     everything, _ = recorded_with(scripts)
-    names = {
-        path.rpartition("/")[2] if path.startswith("mon") else path for path in everything.atoms
-    }
+    names = set(map(name, everything.atoms))
     for run in (scripts.root / "default").iterdir():
         subprocess.run(["rm", "-r", str(run)], check=True)
     without, _ = recorded_with(scripts, switch)
-    left = {path.rpartition("/")[2] if path.startswith("mon") else path for path in without.atoms}
-    assert names - left == missing
+    assert names - set(map(name, without.atoms)) == missing
 
 
 def test_a_monitoring_namespace_stands_in_for_the_writer(scripts):
     """Neptune's argument of that name; the traceback goes there too."""
     code = "import seamark\nrun = seamark.init_run(monitoring_namespace='mon/one')\n1 / 0\n"
     assert scripts.run(code).code == 1
-    assert set(scripts.recorded().below("mon")) == {
+    paths = scripts.recorded().below("mon")
+    assert {path for path in paths if not path.startswith("mon/one/environment/")} == {
         "mon/one/hostname",
         "mon/one/pid",
         "mon/one/traceback",
@@ -161,3 +176,117 @@ def test_loading_the_captures_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def kept(scripts, path: str, target: str) -> str:
+    """Return the text of a file that the only run of some scripts keeps."""
+    (folder,) = (scripts.root / "default").iterdir()
+    run = seamark.init_run(with_id=folder.name, root=scripts.root, mode="read-only")
+    place = scripts.folder / target
+    run[path].download(str(place))
+    return place.read_text()
+
+
+def test_dependencies_are_inferred_or_a_file(scripts):
+    """Neptune's argument; without it there are only the packages."""
+    recorded, _ = recorded_with(scripts, "dependencies='infer', capture_packages=False")
+    assert "source_code/packages" not in recorded.atoms
+    assert "pytest==" in kept(scripts, "source_code/requirements", "inferred.txt")
+    shutil.rmtree(scripts.root)
+    (scripts.folder / "needs.txt").write_text("--index-url https://host\ntorch>=2\n")
+    recorded_with(scripts, "dependencies='needs.txt'")
+    text = kept(scripts, "source_code/requirements", "named.txt")
+    assert text == "--index-url https://host\ntorch>=2\n"
+
+
+def test_what_has_changed_in_the_repository_is_kept_without_secrets(scripts):
+    """As a patch and a list of names; what is hidden is noted."""
+    script = scripts.write(SCRIPT.replace("SWITCHES", ""))
+    (scripts.folder / "settings.py").write_text("lr = 1\n")
+    for command in (
+        ["init", "-q", "-b", "main"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"],
+    ):
+        subprocess.run(["git", *command], cwd=script.parent, check=True)
+    (scripts.folder / "settings.py").write_text(f'lr = 2\npassword = "{SECRET}"\n')
+    (scripts.folder / "new.py").write_text("")
+    recorded, _ = recorded_with(scripts)
+    assert recorded.atoms["source_code/git/files_changed"] == 1
+    patch = kept(scripts, "source_code/diff", "kept.patch")
+    assert patch.endswith('-lr = 1\n+lr = 2\n+password = "***"\n')
+    assert kept(scripts, "source_code/untracked", "kept.txt") == "new.py\n"
+    (folder,) = (scripts.root / "default").iterdir()
+    run = seamark.init_run(with_id=folder.name, root=scripts.root, mode="read-only")
+    assert run["sys/masked"].fetch() == {"source_code/diff"}
+    disk = b"".join(path.read_bytes() for path in scripts.root.rglob("*") if path.is_file())
+    assert SECRET.encode() not in disk
+    shutil.rmtree(scripts.root)
+    without, _ = recorded_with(scripts, "capture_git=False")
+    assert not without.below("source_code/git/")
+    assert not without.below("source_code/diff")
+
+
+@pytest.mark.parametrize("where", ["site.getusersitepackages", "shutil.which", "subprocess.Popen"])
+def test_a_disk_that_hangs_holds_up_nothing(scripts, where):
+    """A home, a folder of PATH, or git's own: not the first record, and the end for two seconds."""
+    code = f"""
+        import os, shutil, site, subprocess, threading, seamark
+        run = seamark.init_run(capture_hardware_metrics=False)
+        {where} = lambda *_, **__: threading.Event().wait()
+        run["a"] = 1
+        run.stop()
+        print("stopped")
+        os._exit(0)
+    """
+    ended = scripts.run(code)
+    assert (ended.code, ended.stdout) == (0, "stopped\n")
+    assert scripts.recorded().atoms["a"] == 1
+
+
+def test_what_is_imported_meanwhile_counts_at_the_exit_of_the_interpreter(scripts):
+    """Where no thread can be started any more."""
+    code = """
+        import seamark
+        run = seamark.init_run(capture_git=False, capture_packages=False)
+        run["a"] = 1
+    """
+    versions = []
+    for more in ("", "import mine"):
+        (scripts.folder / "mine.py").write_text("")
+        assert scripts.run(f"{code}\n        {more}\n").code == 0
+        versions.append(scripts.recorded().atoms["source_code/version"])
+        shutil.rmtree(scripts.root)
+    assert versions[0] != versions[1]
+
+
+def test_all_parts_together_get_the_time_of_the_end(monkeypatch):
+    """What one has taken the next ones do not have."""
+    now, given = [100.0], []
+
+    class Slow:
+        def stop(self, timeout_s: float) -> None:
+            given.append(timeout_s)
+            now[0] += 1.5
+
+    monkeypatch.setattr("seamark.capture.time.monotonic", lambda: now[0])
+    capture = Capture(None, Switches())
+    capture._parts = [Slow(), Slow(), Slow()]
+    capture.stop(2.0)
+    assert given == [2.0, 0.5, 0.0]
+
+
+def test_a_fork_waits_once_for_an_import_that_hangs():
+    """And again for the next one."""
+    waited = []
+
+    class Held:
+        def acquire(self, timeout: float) -> bool:
+            waited.append(timeout)
+            return False
+
+    whole = fork._Whole()
+    whole.lock = Held()
+    for whole.holders in (1, 1, 1, 2, 2):
+        whole.before()
+    assert waited == [0.5, 0, 0, 0.5, 0]

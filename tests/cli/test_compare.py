@@ -316,3 +316,25 @@ def test_a_state_is_told_once(cli: Callable[..., Result], start: Callable[..., R
             run["sys/failed"] = True
         run.stop()
     assert "sys/failed" not in cli("compare", "good", "bad").stdout
+
+
+def test_versions_of_the_code_and_ways_to_install_are_compared(
+    cli: Callable[..., Result], start: Callable[..., Run]
+) -> None:
+    """A row for the version; one for each package, however its line is written."""
+    for at, name in enumerate(("one", "two")):
+        run = start("p", name=name)
+        run["source_code/version"] = "9c1e" * 4 if at else "2d6c" * 4
+        run["source_code/packages"] = (
+            f"-e /src/own  # own==1.{at}\nsame==1\nvcs @ git+https://host/a@{at}\n"
+            "-e /src/same  # edited==1\nplain==2 @ odd"
+        )
+        run["source_code/conda"] = f"conda-forge::python=3.1{at}=0\npkgs/main::tk=1=0"
+        run.stop()
+    shown = lines(cli("compare", "one", "two"))
+    assert shown["source_code/version"] == ["2d6c" * 4, "9c1e" * 4]
+    assert shown["own"] == ["1.0 (/src/own)", "1.1 (/src/own)"]
+    assert shown["vcs"] == ["git+https://host/a@0", "git+https://host/a@1"]
+    assert shown["conda python"] == ["3.10=0 (conda-forge)", "3.11=0 (conda-forge)"]
+    for same in ("same", "edited", "plain", "conda tk"):
+        assert same not in shown

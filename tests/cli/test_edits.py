@@ -43,7 +43,10 @@ raise ValueError("diverged")
 
 TRAINS = """
 import sys, seamark
-run = seamark.init_run("p", name="live", tags=["draft", "kept"], git_ref=False)
+# What is found out on threads may come before or after the edits.
+quiet = ("hardware_metrics", "host", "packages", "script", "stdout")
+quiet = {f"capture_{name}": False for name in quiet}
+run = seamark.init_run("p", name="live", tags=["draft", "kept"], git_ref=False, **quiet)
 run.log_metrics({"loss": 1.0}, 0)
 print(run.id, flush=True)
 sys.stdin.readline()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -128,6 +128,11 @@ def test_failures_and_losses_are_loud(
     shown = cli("show", run.id).stdout
     assert "failed" in shown.splitlines()[0]
     assert "! failed: ValueError: the loss exploded" in shown
+    silent = start()
+    with pytest.raises(MemoryError), silent:
+        raise MemoryError
+    lines = cli("show", silent.id).stdout.splitlines()
+    assert "! failed: MemoryError" in [line.partition(" (")[0] for line in lines]
     assert "! lost while recording:" in shown
 
 
@@ -349,7 +354,10 @@ def test_all_of_it_is_there_for_who_asks(
         assert "training/model/best_model_score" in one
         assert "profiling/events/largest_cost" in one
         assert "training/ranks/1/train/loss" in one
-    assert "package149==1.149" in piped
+    for one in (piped, plain(terminal("show", trained.id, columns=300)[1])):
+        assert f"150 packages: seamark show {trained.id} source_code/packages" in one
+        assert "package149==1.149" not in one
+    assert "package149==1.149" in cli("show", trained.id, "--all").stdout
     assert "sys/id" in everything
     assert "more value" not in everything
     assert cli("show", trained.id, "source_code/packages").stdout.count("\n") == 150
@@ -417,7 +425,9 @@ def test_a_series_without_a_finite_value_has_no_extremes(
     for step in range(3):
         run.log_metrics({"loss": math.inf}, step=step)
     run.stop()
-    (row,) = [line for line in cli("show", run.id).stdout.splitlines() if "loss" in line]
+    (row,) = [
+        line for line in cli("show", run.id).stdout.splitlines() if line.split()[:1] == ["loss"]
+    ]
     assert row.split()[:4] == ["loss", "inf", "—", "—"]
 
 
@@ -470,3 +480,66 @@ def test_an_edit_is_no_record_of_the_run(
     cli("tag", run, "--add", "seen")
     assert told("last record") == before
     assert len(told("edited")) == 1
+
+
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        (
+            {"git/commit": "4245eed1e8075ec4", "git/branch": "main", "git/dirty": False},
+            "train.py · 4245eed1 (main) · version 2d6cc6e9",
+        ),
+        (
+            {"git/commit": "4245eed1e8075ec4", "git/branch": None, "git/dirty": True},
+            "train.py · 4245eed1 (changed) · version 2d6cc6e9",
+        ),
+        (
+            {"git/commit": None, "git/branch": "main", "git/files_changed": 2},
+            "train.py · no commit (main, 2 files changed) · version 2d6cc6e9",
+        ),
+        (
+            {"git/commit": 3, "git/branch": ["x"], "git/files_changed": "many", "git/dirty": 1},
+            "train.py · version 2d6cc6e9",
+        ),
+    ],
+)
+def test_one_line_tells_what_was_executed(
+    cli: Callable[..., Result], start: Callable[..., Run], facts: dict[str, Any], line: str
+) -> None:
+    """Script, commit, branch, changes and version; whatever somebody wrote there."""
+    run = start("p")
+    run["source_code"] = {"entrypoint": "train.py", "version": "2d6cc6e9", **facts}
+    run.stop()
+    assert re.search(rf"^code +{re.escape(line)}$", cli("show", run.id).stdout, re.MULTILINE)
+
+
+def test_the_code_takes_a_line_and_not_a_row_for_each_of_its_facts(
+    cli: Callable[..., Result],
+    start: Callable[..., Run],
+    terminal: Callable[..., tuple[int, str]],
+) -> None:
+    """On a terminal and in a pipe; a terminal counts its files."""
+    run = start("p")
+    git = {"commit": "4245eed1e8", "branch": "main", "dirty": True, "files_changed": 1}
+    run["source_code"] = {"entrypoint": "train.py", "version": "2d6cc6e9", "git": git}
+    run["source_code/diff"].upload(File.from_content("diff", "patch"))
+    run["source_code/untracked"].upload(File.from_content("a\n"))
+    run["source_code/conda"] = "conda-forge::a=1=0\nconda-forge::b=1=0"
+    run.wait()
+    run.stop()
+    shown = plain(terminal("show", run.id, columns=120)[1])
+    told = "train.py · 4245eed1 (main, 1 file changed: diff kept) · version 2d6cc6e9"
+    assert re.search(rf"^code +{re.escape(told)}$", shown, re.MULTILINE)
+    assert f"2 files under source_code: seamark show {run.id} source_code" in shown
+    assert f"2 conda packages: seamark show {run.id} source_code/conda" in shown
+    assert "source_code/git" not in shown
+    assert "diff.patch" not in shown
+    piped = cli("show", run.id).stdout
+    assert "source_code/git" not in piped
+    assert f"2 conda packages: seamark show {run.id} source_code/conda" in piped
+    assert "source_code/git/commit" in cli("show", run.id, "--all").stdout
+    assert "diff.patch" in piped
+    listed = cli("ls", "-c", "source_code/version").stdout
+    assert "2d6cc6e9" in listed
+    found = cli("ls", "--query", 'source_code/version = "2d6cc6e9"')
+    assert run.id in found.stdout, found.output

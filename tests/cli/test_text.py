@@ -47,6 +47,9 @@ def test_printed_names_hold_nothing_that_a_terminal_obeys(text: str) -> None:
         ("\x1b[31mred\x07", r"\x1b[31mred\x07"),
         ("a\nb\tc\r", r"a\nb\tc\r"),
         ("evil\u202etxt", r"evil\u202etxt"),
+        ("a\u061cb\U000e0001\U000e0041c", r"a\u061cb\U000e0001\U000e0041c"),
+        ("zero\u200bwidth\u2060\u2066", r"zero\u200bwidth\u2060\u2066"),
+        ("👩\u200d🔬", "👩\u200d🔬"),
         ("\ud800", r"\ud800"),
     ],
 )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
 
 from seamark.process import fork
 
@@ -103,3 +106,31 @@ def test_there_is_one_registry() -> None:
     """Nobody else in the package registers with the interpreter for state that is made anew."""
     found = [path for path in SOURCE.rglob("*.py") if "register_at_fork" in path.read_text("utf-8")]
     assert found == [Path(fork.__file__)]
+
+
+# Python 3.12 warns of any fork where there are threads.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_is_whole_though_an_import_held_its_fork_off_for_long():
+    """The fork goes on after a while; the child has a lock of its own, and forks later too."""
+    held, leave = threading.Event(), threading.Event()
+
+    def work():
+        with fork.held_off():
+            held.set()
+            leave.wait()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert held.wait(60)
+    for _ in range(2):
+        if not (child := os.fork()):
+            try:
+                with fork.held_off():
+                    os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        leave.set()
+        thread.join()
+    with fork.held_off():
+        pass

@@ -116,6 +116,19 @@ def test_heartbeats_without_rows_are_a_hang(journal, folder, statuses):
     assert found[1].idle_ns(begun + 120 * S) == pytest.approx(120 * S, rel=0.01)
 
 
+def test_what_is_recorded_beside_a_training_does_not_hide_its_hang(journal, folder, statuses):
+    """The machine is measured and output is kept whatever becomes of the steps."""
+    one = journal(0)
+    last = one.t
+    for number in range(12):
+        one.wait(10 * S).row({"monitoring/w/cpu": 5.0, "monitoring/w/memory": 1.0}, number)
+        one.sparse({"monitoring/w/cpu": 5.0}, number).column("monitoring/w/gpu", [number], [1.0])
+        one.texts("monitoring/w/stderr", [number, "still waiting"]).heartbeat()
+    one.save(folder)
+    (found,) = statuses(one.t + S)
+    assert (found.state, found.row_t) == ("hangs", last)
+
+
 def test_a_process_that_lives_without_a_sign_hangs(journal, folder, statuses):
     """Stopped, or waiting for its disk: it is there, and its thread does not beat."""
     one = journal(1)

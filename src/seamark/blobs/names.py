@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import itertools
 import os
 import re
 from pathlib import Path
@@ -14,7 +13,7 @@ from seamark.errors import FileMissingError
 from seamark.values import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 __all__ = ["extension_of", "local_path", "members_of", "reference", "walk_files"]
 
@@ -51,28 +50,14 @@ def reference(url: str) -> str:
     return escape(_USER.sub("//", head) + mark + query)
 
 
-def _anywhere(_: str) -> bool:
-    return True
-
-
-def walk_files(
-    folder: str, at_most: int | None = None, enters: Callable[[str], bool] = _anywhere
-) -> dict[str, str]:
+def walk_files(folder: str) -> dict[str, str]:
     """Return the regular files below a folder, by their names relative to it with ``/``; sorted.
 
     Links to files count as the file; links to folders are not followed, so that this ends.
-
-    Args:
-        folder: Where to look.
-        at_most: Stop after so many files; None looks everywhere.
-        enters: Whether to look into a folder below.
     """
     found: dict[str, str] = {}
-    for here, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if enters(os.path.join(here, name)))
-        for name in sorted(names):
-            if at_most is not None and len(found) >= at_most:
-                return dict(sorted(found.items()))
+    for here, _, names in os.walk(folder):
+        for name in names:
             path = os.path.join(here, name)
             if os.path.isfile(path):
                 found[os.path.relpath(path, folder).replace(os.sep, "/")] = path
@@ -81,19 +66,12 @@ def walk_files(
 
 def members_of(
     value: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    here: str | None = None,
-    at_most: int | None = None,
-    enters: Callable[[str], bool] = _anywhere,
 ) -> dict[str, Path]:
     """Return the files that paths, folders and patterns stand for, with their names in a file set.
 
     Args:
         value: One or several. ``**`` in a pattern goes into folders. Names are relative to the
             working directory for what lies in it, else to the folder that the pattern starts at.
-        here: Used instead of the working directory.
-        at_most: Stop looking after so many files; None looks everywhere.
-        enters: Whether to look into a folder below one that was named.
 
     Raises:
         FileMissingError: If one of them matches nothing.
@@ -101,16 +79,13 @@ def members_of(
     targets = [value] if isinstance(value, (str, os.PathLike)) else list(value)
     found: dict[str, Path] = {}
     for target in targets:
-        place = os.path.join(here or "", os.path.expanduser(os.fspath(target)))
-        for name, path in matches(place, at_most, enters).items():
-            inside = os.path.relpath(path, here or os.curdir).replace(os.sep, "/")
+        for name, path in matches(os.fspath(target)).items():
+            inside = os.path.relpath(path).replace(os.sep, "/")
             found[name if inside.startswith("../") or inside == ".." else inside] = Path(path)
     return found
 
 
-def matches(
-    target: str, at_most: int | None = None, enters: Callable[[str], bool] = _anywhere
-) -> dict[str, str]:
+def matches(target: str) -> dict[str, str]:
     """Return the files that one path, folder or pattern stands for, by name.
 
     Names are relative to the folder given, or to the part of a pattern before its first wildcard; a
@@ -118,8 +93,6 @@ def matches(
 
     Args:
         target: A path, folder or pattern.
-        at_most: As in `walk_files`.
-        enters: As in `walk_files`.
 
     Raises:
         FileMissingError: If there is no file.
@@ -128,13 +101,14 @@ def matches(
     if os.path.isfile(path):
         return {os.path.basename(path): path}
     if os.path.isdir(path):
-        return walk_files(path, at_most, enters)
+        return walk_files(path)
     base = path
     while glob.has_magic(base):
         base = os.path.dirname(base)
     found: dict[str, str] = {}
-    for match in sorted(itertools.islice(glob.iglob(path, recursive=True), at_most)):
-        inner = {"": match} if os.path.isfile(match) else walk_files(match, at_most, enters)
+    for match in sorted(glob.iglob(path, recursive=True)):
+        is_file = os.path.isfile(match)
+        inner = {"": match} if is_file else walk_files(match)
         for name, file in inner.items():
             start = os.path.relpath(match, base).replace(os.sep, "/")
             found[f"{start}/{name}" if name else start] = file

@@ -186,8 +186,14 @@ class BlobWriter:
         """
         return self._takes(path) and self._take(path, os.path.abspath(target), None, strict=True)
 
-    def upload_members(self, path: str, members: Mapping[str, str | os.PathLike[str]]) -> None:
+    def upload_members(
+        self, path: str, members: Mapping[str, str | os.PathLike[str] | bytes]
+    ) -> None:
         """Take files as members of the file set at an attribute path.
+
+        Args:
+            path: Attribute path.
+            members: Files on disk, or contents, by name in the file set.
 
         Raises:
             FileMissingError: If one does not exist; nothing is taken then.
@@ -195,16 +201,24 @@ class BlobWriter:
         """
         if not self._takes(path):
             return
-        found = {name: look(os.fspath(target))[0] for name, target in members.items()}
+        found = {
+            name: target if isinstance(target, bytes) else look(os.fspath(target))[0]
+            for name, target in members.items()
+        }
         for name, source in found.items():
-            if os.path.isdir(source):
+            if isinstance(source, str) and os.path.isdir(source):
                 msg = f"expected files as members of a file set, got the folder {name!r}"
                 raise FileMissingError(msg)
         complete: dict[str, dict[str, Any]] = {}
         for name, source in found.items():
             place = _Place(path, name.rpartition("/")[2], extension_of(name), name)
-            record = self._at_once(source, place.name, place.ext)
+            record = (
+                self._put_content(source, place.name, place.ext)
+                if isinstance(source, bytes)
+                else self._at_once(source, place.name, place.ext)
+            )
             if record is None:
+                assert isinstance(source, str)  # noqa: S101 - contents are never large files
                 self._hold(place, source, {"": source}, strict=False)
                 continue
             self._used.hand_out(record)

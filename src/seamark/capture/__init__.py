@@ -1,27 +1,35 @@
-"""What is recorded without being asked: source code, packages, host, and how the process ends.
+"""What is recorded without being asked: code, output, machine, and how the process ends.
 
-A `Capture` belongs to one run of one process. Nothing in it raises into training, and nothing slow
-happens on the calling thread: what is not known at once is found out on one daemon thread.
+A `Capture` belongs to one run of one process and consists of parts. Nothing in them raises into
+training, and nothing slow happens on the training's thread.
+
+============  ======================================================================================
+`facts`       found out once: where it runs (`environment`), and what `code`
+`output`      what is printed
+`hardware`    what the machine does
+`ending`      how the process ends; `Capture` itself observes it
+`secrets`     what of all this, and of what a person records, must be hidden
+============  ======================================================================================
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+import time
+from typing import TYPE_CHECKING
 
-from seamark.capture import git, process_end
-from seamark.capture.host import host_facts
-from seamark.capture.masking import MASK, mask_arguments, mask_secrets, mask_traceback
-from seamark.capture.outcome import cause_of, state_after
-from seamark.capture.packages import installed_packages, python_version
-from seamark.capture.script import Script
+from seamark.capture.ending import process_end
+from seamark.capture.ending.outcome import cause_of, state_after
+from seamark.capture.ending.traceback import error_message, error_traceback
+from seamark.capture.part import Part, Recorder
 from seamark.capture.secrets import Secrets
-from seamark.capture.traceback import error_message, error_traceback
+from seamark.capture.secrets.masking import MASK, mask_arguments, mask_secrets, mask_traceback
+from seamark.capture.switches import Switches
 from seamark.process.interrupts import quietly
+
+if TYPE_CHECKING:
+    from seamark.capture.output.output import Output
 
 __all__ = [
     "MASK",
@@ -38,78 +46,36 @@ __all__ = [
 
 log = logging.getLogger("seamark")
 
-_GIT_GRACE_S = 0.5
 
-_quiet = quietly(lambda error: log.debug("seamark: a capture failed", exc_info=error))
-
-
-class Recorder(Protocol):
-    """The part of a run that captures write to. Nothing here may raise."""
-
-    @property
-    def writer(self) -> str | None:
-        """Writer id of this process, or None before its first record."""
-
-    @property
-    def settled(self) -> bool:
-        """Whether every record is written; False while one waits for a call it interrupted."""
-
-    def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
-        """Assign values by path; count what cannot be kept."""
-
-    def note_masked(self, paths: Iterable[str]) -> None:
-        """Note that something was hidden in what is recorded at these paths."""
-
-    def note_state(
-        self, state: str, *, error: BaseException | None = None, signal: str | None = None
-    ) -> None:
-        """Write the run's state."""
+def _failed(error: Exception) -> None:
+    log.debug("seamark: a capture failed", exc_info=error)
 
 
-@dataclass(frozen=True, slots=True)
-class Switches:
-    """What is captured.
-
-    Attributes:
-        git: Commit, branch, dirty state and remote of the repository.
-        script: The script and its arguments.
-        packages: Versions of Python and of what is installed.
-        host: Host name and pid.
-        traceback: The traceback of the exception that ends the process.
-        signals: Whether SIGTERM marks the run.
-        git_ref: Which repository: a path, an object with one (Neptune's ``GitRef``), or None for
-            that of the script; False for none.
-        monitoring_namespace: Path that stands in for ``monitoring/<writer>``.
-        fail_on_exception: Whether an uncaught exception fails the run.
-        secrets: What is hidden in arguments, messages and tracebacks.
-    """
-
-    git: bool = True
-    script: bool = True
-    packages: bool = True
-    host: bool = True
-    traceback: bool = True
-    signals: bool = True
-    git_ref: Any = None
-    monitoring_namespace: str | None = None
-    fail_on_exception: bool = True
-    secrets: Secrets = field(default_factory=Secrets)
+_quiet = quietly(_failed)
 
 
 class Capture:
     """Captures for one run of one process.
 
+    What belongs to the process (all that stands below its namespace) is captured in any case; what
+    belongs to the run (its code, signals that mark it) only where the process owns the run.
+
     Args:
         run: Where it is recorded.
         switches: What is recorded.
+        owner: Whether the process owns the run already.
+
+    Attributes:
+        owner: Whether it does; see `own`.
     """
 
-    def __init__(self, run: Recorder, switches: Switches) -> None:
+    def __init__(self, run: Recorder, switches: Switches, *, owner: bool = True) -> None:
         self._run = run
         self._switches = switches
-        self._namespace = (switches.monitoring_namespace or "").strip("/") or "monitoring"
-        self._thread: threading.Thread | None = None
-        self._git: git.GitProbe | None = None
+        self.owner = owner
+        self._namespace = switches.monitoring_namespace or "monitoring"
+        self._parts: list[Part] = []
+        self._output: Output | None = None
         self._pid = os.getpid()
         self._recorded = False
         self._signalled = False
@@ -120,9 +86,10 @@ class Capture:
     def start(self) -> None:
         """Watch for the end; the first time, record what is known and find out the rest.
 
-        Called with the first record, and again when a run at rest continues: what was captured is
-        not recorded twice. Does nothing if it is started already, and in a forked child. Never
-        waits, and raises only what the handler of a signal raised.
+        Called with the first record, and again when a run at rest continues or the process turns
+        out to own it: what was captured is not recorded twice, and what is being captured goes on.
+        Does nothing in a forked child. Never waits, and raises only what the handler of a signal
+        raised.
         """
         if self._pid != os.getpid():
             return
@@ -130,86 +97,83 @@ class Capture:
         self._signalled = False
         process_end.watch(
             self,
-            exceptions=switches.traceback or switches.fail_on_exception,
-            signals=switches.signals,
+            exceptions=switches.traceback or (self.owner and switches.fail_on_exception),
+            signals=self.owner and switches.signals,
         )
         if not self._recorded:
             self._recorded = True
-            self._record()
+            self._parts = self._parts_of_run()
+        for part in self._parts:
+            with quietly(self._lost):
+                part.start()
 
-    def _record(self) -> None:
-        switches = self._switches
+    def own(self) -> None:
+        """Take it that the process owns the run: what belongs to that is captured from now on.
+
+        `start` has to follow.
+        """
+        self.owner = True
+
+    def _parts_of_run(self) -> list[Part]:
+        """Return what is captured as long as the run is being recorded, in the order of starting.
+
+        They stop in the opposite order.
+        """
+        run, switches = self._run, self._switches
         if not switches.monitoring_namespace:
-            self._namespace = f"monitoring/{self._run.writer}"
-        if switches.host:
-            self._run.assign_quietly(host_facts(self._namespace))
-        if tasks := self._tasks():
-            self._thread = threading.Thread(
-                target=self._find_out, args=(tasks,), name="seamark-capture", daemon=True
-            )
-            self._thread.start()
+            self._namespace = f"monitoring/{run.writer}"
+        below, secrets = self._namespace, switches.secrets
+        streams = {"stdout": switches.stdout, "stderr": switches.stderr}
+        # Only what is wanted is loaded, and what is slow to load by the thread that needs it.
+        parts: list[Part] = []
+        if switches.host or switches.finds_code:
+            from seamark.capture.facts import Facts
 
-    def _tasks(self) -> list[Callable[[], None]]:
-        """Return what is left to the thread; what may change, such as ``sys.argv``, is read now."""
-        switches = self._switches
-        script = Script.running()
-        tasks: list[Callable[[], None]] = []
-        if switches.script:
-            tasks.append(lambda: self._tell_script(script))
-        if switches.packages:
-            tasks.append(self._find_packages)
-        if switches.git and (where := git.repository_of(switches.git_ref, script)) is not None:
-            self._git = probe = git.GitProbe(where, git.TIMEOUT_S)
-            tasks.append(lambda: probe.find(self._run.assign_quietly))
-        return tasks
+            parts.append(Facts(run, below, switches, lambda: self.owner))
+        if any(streams.values()):
+            from seamark.capture.output.output import Output
 
-    def _tell_script(self, script: Script) -> None:
-        facts = script.facts(self._switches.secrets)
-        self._run.assign_quietly(facts)
-        if facts["source_code/arguments"] != list(script.arguments):
-            self._run.note_masked(["source_code/arguments"])
+            limit = switches.limit
+            self._output = Output(run, below, streams, limit=limit, secrets=secrets)
+            parts.append(self._output)
+        if switches.host or switches.hardware_metrics:
+            from seamark.capture.hardware import Hardware
 
-    def _find_packages(self) -> None:
-        found = {
-            "source_code/python": python_version(),
-            "source_code/packages": installed_packages(),
-        }
-        self._run.assign_quietly(found)
+            facts, metrics = switches.host, switches.hardware_metrics
+            parts.append(Hardware(run, below, facts=facts, metrics=metrics))
+        return parts
 
-    @staticmethod
-    def _find_out(tasks: list[Callable[[], None]]) -> None:
-        for task in tasks:
-            try:
-                task()
-            except Exception:
-                log.debug("seamark: a capture failed", exc_info=True)
+    def _lost(self, error: Exception) -> None:
+        """Count a capture that failed, so that what is not there is known to be missing."""
+        _failed(error)
+        self._run.drop("capture")
 
     @_quiet
     def stop(self, timeout_s: float = 2.0) -> None:
         """Stop observing the end of the process, and wait for what is still being captured.
 
+        All parts together get the time: each what those before have left.
+
         May be called twice, and before a further `start`. Raises only what the handler of a signal
         raised.
 
         Args:
-            timeout_s: The longest time to wait, in seconds; a git that hangs gets half a second of
-                it at most.
+            timeout_s: The longest time to wait, in seconds.
         """
+        until = time.monotonic() + timeout_s
         process_end.unwatch(self)
-        thread, self._thread = self._thread, None
-        if thread is None or self._pid != os.getpid() or thread is threading.current_thread():
+        if self._pid != os.getpid():
             return
-        thread.join(min(_GIT_GRACE_S, timeout_s))
-        if self._git is not None:
-            self._git.cancel()
-        thread.join(max(0.0, timeout_s - _GIT_GRACE_S))
+        for part in reversed(self._parts):
+            with quietly(self._lost):
+                part.stop(max(0.0, until - time.monotonic()))
 
     # ---------------------------------------------------------------- how the process ends
 
     @property
     def settled(self) -> bool:
-        """Whether all that was recorded is written; see `Recorder.settled`."""
-        return self._run.settled
+        """Whether all that was recorded is written, and all that was printed recorded."""
+        return self._run.settled and (self._output is None or self._output.drained)
 
     @_quiet
     def note_exception(self, error: BaseException) -> None:
@@ -242,3 +206,5 @@ class Capture:
         """Take note of a signal that ends the process."""
         self._signalled = True
         self._run.note_state("interrupted", signal=name)
+        if self._output is not None:
+            self._output.hurry()

@@ -60,6 +60,7 @@ _COMMANDS: Final = {
     "show": "show",
     "compare": "compare",
     "watch": "watch",
+    "logs": "logs",
     "plot": "plot",
     "stragglers": "stragglers",
     "export": "export",
@@ -212,6 +213,7 @@ def app(context: click.Context, root: str | None, *, version: bool) -> None:
       seamark ls                            the runs, newest first
       seamark show quick-otter              what one run recorded
       seamark watch                         the run that is training, live
+      seamark logs quick-otter              what it printed
       seamark plot quick-otter val/loss     a curve, here in the terminal
       seamark compare quick-otter latest    how two runs differ
       seamark ls --query 'val/loss < 0.3' --sort val/loss:min

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["PACKAGES", "TITLES", "Row", "of_process", "of_rank_or_profiler", "rows_of", "summaries"]
 
 PACKAGES: Final = "source_code/packages"
+_CONDA: Final = "source_code/conda"
 TITLES: Final = {
     "parameters": "Parameters",
     "metrics": "Metrics",
@@ -41,6 +42,7 @@ _OF_SPACE: Final = (
     ("sys", "about"),
     ("source_code/git", "git"),
     (PACKAGES, "packages"),
+    (_CONDA, "packages"),
     ("source_code/python", "environment"),
     ("source_code/integrations", "environment"),
     ("source_code", "script"),
@@ -62,6 +64,7 @@ _NEVER_ALIKE: Final = frozenset(
         "sys/creation_time",
         "sys/failed",
         "sys/id",
+        "sys/crash_reason",
         "sys/modification_time",
         "sys/name",
         "sys/running_time",
@@ -133,7 +136,7 @@ def _entries(attribute: Attribute) -> Iterator[tuple[str, str, Any, Hashable]]:
     )
     if section == "packages" and isinstance(value, str):
         for line in value.splitlines():
-            package, _, version = line.strip().partition("==")
+            package, version = _package(line.strip(), conda=path == _CONDA)
             if package:
                 yield section, package, version, version
     elif section == "metrics":
@@ -144,6 +147,27 @@ def _entries(attribute: Attribute) -> Iterator[tuple[str, str, Any, Hashable]]:
         yield section, path, value, _content(value)
     else:
         yield section, path, value, _key(value)
+
+
+def _package(line: str, *, conda: bool) -> tuple[str, str]:
+    """Return the name of a package and which one it is, as a line of a requirements file says it.
+
+    ``name==version``, ``name @ address``, ``-e folder  # name==version``; of conda
+    ``channel::name=version=build``.
+    """
+    if conda:
+        channel, _, rest = line.rpartition("::")
+        name, _, which = rest.partition("=")
+        return (f"conda {name}" if name else ""), f"{which} ({channel})" if channel else which
+    if line.startswith("-e "):
+        where, _, line = line.removeprefix("-e ").rpartition("  # ")
+        name, _, version = line.partition("==")
+        return name, f"{version} ({where})"
+    if " @ " in line and "==" not in line.partition(" @ ")[0]:
+        name, _, version = line.partition(" @ ")
+    else:
+        name, _, version = line.partition("==")
+    return name, version
 
 
 def _key(value: Any) -> Hashable:

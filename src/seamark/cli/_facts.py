@@ -13,9 +13,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._checks import COPY
+from seamark.cli._health import ailments, listed
 from seamark.cli._json import dumps
-from seamark.cli._ranks import rank_facts, rank_troubles
+from seamark.cli._machine import machine_lines
+from seamark.cli._ranks import rank_facts, rank_troubles, seen_text
 from seamark.cli._screen import STATE_STYLES, Screen, note
 from seamark.cli._text import (
     clean,
@@ -30,8 +31,17 @@ from seamark.cli._text import (
     shorten,
     step_text,
 )
+from seamark.process.crashes import (
+    LIKELY_OUT_OF_MEMORY,
+    LOST,
+    OUT_OF_MEMORY,
+    REBOOTED,
+    SEGMENTATION_FAULT,
+)
 from seamark.reading.names import generated_name
 from seamark.reading.points import time_of
+from seamark.store.read.ending import error_text
+from seamark.store.read.rank_status import owning_processes, process_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,10 +50,13 @@ if TYPE_CHECKING:
     from seamark.cli._runs import RunRef
     from seamark.journal.folder import RunFolder
     from seamark.local.view import RunView
+    from seamark.process.crashes import Crash
     from seamark.reading.attributes import Attribute
 
 __all__ = [
+    "CODE",
     "details",
+    "ends",
     "exact_text",
     "extreme_text",
     "file_place",
@@ -57,6 +70,7 @@ __all__ = [
     "sparkline",
     "text_or_record",
     "time_text",
+    "troubles",
     "value_mapping",
     "value_text",
     "whereabouts",
@@ -64,26 +78,27 @@ __all__ = [
 ]
 
 _SETS: Final = ("sys/tags", "sys/group_tags", "sys/masked")
+CODE: Final = frozenset(
+    f"source_code/{name}"
+    for name in (
+        *("entrypoint", "version"),
+        *("git/branch", "git/commit", "git/dirty", "git/files_changed"),
+    )
+)
+"""What the line about the code of a run tells."""
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _LABEL: Final = 12
-_LISTED: Final = 8
+_COMMIT: Final = 8
+_AROUND: Final = "/environment/"
+"""Stands between the namespace of a process, which has its pid too, and what is around it."""
+_CLUSTERS: Final = (
+    ("slurm", "array_job_id", "array_task_id"),
+    ("pbs", "array_job_id", "array_index"),
+    ("lsf", "array_job_id", "array_index"),
+    ("sge", "array_job_id", "task_id"),
+)
+"""Clusters, and what is shown of a job that is one of an array."""
 _LONGEST_REASON: Final = 300
-_LOST: Final = {
-    "atom": ("value", "values"),
-    "capture": ("captured fact", "captured facts"),
-    "checkpoints": ("checkpoint", "checkpoints"),
-    "disk": ("value that the disk did not take", "values that the disk did not take"),
-    "file": ("file", "files"),
-    "histogram": ("histogram", "histograms"),
-    "metrics": ("call of log_metrics", "calls of log_metrics"),
-    "path": ("value at a path that cannot hold it", "values at paths that cannot hold them"),
-    "record": ("record", "records"),
-    "series": ("series", "series"),
-    "step": ("value without a legal step", "values without a legal step"),
-    "value": ("value that is no number", "values that are no numbers"),
-    "source_files": ("source file", "source files"),
-}
-"""What was lost, in a person's words, by the reason under which a writer counts it."""
 
 
 def value_mapping(value: Any) -> Any:
@@ -374,7 +389,7 @@ def _file_details(view: RunView, record: Mapping[str, Any]) -> Iterator[tuple[st
 def print_facts(
     screen: Screen, ref: RunRef, view: RunView, more: Iterable[tuple[str, str]] = ()
 ) -> None:
-    """Print the facts of a run, and in bold what went wrong with it.
+    """Print the facts of a run, and in bold how it ended if that was bad.
 
     Args:
         screen: Where to print.
@@ -394,7 +409,7 @@ def print_facts(
             ("  trashed" if facts.get("sys/trashed") else "", "yellow"),
         ]
     )
-    for trouble in troubles(view, facts):
+    for trouble in ends(view, facts):
         screen.line(f"! {indented(trouble, 2)}", style="bold red")
     for label, text in _fact_lines(screen, ref, view, facts, now):
         screen.styled([(f"{label:<{_LABEL}}", "dim"), (indented(text, _LABEL), "")])
@@ -435,10 +450,14 @@ def _fact_lines(
         yield "attempts", attempts
     if facts.get("sys/hostname"):
         on = _devices(view)
-        yield "host", str(facts["sys/hostname"]) + (f" ({on})" if on else "")
+        host = str(facts["sys/hostname"]) + (f" ({on})" if on else "")
+        yield "host", " · ".join([host, *_surroundings(view)])
+    yield from machine_lines(view.attributes("monitoring"), view.ranks())
+    if code := _code(view):
+        yield "code", code
     yield from rank_facts(view, str(facts.get("sys/state")))
     if hidden := sorted(facts.get("sys/masked") or ()):
-        yield "masked", f"{plural(len(hidden), 'value')} ({_listed(hidden)})"
+        yield "masked", f"{plural(len(hidden), 'value')} ({listed(hidden)})"
     yield "folder", str(view.folder.path)
 
 
@@ -492,6 +511,41 @@ def _step(step: float) -> str:
     return f"{int(text):,}" if text.lstrip("-").isdecimal() else text
 
 
+def _code(view: RunView) -> str:
+    """Return what was executed: ``"main.py · 3f2a91c0 (main, 2 files changed: diff kept) · ..."``.
+
+    Empty if none of it was recorded.
+    """
+    found = {one.path: one for one in view.attributes("source_code")}
+
+    def text(name: str) -> str:
+        one = found.get(f"source_code/{name}")
+        return shorten(clean(one.value), 60) if one and isinstance(one.value, str) else ""
+
+    words = [text("entrypoint"), _commit(found, text)]
+    if version := text("version"):
+        words.append(f"version {version}")
+    return " · ".join(word for word in words if word)
+
+
+def _commit(found: Mapping[str, Attribute], text: Callable[[str], str]) -> str:
+    """Return commit, branch and what has changed since; empty outside of a repository."""
+    commit, branch = text("git/commit")[:_COMMIT], text("git/branch")
+    if not commit and not branch:
+        return ""
+    values = {path: one.value for path, one in found.items() if one.family == "atom"}
+    files = values.get("source_code/git/files_changed")
+    words = [branch] if branch else []
+    if isinstance(files, int) and files > 0:
+        diff = found.get("source_code/diff")
+        kept = ": diff kept" if diff is not None and diff.family == "file" else ""
+        part = ", not all of it" if kept and "source_code/diff_left_out" in values else ""
+        words.append(f"{plural(files, 'file')} changed{kept}{part}")
+    elif values.get("source_code/git/dirty") is True:
+        words.append("changed")
+    return f"{commit or 'no commit'}" + (f" ({', '.join(words)})" if words else "")
+
+
 def _devices(view: RunView) -> str:
     """Return what a training ran on: ``"1 process, cpu"``; "" if that was not recorded."""
     found = {
@@ -515,38 +569,87 @@ def _devices(view: RunView) -> str:
 
 def troubles(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each thing that a reader must know: a bad end, losses, damage."""
+    yield from ends(view, facts)
+    for one in ailments(view):
+        yield one.text
+
+
+def _surroundings(view: RunView) -> Iterator[str]:
+    """Yield what the process that trained the run was in: a job, a container, a service, torch."""
+    told = _environment(view)
+    for cluster, of_array, task in _CLUSTERS:
+        if number := told.get(f"{cluster}/{of_array}") or told.get(f"{cluster}/job_id"):
+            index = told.get(f"{cluster}/{task}", "")
+            whole = f"{number}_{index}" if index and told.get(f"{cluster}/{of_array}") else number
+            yield f"{cluster.upper()} {whole}"
+    if pod := told.get("kubernetes/pod"):
+        yield "/".join(filter(None, ("Kubernetes " + told.get("kubernetes/namespace", ""), pod)))
+    if container := told.get("container"):
+        image = told.get("container_image")
+        yield f"{container} {image}" if image else container
+    if service := told.get("service"):
+        yield service
+    if torch := told.get("torch/version"):
+        yield f"torch {torch}"
+
+
+def _environment(view: RunView) -> dict[str, str]:
+    """Return what the process told of where it ran that spoke for the run last, by name."""
+    journals = {one.writer: one for one in view.journals()}
+    owners = owning_processes(one.header for one in journals.values())
+    families = view.families()
+    paths = [path for path in families if f"{path.partition(_AROUND)[0]}/pid" in families]
+    found: dict[str, dict[str, str]] = {}
+    for one in view.some([path for path in paths if _AROUND in path]):
+        space, _, name = one.path.partition(_AROUND)
+        if isinstance(one.value, str):
+            found.setdefault(space, {})[name] = one.value
+
+    def order(space: str) -> tuple[bool, int, int]:
+        """Return what puts owners last, and of them the newest; a chosen namespace before ranks."""
+        one = journals.get(space.rpartition("/")[2])
+        owner = one is not None and process_of(one.header) in owners
+        rank = one.header.get("rank") if one is not None else 0
+        return owner, -rank if isinstance(rank, int) else 0, one.last_t if one is not None else 0
+
+    return found[max(found, key=order)] if found else {}
+
+
+def ends(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each bad end: that of the run, and those of its ranks."""
     state = facts.get("sys/state")
-    if state == "crashed":
-        yield "crashed: its process ended without reporting why (killed, or its host went down)"
+    if state == "crashed" and (crash := view.crash()) is not None:
+        yield _crash(crash, view.now_ns)
     if state in {"failed", "interrupted"}:
         yield _ending(view, state)
     yield from rank_troubles(view, str(state))
-    found = view.troubles()  # not the attributes: anybody may write them
-    if dropped := found.get("dropped"):
-        listed = ", ".join(_lost(reason, count) for reason, count in dropped.items())
-        yield f"lost while recording: {listed}"
-    if gaps := found.get("gaps"):
-        size = sum(length for spans in gaps.values() for _, length in spans)
-        where = plural(len(gaps), "journal")
-        yield f"damaged: {human_bytes(size)} in {where} cannot be read (see: seamark fsck)"
-    if errors := found.get("fold_errors"):
-        count = plural(sum(errors.values()), "record")
-        yield f"damaged: {count} cannot be applied (see: seamark fsck)"
-    if newer := found.get("newer"):
-        count = plural(len(newer), "journal")
-        yield f"incomplete: {count} written by a newer Seamark; upgrade to see the rest"
-    conflicts = found.get("conflicts", {})
-    copies = [name for name in conflicts if name.startswith(COPY)]
-    if kinds := {path: families for path, families in conflicts.items() if path not in copies}:
-        yield f"written as two kinds of value, the later one is shown: {_listed(kinds)}"
-    if copies:
-        listed = ", ".join(name.removeprefix(COPY) for name in copies)
-        yield f"not read: {listed} (differs from the journal that it is a copy of)"
 
 
-def _lost(reason: str, count: int) -> str:
-    """Return what was lost: ``"3 files"``; for a reason without words ``"mark 1"``."""
-    return plural(count, *_LOST[reason]) if reason in _LOST else f"{reason} {count:,}"
+def _crash(crash: Crash, now_ns: int) -> str:
+    """Return how a run ended that did not say so; no more than is known."""
+    host = crash.host or "its host"
+    who = f"pid {crash.pid} on {host}"
+    seen = f"last sign of life {seen_text(crash.last_t, now_ns)}"
+    if crash.reason == OUT_OF_MEMORY:
+        why = f"out of memory: the kernel killed its process ({who})"
+    elif crash.reason == LIKELY_OUT_OF_MEMORY:
+        why = (
+            f"likely out of memory: its process ({who}) is gone, and since it began the kernel has "
+            "killed one in its job or container because there was no memory left"
+        )
+    elif crash.reason == SEGMENTATION_FAULT:
+        why = f"segmentation fault: an error in C code ended its process ({who})"
+    elif crash.reason == REBOOTED:
+        why = f"host rebooted: {host} has been started again since"
+    elif crash.reason == LOST:
+        where = crash.detail or f"whether its process ({who}) lives cannot be seen from here"
+        why = f"heartbeat lost: not heard from since; {where}"
+    else:
+        why = (
+            f"its process ended without reporting why ({who}): killed (SIGKILL), os._exit, or an "
+            "error in C code"
+        ) + (f"; {crash.detail}" if crash.detail else "")
+    return f"crashed: {why}; {seen}"
 
 
 def _ending(view: RunView, state: str) -> str:
@@ -555,7 +658,7 @@ def _ending(view: RunView, state: str) -> str:
     error, signal = record.get("error"), record.get("signal")
     why = ""
     if isinstance(error, Mapping):
-        why = f": {error.get('type')}: {error.get('message')}"
+        why = f": {error_text(error)}" if error_text(error) else ""
     elif signal:
         why = f" by {signal}"
     path = _traceback(view)
@@ -566,9 +669,10 @@ def _ending(view: RunView, state: str) -> str:
 def _traceback(view: RunView) -> str | None:
     """Return the path of the traceback that belongs to the run's end; None if there is none.
 
-    Other ranks have others, and so have older attempts.
+    Other ranks have others, and so have older attempts and processes that do not own the run.
     """
     run = view.state_of_fold
+    owners = owning_processes(one.header for one in run.journals.values())
     journals = {f"monitoring/{one.writer}/traceback": one for one in run.journals.values()}
     speakers = [one for one in journals.values() if one.uid == run.state[0][1]]
 
@@ -577,20 +681,11 @@ def _traceback(view: RunView) -> str | None:
         one = journals.get(path)
         if one is None or not speakers:
             return 0  # a namespace that somebody chose
-        same = (one.header.get("rank"), one.attempt) == (
-            speakers[0].header.get("rank"),
-            speakers[0].attempt,
-        )
-        return float(one.first_t or 0) if same else -1
+        rank, attempt = one.header.get("rank"), one.attempt
+        same = (rank, attempt) == (speakers[0].header.get("rank"), speakers[0].attempt)
+        speaks = rank or process_of(one.header) in owners
+        return float(one.first_t or 0) if same and speaks else -1
 
     paths = [a.path for a in view.attributes("monitoring") if a.path.endswith("/traceback")]
     best = max(paths, key=order, default=None)
     return None if best is None or order(best) < 0 else best
-
-
-def _listed(value: Any) -> str:
-    """Return the names that a mapping or a list holds."""
-    names = [str(name) for name in value]
-    return ", ".join(names[:_LISTED]) + (
-        f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    )

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._facts import sparkline, troubles
+from seamark.cli._machine import machine_now
+from seamark.cli._printed import LastLines
 from seamark.cli._ranks import lags, of_rank
 from seamark.cli._text import human_duration, human_number, step_text
 from seamark.paths import is_inside
@@ -27,6 +29,7 @@ _PACE: Final = 100
 """Of so many of the last points the pace is taken."""
 _LEFT: Final = "profiling/eta_s"
 """Where a training says how many seconds are left, if anything records it."""
+_LAST_LINES: Final = 5
 _EPOCH: Final = "epoch"
 
 
@@ -41,12 +44,14 @@ class Seen:
         facts: Values below ``sys``, by path.
         series: The series that matter, by path, the most telling ones first.
         progress: How far it is and how fast, in words; empty if nothing says it.
+        machine: How busy the machine is, in words; empty if that is not recorded.
         ranks: How each rank is doing.
         behind: By rank, how many steps it is behind the first.
         problems: What a person should know, a line each.
         now_ns: When that was, nanoseconds since the Unix epoch.
         last_ns: When it last recorded a point, the same; None if it did not.
         curves: Lines that were drawn of its series, kept for the next look.
+        output: The last lines that it printed.
     """
 
     view: RunView
@@ -55,12 +60,14 @@ class Seen:
     facts: Mapping[str, Any]
     series: Mapping[str, SeriesSummary]
     progress: str
+    machine: str
     ranks: Sequence[RankStatus]
     behind: Mapping[int, float]
     problems: Sequence[str]
     now_ns: int
     last_ns: int | None
     curves: dict[str, tuple[SeriesSummary, str]]
+    output: Sequence[str]
 
     def curve(self, path: str, width: int) -> str:
         """Return a series as one line of so many cells; read again only if it has new points."""
@@ -95,6 +102,8 @@ class Looker:
         self._attributes: list[Attribute] = []
         self._progress = ""
         self._curves: dict[str, tuple[SeriesSummary, str]] = {}
+        self._printed = LastLines(_LAST_LINES)
+        self._output: list[str] = []
 
     def look(self) -> Seen:
         """Return the run as it is now.
@@ -109,6 +118,7 @@ class Looker:
         if modified.value != self._modified:
             self._modified, self._attributes = modified.value, view.attributes()
             self._progress = self._told_progress(view)
+            self._output = [one.text for one in self._printed.look(view)]
         state, ranks = view.state, view.ranks()
         facts = {one.path: one.value for one in self._attributes if is_inside(one.path, "sys")}
         facts["sys/state"] = state
@@ -124,12 +134,14 @@ class Looker:
                 if self._matters(one)
             },
             progress=self._progress,
+            machine=machine_now(self._attributes, ranks),
             ranks=ranks,
             behind=lags(self._attributes),
             problems=list(troubles(view, facts)),
             now_ns=view.now_ns,
             last_ns=max(points, default=None),
             curves=self._curves,
+            output=self._output,
         )
 
     def _matters(self, attribute: Attribute) -> bool:

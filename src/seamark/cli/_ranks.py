@@ -133,6 +133,9 @@ def _who(rank: RankStatus) -> str:
 
 def _end(rank: RankStatus, now_ns: int) -> str:
     name = f"rank {rank.rank}"
+    if rank.state in ("killed", "lost") and rank.why:
+        seen = seen_text(rank.last_t, now_ns)
+        return f"{name} is gone, {rank.why} ({_who(rank)}): last seen {seen}"
     if rank.state == "killed":
         return f"{name} was killed ({_who(rank)}): last seen {seen_text(rank.last_t, now_ns)}"
     if rank.state == "lost":
@@ -141,7 +144,7 @@ def _end(rank: RankStatus, now_ns: int) -> str:
         return f"{name} is lost: no heartbeat for {silence} ({where})"
     when = seen_text(rank.end_t or rank.last_t, now_ns)
     why = shorten((rank.why.splitlines() or [""])[0], _LONGEST_REASON)
-    return f"{name} failed ({_who(rank)}) {when}: {why}"
+    return f"{name} failed ({_who(rank)}) {when}" + (f": {why}" if why else "")
 
 
 def _hang(name: str, rank: RankStatus, now_ns: int) -> str:

@@ -170,6 +170,12 @@ class Screen:
         wanted = self.terminal and not self.console.no_color
         return wanted and self.console.color_system is not None
 
+    @property
+    def warning(self) -> str:
+        """A sign that something is not well, which what is written to can hold."""
+        encoding = getattr(self._file, "encoding", None) or "ascii"
+        return "⚠" if encoding.lower().replace("-", "").startswith("utf") else "!"
+
     def line(self, text: str = "", *, style: str = "") -> None:
         """Print one line, whole; ``text`` is made safe here."""
         self.styled([(text, style)])

@@ -26,9 +26,14 @@ __all__ = [
 ]
 
 _UNSAFE: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+    "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""What a terminal would act on, or what would make a line read differently from what it holds."""
+"""What a terminal would act on, or what would make a line read differently from what it holds.
+
+Invisible signs that letters and emoji are joined with (U+200C, U+200D) stay.
+"""
+_SHORT: Final = 0x10000
 _KEPT_IN_BLOCKS: Final = "\n\t"
 _NAMED: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _STAND_INS: Final = str.maketrans("…·▁▂▃▄▅▆▇█│┤─┬└●→—▲▼", "~._.-:=+*#|+-++o>-^v")
@@ -57,7 +62,7 @@ def clean(text: str, *, block: bool = False) -> str:
         block: Keep line feeds and tabs, for text that is shown as lines of its own.
 
     Returns:
-        The text with control characters, lone surrogates and direction marks as ``\x1b`` or
+        The text with control characters, lone surrogates and invisible signs as ``\x1b`` or
         ``\u202e``.
     """
     if text.isprintable():
@@ -67,9 +72,10 @@ def clean(text: str, *, block: bool = False) -> str:
         char = found.group()
         if block and char in _KEPT_IN_BLOCKS:
             return char
-        return _NAMED.get(char) or (
-            f"\\x{ord(char):02x}" if ord(char) < _BYTE else f"\\u{ord(char):04x}"
-        )
+        number = ord(char)
+        if number >= _SHORT:
+            return f"\\U{number:08x}"
+        return _NAMED.get(char) or (f"\\x{number:02x}" if number < _BYTE else f"\\u{number:04x}")
 
     return _UNSAFE.sub(visible, text)
 

@@ -20,6 +20,7 @@ from seamark.cli._columns import (
     telling_columns,
 )
 from seamark.cli._facts import exact_text, value_text
+from seamark.cli._health import losses_in_short
 from seamark.cli._json import dumps
 from seamark.cli._runs import Runs, a_path, a_query, filled, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, data_output, note
@@ -43,11 +44,18 @@ __all__ = ["ls"]
 
 _PROJECT: Final = "/project"
 """Stands among the columns like a path, but is none: no path begins with a slash."""
+_LOSSES: Final = "/losses"
+"""The same: what is missing of a run."""
+_REASON: Final = "sys/crash_reason"
+_WHY: Final = "/why"
+"""The same: why a run crashed, which is shown beside its state."""
 TITLES: Final = {
     "sys/id": "RUN",
     _PROJECT: "PROJECT",
     "sys/name": "NAME",
     "sys/state": "STATE",
+    _REASON: "CRASH REASON",
+    _LOSSES: "LOST",
     "sys/creation_time": "CREATED",
     "sys/modification_time": "LAST CHANGE",
     "sys/running_time": "RAN FOR",
@@ -61,14 +69,15 @@ _RANKS: Final = {
     "sys/creation_time": 6,
     "sys/running_time": 7,
     "sys/tags": 8,
+    _LOSSES: 1000,
 }
 """What goes first where the terminal is too narrow; the greatest number first."""
 _FIRST_METRIC: Final = 4
 _FIRST_PARAMETER: Final = 5
 """One of each says more of a run than when it was created and for how long it ran."""
-_SHRINKING: Final = frozenset({_PROJECT, "sys/name", "sys/tags", "sys/description"})
-_NAME_CELLS: Final = 16
-"""A name is rather shown to so many cells than the columns that matter less."""
+_SHRINKING: Final = frozenset({_PROJECT, "sys/state", "sys/name", "sys/tags", "sys/description"})
+_LEAST_CELLS: Final = {"sys/name": 16, "sys/state": 14}
+"""These are rather shown to so many cells than the columns that matter less."""
 _SETS: Final = frozenset({"sys/tags", "sys/group_tags"})
 _TITLE_CELLS: Final = 20
 """The last part of a path is rather shown up to so many cells than more columns."""
@@ -256,6 +265,7 @@ def ls(
     elif as_csv:
         _write_csv(rows, shown)
     elif rows:
+        _note_troubles(runs, table.refs, rows)
         _print(Screen(), rows, shown, asked)
     elif runs.root.is_dir():  # else that has been said
         missing = "no run matches" if runs.refs() else f"no runs in {runs.root} yet"
@@ -379,6 +389,7 @@ def _print(
     several = len({row[_PROJECT] for row in rows}) > 1
     names = ["sys/id", *([_PROJECT] if several else [])]
     names += [name for name in columns if name not in names]
+    names += [_LOSSES] if any(row.get(_LOSSES) for row in rows) else []
     now = datetime.now(timezone.utc)
     lines = [[_field(row, name, screen, now) for name in names] for row in rows]
     titles = [
@@ -400,6 +411,20 @@ def _print(
         note(f"no room for {listed}; widen the terminal, or choose with --columns")
 
 
+def _note_troubles(
+    runs: Runs, refs: Sequence[tuple[str, str]], rows: Sequence[dict[str, Any]]
+) -> None:
+    """Note in each row what is missing of its run, and why that crashed if it did."""
+    losses = runs.index.losses(refs)
+    crashed = [
+        ref for ref, row in zip(refs, rows, strict=True) if row.get("sys/state") == "crashed"
+    ]
+    reasons = runs.index.crash_reasons(crashed)
+    for ref, row in zip(refs, rows, strict=True):
+        row[_LOSSES] = losses_in_short(losses.get(ref, {}))
+        row[_WHY] = reasons.get(ref)
+
+
 def _is_numeric(values: Sequence[Any]) -> bool:
     known = [value for value in values if value is not None]
     return bool(known) and all(
@@ -418,7 +443,7 @@ def _column(name: str, screen: Screen, asked: _Asked, *, right: bool) -> Column:
         right=right,
         shrink=name in _SHRINKING or name not in TITLES,
         apart=name == "sys/name",
-        least=_NAME_CELLS if name == "sys/name" else _least(title),
+        least=_LEAST_CELLS.get(name) or _least(title),
         rank=min(rank, 1) if sorted_by else asked.unasked.get(name, rank),
     )
 
@@ -428,6 +453,10 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
     value = row.get(name)
     if name == "sys/name" and not value:
         return Cell(generated_name(row["sys/id"]), "dim")
+    if name == "sys/state" and row.get(_WHY) and _REASON not in row:
+        return Cell(f"{value}: {row[_WHY]}", STATE_STYLES["crashed"])
+    if name == _LOSSES:
+        return Cell(f"{screen.warning} {value}" if value else "", "yellow")
     return _cell(value, name, screen, now)
 
 

@@ -25,6 +25,8 @@ from seamark.cli._runs import (
 from seamark.cli._screen import Screen, note
 from seamark.cli._text import clean, plural
 from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.reading.interest import aside
+from seamark.reading.units import is_measured
 
 if TYPE_CHECKING:
     from seamark.pictures.plots import Curve
@@ -65,10 +67,9 @@ class _Wanted:
 @click.option(
     "-x",
     "--x",
-    default="step",
-    show_default=True,
     metavar="step|time|relative|PATH",
-    help="X axis: steps, clock time, seconds since the run began, or another series.",
+    help="X axis: steps, clock time, seconds since the run began, or another series.  "
+    "[default: step; time for series below monitoring]",
 )
 @click.option(
     "--smooth",
@@ -93,7 +94,7 @@ def plot(
     project: str | None,
     query: str | None,
     out: Path | None,
-    x: str,
+    x: str | None,
     smooth: float | None,
     attempt: Attempt,
     height: int | None,
@@ -112,6 +113,7 @@ def plot(
       seamark plot latest val/loss
       seamark plot quick-otter calm-heron train/loss val/loss --smooth 500
       seamark plot latest 'train/*' --log -x relative
+      seamark plot latest 'monitoring/*/cpu'
       seamark plot --query 'hyperparams/lr < 0.01' val/loss -o losses.html
 
     Files need the extra: pip install "seamark[plot]"
@@ -120,12 +122,16 @@ def plot(
     from seamark.run.drawing import Asked, axes_of, curves_of
 
     points = plots.PICTURE_POINTS
-    asked = Asked(x=x, smooth=smooth, log_x=log_x, log_y=log_y, attempt=attempt, points=points)
+    asked = Asked(
+        x=x or "step", smooth=smooth, log_x=log_x, log_y=log_y, attempt=attempt, points=points
+    )
     if out is not None and not out.parent.is_dir():
         misuse(f"cannot write {out}: the folder {out.parent} does not exist")
     runs = open_runs(context, project)
     wanted = _sort_words(runs, words, project, query)
     sources = _sources(runs, wanted.refs)
+    if x is None and not log_x and all(is_measured(one.strip("/")) for one in wanted.patterns):
+        asked = replace(asked, x="time")
     axes = axes_of(asked, wanted.patterns, sources)
     curves = curves_of(sources, wanted.patterns, asked, plural(len(sources), "run"))
     _note_left_out(curves, asked)
@@ -134,7 +140,7 @@ def plot(
         note(f"wrote {out}")
         return
     if len(sources) == len(curves) == 1:
-        axes = replace(axes, title="")  # who named it knows
+        axes = replace(axes, title=axes.unit)  # who named it knows the rest
     screen = Screen()
     from seamark.cli._draw import draw
 
@@ -197,6 +203,7 @@ def _is_series(runs: Runs, refs: Sequence[RunRef], word: str) -> bool:
 
 def _some_series(runs: Runs, ref: RunRef) -> str:
     paths = [a.path for a in runs.view(ref).attributes() if a.family == "float_series"]
+    paths.sort(key=lambda path: (aside(path) is not None, path))
     return ", ".join(paths[:5]) or "(this run has none)"
 
 

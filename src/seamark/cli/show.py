@@ -12,6 +12,7 @@ import click
 
 from seamark.cli import _complete, _facts
 from seamark.cli._app import misuse, root_option
+from seamark.cli._health import ailments, print_health
 from seamark.cli._json import dumps
 from seamark.cli._overview import (
     CheckpointNote,
@@ -22,11 +23,13 @@ from seamark.cli._overview import (
     is_parameter,
     space_of,
 )
+from seamark.cli._printed import LastLines, is_output
 from seamark.cli._ranks import rank_mappings
 from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_argument
 from seamark.cli._screen import Cell, Column, Screen
-from seamark.cli._text import clean, human_number, plural, step_text
+from seamark.cli._text import clean, human_number, plural, shorten, step_text
 from seamark.paths import is_inside
+from seamark.reading.units import unit_of
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
@@ -47,7 +50,11 @@ _TOLD: Final = ("sys",)
 """Namespaces that `show` tells in words."""
 _COUNTED: Final = ("monitoring",)
 """Namespaces that `show` only counts unless asked for."""
-_PACKAGES: Final = "source_code/packages"
+_SOURCE: Final = "source_code"
+_PACKAGES: Final = ("source_code/packages", "source_code/conda")
+_WELL: Final = ("created", "running", "completed", "suspended")
+_LAST_LINES: Final = 5
+"""Lines of its output that are shown of a run that ended badly."""
 _BEST: Final = "bold green"
 _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 """Namespaces whose series `show` only counts unless asked for: a profiled training has hundreds."""
@@ -96,7 +103,8 @@ def show(
     PATH limits the output to one attribute or one namespace. For a single series the last points
     are shown; a single value is shown in full. On a terminal, rarely needed groups (distributed,
     monitoring, profiling, the installed packages) are only counted; name the PATH or use --all to
-    list them. A pipe gets every value and name in full.
+    list them. A pipe gets values and names in full, but monitoring, the times of profilers and
+    packages are counted there too, and what the line about the code says has no row of its own.
 
     BEST says whether the best value of a series is its min or its max; this is known
     only if a checkpoint was saved for its best value.
@@ -128,8 +136,15 @@ def show(
             f"({hint}seamark show {ref.run} lists what is)"
         )
     if as_json:
-        told = {"project": ref.project, "run": ref.run, "attributes": as_mapping(attributes)}
-        click.echo(dumps(told if wanted else {**told, "ranks": rank_mappings(view)}))
+        told: dict[str, Any] = {
+            "project": ref.project,
+            "run": ref.run,
+            "attributes": as_mapping(attributes),
+        }
+        if not wanted:
+            told["ranks"] = rank_mappings(view)
+            told["health"] = [one.as_mapping() for one in ailments(view)]
+        click.echo(dumps(told))
         return
     _print(
         Screen(),
@@ -199,22 +214,53 @@ def _print(
     if not narrowed:
         costs = _largest_costs(attributes) if shown.digest else ()
         _facts.print_facts(screen, ref, view, [("time", cost) for cost in costs])
+        print_health(screen, ailments(view))
     counted = {} if whole else _counted(attributes, digest=shown.digest)
-    left_out = {one.path for part in counted.values() for one in part}
-    if shown.digest:
-        left_out.update(path for note in shown.notes.values() for path in note.told_by)
-    rest = [one for one in attributes if one.path not in left_out]
-    if not whole:
-        rest = [one for one in rest if not any(is_inside(one.path, space) for space in _TOLD)]
+    rest = attributes if whole else _rest(shown, attributes, counted)
     for title, wanted, printer in _SECTIONS:
         if part := [attribute for attribute in rest if wanted(attribute)]:
             if not (narrowed and len({_section_of(a) for a in rest}) == 1):
                 screen.heading(f"{title} ({len(part):,})")
             _section(shown, ref, part, printer)
-    if counted:
-        screen.line()
-    for space, part in counted.items():
-        screen.line(f"{_count(space, part)}: seamark show {ref.run} {space}", style="dim")
+    further = [
+        f"{_count(space, part)}: seamark show {ref.run} {space}" for space, part in counted.items()
+    ]
+    if not narrowed:
+        further = [*_output(screen, ref, view, attributes), *further]
+    for line in ["", *further] if further else ():
+        screen.line(line, style="dim")
+
+
+def _rest(
+    shown: _Shown, attributes: Sequence[Attribute], counted: dict[str, list[Attribute]]
+) -> list[Attribute]:
+    """Return what gets a row of its own: what is neither counted nor told in words."""
+    left_out = {one.path for part in counted.values() for one in part} | _facts.CODE
+    if shown.digest:
+        left_out.update(path for note in shown.notes.values() for path in note.told_by)
+    return [one for one in attributes if one.path not in left_out and not _is_told(one)]
+
+
+def _is_told(attribute: Attribute) -> bool:
+    """Return whether an attribute is told in words, or by what was printed."""
+    path = attribute.path
+    return any(is_inside(path, space) for space in _TOLD) or is_output(path, attribute.family)
+
+
+def _output(
+    screen: Screen, ref: RunRef, view: RunView, attributes: Sequence[Attribute]
+) -> list[str]:
+    """Show the last lines that a run printed which ended badly; return where to read others."""
+    if not any(is_output(one.path, one.family) for one in attributes):
+        return []
+    lines = [] if view.state in _WELL else LastLines(_LAST_LINES).look(view)
+    if not lines:
+        return [f"what it printed: seamark logs {ref.run}"]
+    screen.heading(f"Its last lines (all: seamark logs {ref.run})")
+    for one in lines:
+        text = clean(one.text)
+        screen.line(f"  {shorten(text, screen.width - 2) if screen.terminal else text}")
+    return []
 
 
 def _section(
@@ -254,7 +300,7 @@ def _counted(attributes: Sequence[Attribute], *, digest: bool) -> dict[str, list
     """Return what is only counted, by the namespace in which it is."""
     found: dict[str, list[Attribute]] = {}
     for one in attributes:
-        if any(is_inside(one.path, space) for space in _TOLD):
+        if _is_told(one):
             continue
         space = _space_of(one) if digest else _space_in_pipe(one)
         if space:
@@ -263,17 +309,27 @@ def _counted(attributes: Sequence[Attribute], *, digest: bool) -> dict[str, list
 
 
 def _space_of(attribute: Attribute) -> str | None:
-    return _PACKAGES if attribute.path == _PACKAGES else space_of(attribute.path)
+    if attribute.path in _PACKAGES:
+        return attribute.path
+    if attribute.family in {"file", "file_set"} and is_inside(attribute.path, _SOURCE):
+        return _SOURCE
+    return space_of(attribute.path)
 
 
 def _space_in_pipe(attribute: Attribute) -> str | None:
+    if attribute.path in _PACKAGES and attribute.family == "atom":
+        return attribute.path
     spaces = _FOLDED if attribute.family == "float_series" else ()
     return next((space for space in (*spaces, *_COUNTED) if is_inside(attribute.path, space)), None)
 
 
 def _count(space: str, part: Sequence[Attribute]) -> str:
-    if space == _PACKAGES:
-        return plural(str(part[0].value).count("\n") + 1, "package")
+    if space in _PACKAGES:
+        what = "conda package" if space.endswith("conda") else "package"
+        value = part[0].value  # a very long one is kept as a file
+        return plural(value.count("\n") + 1, what) if isinstance(value, str) else f"{what}s"
+    if space == _SOURCE:
+        return f"{plural(len(part), 'file')} under {space}"
     if all(one.family == "float_series" for one in part):
         return f"{plural(len(part), 'more series', 'more series')} under {space}"
     return f"{plural(len(part), 'more value')} under {space}"
@@ -294,9 +350,14 @@ def _single(screen: Screen, view: RunView, attribute: Attribute, limit: int) -> 
         _series(_Shown(screen, view), [attribute])
         points = view.points(path)
         screen.line()
+        unit = unit_of(path)
         columns = [Column("STEP", right=True), Column("VALUE", right=True), Column("TIME")]
         rows = [
-            [Cell(step_text(step)), Cell(repr(value)), Cell(_facts.time_text(time_ns))]
+            [
+                Cell(step_text(step)),
+                Cell(_measured(value, unit) if unit else repr(value)),
+                Cell(_facts.time_text(time_ns)),
+            ]
             for step, value, time_ns in zip(
                 points.step[-limit:].tolist(),
                 points.value[-limit:].tolist(),
@@ -323,7 +384,7 @@ def _values(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     costs = [one for one in attributes if screen.terminal and _is_cost(one)]
     columns = [Column("PATH", shrink=True, path=True), Column("VALUE", shrink=True)]
     rows = [
-        [Cell(clean(one.path)), Cell(_facts.short_text(one, exact=not screen.terminal))]
+        [Cell(clean(one.path)), Cell(_value(one, exact=not screen.terminal))]
         for one in attributes
         if one not in costs
     ]
@@ -337,13 +398,15 @@ def _values(shown: _Shown, attributes: Sequence[Attribute]) -> None:
 
 def _series(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     screen = shown.screen
-    number: Callable[[float], str] = human_number if screen.terminal else repr
+    number_of_any: Callable[[float], str] = human_number if screen.terminal else repr
+    units = [unit_of(attribute.path) for attribute in attributes]
     marked = any(attribute.path in shown.best for attribute in attributes)
     columns = [
         Column("PATH", shrink=True, path=True),
         Column("LAST", right=True),
         Column("MIN", right=True, rank=2),
         Column("MAX", right=True, rank=2),
+        *([Column("UNIT")] if any(units) else ()),
         *([Column("BEST", rank=3)] if marked else ()),
         Column("POINTS", right=True, rank=1),
         Column("STEPS", rank=4),
@@ -353,8 +416,9 @@ def _series(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     if drawn:
         columns.append(Column("CURVE", rank=5))
     rows = []
-    for attribute in attributes:
+    for attribute, unit in zip(attributes, units, strict=True):
         summary, best = attribute.value, shown.best.get(attribute.path, "")
+        number = _rounded if unit else number_of_any
         odd = summary.nan_count + summary.inf_count
         points = f"{summary.count:,}" + (f" ({odd:,} not finite)" if odd else "")
         row = [
@@ -362,6 +426,7 @@ def _series(shown: _Shown, attributes: Sequence[Attribute]) -> None:
             Cell(number(summary.last), "bold"),
             Cell(_facts.extreme_text(summary.min, number), _BEST if best == "min" else ""),
             Cell(_facts.extreme_text(summary.max, number), _BEST if best == "max" else ""),
+            *([Cell(unit, "dim")] if any(units) else ()),
             *([Cell(best, _BEST)] if marked else ()),
             Cell(points, "yellow" if odd else ""),
             Cell(_facts.span_text(summary), "dim"),
@@ -371,6 +436,22 @@ def _series(shown: _Shown, attributes: Sequence[Attribute]) -> None:
             row.append(Cell(_facts.sparkline(points_of.value, spark), "cyan"))
         rows.append(row)
     screen.table(columns, rows, indent=2)
+
+
+def _rounded(value: float) -> str:
+    """Return what was measured of a machine: further digits mean nothing."""
+    return human_number(value, 4)
+
+
+def _measured(value: float, unit: str) -> str:
+    return f"{_rounded(value)} {unit}"
+
+
+def _value(attribute: Attribute, *, exact: bool) -> str:
+    unit, value = unit_of(attribute.path), attribute.value
+    if unit and isinstance(value, float):
+        return _measured(value, unit)
+    return _facts.short_text(attribute, exact=exact) + (f" {unit}" if unit else "")
 
 
 def _tails(shown: _Shown, attributes: Sequence[Attribute]) -> None:

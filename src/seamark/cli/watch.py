@@ -30,6 +30,7 @@ from seamark.cli._text import (
     human_number,
     human_time,
     plural,
+    shorten,
     step_text,
 )
 
@@ -88,7 +89,7 @@ def watch(
     interval: float,
     project: str | None,
 ) -> None:
-    """Watch a run while it trains: state, progress, last values, ranks and problems.
+    """Watch a run while it trains: state, progress, last values, ranks, problems and last output.
 
     Without RUN it watches the newest run that is running. It ends with the run, with exit code 0.
     Ctrl-C stops watching, with exit code 130; the training goes on. Into a pipe, and where
@@ -242,9 +243,11 @@ def _draw(screen: Screen, seen: Seen, height: int, interval: float) -> None:
         screen.line(line, style="bold red")
     ranks = _ranks_to_show(seen)
     used = 1 + len(facts) + len(problems) + (len(ranks) + 3 if ranks else 0)
-    _draw_series(screen, seen, max(_LEAST_ROWS, height - used - 5))
+    room = height - used - 5
+    _draw_series(screen, seen, max(_LEAST_ROWS, room))
     if ranks:
         _draw_ranks(screen, seen, ranks)
+    _draw_output(screen, seen, room - max(1, len(seen.series)) - 1)
     if seen.goes_on:
         screen.line()
         every = human_duration(interval)
@@ -261,6 +264,8 @@ def _facts_of(seen: Seen) -> Iterator[tuple[str, str]]:
         yield "ran for", human_duration(ran)
     if seen.progress:
         yield "progress", seen.progress
+    if seen.goes_on and seen.machine:
+        yield "machine", seen.machine
     for label, text in rank_facts(seen.view, seen.state):
         if label == "ranks":
             yield label, text
@@ -339,6 +344,15 @@ def _draw_ranks(screen: Screen, seen: Seen, ranks: Sequence[Any]) -> None:
     screen.table(columns, rows)
     if more := len(seen.ranks) - len(ranks):
         screen.line(f"{plural(more, 'more rank')}, none worse", style="dim")
+
+
+def _draw_output(screen: Screen, seen: Seen, room: int) -> None:
+    """Write the last lines that the run printed, as far as there is room."""
+    if room <= 0 or not seen.output:
+        return
+    screen.line()
+    for line in seen.output[-room:]:
+        screen.line(shorten(clean(line), screen.width), style="dim")
 
 
 def _moment(time_ns: int) -> datetime:

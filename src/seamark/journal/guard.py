@@ -60,8 +60,15 @@ class Guard:
         """Write what signal handlers gave, also while what they interrupted is left."""
         with self.lock:
             while self.deferred and not self.busy:
-                # Looked at again: a handler that came after the line above emptied it.
-                self._run(lambda: self.deferred and self.deferred.popleft()())
+                self._run(self._write_next)
+
+    def _write_next(self) -> None:
+        if self.deferred:  # looked at again: a handler that came meanwhile may have emptied it
+            try:
+                self.deferred[0]()
+            finally:
+                # Not before: who waits to end the process takes an empty queue for written.
+                self.deferred.popleft()
 
     def _run(self, write: Callable[[], object]) -> bool:
         self.busy = True

@@ -98,6 +98,13 @@ class Stream:
             return self.segment.writer
         return None if self._uid is None else writer_id(self._uid)
 
+    def name(self) -> str:
+        """Return the writer id of the open journal, else that which the next one will have."""
+        if self.segment is not None:
+            return self.segment.writer
+        self._uid = self._uid or secrets.token_bytes(16)
+        return writer_id(self._uid)
+
     def frame(self, kind: int, payload: bytes, *, flags: int = 0, aux: int = 0) -> bytes:
         """Return a frame for the open journal, at the next tick of the clock."""
         t = self.clock() if self._as_of is None else self._as_of
@@ -295,7 +302,7 @@ class Stream:
         if not self.backlog.has_room_for(record):
             return False
         if self.segment is None and not self.backlog:
-            self._uid = self._uid or secrets.token_bytes(16)  # facts are filed under its id
+            self.name()  # facts are filed under it
             self.backlog.begin_journal(self._header_now())
         self.backlog.add(record)
         self.wake()

@@ -134,6 +134,11 @@ class JournalWriter:
         """Writer id of the open journal, or of that in which what waits will lie; else None."""
         return self._stream.writer
 
+    def name(self) -> str:
+        """Return the writer id, which is settled from then on if there was none yet."""
+        with self._guard.lock:
+            return self._stream.name()
+
     @property
     def writers(self) -> tuple[str, ...]:
         """Writer ids of all journals of this object, the open one last."""

@@ -103,15 +103,21 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             in it.
         api_token: The same as ``api_key``, by its name in ``init_run``.
         git_ref: A repository's path, or False to record nothing of git.
-        source_files: Files to store under ``source_code/files``: paths, folders and patterns.
-        capture_stdout: Accepted; output is not captured by this version.
-        capture_stderr: Accepted; output is not captured by this version.
-        capture_hardware_metrics: Accepted; hardware is not captured by this version.
+        source_files: Files to store under ``source_code/files``: paths, folders and patterns; the
+            script that runs by default.
+        dependencies: ``"infer"``, or the path of a requirements file to keep.
+        capture_stdout: Whether to record what Python code prints; ``"fd"``: also what C libraries
+            and subprocesses write.
+        capture_stderr: The same for what goes to standard error.
+        capture_limit: How much output is recorded, such as ``"1MiB/min, 500MiB"``.
+        capture_hardware_metrics: Whether to record what CPU, memory, disk, network and GPUs do.
         capture_traceback: Whether to record the traceback of an uncaught exception.
-        capture_script: Whether to record the script and its arguments, secrets masked.
+        capture_script: Whether to record the script or the notebook, its arguments, and a version
+            of the code, secrets masked.
         capture_packages: Whether to record the versions of Python and of installed packages.
-        capture_host: Whether to record host name and pid.
-        capture_git: Whether to record commit, branch, dirty state and remote.
+        capture_host: Whether to record where the process runs, and what hardware the host has.
+        capture_git: Whether to record commit, branch, dirty state and remote, what has changed
+            since the commit, and the names of untracked files.
         capture_signals: Whether to mark the run when SIGTERM arrives.
         monitoring_namespace: Path to use instead of ``monitoring/<writer>``.
         fail_on_exception: Whether an uncaught exception fails the run.
@@ -170,8 +176,10 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         api_token: str | None = None,
         git_ref: bool | str | os.PathLike[str] | None = None,
         source_files: str | Iterable[str] | None = None,
-        capture_stdout: bool | None = None,
-        capture_stderr: bool | None = None,
+        dependencies: str | os.PathLike[str] | None = None,
+        capture_stdout: bool | Literal["fd"] | None = None,
+        capture_stderr: bool | Literal["fd"] | None = None,
+        capture_limit: str | None = None,
         capture_hardware_metrics: bool | None = None,
         capture_traceback: bool | None = None,
         capture_script: bool | None = None,

@@ -15,7 +15,7 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -37,11 +37,19 @@ from seamark.store import schema
 from seamark.store.damage import DamageError
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
+from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths, Unknown, refuse
 from seamark.store.query.selection import Selection, choose
 from seamark.store.read.names import run_names
 from seamark.store.read.tables import Columns, query_runs
-from seamark.store.runs import Conflict, Store, forget_run, load_journals
+from seamark.store.runs import (
+    Conflict,
+    Store,
+    forget_run,
+    load_journals,
+    load_losses,
+    numbers_of,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -632,6 +640,42 @@ class Index:
             return query_runs(self.store, connection, selection, wanted, self.now_ns(), unknown)
 
         return self._ask(answer)
+
+    def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
+        """Return what is missing of runs, only of those of which something is; see `load_losses`.
+
+        Args:
+            refs: (project, run id) of the runs.
+        """
+        return self._of_runs(refs, load_losses)
+
+    def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
+        """Return why runs crashed; see `seamark.process.crashes.CRASH_REASONS`.
+
+        Args:
+            crashed: (project, run id) of runs that did.
+        """
+
+        def answer(
+            store: Store, connection: sa.Connection, numbers: Sequence[int]
+        ) -> dict[int, str]:
+            return reasons_of(store, connection, numbers, self.now_ns())
+
+        return self._of_runs(crashed, answer)
+
+    def _of_runs(
+        self,
+        refs: Sequence[Ref],
+        question: Callable[[Store, sa.Connection, Sequence[int]], Mapping[int, T]],
+    ) -> dict[Ref, T]:
+        """Return the answer to a question about runs, which is asked by their numbers."""
+
+        def answer(connection: sa.Connection) -> dict[Ref, T]:
+            numbers = numbers_of(self.store, connection, refs)
+            found = question(self.store, connection, list(numbers))
+            return {numbers[number]: one for number, one in found.items()}
+
+        return self._ask(answer) if refs else {}
 
     def series(
         self,

@@ -108,6 +108,7 @@ class Axes:
         x_kind: ``"step"``, ``"time"`` (seconds since the Unix epoch), ``"relative"`` (seconds
             elapsed) or ``"series"``.
         title: Text above the picture.
+        unit: In which all that is drawn is measured, where that is known; it is in the title too.
         log_x: Logarithmic x axis; points at or below zero cannot be shown.
         log_y: The same for the y axis.
         x_name: What the x axis is called; empty for what its kind says.
@@ -116,6 +117,7 @@ class Axes:
 
     x_kind: XKind = "step"
     title: str = ""
+    unit: str = ""
     log_x: bool = False
     log_y: bool = False
     x_name: str = ""

@@ -12,7 +12,15 @@ from typing import Any
 
 from seamark.process.interrupts import let_pass, quietly
 
-__all__ = ["boot_id", "host_name", "process_alive", "process_facts", "process_start", "user_name"]
+__all__ = [
+    "boot_id",
+    "host_name",
+    "pid_namespace",
+    "process_alive",
+    "process_facts",
+    "process_start",
+    "user_name",
+]
 
 
 def host_name() -> str:
@@ -42,6 +50,7 @@ def process_facts() -> dict[str, Any]:
         "boot": boot_id(),
         "pid": pid,
         "start": process_start(pid),
+        "pid_namespace": pid_namespace(),
     }
 
 
@@ -53,14 +62,25 @@ def process_alive(header: Mapping[str, Any]) -> bool | None:
 
     Returns:
         True or False on the same boot of the same host (pid and start time must both match, as pids
-        are used again); None where that is not known here.
+        are used again); None where that is not known here, as in another container of this host,
+        where pids stand for other processes.
     """
     boot, start, pid = header.get("boot"), header.get("start"), header.get("pid")
     if boot is None or start is None or not isinstance(pid, int) or boot != boot_id():
         return None
     if header.get("host") != host_name() or not os.path.isdir("/proc/self"):  # noqa: PTH112 - hot for many runs
         return None
+    namespace = header.get("pid_namespace")
+    if namespace is not None and namespace != pid_namespace():
+        return None
     return bool(process_start(pid) == start)
+
+
+def pid_namespace() -> int | None:
+    """Return the inode of the namespace in which this process's pid counts, or None (not Linux)."""
+    with quietly(only=OSError):
+        return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - hot for many runs
+    return None
 
 
 def boot_id() -> str | None:

@@ -56,6 +56,7 @@ __all__ = [
     "connected",
     "current_rank",
     "lasting",
+    "local_rank",
     "number",
 ]
 
@@ -76,6 +77,15 @@ _AT_START: Final = frozenset(
     {"RANK", "HOROVOD_RANK", "SLURM_PROCID", *(rank for _, rank, _ in _MPI)}
 )
 """Variables that a process has from its start or never, but for a RANK that somebody sets."""
+_LOCAL: Final = (
+    "LOCAL_RANK",
+    "HOROVOD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "JSM_NAMESPACE_LOCAL_RANK",
+    "SLURM_LOCALID",
+)
 _INTERACTIVE: Final = frozenset({"bash", "interactive"})
 
 
@@ -116,6 +126,18 @@ def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
     if horovod is not None:
         return Rank(*horovod, "horovod", "horovod.torch")
     return launched
+
+
+def local_rank(environment: Mapping[str, str] | None = None) -> int | None:
+    """Return the number of this process among those of its host, 0-based, as its launcher says it.
+
+    None where none does: processes that were spawned, or one process on each host.
+
+    Args:
+        environment: Stands in for ``os.environ``.
+    """
+    env = os.environ if environment is None else environment
+    return next((found for name in _LOCAL if (found := number(env, name)) is not None), None)
 
 
 # --------------------------------------------------------------------- libraries that are loaded

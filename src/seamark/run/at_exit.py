@@ -6,7 +6,7 @@ import atexit
 from collections.abc import Callable
 from typing import Protocol
 
-from seamark.capture.worker_end import at_worker_end
+from seamark.capture.ending.worker_end import at_worker_end
 
 __all__ = ["Finishing", "finish_at_exit", "say_at_exit", "settle"]
 

@@ -17,6 +17,7 @@ from seamark.paths import check_path, is_inside
 from seamark.reading.curves import check_points
 from seamark.reading.nearest import nearest_path
 from seamark.reading.points import check_attempt
+from seamark.reading.units import shared_unit, unit_of
 
 if TYPE_CHECKING:
     from seamark.pictures.plots import Axes, Curve, XKind
@@ -205,10 +206,13 @@ def _drawn(found: Sequence[tuple[Source, str]], asked: Asked, *, several: bool) 
     runs = dict.fromkeys(source.key for source, _ in found)
     paths = list(dict.fromkeys(path for _, path in found))
     colours = slots(runs if several else paths)
+    shared = shared_unit(paths)  # stands above the picture
     out = []
     for source, path in found:
         words = [source.label] if several else []
         words += [path] if len(paths) > 1 or not several else []
+        if not shared and (unit := unit_of(path)):
+            words.append(f"({unit})")
         colour = colours[source.key if several else path]
         if several:
             colour += paths.index(path) * len(COLOURS)
@@ -279,9 +283,12 @@ def axes_of(asked: Asked, patterns: Sequence[str], sources: Sequence[Source]) ->
         title = patterns[0] if len(patterns) == 1 else ""
     else:
         title = sources[0].label if sources else ""
+    found = (path for source in sources for path in source.reader.series_paths())
+    unit = shared_unit(path for path in found if any(matches(path, one) for one in patterns))
     return Axes(
         x_kind=cast("XKind", asked.x) if named else "series",
-        title=title,
+        title=", ".join(filter(None, (title, unit))),
+        unit=unit,
         log_x=asked.log_x,
         log_y=asked.log_y,
         x_name="" if named else asked.x,

@@ -17,7 +17,6 @@ from seamark.process.quiet import is_quiet
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
 from seamark.reading.names import LATEST, generated_name
-from seamark.run.source_files import SourceFiles
 from seamark.values import Atom, decode_atom, encode_atom, escape
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
     from seamark.run.resume import Origin
+    from seamark.run.source_files import SourceFiles
 
 __all__ = ["Introduction", "print_end"]
 
@@ -122,6 +122,8 @@ class Introduction:
         sources = self._options.source_files
         if not sources or self.told:
             return None
+        from seamark.run.source_files import SourceFiles
+
         files = SourceFiles(self._recorder, sources)
         files.start()
         return files
@@ -158,7 +160,9 @@ class Introduction:
 
     def covers(self, paths: Iterable[str]) -> bool:
         """Tell whether paths hold nothing but what a run records of itself when it begins."""
-        return all(path in self.facts or path.startswith(_OWN) for path in paths)
+        chosen = self._options.monitoring_namespace
+        own = (*_OWN, f"{chosen}/") if chosen else _OWN
+        return all(path in self.facts or path.startswith(own) for path in paths)
 
 
 def _distributed(told: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def _some(recorded: Recorded, reader: Reader | None, paths: Sequence[str]) -> li
 
 def _run(recorded: Recorded, reader: Reader | None, families: Mapping[str, str]) -> str:
     folder = recorded.folder
-    wanted = ("sys/name", "sys/state", *_FACTS.values())
+    wanted = ("sys/name", "sys/state", "sys/crash_reason", *_FACTS.values())
     facts = {one.path: one.value for one in _some(recorded, reader, wanted)}
     state = facts.get("sys/state", "created")
     if recorded.disabled:
@@ -85,6 +85,8 @@ def _run(recorded: Recorded, reader: Reader | None, families: Mapping[str, str])
     rows = [("project", text(folder.project)), ("id", text(folder.run))]
     if state in ("failed", "interrupted") and reader is not None and (reason := reader.reason):
         rows.append((state, text(reason, _REASON)))
+    if state == "crashed" and (crash := facts.get("sys/crash_reason")):
+        rows.append((state, text(crash)))
     rows += [(name, text(facts[path])) for name, path in _FACTS.items() if facts.get(path)]
     return block(
         f"Run {title}", table((), rows), *_tables(recorded, reader, families, first_level="")

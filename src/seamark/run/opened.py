@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from seamark.paths import is_inside
+
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
@@ -17,7 +19,7 @@ class Held:
     """What a run held.
 
     Attributes:
-        series: Paths of its float series.
+        series: Paths of its float series, without those that are captured.
         touched: Whether this process added points to one of them before that was known.
         failed: Whether it ever failed.
     """
@@ -27,10 +29,15 @@ class Held:
     failed: bool
 
 
-def learn(folder: RunFolder, writer: JournalWriter) -> Held:
+def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
     """Tell a writer the families and last steps that a run has, as the index knows them.
 
     Takes as long as folding the run; for a thread.
+
+    Args:
+        folder: The run.
+        writer: The writer.
+        namespace: Path below which is what captures record; its series are not ``Held.series``.
 
     Raises:
         RunNotFoundError: If there is no such run.
@@ -46,7 +53,8 @@ def learn(folder: RunFolder, writer: JournalWriter) -> Held:
         for one in view.attributes():
             if one.path.startswith("sys/") and one.family == "atom":
                 continue
-            if one.family == "float_series":
+            # What is captured unasked says nothing about who trains.
+            if one.family == "float_series" and not is_inside(one.path, namespace):
                 series.add(one.path)
                 touched = touched or writer.families.get(one.path) == "float_series"
             writer.families.setdefault(one.path, one.family)

@@ -12,10 +12,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.capture.output.limit import Limit
 from seamark.capture.secrets import Secrets, more_of
-from seamark.errors import ArgumentError, UnknownArgumentError, ValueKindError
+from seamark.capture.switches import is_switched_off
+from seamark.errors import (
+    ArgumentError,
+    PathError,
+    SeamarkError,
+    UnknownArgumentError,
+    ValueKindError,
+)
 from seamark.journal.folder import is_run_id
-from seamark.paths import check_project
+from seamark.paths import MAX_PATH_BYTES, check_path, check_project, is_inside
+from seamark.process.rank import current_rank
 from seamark.run.browsing import Browsable
 from seamark.values import parameters
 
@@ -30,6 +39,7 @@ __all__ = [
     "check_arguments",
     "check_switch",
     "hidden_by_environment",
+    "known_variables",
     "project_and_mode",
     "refuse_unknown",
     "strings",
@@ -44,14 +54,30 @@ WITHOUT_MEANING: Final = frozenset(
         "async_lag_threshold",
         "async_no_progress_callback",
         "async_no_progress_threshold",
-        "dependencies",
         "enable_remote_signals",
         "flush_period",
         "proxies",
     }
 )
 """Arguments of ``neptune.init_run`` that are accepted and do nothing here."""
-_CAPTURES: Final = ("git", "script", "packages", "host", "traceback", "signals")
+_CAPTURES: Final = (
+    "git",
+    "hardware_metrics",
+    "host",
+    "packages",
+    "script",
+    "signals",
+    "stderr",
+    "stdout",
+    "traceback",
+)
+
+_OTHER_VARIABLES: Final = ("CUSTOM_RUN_ID", "DIR", "INDEX", "QUIET", "TRACEBACK")
+"""What follows SEAMARK_ in the names of variables that stand for no argument declared here."""
+_RESERVED: Final = ("sys", "source_code")
+"""Namespaces that belong to the run, and not to one of its processes."""
+_LONGEST_BELOW: Final = 100
+"""Bytes that the longest path has that is captured below a namespace, with room for more."""
 
 _ON_OR_OFF: Final = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
@@ -120,9 +146,55 @@ def _on_or_off(what: str, given: object) -> object:
     if word in _ON_OR_OFF:
         return _ON_OR_OFF[word]
     if not isinstance(given, bool):
-        msg = f"{what}: expected True or False (1 or 0 in the environment), got {given!r:.80}"
+        expected = "1 or 0" if _is_variable(what) else "True or False"
+        msg = f"{what}: expected {expected}, got {given!r:.80}"
         raise ArgumentError(msg)
     return given
+
+
+def _is_variable(what: str) -> bool:
+    """Return whether this is the name of an environment variable, and not of an argument."""
+    return what.isupper()
+
+
+def _output(what: str, given: object) -> object:
+    word = given.strip().lower() if isinstance(given, str) else given
+    if word != "fd" and not isinstance(word, bool) and word not in _ON_OR_OFF:
+        expected = "1, 0 or fd" if _is_variable(what) else "True, False or 'fd'"
+        msg = f"{what}: expected {expected}, got {given!r:.80}"
+        raise ArgumentError(msg)
+    return word if word == "fd" else _on_or_off(what, word)
+
+
+def _limit(what: str, given: object) -> Limit:
+    try:
+        return Limit.of(given)
+    except (TypeError, ValueError) as error:
+        msg = f"{what}: {error}"
+        raise ArgumentError(msg) from None
+
+
+def _namespace(what: str, given: Any) -> str | None:
+    _text(what, given)
+    path = str(given or "").strip("/")
+    if not path:
+        return None
+    try:
+        check_path(path)
+    except PathError as error:
+        msg = f"{what}: {str(error).removeprefix('path: ')}"
+        raise ArgumentError(msg) from None
+    if reserved := next((each for each in _RESERVED if is_inside(path, each)), None):
+        msg = (
+            f"{what}: expected a path for what is captured of a process, got {given!r:.200}: "
+            f"{reserved!r} belongs to the run"
+        )
+        raise ArgumentError(msg)
+    if (size := len(path.encode())) > MAX_PATH_BYTES - _LONGEST_BELOW:
+        most = MAX_PATH_BYTES - _LONGEST_BELOW
+        msg = f"{what}: expected at most {most} bytes of UTF-8, got {size} in {path[:60]!r}..."
+        raise ArgumentError(msg)
+    return path
 
 
 def _place(what: str, given: object) -> object:
@@ -144,10 +216,6 @@ def _secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...]:
     return found
 
 
-def _anything(_: str, given: object) -> object:
-    return given
-
-
 def _project(_: str, given: Any) -> str:
     return check_project(given)
 
@@ -161,9 +229,44 @@ def _params(_: str, given: Any) -> dict[str, Atom]:
     return {} if given is None else parameters(given, "parameters")
 
 
-def _sources(_: str, given: Any) -> Any:
-    one = given is None or isinstance(given, (str, os.PathLike))
-    return given if one else list(given)
+def _sources(what: str, given: Any) -> Any:
+    if given is None or isinstance(given, (str, os.PathLike)):
+        return given
+    is_list = isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping, Browsable))
+    found = list(given) if is_list else [given]
+    for each in found:
+        if not is_list or not isinstance(each, (str, os.PathLike)):
+            msg = (
+                f"{what}: expected a path, a list of paths or None, "
+                f"got {type(each).__name__}: {each!r:.80}"
+            )
+            raise ArgumentError(msg)
+    return found
+
+
+def _repository(what: str, given: Any) -> Any:
+    # Neptune's GitRef has a path; its GitRef.DISABLED is known by the name of its type.
+    is_path = given is None or isinstance(given, (bool, str, os.PathLike))
+    if is_path or hasattr(given, "repository_path") or is_switched_off(given):
+        return given
+    msg = (
+        f"{what}: expected a path, True, False, None or Neptune's GitRef, "
+        f"got {type(given).__name__}: {given!r:.80}"
+    )
+    raise ArgumentError(msg)
+
+
+def _dependencies(what: str, given: Any) -> str | None:
+    if given is None or given == "infer":
+        return None if given is None else "infer"
+    if not isinstance(given, (str, os.PathLike)):
+        msg = f"{what}: expected 'infer', a path or None, got {type(given).__name__}: {given!r:.80}"
+        raise ArgumentError(msg)
+    file = os.path.abspath(os.path.expanduser(given))  # noqa: PTH100, PTH111 - keep links
+    if not os.path.isfile(file):  # noqa: PTH113
+        msg = f"{what}: expected 'infer' or an existing requirements file, got {given!r:.200}"
+        raise ArgumentError(msg)
+    return file
 
 
 # --------------------------------------------------------------------- the arguments
@@ -191,6 +294,11 @@ def _argument(
     return dataclasses.field(default=default, metadata=told, repr=shown)
 
 
+def _capture(name: str, check: Check = _on_or_off) -> Any:
+    """Declare the switch of a capture, which is on unless somebody turns it off."""
+    return _argument(check, variable=f"CAPTURE_{name}", otherwise=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """What `seamark.init_run` was given, checked; its docstring says what each argument means.
@@ -212,18 +320,20 @@ class RunOptions:
     resume: str = _argument(_one_of("auto", "never", "must"), "auto")
     checkpoints: str = _argument(_one_of("reference", "keep"), otherwise="reference")
     api_token: str | None = _argument(_text, shown=False)
-    git_ref: Any = _argument(_anything)
+    git_ref: Any = _argument(_repository)
     source_files: Any = _argument(_sources)
-    capture_stdout: bool | None = _argument(_switch)
-    capture_stderr: bool | None = _argument(_switch)
-    capture_hardware_metrics: bool | None = _argument(_switch)
-    capture_traceback: bool | None = _argument(_switch)
-    capture_script: bool | None = _argument(_switch)
-    capture_packages: bool | None = _argument(_switch)
-    capture_host: bool | None = _argument(_switch)
-    capture_git: bool | None = _argument(_switch)
-    capture_signals: bool | None = _argument(_switch)
-    monitoring_namespace: str | None = _argument(_text)
+    dependencies: str | None = _argument(_dependencies)
+    capture_stdout: bool | str = _capture("STDOUT", _output)
+    capture_stderr: bool | str = _capture("STDERR", _output)
+    capture_limit: Limit = _argument(_limit, variable="CAPTURE_LIMIT", otherwise="1MiB/min")
+    capture_hardware_metrics: bool = _capture("HARDWARE_METRICS")
+    capture_traceback: bool = _capture("TRACEBACK")
+    capture_script: bool = _capture("SCRIPT")
+    capture_packages: bool = _capture("PACKAGES")
+    capture_host: bool = _capture("HOST")
+    capture_git: bool = _capture("GIT")
+    capture_signals: bool = _capture("SIGNALS")
+    monitoring_namespace: str | None = _argument(_namespace)
     fail_on_exception: bool | None = _argument(_switch)
     mask_secrets: bool = _argument(_on_or_off, variable="MASK_SECRETS", otherwise=True)
     secrets: tuple[str | re.Pattern[str], ...] = _argument(_secrets, variable="SECRETS")
@@ -237,12 +347,13 @@ class RunOptions:
             ValueKindError: If tags are no strings.
             PathError: If the project's path breaks the grammar.
         """
+        _warn_of_unknown_variables()
         kept = {each.name: _checked(each, given.get(each.name)) for each in dataclasses.fields(cls)}
         if kept["with_id"] and kept["custom_run_id"]:
             msg = "with_id and custom_run_id: expected one of them, got both"
             raise ArgumentError(msg)
         if not kept["with_id"] and not kept["custom_run_id"]:
-            kept["custom_run_id"] = _environment("CUSTOM_RUN_ID")
+            kept["custom_run_id"] = _environment("CUSTOM_RUN_ID")[1]
         options = cls(**kept)
         if options.mode == "read-only" and not options.names_a_run:
             msg = (
@@ -268,9 +379,9 @@ class RunOptions:
         return self.resume == "must" and self.mode != "disabled"
 
     @property
-    def captures(self) -> dict[str, bool]:
+    def captures(self) -> dict[str, Any]:
         """What is captured, by name."""
-        found = {key: getattr(self, f"capture_{key}") is not False for key in _CAPTURES}
+        found = {key: getattr(self, f"capture_{key}") for key in _CAPTURES}
         if self.git_ref is False:
             found["git"] = False
         return found
@@ -288,17 +399,61 @@ class RunOptions:
 def _checked(argument: dataclasses.Field[Any], given: Any) -> Any:
     """Return what is kept of an argument."""
     told, what, value = argument.metadata, argument.name, given
+    variable = None
     if value is None or (isinstance(value, str) and not value):
-        if told["variable"] and (value := _environment(told["variable"])) is not None:
-            what = f"{what} (from the environment)"
+        if told["variable"]:
+            variable, value = _environment(told["variable"])
         if value is None:
             value = told["otherwise"] if argument.default is None else argument.default
-    return told["check"](what, value)
+    if variable is None:
+        return told["check"](what, value)
+    try:
+        return told["check"](variable, value)
+    except SeamarkError as error:
+        if str(error).startswith(variable):
+            raise
+        msg = f"{variable}: {error}"
+        raise type(error)(msg) from None
 
 
-def _environment(variable: str) -> str | None:
-    """Return what SEAMARK_<variable> says, or else NEPTUNE_<variable>; None if neither says it."""
-    return os.environ.get(f"SEAMARK_{variable}") or os.environ.get(f"NEPTUNE_{variable}") or None
+def _environment(variable: str) -> tuple[str | None, str | None]:
+    """Return name and value of SEAMARK_<variable>, or else of NEPTUNE_<variable>.
+
+    (None, None) if neither says anything.
+    """
+    for name in (f"SEAMARK_{variable}", f"NEPTUNE_{variable}"):
+        if value := os.environ.get(name):
+            return name, value
+    return None, None
+
+
+def known_variables() -> list[str]:
+    """Return the names of all environment variables of our own that are read."""
+    told = (each.metadata.get("variable") for each in dataclasses.fields(RunOptions))
+    return sorted(f"SEAMARK_{name}" for name in {*filter(None, told), *_OTHER_VARIABLES})
+
+
+_warned_of: set[str] = set()
+
+
+def _warn_of_unknown_variables() -> None:
+    """Warn once of variables that are none of ours, and are named as if they were.
+
+    Who switches something off by a wrong name believes that it is off. A name that resembles none
+    may be somebody else's, unless it begins like those that switch a capture.
+    """
+    known = known_variables()
+    for name in sorted(os.environ):
+        is_switch = name.startswith("SEAMARK_CAPTURE_")
+        if not name.startswith("SEAMARK_") or name in known or name in _warned_of:
+            continue
+        _warned_of.add(name)
+        front = "SEAMARK_CAPTURE_" if is_switch else "SEAMARK_"
+        names = [each.removeprefix(front) for each in known if each.startswith(front)]
+        near = difflib.get_close_matches(name.removeprefix(front), names, 1, 0.6)
+        if (near or is_switch) and not current_rank().rank:
+            hint = f"; did you mean {front}{near[0]}?" if near else ""
+            log.warning("seamark: %s does nothing: there is no such variable%s", name, hint)
 
 
 def project_and_mode(project: str | None, mode: str | None) -> tuple[str, str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.run.recorder import Recorder
 
-__all__ = ["append_point", "as_file", "extend_series"]
+__all__ = ["append_point", "append_text", "as_file", "extend_series"]
 
 _OWN: Final = (File, Histogram)
 """Our own types, one point each, though a histogram is a dataclass with fields."""
@@ -80,6 +80,24 @@ def append_point(recorder: Recorder, path: str, point: Point, described: Mapping
                 for at, each in values.items()
             ]
             recorder.append_points(writer, records, _RECORDED[family])
+
+
+def append_text(recorder: Recorder, writer: JournalWriter, path: str, text: str) -> None:
+    """Add a text that was captured to a string series; that settles nothing about the run.
+
+    What a person or an adapter adds may show who trains the run, and that this is no rank 0.
+
+    Args:
+        recorder: Where to.
+        writer: Its journal, which is open.
+        path: Attribute path.
+        text: The point.
+
+    Raises:
+        FamilyError: If the path holds another family.
+    """
+    record = _record(recorder, writer, "string_series", check_path(path), (text, None, None))
+    recorder.append_points(writer, [record], Kind.TEXT)
 
 
 def extend_series(

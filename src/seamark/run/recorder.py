@@ -31,6 +31,8 @@ log = logging.getLogger("seamark")
 _NUMBERS: Final = frozenset({float, int})
 _EXACT: Final = 2**53
 _KNOWN_LIMIT: Final = 4096
+_LEARNING_S: Final = 2.0
+"""How long the end of a run waits for what is still being learned of it, in seconds."""
 _USUAL: Final = Secrets()
 MASKED: Final = "sys/masked"
 """The paths of a run at which something is hidden, as a string set."""
@@ -80,6 +82,7 @@ class Recorder:
         secrets: What is hidden in values and texts.
         row: Records one number for each path at one step, ``row(metrics, step)``; returns whether
             it is in the kernel (None in a disabled run). Never raises.
+        unasked: Paths of texts that were captured: nobody is warned of what is hidden in them.
         rank: 0, or the rank that records its own series beside those of rank 0.
         watch_series: Called with the paths of float series before points are added to them, where
             somebody has to know; returns whether they are to be recorded. None takes them all.
@@ -115,6 +118,7 @@ class Recorder:
         self._learning: threading.Thread | None = None
         self._ranked: RankPaths | None = None
         self._warned = False
+        self.unasked: set[str] = set()
         self._hidden_at: set[str] = set()
         self._known_paths: dict[tuple[str, tuple[Any, ...]], tuple[str, ...]] = {}
 
@@ -536,11 +540,12 @@ class Recorder:
             hidden = [path for path in paths if path not in self._hidden_at and self.shares(path)]
             if not hidden or (writer := self.writer) is None or writer.closed:
                 return
-            if not self._hidden_at:
+            asked = [path for path in hidden if path not in self.unasked]
+            if asked and self._hidden_at <= self.unasked:
                 log.warning(
                     "seamark: what is recorded at %r looks like a secret and is hidden; run[%r] "
                     "lists all such places. mask_secrets=False records them as they are",
-                    hidden[0],
+                    asked[0],
                     MASKED,
                 )
             self._hidden_at.update(hidden)
@@ -697,6 +702,10 @@ class Recorder:
         Returns:
             How many values or records were lost.
         """
+        if (learning := self._learning) is not None and learning is not threading.current_thread():
+            # At the end of the process a daemon thread is torn out of what it is doing; in the
+            # middle of a module of C++ that it loads, that aborts the process.
+            learning.join(min(timeout_s, _LEARNING_S))
         self.row = self._first_row
         if (writer := self.writer) is None:
             return 0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from seamark.capture import Capture, Secrets, Switches
 from seamark.errors import SeamarkError
@@ -16,11 +16,13 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.writer import CLOSE_TIMEOUT_S, JournalWriter
 from seamark.paths import join_path
 from seamark.process import fork
+from seamark.process.crashes import memory_groups
 from seamark.process.interrupts import quietly
 from seamark.process.job import job_key
 from seamark.process.liveness import process_facts
 from seamark.process.rank import connected, current_rank
 from seamark.run import at_exit
+from seamark.run.captured import Captured
 from seamark.run.container import INTERNAL, Container
 from seamark.run.drawing import Asked
 from seamark.run.introduction import Introduction, print_end
@@ -72,8 +74,10 @@ def init_run(
     api_token: str | None = None,
     git_ref: Any = None,
     source_files: str | Iterable[str] | None = None,
-    capture_stdout: bool | None = None,
-    capture_stderr: bool | None = None,
+    dependencies: str | os.PathLike[str] | None = None,
+    capture_stdout: bool | Literal["fd"] | None = None,
+    capture_stderr: bool | Literal["fd"] | None = None,
+    capture_limit: str | None = None,
     capture_hardware_metrics: bool | None = None,
     capture_traceback: bool | None = None,
     capture_script: bool | None = None,
@@ -124,15 +128,25 @@ def init_run(
         api_token: For remotes; kept in memory only.
         git_ref: A repository's path, or False to record nothing of git.
         source_files: Files, folders and patterns to store under ``source_code/files``: at most
-            2,000 files and 100 MiB, taken while the training goes on.
-        capture_stdout: Accepted; output is not captured by this version.
-        capture_stderr: Accepted; output is not captured by this version.
-        capture_hardware_metrics: Accepted; hardware is not captured by this version.
+            2,000 files and 100 MiB, taken while the training goes on, without what ``.gitignore``
+            names below a folder or in a pattern. None: the script that runs; an empty list: none.
+        dependencies: ``"infer"`` keeps what is installed as a requirements file, too, under
+            ``source_code/requirements``; a path keeps that file there.
+        capture_stdout: Record what Python code prints; ``"fd"`` also what C libraries and
+            subprocesses write.
+        capture_stderr: The same for what goes to standard error.
+        capture_limit: How much output is recorded: an amount a minute, one in all, or both, such as
+            ``"1MiB/min, 500MiB"``; None for ``"1MiB/min"``.
+        capture_hardware_metrics: Record what CPU, memory, disk, network and GPUs do.
         capture_traceback: Record the traceback of an uncaught exception.
-        capture_script: Record the script and its arguments, secrets masked.
+        capture_script: Record the script or the notebook, its arguments, and a version of the code
+            that is executed, secrets masked.
         capture_packages: Record the versions of Python and of installed packages.
-        capture_host: Record host name and pid.
-        capture_git: Record commit, branch, dirty state and remote.
+        capture_host: Record where the process runs: hardware, system, container, cluster,
+            notebook service, torch's build, and host name and pid with them. ``sys/hostname`` and
+            the writer's id name the host in any case.
+        capture_git: Record commit, branch, dirty state and remote, what has changed since the
+            commit, and the names of untracked files.
         capture_signals: Mark the run when SIGTERM arrives.
         monitoring_namespace: Path to use instead of ``monitoring/<writer>``.
         fail_on_exception: Whether an uncaught exception fails the run.
@@ -345,7 +359,9 @@ class Run(Container):
         if self.mode == "disabled":
             return "disabled"
         is_found = self.mode == "read-only" or (
-            self.state == "created" and self.writer is None and bool(self.folder.journals())
+            self.state == "created"
+            and not self.recorder.positions()
+            and bool(self.folder.journals())
         )
         if not is_found:
             return self.state
@@ -555,7 +571,7 @@ class Run(Container):
             self._state.set("running")
         if not self._introduction.told and not rank:
             self._introduction.record(writer, owner=bool(self._state.owner))
-        if self._state.owner:
+        if self._state.owner is not False:
             self._watch()
         self._introduction.told = True
 
@@ -571,21 +587,23 @@ class Run(Container):
         return self.resume.origin.lineage
 
     def _watch(self) -> None:
-        """Follow this process to its end, whose state is the run's, and capture what it is."""
+        """Follow this process to its end and capture what it is; of an owner, what the run is."""
         at_exit.finish_at_exit(self._key, self)
-        first = self._capture is None
         if self._capture is None:
-            self._capture = Capture(self, self._switches())
+            where = Captured(self.recorder, self.note_state)
+            self._capture = Capture(where, self._switches(), owner=False)
             self.lifecycle.on(start=self._capture.start, rest=self._capture.stop)
             self.lifecycle.on(stop=self._capture.stop)
+        if self._state.owner and not self._capture.owner:
+            self._capture.own()
             if not self.recorder.rank:
                 rivals = Rivals(self.folder, self._lineage)
                 self.lifecycle.on(start=rivals.look, heartbeat=rivals.look)
+                # First: what a run says of itself is no output of the training.
+                self._introduction.greet(self.resume.origin)
+                if (sources := self._introduction.keep_sources()) is not None:
+                    self.before_end(sources.finish)
         self.lifecycle.call("start")
-        if first and not self.recorder.rank:
-            if (sources := self._introduction.keep_sources()) is not None:
-                self.before_end(sources.finish)
-            self._introduction.greet(self.resume.origin)
 
     def _switches(self) -> Switches:
         options, rank = self._options, self.recorder.rank
@@ -594,7 +612,10 @@ class Run(Container):
             captures.update(git=False, script=False, packages=False)
         return Switches(
             **captures,
+            script_file=options.source_files is None,
+            dependencies=None if rank else options.dependencies,
             git_ref=options.git_ref,
+            limit=options.capture_limit,
             monitoring_namespace=None if rank else options.monitoring_namespace,
             fail_on_exception=options.fail_on_exception is not False,
             secrets=self.recorder.secrets,
@@ -611,6 +632,7 @@ class Run(Container):
             **self.resume.header(owner=owner, takes_part=state.owner is not False and here),
             "owner": owner,
             **process_facts(),
+            "cgroup": memory_groups(),
             "rank": apart or rank.rank,
             "ranks": self.ranks,
             "world_size": rank.world_size,
@@ -655,6 +677,8 @@ class Run(Container):
             writer.rotate()  # the header of the next journal says whose state it tells
             self._state.set("running")
             self.assign_quietly(self._introduction.of_owner())
+            if self.lifecycle.phase == RESTING:
+                self._go_on()
             self._watch()
             self._state.take_over()
 
@@ -952,11 +976,17 @@ class Run(Container):
             self.drop("state", 1, f"the state {state!r} could not be recorded: {trouble!r:.200}")
 
         with quietly(lost):
+            if error is not None and self._state.is_mine_after_all(self._lineage):
+                self.own()  # else the end, which settles it, would take the run for completed
             noted = self._state.note(state, error=error, signal=signal)
             if noted and state == "running" and self.lifecycle.phase == RESTING:
-                self.lifecycle.phase = RECORDING
-                self.recorder.go_on()
+                self._go_on()
                 self._watch()
+
+    def _go_on(self) -> None:
+        """Record again after a rest."""
+        self.lifecycle.phase = RECORDING
+        self.recorder.go_on()
 
     # ---------------------------------------------------------------- the end
 
@@ -1051,7 +1081,7 @@ class Run(Container):
         self.stop()
 
     def _note_error(self, error: BaseException | None) -> None:
-        if self._capture is not None:  # else this process decides no state
+        if self._capture is not None:  # else nothing was recorded, or the run is only added to
             self._capture.saw_exception(error)
 
     @property

@@ -86,7 +86,8 @@ class OwnState:
 
     def learn(self, writer: JournalWriter) -> None:
         """Learn what the run held; on a thread."""
-        self._held = learn(self._recorder.folder, writer)
+        namespace = self._options.monitoring_namespace or "monitoring"
+        self._held = learn(self._recorder.folder, writer, namespace)
         self.take_over()
 
     def take_over(self) -> None:

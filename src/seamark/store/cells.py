@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
 
 __all__ = [
+    "CRASHED",
     "FAMILY_NUMBERS",
     "NUMBER_FAMILIES",
     "atom_columns",
@@ -52,6 +53,8 @@ FAMILY_NUMBERS: Final = {
 }
 NUMBER_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
 
+CRASHED: Final = "crashed"
+"""The state of a run that says it is running and is not; never written, derived when it is read."""
 _EXACT: Final = 1 << 53
 _SPECIAL: Final[dict[int | None, float]] = {-1: -math.inf, 1: math.inf, 2: math.nan}
 _MAX_WHOLE: Final = (1 << 63) - 1

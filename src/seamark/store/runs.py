@@ -56,10 +56,13 @@ __all__ = [
     "forget_run",
     "load_attributes",
     "load_journals",
+    "load_losses",
     "load_many",
+    "load_owners",
     "load_run",
     "names_before",
     "new_run",
+    "numbers_of",
     "places_of",
 ]
 
@@ -170,8 +173,16 @@ RUNS_AT_ONCE: Final = 200
 _PLACES: Final = sa.select(_run.project, _run.name, _run.id, _run.version).where(
     _one_of(_run.name, RUNS_AT_ONCE)
 )
+_NUMBERS: Final = sa.select(_run.id, _run.project, _run.name)
 _FIND_MANY: Final = sa.select(_run.project, _run.name, _run.id, _run.version, _run.registers).where(
     _one_of(_run.name, RUNS_AT_ONCE)
+)
+_journal: Final = schema.journal.c
+_WELL: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
+"""How the facts of a journal end that has no gaps, lost nothing and could be read to its end."""
+_UNWELL: Final = sa.select(_journal.run, _journal.facts).where(_journal.facts.not_like(f"%{_WELL}"))
+_OWNERS: Final = sa.select(_journal.run, _journal.last_t, _journal.header).where(
+    _journal.owner == 1
 )
 _JOURNALS_MANY: Final = sa.select(*schema.journal.c).where(
     _one_of(schema.journal.c.run, RUNS_AT_ONCE)
@@ -304,6 +315,16 @@ def places_of(
     return {ref: there[ref] for ref in refs if ref in there}
 
 
+def numbers_of(
+    store: Store, connection: sa.Connection, refs: Sequence[tuple[str, str]]
+) -> dict[int, tuple[str, str]]:
+    """Return runs, given as (project, run id), by number; those that are gone are left out."""
+    if len(refs) <= RUNS_AT_ONCE:
+        return {number: ref for ref, (number, _) in places_of(store, connection, refs).items()}
+    rows, wanted = store.database.rows(connection, _NUMBERS), set(refs)
+    return {number: (project, name) for number, project, name in rows if (project, name) in wanted}
+
+
 def load_many(
     store: Store, connection: sa.Connection, refs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], StoredRun]:
@@ -339,6 +360,48 @@ def load_journals(store: Store, connection: sa.Connection, run: int) -> list[Jou
     rows = store.database.rows(connection, _JOURNALS, run=run)
     names = [column.name for column in schema.journal.columns]
     return [_journal_of(dict(zip(names, row, strict=True))) for row in sorted(rows)]
+
+
+def load_losses(
+    store: Store, connection: sa.Connection, runs: Sequence[int]
+) -> dict[int, dict[str, int]]:
+    """Return what is missing of runs, by number; only of those of which something is.
+
+    Each is a count by name: ``gaps`` in journals, ``errors`` (records that cannot be applied),
+    ``dropped`` (what a writer could not record).
+    """
+    found: dict[int, dict[str, int]] = {}
+    for run, text in _of_runs(store, connection, _UNWELL, runs):
+        facts = dict(zip(_FACTS, json.loads(text), strict=True))
+        gaps = len(facts["gaps"]) + bool(facts["tail"])
+        counts = (("gaps", gaps), ("errors", facts["errors"]))
+        for name, count in (*counts, ("dropped", sum(facts["dropped"].values()))):
+            if count:
+                of_run = found.setdefault(run, {})
+                of_run[name] = of_run.get(name, 0) + count
+    return found
+
+
+def load_owners(
+    store: Store, connection: sa.Connection, runs: Sequence[int]
+) -> Iterator[tuple[int, int, str]]:
+    """Yield run, time of the last record and HEADER (JSON) of each journal that speaks for a run.
+
+    The time is in nanoseconds since the Unix epoch.
+    """
+    yield from _of_runs(store, connection, _OWNERS, runs)
+
+
+def _of_runs(
+    store: Store, connection: sa.Connection, journals: sa.Select[Any], runs: Sequence[int]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield rows of journals of runs; of very many one walk is quicker than many questions."""
+    if len(runs) > 4 * RUNS_AT_ONCE:
+        wanted = set(runs)
+        for part in store.database.stream(connection, journals):
+            yield from (row for row in part if row[0] in wanted)
+    elif runs:
+        yield from store.database.query(connection, journals.where(_journal.run.in_(runs)))
 
 
 def _journal_of(row: Mapping[str, Any], *, facts: bool = True) -> JournalState:

@@ -27,7 +27,7 @@ __all__ = [
     "series",
 ]
 
-SCHEMA_VERSION: Final = "7"
+SCHEMA_VERSION: Final = "8"
 """Changes with the tables and the rules of the fold; a store of another version is rebuilt."""
 
 metadata = sa.MetaData()

@@ -7,7 +7,7 @@ both. A plain loop in the tests says what has to come out.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seamark.store.fold.walk import Frames
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["Decoded", "RowBatch", "decode", "merge"]
+__all__ = ["Decoded", "RowBatch", "decode", "merge", "tells_progress"]
 
 
 _NUMBERS: Final = (int(Kind.SPARSE), int(Kind.COLUMN))
@@ -82,7 +82,8 @@ class Decoded:
     Attributes:
         batches: Rows of numbers.
         records: Frames that hold JSON, or that this version does not know.
-        points: How many frames hold numbers that can be read, and the times of the first and last.
+        points: How many frames hold numbers of the training (see `tells_progress`) that can be
+            read, and the times of the first and last.
         notes: (offset, message, how many) of what could not be decoded.
     """
 
@@ -90,6 +91,11 @@ class Decoded:
     records: list[RawFrame] = field(default_factory=list)
     points: list[tuple[int, int, int]] = field(default_factory=list)
     notes: list[tuple[int, str, int]] = field(default_factory=list)
+
+    def saw(self, paths: Iterable[str | None], count: int, first_t: int, last_t: int) -> None:
+        """Count frames with numbers of some series, if one of these is the training's."""
+        if any(path and tells_progress(path) for path in paths):
+            self.points.append((count, first_t, last_t))
 
 
 def decode(
@@ -111,6 +117,14 @@ def decode(
     end = block.end if stop is None else stop
     frames = block.frames.between(start - block.base, end - block.base)
     return _Decoder(block, names, wanted).run(frames)
+
+
+def tells_progress(path: str) -> bool:
+    """Return whether a point at a path shows that the training goes on.
+
+    What is captured beside it, such as the load of the machine, goes on while it hangs.
+    """
+    return not path.startswith("monitoring/")
 
 
 class _Decoder:
@@ -233,7 +247,7 @@ class _Decoder:
             places, t, starts, step = places[sound], t[sound], starts[sound], step[sound]
         if not len(step):
             return
-        self.found.points.append((len(step), int(t[0]), int(t[-1])))
+        self.found.saw(columns, len(step), int(t[0]), int(t[-1]))
         offset = places + self.block.base
         time = body[starts + 1] if flags & USER_TIME else t
         series: dict[str, tuple[Ints | None, Floats]] = {}
@@ -295,7 +309,7 @@ class _Decoder:
             raise ValueError(msg)
         time = struct.unpack_from("<q", payload, 8)[0] if flags & USER_TIME else t
         self.names.need(numbers, ())
-        self.found.points.append((1, t, t))
+        self.found.saw(map(self.names.paths.get, numbers), 1, t, t)
         row = len(self.rows)
         self.rows.append((self.block.base + pos, t, time, step))
         paths = self.names.paths
@@ -330,7 +344,7 @@ class _Decoder:
             step, value, times, time = step[sound], value[sound], times[sound], time[sound]
         if not len(step):
             return
-        self.found.points.append((1, t, t))
+        self.found.saw([path], 1, t, t)
         if self._wants(path):
             offset = np.full(len(step), self.block.base + pos, np.int64)
             self.found.batches.append(RowBatch(offset, times, time, step, {path: (None, value)}))

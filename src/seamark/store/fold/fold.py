@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from seamark.journal.format import FRAME_HEADER_BYTES, Kind
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
 from seamark.journal.records import sound_header
-from seamark.store.fold.decode import Decoded, decode
+from seamark.store.fold.decode import Decoded, decode, tells_progress
 from seamark.store.fold.payloads import (
     ATOM_TYPES,
     artifact_of,
@@ -290,7 +290,7 @@ class _Folding:
 
     def _op_file_point(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, step = file_of(record["file"]), step_of(record["step"])
-        self.journal.saw_rows(1, t, t)
+        self._progress(record["path"], t)
         self._add_point(record["path"], "file_series", (t, self.journal.uid, 0), offset, step, file)
 
     def _op_state(self, record: dict[str, Any], t: int, offset: int) -> None:
@@ -320,8 +320,12 @@ class _Folding:
         def put(point: list[Any], key: Key) -> None:
             self._add_point(path, family, key, record.offset, step_of(point[0]), value(point))
 
-        self.journal.saw_rows(1, record.t, record.t)
+        self._progress(path, record.t)
         self._each(list_of(record.said["points"]), record.t, record.offset, put)
+
+    def _progress(self, path: Any, t: int) -> None:
+        if tells_progress(text_of(path)):
+            self.journal.saw_rows(1, t, t)
 
     def _add_point(
         self, path: Any, family: str, key: Key, offset: int, step: float, value: Any

@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+from seamark.store.cells import CRASHED
 from seamark.store.query.expression import AGGREGATES, Among, Comparison, Field, Value
 from seamark.store.query.moments import MOMENTS, is_moment
 
@@ -30,7 +31,6 @@ __all__ = [
     "words_of",
 ]
 
-CRASHED: Final = "crashed"
 STATES: Final = ("created", "running", "completed", "failed", "interrupted", "suspended", CRASHED)
 GROUPS: Final = {"active": ("created", "running"), "inactive": tuple(STATES[2:])}
 """Words for several states; good for the argument ``state``, never the value of a run."""
@@ -43,6 +43,7 @@ SYSTEM: Final = {
     "sys/owner": "string",
     "sys/hostname": "string",
     "sys/state": "string",
+    "sys/crash_reason": "string",
     "sys/creation_time": "datetime",
     "sys/modification_time": "datetime",
     "sys/running_time": "float",

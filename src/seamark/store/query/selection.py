@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
@@ -15,6 +16,7 @@ from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
 from seamark.store import schema
 from seamark.store.cells import is_crashed
+from seamark.store.query.crash_reasons import CRASH_REASON, reason_column
 from seamark.store.query.kinds import CRASHED, GROUPS, STATES, near_state
 from seamark.store.query.known import KnownPaths, Unknown, refuse
 from seamark.store.query.language import (
@@ -226,50 +228,70 @@ def choose(
     if selection.query:
         known.check_query(selection.query)
     known.check_sort(selection.sort_by, field)
-    run = schema.run
 
     def number(path: str) -> int | None:
         return store.numbers.number(connection, path)
 
     state = _state_column(store, connection, now_ns)
-    compiler = Compiler(number, state, store.database.pattern, now_ns, local=selection.local)
+
+    @functools.cache
+    def crash_reason() -> sa.ColumnElement[Any]:
+        return reason_column(store, connection, state, CRASHED, now_ns)
+
+    compiler = Compiler(
+        number, state, crash_reason, store.database.pattern, now_ns, local=selection.local
+    )
+    run = schema.run
     where = [compiler.condition(expression), run.c.name != PROJECT_LOG]
     if selection.project is not None:
-        projects = store.database.rows(connection, _PROJECTS)
-        inside = [name for (name,) in projects if is_inside(name, selection.project)]
-        where.append(run.c.project.in_(inside))
-    derived, path = derived_column(field.path, state), number(field.path)
+        where.append(_is_in(store, connection, selection.project))
     columns = [run.c.id, run.c.project, run.c.name, state, run.c.created]
     source: sa.FromClause = run
+    derived = derived_column(field.path, state)
     if derived is not None:
-        columns.append(derived)
-    elif path is not None:
-        source, more = _with_sort_columns(path, field)
-        columns += more
-    wanted = sa.select(*columns).select_from(source).where(*where)
-    try:
-        rows = store.database.query(connection, wanted)
-    except Exception as error:
-        if not store.database.is_bad_pattern(error):
-            raise
-        msg = f"query: expected a regular expression that this database can read, but: {error}"
-        raise QueryError(msg) from None
+        more = [derived]
+    elif field.path == CRASH_REASON:
+        more = _reason_columns(crash_reason())
+    else:
+        source, more = _with_sort_columns(number(field.path), field)
+    wanted = sa.select(*columns, *more).select_from(source).where(*where)
+    rows = _found(store, connection, wanted)
     rows.sort(key=itemgetter(1, 2))
     rows.sort(key=itemgetter(4), reverse=True)
     if derived is not None:
         rows.sort(key=itemgetter(5), reverse=not selection.ascending)
-    elif path is not None:
+    elif more:
         rows = _sorted(rows, ascending=selection.ascending)
     start = selection.offset
     end = None if selection.limit is None else start + selection.limit
     return Chosen(rows[start:end], len(rows))
 
 
-def _with_sort_columns(path: int, field: Field) -> tuple[sa.FromClause, list[Any]]:
+def _found(
+    store: Store, connection: sa.Connection, wanted: sa.Select[Any]
+) -> list[tuple[Any, ...]]:
+    try:
+        return store.database.query(connection, wanted)
+    except Exception as error:
+        if not store.database.is_bad_pattern(error):
+            raise
+        msg = f"query: expected a regular expression that this database can read, but: {error}"
+        raise QueryError(msg) from None
+
+
+def _is_in(store: Store, connection: sa.Connection, project: str) -> sa.ColumnElement[bool]:
+    """Return the condition that a run is in a project or one below it."""
+    projects = store.database.rows(connection, _PROJECTS)
+    return schema.run.c.project.in_([name for (name,) in projects if is_inside(name, project)])
+
+
+def _with_sort_columns(path: int | None, field: Field) -> tuple[sa.FromClause, list[Any]]:
     """Return runs joined to what they have at a path, and its kind, class, number, whole and text.
 
-    Kinds: 0 a number, 1 a text, 2 NaN, 3 nothing.
+    Kinds: 0 a number, 1 a text, 2 NaN, 3 nothing. Of a path that no run has, only runs.
     """
+    if path is None:
+        return schema.run, []
     row, series = schema.attribute.c, schema.series.c
     here = sa.and_(row.run == schema.run.c.id, row.path == path, row.visible == 1)
     joined = schema.run.outerjoin(schema.attribute, here)
@@ -299,6 +321,12 @@ def _with_sort_columns(path: int, field: Field) -> tuple[sa.FromClause, list[Any
         fill(row.whole, 0),
         fill(row.text, ""),
     ]
+
+
+def _reason_columns(reason: sa.ColumnElement[Any]) -> list[Any]:
+    """Return what `_with_sort_columns` does, of a text that is NULL for most runs."""
+    kind = sa.case((reason.is_(None), 3), else_=1)
+    return [kind, sa.literal(0), sa.literal(0.0), sa.literal(0), sa.func.coalesce(reason, "")]
 
 
 def _sorted(rows: list[tuple[Any, ...]], *, ascending: bool) -> list[tuple[Any, ...]]:

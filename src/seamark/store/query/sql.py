@@ -12,6 +12,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
+from seamark.store.query.crash_reasons import CRASH_REASON
 from seamark.store.query.expression import (
     Among,
     And,
@@ -92,6 +93,7 @@ class Compiler:
     Args:
         number: Returns the number of a path, or None if no run has it.
         state: The state of a run as SQL, with ``"crashed"`` derived.
+        crash_reason: Returns why a run crashed as SQL, NULL for those that did not.
         pattern: Returns a regular expression as the database writes it.
         now_ns: Nanoseconds since the Unix epoch.
         local: Times that name no offset are in this computer's time zone, else in UTC.
@@ -101,6 +103,7 @@ class Compiler:
         self,
         number: Callable[[str], int | None],
         state: sa.ColumnElement[str],
+        crash_reason: Callable[[], sa.ColumnElement[Any]],
         pattern: Callable[[str], str],
         now_ns: int,
         *,
@@ -108,6 +111,7 @@ class Compiler:
     ) -> None:
         self._number = number
         self._state = state
+        self._crash_reason = crash_reason
         self._pattern = pattern
         self._now_ns = now_ns
         self._local = local
@@ -168,11 +172,9 @@ class Compiler:
 
     def _derived(self, leaf: Comparison) -> Clause | None:
         path, value, run = leaf.field.path, leaf.value, schema.run.c
-        column: Any = None
-        if path == "sys/state":
-            column = self._state
-        elif path in _WORDS:
-            column = run[_WORDS[path]]
+        if path == CRASH_REASON:
+            return self._on_crash_reason(leaf.operator, value)
+        column = self._state if path == "sys/state" else _word(path)
         if column is not None:
             return sa.false() if value is None else _on_text(column, leaf.operator, value.text)
         if path not in _TIMES and path not in ("sys/running_time", "sys/trashed"):
@@ -194,6 +196,13 @@ class Compiler:
         return (
             sa.false() if when is None else _signed(run[_TIMES[path]], leaf.operator, when * 1000)
         )
+
+    def _on_crash_reason(self, operator: str, value: Value | None) -> Clause:
+        reason = self._crash_reason()
+        if value is None:
+            return reason.is_(None)
+        # Of a run without one it is false, and not NULL, which NOT would not turn around.
+        return sa.func.coalesce(_on_text(reason, operator, value.text), sa.false())
 
     def _on_trashed(self, operator: str, value: Value) -> Clause:
         if not isinstance(value.value, bool):
@@ -245,6 +254,10 @@ class Compiler:
             element.c.run == row.c.run, element.c.path == row.c.path, element.c.value.in_(texts)
         )
         return sa.and_(row.c.type == "string_set", member)
+
+
+def _word(path: str) -> sa.ColumnElement[Any] | None:
+    return schema.run.c[_WORDS[path]] if path in _WORDS else None
 
 
 def _joined(join: Callable[..., Clause], terms: list[Clause]) -> Clause:

@@ -14,12 +14,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal.reader import SETTLE_NS
+from seamark.process.crashes import GONE, LOST, Evidence
 from seamark.process.liveness import process_alive
+from seamark.store.read.ending import error_text
 
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
 
-__all__ = ["RankStatus", "rank_statuses", "who_waits"]
+__all__ = ["RankStatus", "owning_processes", "process_of", "rank_statuses", "who_waits"]
+
+Process = tuple[str, ...]
+"""What tells a process from every other."""
 
 _QUIET_NS: Final = 60 * 10**9
 """No pause between two records is taken for a hang before this time, nanoseconds."""
@@ -27,6 +32,10 @@ _MANY_PAUSES: Final = 20
 """Nor before so many times the mean pause."""
 _MOST_RANKS: Final = 1 << 16
 """No more are looked for: a header may come from a stranger."""
+_SILENT: Final = ("killed", "lost")
+"""How ranks ended that did not say so."""
+_NO_REASON: Final = (GONE, LOST)
+"""What says no more than that."""
 _RANK: Final = re.compile(r"(?:^|(?<=/))ranks/(\d+)/")
 
 
@@ -47,7 +56,9 @@ class RankStatus:
             ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``, as it said itself;
             ``"killed"`` (its process ended without reporting why); ``"lost"`` (no heartbeat for 90
             s, and nobody can look at the process from here).
-        why: What it said of its end: ``"ValueError: boom"``, ``"SIGTERM"``, or empty.
+        why: What it said of its end: ``"ValueError: boom"``, ``"SIGTERM"``; what its host knows of
+            the end of one that was killed or lost: ``"out of memory"`` (see
+            `seamark.process.crashes.CRASH_REASONS`); or empty.
         first_t: When it began.
         last_t: When it was last heard of, heartbeats (every 30 s) included.
         row_t: When it last recorded a point of a series; None if it did not.
@@ -83,8 +94,9 @@ def rank_statuses(run: RunState, now_ns: int, world_size: int | None = None) -> 
             it is believed first.
     """
     found: dict[int, list[JournalState]] = {}
+    owners = owning_processes(one.header for one in run.journals.values())
     for journal in run.journals.values():
-        if _takes_part(journal):
+        if _takes_part(journal, owners):
             found.setdefault(journal.header["rank"], []).append(journal)
     newest = {rank: _newest_process(journals) for rank, journals in found.items()}
     present = newest.get(0, [])
@@ -95,7 +107,10 @@ def rank_statuses(run: RunState, now_ns: int, world_size: int | None = None) -> 
         for rank, journals in sorted(newest.items())
         if not _is_past(journals, present, earlier)
     }
-    spoke = [_status(rank, journals, everything, now_ns) for rank, journals in here.items()]
+    evidence = Evidence(now_ns=now_ns)
+    spoke = [
+        _status(rank, journals, everything, now_ns, evidence) for rank, journals in here.items()
+    ]
     size = _expected([journals[0].header for journals in here.values()], world_size)
     begun = min((one.first_t for one in spoke), default=now_ns)
     if now_ns - begun < _QUIET_NS and any(one.state == "running" for one in spoke):
@@ -171,25 +186,45 @@ def _is_past(
     return ended < (present[-1].first_t or 0) and any(one.last_t >= began for one in earlier)
 
 
-def _takes_part(journal: JournalState) -> bool:
+def _takes_part(journal: JournalState, owners: Collection[Process]) -> bool:
     """Return whether a journal is of a rank, and not of a helper of one or of a later script."""
     rank = journal.header.get("rank")
-    part = journal.header.get("owner") is True or (journal.attempt is not None and rank)
-    return isinstance(rank, int) and bool(part)
+    if not isinstance(rank, int):
+        return False
+    owns = journal.header.get("owner") is True
+    began = process_of(journal.header) in owners  # a journal that it wrote before it owned the run
+    return owns or (journal.attempt is not None and (began or bool(rank)))
 
 
-def _process(header: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(header.get(key) for key in ("host", "boot", "pid", "start"))
+def owning_processes(headers: Iterable[Mapping[str, Any]]) -> set[Process]:
+    """Return the processes that own the run, be it from some journal of theirs on.
+
+    A process that opens a run owns it from when it trains in it, and its earlier journal says no.
+
+    Args:
+        headers: Of all journals of the run.
+    """
+    return {process_of(header) for header in headers if header.get("owner") is True}
+
+
+def process_of(header: Mapping[str, Any]) -> Process:
+    """Return what tells a process from every other, as a header names it."""
+    # As text: a header may come from a stranger, and hold what cannot be compared.
+    return tuple(repr(header.get(key)) for key in ("host", "boot", "pid", "start"))
 
 
 def _newest_process(journals: Iterable[JournalState]) -> list[JournalState]:
     """Return the journals of the process that began last, the newest first."""
     ordered = sorted(journals, key=lambda one: one.first_t or 0, reverse=True)
-    return [one for one in ordered if _process(one.header) == _process(ordered[0].header)]
+    return [one for one in ordered if process_of(one.header) == process_of(ordered[0].header)]
 
 
 def _status(
-    rank: int, journals: list[JournalState], others: list[JournalState], now_ns: int
+    rank: int,
+    journals: list[JournalState],
+    others: list[JournalState],
+    now_ns: int,
+    evidence: Evidence,
 ) -> RankStatus:
     header = journals[0].header
     said = max((one.said for one in journals), key=lambda said: said.get("t", 0))
@@ -200,6 +235,9 @@ def _status(
     last_t = max(one.last_t for one in journals)
     state = _state(said, journals[0], rows, now_ns)
     ended = state not in ("running", "hangs")
+    why = _why(said) if state in ("failed", "interrupted") else ""
+    if state in _SILENT and (found := evidence.crash(header, last_t).reason) not in _NO_REASON:
+        why = found
     host, pid = header.get("host"), header.get("pid")
     return RankStatus(
         rank=rank,
@@ -207,11 +245,11 @@ def _status(
         pid=pid if isinstance(pid, int) else None,
         writers=tuple(one.writer for one in journals),
         state=state,
-        why=_why(said) if state in ("failed", "interrupted") else "",
+        why=why,
         first_t=began,
         last_t=last_t,
         row_t=row_t or None,
-        end_t=(last_t if state in ("killed", "lost") else said.get("t", last_t)) if ended else None,
+        end_t=(last_t if state in _SILENT else said.get("t", last_t)) if ended else None,
     )
 
 
@@ -245,5 +283,5 @@ def _rests(rows: list[JournalState], now_ns: int) -> bool:
 def _why(said: Mapping[str, Any]) -> str:
     error = said.get("error")
     if isinstance(error, Mapping):
-        return f"{error.get('type')}: {error.get('message')}"
+        return error_text(error)
     return str(said.get("signal") or "")

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from seamark.errors import RunNotFoundError
 from seamark.paths import is_inside
+from seamark.process.crashes import LOST, Crash, Evidence
 from seamark.reading.attributes import Attribute, JournalInfo
 from seamark.reading.points import (
     Attempt,
@@ -25,7 +26,7 @@ from seamark.reading.points import (
     time_of,
 )
 from seamark.store import schema
-from seamark.store.cells import NUMBER_FAMILIES, decoded, is_crashed, run_columns
+from seamark.store.cells import CRASHED, NUMBER_FAMILIES, decoded, is_crashed, run_columns
 from seamark.store.fold.registers import (
     AtomState,
     FamilyState,
@@ -36,8 +37,17 @@ from seamark.store.fold.registers import (
     SetState,
 )
 from seamark.store.read.curve import Look, read_curve, read_drawing
+from seamark.store.read.ending import error_text
 from seamark.store.read.rank_status import RankStatus, rank_statuses, who_waits
-from seamark.store.read.series import Sources, read_floats, read_record_at, read_records
+from seamark.store.read.series import (
+    Sources,
+    TextPage,
+    read_floats,
+    read_record_at,
+    read_records,
+    read_text_page,
+    text_begin,
+)
 from seamark.store.runs import Store, StoredRun, load_attributes, load_run
 
 if TYPE_CHECKING:
@@ -109,6 +119,7 @@ class RunReader:
         self._find_store = store
         self._sources = sources
         self._now_ns = now_ns
+        self._crash: tuple[tuple[str, int], Crash] | None = None
 
     @property
     def now_ns(self) -> int:
@@ -247,7 +258,23 @@ class RunReader:
     def _state_of(self, seen: Snapshot) -> str:
         stated = str(seen.state.state[1].get("state", "created"))
         owners = [journal for journal in seen.state.journals.values() if journal.owner]
-        return "crashed" if is_crashed(stated, owners, self._now_ns()) else stated
+        return CRASHED if is_crashed(stated, owners, self._now_ns()) else stated
+
+    def crash(self) -> Crash | None:
+        """Return how the process ended that trained the run; None unless the run crashed."""
+        return self._ask(self._crash_of)
+
+    def _crash_of(self, seen: Snapshot) -> Crash | None:
+        if self._state_of(seen) != CRASHED:
+            return None
+        owners = (one for one in seen.state.journals.values() if one.owner)
+        last = max(owners, key=_last_t, default=None)
+        if last is None:
+            return None
+        asked = (last.writer, last.last_t)
+        if self._crash is None or self._crash[0] != asked or self._crash[1].reason == LOST:
+            self._crash = asked, Evidence().crash(last.header, last.last_t)
+        return self._crash[1]
 
     @property
     def state_of_fold(self) -> RunState:
@@ -267,7 +294,7 @@ class RunReader:
             record = seen.state.state[1]
             error, signal = record.get("error"), record.get("signal")
             if isinstance(error, Mapping):
-                return f"{error.get('type')}: {error.get('message')}"
+                return error_text(error)
             return signal if isinstance(signal, str) else ""
 
         return self._ask(answer)
@@ -280,6 +307,8 @@ class RunReader:
         yield "sys/id", "string", self.name
         yield "sys/owner", "string", facts["owner"] or str(owner)
         yield "sys/state", "string", self._state_of(seen)
+        if (crash := self._crash_of(seen)) is not None:
+            yield "sys/crash_reason", "string", crash.reason
         yield "sys/creation_time", "datetime", time_of(facts["created"])
         yield "sys/modification_time", "datetime", time_of(facts["modified"])
         yield "sys/running_time", "float", facts["running"] / 1e9
@@ -465,6 +494,59 @@ class RunReader:
         found = self._records(path, "string_series", attempt)
         return [TextPoint(step, value, time_ns, number) for step, value, time_ns, number in found]
 
+    def text_page(self, file: str, paths: Collection[str], begin: int = 0) -> TextPage:
+        """Return texts that one journal holds, in the order of writing, as many as fit into a page.
+
+        Nothing is hidden that an older attempt recorded.
+
+        Args:
+            file: Name of the journal.
+            paths: Of string series.
+            begin: Where to begin, in bytes: 0, the end of a page, or what `text_begin` returned.
+        """
+
+        def answer(seen: Snapshot) -> TextPage:
+            self._load(seen, paths)
+            return read_text_page(
+                seen.store, seen.connection, seen.run, self._sources, file, list(paths), begin
+            )
+
+        return self._ask(answer)
+
+    def text_begin(
+        self,
+        file: str,
+        paths: Collection[str],
+        *,
+        since_ns: int | None = None,
+        lines: int | None = None,
+        points: int | None = None,
+    ) -> int:
+        """Return where in a journal to begin to read for the last texts, in bytes.
+
+        Args:
+            file: Name of the journal.
+            paths: Of string series.
+            since_ns: Only those since then, in nanoseconds since the Unix epoch, and a few more.
+            lines: Only so many line ends, and a few more.
+            points: Only so many records with points of any series of texts or files.
+        """
+
+        def answer(seen: Snapshot) -> int:
+            return text_begin(
+                seen.store,
+                seen.connection,
+                seen.run,
+                self._sources,
+                file,
+                list(paths),
+                since_ns=since_ns,
+                lines=lines,
+                points=points,
+            )
+
+        return self._ask(answer)
+
     def files(self, path: str, attempt: Attempt = "latest") -> list[FilePoint]:
         """Return the points of a file series; see `points`.
 
@@ -528,6 +610,10 @@ class RunReader:
             )
 
         return self._ask(answer)
+
+
+def _last_t(journal: JournalState) -> int:
+    return journal.last_t
 
 
 def gaps_of(journal: JournalState) -> list[tuple[int, int]]:

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
-from seamark.store.cells import atom_value, decoded
+from seamark.store.cells import CRASHED, atom_value, decoded
+from seamark.store.query.crash_reasons import CRASH_REASON, reasons_of
 from seamark.store.query.known import KnownPaths, Unknown, refuse
 from seamark.store.query.language import parse_field
 from seamark.store.query.selection import Chosen, Selection, choose
@@ -37,6 +38,7 @@ _FIRST: Final = (
     "sys/trashed",
 )
 _DERIVED: Final = ("sys/id", "sys/state", "sys/owner", *_FIRST[4:])
+_SYSTEM: Final = (*_DERIVED, CRASH_REASON)
 _NUMBERS: Final = frozenset({"float", "float_series"})
 _LONG: Final = ("text", "string_series")
 _APART: Final = frozenset({"string_set", *_LONG})
@@ -84,15 +86,17 @@ def query_runs(
     everything = any(one.pattern and one.field.path == "*" for one in wanted)
     paths = None
     if not everything:
-        meant = {path for one in wanted for path in one.paths((*_DERIVED, *known))}
+        meant = {path for one in wanted for path in one.paths((*_SYSTEM, *known))}
         paths = {known[path]: path for path in sorted(meant) if path in known}
     cells = _Cells(store, connection, chosen, paths)
+    if everything or any(CRASH_REASON in one.paths(_SYSTEM) for one in wanted):
+        cells.read_crash_reasons(now_ns)
     if any(one.aggregate is not None for one in wanted):
         cells.read_series()
     checks, present = KnownPaths(store, connection, unknown), set(cells.paths())
     for one in wanted:
         if one.pattern and one.field.path != "*" and not one.paths(present):
-            checks.check_pattern(one.text, one.paths((*_DERIVED, *known)))
+            checks.check_pattern(one.text, one.paths((*_SYSTEM, *known)))
         elif not one.pattern and (one.says_more or one.field.path not in present):
             checks.check_column(one.text, one.field)
     labels = _labels(wanted, cells)
@@ -291,6 +295,15 @@ class _Cells:
                 for path, value in zip(_DERIVED, facts, strict=True):
                     columns[path][at] = value
         self.columns |= {(path, None): column for path, column in columns.items()}
+
+    def read_crash_reasons(self, now_ns: int) -> None:
+        """Find out why those runs crashed that did; nothing is added if none did."""
+        crashed = [run for run in self._chosen.numbers if self._chosen.states[run] == CRASHED]
+        found = reasons_of(self._store, self._connection, crashed, now_ns)
+        self.columns.pop((CRASH_REASON, None), None)  # what somebody may have written there
+        if found:
+            column = [found.get(number) for number in self._chosen.numbers]
+            self.columns[CRASH_REASON, None] = column
 
     def read_series(self) -> None:
         """Read what else can be asked of series."""

@@ -1,0 +1,1 @@
+"""What code a run executes: script or notebook, version, packages, repository."""

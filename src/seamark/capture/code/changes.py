@@ -1,0 +1,294 @@
+"""What has changed in a working tree: a patch that ``git apply`` takes, and new files by name.
+
+A patch is made of one part for each file. What does not fit, cannot be read or would need a filter
+is left out part by part, so that what is kept still applies.
+"""
+
+# ruff: noqa: PTH118 - names of files are texts here, and may be anything
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+__all__ = ["MAX_DIFF", "Diff", "Taken", "diff_of", "name_of", "parts_of", "untracked_of"]
+
+MAX_DIFF = 10_000_000
+"""Bytes of a diff that are kept."""
+
+_MAX_CHANGED: Final = 10_000
+_MAX_RAW: Final = 4 << 20
+_MAX_NAMES_ASKED: Final = 500
+_MAX_ARGUMENTS: Final = 60_000
+_MAX_UNTRACKED: Final = 10_000
+_MAX_UNTRACKED_BYTES: Final = 1 << 20
+_LISTED: Final = 20
+_RAW: Final = ("--raw", "-z", "--no-renames", "--ignore-submodules=dirty")
+# A file that was renamed is one that went and one that came: a part must not need another one.
+_PATCH: Final = (
+    *("--patch", "--binary", "--full-index", "--no-renames", "--no-color", "--unified=3"),
+    *("--no-ext-diff", "--no-textconv", "--no-indent-heuristic", "--ignore-submodules=dirty"),
+    *("--submodule=short", "--src-prefix=a/", "--dst-prefix=b/"),
+)
+_HEADER: Final = b"diff --git "
+_UNMERGED: Final = re.compile(rb"^\* Unmerged path .*\n?", re.MULTILINE)
+_ESCAPED: Final = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_ESCAPES: Final = dict(zip(b"abfnrtv", b"\a\b\f\n\r\t\v", strict=True))
+
+Git = Callable[..., Any]
+"""Asks git: `seamark.capture.code.git._Comparison._git`."""
+
+
+class Taken(NamedTuple):
+    """A file that is to be kept, and what is not in it.
+
+    Attributes:
+        path: Attribute path.
+        extension: Of the file.
+        content: Its bytes; none are kept if there are none.
+        left_out: What is missing in it, in words; empty if nothing is.
+    """
+
+    path: str
+    extension: str
+    content: bytes
+    left_out: str
+
+
+class Diff(NamedTuple):
+    """What has changed in the files that git tracks.
+
+    Attributes:
+        files: How many files.
+        taken: The patch.
+    """
+
+    files: int
+    taken: Taken
+
+
+# --------------------------------------------------------------------- files that git tracks
+
+
+def diff_of(git: Git, top: Path, head: str, filters: Collection[str]) -> Diff | None:
+    """Return what has changed since a commit, in the index and in the working tree.
+
+    Args:
+        git: Asks git.
+        top: The top of the working tree.
+        head: A commit or a tree.
+        filters: Names of the filters that name a program.
+
+    Returns:
+        None if nothing has changed, or if git cannot tell.
+    """
+    raw = git("diff-index", *_RAW, head, "--", at_most=_MAX_RAW)
+    changed = dict(_changed(raw.output)) if raw.code in (0, None) else {}
+    if not changed:
+        return None
+    left_out: dict[bytes, str] = {}
+    for name, status in changed.items():
+        if why := ("unmerged" if status == b"U" else _unreadable(top, name)):
+            left_out[name] = why
+    names = [name for name in changed if name not in left_out]
+    if len(names) > _MAX_CHANGED:
+        left_out.update(dict.fromkeys(names[_MAX_CHANGED:], "too many files"))
+        names = names[:_MAX_CHANGED]
+    left_out.update(_filtered(git, names, filters))
+    parts = _parts(git, head, [name for name in names if name not in left_out], left_out)
+    unchanged = {name for name in names if name not in parts and name not in left_out}
+    count = len(changed) - len(unchanged)
+    if not count:
+        return None
+    content = b"".join(parts[name] for name in changed if name in parts)
+    more = "" if raw.code == 0 else f"more than {len(changed):,} files have changed; "
+    return Diff(count, Taken("source_code/diff", "patch", content, more + _in_words(left_out)))
+
+
+def _changed(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield name and status of what differs; a last entry that was cut off is none."""
+    entries = raw.split(b"\0")[:-1]
+    for head, name in zip(entries[::2], entries[1::2], strict=False):
+        if head.startswith(b":"):
+            yield name, head.rpartition(b" ")[2][:1]
+
+
+def _unreadable(top: Path, name: bytes) -> str:
+    """Return why git is not to read a file of the working tree; empty if it may."""
+    try:
+        found = os.lstat(os.path.join(os.fsencode(top), name))
+    except OSError:
+        return ""  # deleted
+    if stat.S_ISREG(found.st_mode):
+        return f"more than {MAX_DIFF // 10**6} MB" if found.st_size > MAX_DIFF else ""
+    is_known = stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode)
+    return "" if is_known else "no regular file"
+
+
+def _filtered(git: Git, names: Sequence[bytes], filters: Collection[str]) -> dict[bytes, str]:
+    """Return which files have a filter: what is in the repository is not what is on disk."""
+    found: dict[bytes, str] = {}
+    for some in _batches(names) if filters else ():
+        told = git("check-attr", "-z", "filter", "--", *map(os.fsdecode, some))
+        values = told.output.split(b"\0")[2::3] if told.code == 0 else []
+        if len(values) != len(some):
+            found.update(dict.fromkeys(some, "may have a filter"))
+            continue
+        for name, value in zip(some, values, strict=True):
+            if (known := value.decode("utf-8", "replace")) in filters:
+                found[name] = f"filter {known[:100]}"
+    return found
+
+
+def _batches(names: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """Yield names as many at a time as a command takes."""
+    batch: list[bytes] = []
+    size = 0
+    for name in names:
+        if batch and (len(batch) == _MAX_NAMES_ASKED or size + len(name) > _MAX_ARGUMENTS):
+            yield batch
+            batch, size = [], 0
+        batch.append(name)
+        size += len(name) + 1
+    if batch:
+        yield batch
+
+
+def _parts(
+    git: Git, head: str, names: Sequence[bytes], left_out: dict[bytes, str]
+) -> dict[bytes, bytes]:
+    """Return the parts of a patch by file; what does not fit is left out.
+
+    Args:
+        git: Asks git.
+        head: A commit or a tree.
+        names: Of the files.
+        left_out: Takes why a file is.
+    """
+    found: dict[bytes, bytes] = {}
+    room = MAX_DIFF
+    for batch in _batches(names):
+        asked = batch
+        while asked:
+            words = [*_PATCH, head, "--", *map(os.fsdecode, asked)]
+            answer = git("diff-index", *words, at_most=room + 1)
+            if answer.code not in (0, None):
+                left_out.update(dict.fromkeys(asked, "git cannot compare it"))
+                break
+            parts = _split(answer.output)
+            cut = next(reversed(parts), None) if answer.code is None else None
+            for name, part in parts.items():
+                if name != cut and _says_something(part):
+                    found[name] = part
+                    room -= len(part)
+            if cut is None:
+                break
+            left_out[cut] = f"the diff has {MAX_DIFF // 10**6} MB already"
+            asked = asked[asked.index(cut) + 1 :] if cut in asked else []
+    return found
+
+
+def _split(patch: bytes) -> dict[bytes, bytes]:
+    """Return the parts of a patch by file; a file that became a link has two, which are one."""
+    parts: dict[bytes, bytes] = {}
+    for part in parts_of(patch):
+        if part.startswith(_HEADER):
+            name = name_of(part)
+            if b"\n* Unmerged path " in part:
+                part = _UNMERGED.sub(b"", part)  # noqa: PLW2901 - what git says between two parts
+            parts[name] = parts.get(name, b"") + part
+    return parts
+
+
+def parts_of(patch: bytes) -> Iterator[bytes]:
+    """Yield the parts of a patch, one for each file.
+
+    Lines within a part begin with other letters. A regular expression would hold the interpreter.
+    """
+    start = 0
+    while start < len(patch):
+        end = patch.find(b"\n" + _HEADER, start) + 1 or len(patch)
+        yield patch[start:end]
+        start = end
+
+
+def name_of(part: bytes) -> bytes:
+    """Return which file a part of a patch is about; on both sides it has the same name."""
+    line = part[len(_HEADER) :].partition(b"\n")[0]
+    if not line.startswith(b'"'):
+        return line[2 : 2 + (len(line) - 5) // 2]
+    quoted = line[3 : (len(line) - 1) // 2 - 1]
+    return _ESCAPED.sub(_unescaped, quoted)
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    code = found[1]
+    return bytes([int(code, 8) & 255 if len(code) > 1 else _ESCAPES.get(code[0], code[0])])
+
+
+def _says_something(part: bytes) -> bool:
+    """Return False for a file whose time alone is another one, which has but a first line."""
+    return part.count(b"\n") > 1
+
+
+# --------------------------------------------------------------------- files that it does not
+
+
+def untracked_of(git: Git, top: Path, ignoring: Iterable[str], aside: Path | None) -> Taken | None:
+    """Return the names of the files that git neither tracks nor ignores, one a line.
+
+    Names with special characters are quoted as git does.
+
+    Args:
+        git: Asks git.
+        top: The top of the working tree.
+        ignoring: Files that say what is ignored, beside those of the working tree.
+        aside: A folder whose files are not told.
+
+    Returns:
+        None if there are none.
+    """
+    patterns = [f"--exclude-from={place}" for place in ignoring]
+    if aside is not None and (inside := _inside(aside, top)):
+        patterns.append("--exclude=/" + re.sub(r"([*?\[\]\\!#])", r"\\\1", inside) + "/")
+    listed = git(
+        *("ls-files", "--others", "--exclude-standard", *patterns),
+        at_most=_MAX_UNTRACKED_BYTES,
+    )
+    if listed.code not in (0, None):
+        return None
+    names = listed.output.split(b"\n")[:-1]
+    is_cut = listed.code is None or len(names) > _MAX_UNTRACKED
+    names = names[:_MAX_UNTRACKED]
+    if not names:
+        return None
+    more = f"the first {len(names):,} files are listed, there are more" if is_cut else ""
+    return Taken("source_code/untracked", "txt", b"\n".join(names) + b"\n", more)
+
+
+def _inside(folder: Path, top: Path) -> str:
+    """Return where a folder lies below another one; empty if it does not."""
+    try:
+        inside = os.path.relpath(os.path.realpath(folder), os.path.realpath(top))
+    except ValueError:  # on another drive
+        return ""
+    inside = inside.replace(os.sep, "/")
+    return "" if inside.partition("/")[0] in (".", "..") else inside
+
+
+def _in_words(left_out: dict[bytes, str]) -> str:
+    """Return which files are left out and why; of very many only the first are named."""
+    if not left_out:
+        return ""
+    named = [
+        f"{os.fsencode(name).decode('utf-8', 'replace')} ({why})"
+        for name, why in list(left_out.items())[:_LISTED]
+    ]
+    rest = len(left_out) - len(named)
+    files = "file is" if len(left_out) == 1 else "files are"
+    more = f", and {rest:,} more" if rest else ""
+    return f"{len(left_out):,} {files} left out: {', '.join(named)}{more}"

@@ -1,0 +1,312 @@
+"""The code that is executed: the script or the notebook, and a version of all that is the person's.
+
+The version is a hash over the modules that were loaded and are nobody's package: the same code has
+the same one wherever it lies. Modules that are imported, and cells that are executed while the run
+goes on count too: everything is looked at again before the run rests or stops.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import zipimport
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.capture.code.hiding import hide_in_code
+from seamark.capture.code.origin import is_installed
+from seamark.capture.code.small_file import beginning_of
+from seamark.process.interrupts import let_pass, quietly
+from seamark.types import File
+
+if TYPE_CHECKING:
+    from seamark.capture.code.script import Script
+    from seamark.capture.part import Recorder
+    from seamark.capture.secrets import Secrets
+
+__all__ = ["ExecutedCode", "cells_of_session"]
+
+_FILES: Final = "source_code/files"
+_VERSION: Final = "source_code/version"
+_NOTEBOOK: Final = "source_code/notebook"
+_CELLS: Final = "source_code/cells"
+_LONGEST: Final = 4 << 20
+_MAX_MODULES: Final = 5_000
+_MAX_BYTES: Final = 64 << 20
+_CHARS: Final = 16
+_SUFFIXES: Final = (".py", ".pyw")
+_MAIN: Final = ("__main__", "__mp_main__")
+_SESSION: Final = re.compile(r".*\.ipynb\Z", re.DOTALL)
+
+
+class ExecutedCode:
+    """Records the entry script or the notebook, and the version of the code.
+
+    Args:
+        run: Where to.
+        script: What was started.
+        secrets: What is hidden.
+        keeps_script: Whether the script itself is kept.
+    """
+
+    def __init__(
+        self, run: Recorder, script: Script, secrets: Secrets, *, keeps_script: bool
+    ) -> None:
+        self._run = run
+        self._script = script
+        self._secrets = secrets
+        self._keeps_script = keeps_script
+        self._here = script.here
+        self._roots: tuple[str, ...] = ()
+        self._seen: dict[str, tuple[str, str]] = {}
+        self._bytes = 0
+        self._known: dict[str, str] = {}
+        self._told: object = None
+
+    def find(self) -> None:
+        """Record what there is now; on a thread, for a disk may hang."""
+        self._roots = _roots(self._script, self._here)
+        if self._keeps_script:
+            self._keep_script()
+        self._tell()
+
+    def look_again(self) -> None:
+        """Record what has been imported and executed meanwhile; after `find`, on a thread too."""
+        if self._roots:
+            self._tell()
+
+    # ---------------------------------------------------------------- the script
+
+    def _keep_script(self) -> None:
+        file = self._script.file
+        if file is None or is_installed(file):
+            return
+        found = _read(file)
+        content = _source_in_archive(file) if found is None else found
+        if content is None:
+            return
+        is_below = file.is_relative_to(self._here)
+        name = file.relative_to(self._here).as_posix() if is_below else file.name
+        self._run.keep_members(_FILES, {name: self._hidden(content, _FILES, name)})
+
+    def _hidden(self, content: bytes, path: str, name: str) -> bytes:
+        text = content.decode("utf-8", "surrogateescape")
+        kept = hide_in_code(text, self._secrets, name)
+        if kept == text:
+            return content
+        self._run.note_masked([path])
+        return kept.encode("utf-8", "surrogateescape")
+
+    # ---------------------------------------------------------------- what changes meanwhile
+
+    def _tell(self) -> None:
+        cells = cells_of_session()
+        if cells:
+            self._tell_cells(cells)
+            self._tell_notebook()
+        self._tell_version(cells)
+
+    def _tell_cells(self, cells: Mapping[int, str]) -> None:
+        parts = (f"# In[{number}]:\n\n{text.rstrip()}\n" for number, text in cells.items())
+        content = "\n\n".join(parts).encode("utf-8", "backslashreplace")
+        if len(content) > _LONGEST:
+            content = content[:_LONGEST].rpartition(b"\n\n\n# In[")[0]
+            what = f"the first {_LONGEST >> 20} MiB are kept"
+            self._run.assign_quietly({f"{_CELLS}_left_out": what})
+        self._keep(_CELLS, content, "py")
+
+    def _tell_notebook(self) -> None:
+        file = _notebook_file(self._script, self._here)
+        if file is None:
+            return
+        content = _read(file)
+        if content is None:
+            what = f"it has more than {_LONGEST >> 20} MiB, or cannot be read"
+            self._run.assign_quietly({f"{_NOTEBOOK}_left_out": what})
+            return
+        with quietly(only=(ValueError, RecursionError)):
+            bare = _without_outputs(json.loads(content))
+            if bare is not None:
+                self._keep(_NOTEBOOK, bare, "ipynb")
+
+    def _keep(self, path: str, content: bytes, extension: str) -> None:
+        """Keep a file unless it is what it was the last time."""
+        digest = hashlib.sha256(content).hexdigest()
+        if self._known.get(path) == digest:
+            return
+        self._known[path] = digest
+        hidden = self._hidden(content, path, f"source.{extension}")
+        self._run.keep(path, File.from_content(hidden, extension))
+
+    def _tell_version(self, cells: Mapping[int, str]) -> None:
+        try:
+            version: object = self._version(cells)
+        except _TooMuchError as error:
+            version = error
+        if version == self._told or isinstance(self._told, _TooMuchError):
+            return
+        self._told = version
+        if isinstance(version, _TooMuchError):
+            self._run.assign_quietly({_VERSION: None, f"{_VERSION}_unknown": str(version)})
+        elif version:
+            self._run.assign_quietly({_VERSION: version})
+
+    def _version(self, cells: Mapping[int, str]) -> str:
+        """Return the version of what was executed so far; empty if that is nothing.
+
+        Raises:
+            _TooMuchError: If it is too much.
+        """
+        main = self._script.file
+        mine: list[tuple[str, str]] = []
+        if main is not None and main.suffix in _SUFFIXES and not is_installed(main):
+            mine.append(("__main__", str(main)))  # its module has forgotten it once it has ended
+        for name, file in (*mine, *_own_modules(self._roots)):
+            if file not in self._seen:
+                # Once: what was executed is what was there when it was first seen.
+                self._seen[file] = (name, self._digest(Path(file)))
+        if main is not None and not self._seen.get(str(main), ("", ""))[1]:
+            archive = _archive_of(main)
+            if archive is not None and not is_installed(archive):
+                self._seen[str(main)] = ("__main__", self._digest(archive))
+        found = {entry for entry in self._seen.values() if entry[1]}
+        if cells:
+            text = "\n\0".join(cells.values()).encode("utf-8", "backslashreplace")
+            found.add(("__main__", hashlib.sha256(text).hexdigest()))
+        if not found:
+            return ""
+        lines = "".join(f"{digest} {name}\n" for name, digest in sorted(found))
+        return hashlib.sha256(lines.encode("utf-8", "backslashreplace")).hexdigest()[:_CHARS]
+
+    def _digest(self, file: Path) -> str:
+        content = _read(file)
+        if content is None:
+            return ""
+        self._bytes += len(content)
+        if self._bytes > _MAX_BYTES or len(self._seen) >= _MAX_MODULES:
+            most = f"{_MAX_MODULES:,} modules or {_MAX_BYTES >> 20} MiB"
+            msg = f"more than {most} were imported that are no package's"
+            raise _TooMuchError(msg)
+        return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
+
+
+class _TooMuchError(Exception):
+    """There is more code than is looked at."""
+
+
+# --------------------------------------------------------------------- modules
+
+
+def _roots(script: Script, here: Path) -> tuple[str, ...]:
+    """Return the folders below which code is the person's: of the script, and of this process."""
+    found = {here}
+    if script.file is not None and not is_installed(script.file):
+        found.add(script.file.parent)
+    found |= {top for folder in tuple(found) if (top := _repository(folder)) is not None}
+    return tuple({f"{str(folder).rstrip(os.sep)}{os.sep}" for folder in found})
+
+
+def _repository(folder: Path) -> Path | None:
+    for each in (folder, *folder.parents):
+        try:
+            if (each / ".git").exists():
+                return each
+        except OSError as error:
+            let_pass(error)
+    return None
+
+
+def _own_modules(roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield name and file of the modules that were loaded and are the person's; the script first.
+
+    Nothing of a module is asked that could load it, or run code of its own.
+    """
+    loaded = sorted(sys.modules.copy().items(), key=lambda item: (item[0] not in _MAIN, item[0]))
+    found = set()
+    for name, module in loaded:
+        try:
+            file = object.__getattribute__(module, "__dict__").get("__file__")
+        except AttributeError:
+            continue
+        if not isinstance(file, str) or not file.endswith(_SUFFIXES):
+            continue
+        if name.partition(".")[0] == __name__.partition(".")[0]:
+            continue
+        place = os.path.abspath(file)  # noqa: PTH100 - keep links
+        if place in found or not place.startswith(roots) or is_installed(Path(place)):
+            continue
+        found.add(place)
+        yield ("__main__" if name in _MAIN else name), place
+
+
+def _read(file: Path) -> bytes | None:
+    """Return the bytes of a regular file; None if it is none, is too long or cannot be read."""
+    content = beginning_of(file, _LONGEST + 1, follow=True)
+    return None if content is None or len(content) > _LONGEST else content
+
+
+def _archive_of(file: Path) -> Path | None:
+    """Return the zip file from which a script runs, or None."""
+    return next((each for each in file.parents if each.is_file()), None)
+
+
+def _source_in_archive(file: Path) -> bytes | None:
+    archive = _archive_of(file)
+    if archive is None:
+        return None
+    try:
+        source = zipimport.zipimporter(str(archive)).get_source(file.stem)
+    except (ImportError, OSError, UnicodeDecodeError, SyntaxError) as error:
+        let_pass(error)
+        return None
+    return None if source is None or len(source) > _LONGEST else source.encode("utf-8")
+
+
+# --------------------------------------------------------------------- notebooks
+
+
+def cells_of_session() -> dict[int, str]:
+    """Return what was executed in this session of IPython so far, by number; nothing without it."""
+    get = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = get() if callable(get) else None
+    inputs = getattr(getattr(shell, "history_manager", None), "input_hist_raw", None)
+    if not isinstance(inputs, list):
+        return {}
+    return {
+        number: text
+        for number, text in enumerate(list(inputs))
+        if number and isinstance(text, str) and text.strip()
+    }
+
+
+def _notebook_file(script: Script, here: Path) -> Path | None:
+    """Return the file of the notebook that runs, as far as the front end leaves its place."""
+    named = [os.environ.get("JPY_SESSION_NAME") or "", script.entrypoint]
+    if os.environ.get("KAGGLE_KERNEL_RUN_TYPE"):
+        named.append("__notebook__.ipynb")
+    for name in named:
+        if _SESSION.match(name):
+            for place in (Path(name), here / name, here / os.path.basename(name)):  # noqa: PTH119
+                if place.is_absolute() and place.is_file():
+                    return place
+    return None
+
+
+def _without_outputs(notebook: Any) -> bytes | None:
+    """Return a notebook without outputs and attachments; None if it is none."""
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
+        return None
+    cells = []
+    for cell in notebook["cells"]:
+        if not isinstance(cell, dict):
+            return None
+        bare = {key: value for key, value in cell.items() if key != "attachments"}
+        if cell.get("cell_type") == "code":
+            bare["outputs"] = []
+        cells.append(bare)
+    bare_notebook = {**notebook, "cells": cells}
+    return json.dumps(bare_notebook, indent=1, ensure_ascii=False).encode("utf-8", "replace")

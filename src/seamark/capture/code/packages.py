@@ -1,0 +1,108 @@
+"""Which Python, and what is installed beside it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import re
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from seamark.capture.secrets.masking import bare_url
+
+__all__ = ["installed_packages", "python_version"]
+
+_MOST: Final = 1 << 16
+_DIGEST: Final = re.compile(r"[a-z0-9]{1,10}=[0-9a-f]{16,128}")
+_WORD: Final = re.compile(r"[\w.+/-]{1,200}")
+
+_NAME: Final = re.compile(r"^Name:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
+_VERSION: Final = re.compile(r"^Version:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
+
+
+def python_version() -> str:
+    """Return Python's version, such as ``"3.11.7"``."""
+    return platform.python_version()
+
+
+def installed_packages() -> str:
+    """Return what is installed, one package a line: a requirements file.
+
+    ``name==version``, as ``pip freeze`` writes it; ``name @ address`` for what was installed from
+    an address or a folder, and ``-e folder  # name==version`` for what is edited where it lies.
+
+    Sorted by name. Where a name is found twice on ``sys.path``, the first counts, as for imports.
+    """
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        if known := _name_and_version(distribution):
+            name, version = known
+            key = re.sub(r"[-_.]+", "-", name).lower()
+            if key not in found:
+                found[key] = _origin_of(distribution, name, version) or f"{name}=={version}"
+    return "\n".join(found[key] for key in sorted(found))
+
+
+def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str] | None:
+    """Return name and version, or None for a damaged distribution.
+
+    The two lines are searched in the text: parsing the whole file as an e-mail message, as
+    ``.metadata`` does, takes thirty times as long and holds the interpreter meanwhile.
+    """
+    try:
+        text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    except (OSError, ValueError):
+        return None
+    name, version = _NAME.search(text), _VERSION.search(text)
+    return (name[1], version[1]) if name and version else None
+
+
+def _origin_of(
+    distribution: importlib.metadata.Distribution, name: str, version: str
+) -> str | None:
+    """Return the line of a package that came from no index; None for one that did.
+
+    What pip noted is anybody's to write: without credentials, and None if it is malformed.
+    """
+    try:
+        text = distribution.read_text("direct_url.json")
+        noted = json.loads(text) if text and len(text) <= _MOST else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(noted, dict) or not isinstance(url := noted.get("url"), str):
+        return None
+    if not url.isprintable() or any(mark.isspace() for mark in url):
+        return None
+    if _part(noted, "dir_info").get("editable") is True:
+        return f"-e {_folder_of(url)}  # {name}=={version}"
+    revision = _part(noted, "vcs_info")
+    address = bare_url(url)
+    if (vcs := _word(revision.get("vcs"))) and (commit := _word(revision.get("commit_id"))):
+        address = f"{vcs}+{address}@{commit}"
+    digest, inside = _part(noted, "archive_info").get("hash"), _word(noted.get("subdirectory"))
+    if isinstance(digest, str) and _DIGEST.fullmatch(digest):
+        address += f"#{digest}"
+    if inside:
+        address += f"{'&' if '#' in address else '#'}subdirectory={inside}"
+    return f"{name} @ {address}"
+
+
+def _part(noted: dict[str, Any], key: str) -> dict[str, Any]:
+    found = noted.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) and _WORD.fullmatch(value) else ""
+
+
+def _folder_of(url: str) -> str:
+    """Return the folder that an address names, as a person would write it."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return bare_url(url)
+    folder = unquote(parts.path)
+    is_plain = parts.scheme == "file" and not parts.netloc and folder.isprintable()
+    return folder if is_plain and " " not in folder else bare_url(url)

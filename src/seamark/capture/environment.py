@@ -1,0 +1,258 @@
+"""Where a training runs: system, container, cluster, notebook service, torch's build.
+
+Found out from this process and local files alone, once: nothing asks a network, runs a program,
+imports a library or wakes a GPU. Of the environment only a fixed list of variables is read.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from seamark.process.interrupts import quietly
+
+__all__ = ["environment_facts"]
+
+_MOST_BYTES: Final = 1 << 16
+_LONGEST: Final = 1000
+_SHORT_ID: Final = 12
+"""As many digits of a container's id as the tools show."""
+
+_CLUSTERS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "slurm": {
+        "job_id": ("SLURM_JOB_ID", "SLURM_JOBID"),
+        "array_job_id": ("SLURM_ARRAY_JOB_ID",),
+        "array_task_id": ("SLURM_ARRAY_TASK_ID",),
+        "step_id": ("SLURM_STEP_ID",),
+        "job_name": ("SLURM_JOB_NAME",),
+        "partition": ("SLURM_JOB_PARTITION",),
+        "cluster": ("SLURM_CLUSTER_NAME",),
+        "node_list": ("SLURM_JOB_NODELIST", "SLURM_NODELIST"),
+        "node": ("SLURMD_NODENAME",),
+    },
+    "pbs": {
+        "job_id": ("PBS_JOBID",),
+        "array_index": ("PBS_ARRAY_INDEX",),
+        "job_name": ("PBS_JOBNAME",),
+        "queue": ("PBS_QUEUE",),
+    },
+    "lsf": {
+        "job_id": ("LSB_JOBID",),
+        "array_index": ("LSB_JOBINDEX",),
+        "job_name": ("LSB_JOBNAME",),
+        "queue": ("LSB_QUEUE",),
+    },
+}
+"""Identifiers of a job by the name under which they are recorded; a cluster has the first one."""
+_SGE: Final = {
+    "job_id": ("JOB_ID",),
+    "task_id": ("SGE_TASK_ID",),
+    "job_name": ("JOB_NAME",),
+    "queue": ("QUEUE",),
+}
+"""Whose variables others have too: they count beside SGE_ROOT alone."""
+_KUBERNETES: Final = {
+    "pod": ("POD_NAME", "MY_POD_NAME", "K8S_POD_NAME", "HOSTNAME"),
+    "namespace": ("POD_NAMESPACE", "MY_POD_NAMESPACE", "K8S_NAMESPACE"),
+    "node": ("NODE_NAME", "MY_NODE_NAME", "K8S_NODE_NAME"),
+    "image": ("IMAGE_NAME", "CONTAINER_IMAGE"),
+}
+_ACCOUNT: Final = "run/secrets/kubernetes.io/serviceaccount/namespace"
+"""Says the namespace only; the token beside it is never looked at."""
+_SERVICES: Final[tuple[tuple[str, tuple[str, ...], str | None], ...]] = (
+    ("Colab", ("COLAB_RELEASE_TAG", "COLAB_GPU"), None),
+    ("Kaggle", ("KAGGLE_KERNEL_RUN_TYPE",), "KAGGLE_KERNEL_RUN_TYPE"),
+    ("SageMaker", ("SM_TRAINING_ENV", "SM_CURRENT_HOST", "TRAINING_JOB_ARN"), "TRAINING_JOB_NAME"),
+    ("Azure ML", ("AZUREML_RUN_ID",), "AZUREML_RUN_ID"),
+    ("Vertex AI", ("CLOUD_ML_JOB_ID", "CLOUD_ML_PROJECT_ID"), "CLOUD_ML_JOB_ID"),
+    ("Databricks", ("DATABRICKS_RUNTIME_VERSION",), "DATABRICKS_RUNTIME_VERSION"),
+    ("Lightning AI", ("LIGHTNING_CLOUD_SPACE_ID",), "LIGHTNING_CLOUD_SPACE_ID"),
+    ("Determined", ("DET_TRIAL_ID",), "DET_TRIAL_ID"),
+    ("Modal", ("MODAL_TASK_ID",), "MODAL_TASK_ID"),
+    ("RunPod", ("RUNPOD_POD_ID",), "RUNPOD_POD_ID"),
+    ("Vast.ai", ("VAST_CONTAINERLABEL",), "VAST_CONTAINERLABEL"),
+    ("Paperspace", ("PAPERSPACE_METRIC_WORKLOAD_ID",), "PAPERSPACE_METRIC_WORKLOAD_ID"),
+    ("Codespaces", ("CODESPACES",), "CODESPACE_NAME"),
+    ("GitHub Actions", ("GITHUB_ACTIONS",), "GITHUB_RUN_ID"),
+    ("GitLab CI", ("GITLAB_CI",), "CI_JOB_ID"),
+)
+"""Services, the variables that tell them, and the one with an identifier."""
+_ENGINES: Final = (
+    (re.compile(r"libpod(?:-conmon)?-([0-9a-f]{64})|overlay-containers/([0-9a-f]{64})/"), "podman"),
+    (re.compile(r"docker[-/]([0-9a-f]{64})|docker/containers/([0-9a-f]{64})/"), "docker"),
+    (re.compile(r"cri-containerd-([0-9a-f]{64})|crio-([0-9a-f]{64})"), "containerd"),
+    (re.compile(r"kubepods[^:\n]*/(?:cri-o-)?([0-9a-f]{64})"), "containerd"),
+    (re.compile(r"/lxc(?:\.payload\.|/)([\w.-]{1,64})"), "lxc"),
+)
+"""What stands in a control group's path or a mount where a container's own files are."""
+
+
+def environment_facts(
+    namespace: str, environment: Mapping[str, str] | None = None, root: Path = Path("/")
+) -> dict[str, Any]:
+    """Return where this process runs, by path below ``<namespace>/environment``. Never raises.
+
+    Args:
+        namespace: Such as ``monitoring/<writer>``.
+        environment: Stands in for ``os.environ``.
+        root: Stands in for ``/``.
+    """
+    env = os.environ if environment is None else environment
+    facts: dict[str, Any] = {}
+    for part in (_system(root), _python(), _container(env, root), _cluster(env), _torch()):
+        with quietly():
+            facts.update(part)
+    with quietly():
+        facts.update(_kubernetes(env, root))
+    with quietly():
+        facts.update(_service(env))
+    return {
+        f"{namespace}/environment/{name}": fact[:_LONGEST] if isinstance(fact, str) else fact
+        for name, fact in facts.items()
+        if fact not in (None, "")
+    }
+
+
+# --------------------------------------------------------------------- this machine
+
+
+def _system(root: Path) -> Iterator[tuple[str, str]]:
+    release = _release(root) if platform.system() == "Linux" else ""
+    yield "os", release or f"{platform.system()} {platform.mac_ver()[0]}".strip()
+    yield "kernel", platform.release()
+    yield "machine", platform.machine()
+
+
+def _release(root: Path) -> str:
+    """Return the name of a distribution. Source: os-release(5)."""
+    found = re.search(
+        r"^PRETTY_NAME=([\"']?)(.*?)\1$", _text(root / "etc/os-release"), re.MULTILINE
+    )
+    return found[2] if found else ""
+
+
+def _python() -> Iterator[tuple[str, str]]:
+    yield "python", f"{platform.python_implementation()} {platform.python_version()}"
+    yield "python_environment", _kind_of_python()
+
+
+def _kind_of_python() -> str:
+    """Return what Python is part of; no path, as that may name a person."""
+    if getattr(sys, "frozen", False):
+        return "frozen"
+    if Path(sys.prefix, "conda-meta").is_dir():
+        return "conda"
+    if sys.prefix != sys.base_prefix:
+        return "venv"
+    return "system" if sys.base_prefix in ("/usr", "/usr/local") else "own"
+
+
+# --------------------------------------------------------------------- containers
+
+
+def _container(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]:
+    """Yield kind, id and image of the container that this process is in, if it is in one."""
+    for prefix in ("APPTAINER", "SINGULARITY"):
+        if f"{prefix}_NAME" in env or f"{prefix}_CONTAINER" in env:
+            yield "container", prefix.lower()
+            image = env.get(f"{prefix}_CONTAINER") or env.get(f"{prefix}_NAME") or ""
+            yield "container_image", image.rpartition("/")[2]
+            return
+    noted = _text(root / "run/.containerenv")  # podman's; says more than its name
+    kind, number = _named(_text(root / "proc/self/cgroup"), _text(root / "proc/self/mountinfo"))
+    if (root / "run/.containerenv").exists():
+        kind = "podman"
+    elif (root / ".dockerenv").exists():
+        kind = kind or "docker"
+    elif env.get("container") in ("lxc", "podman", "systemd-nspawn"):
+        kind = kind or env["container"]
+    if kind:
+        said = dict(re.findall(r"^(id|image|name)=\"([^\"\n]*)\"$", noted, re.MULTILINE))
+        yield "container", kind
+        yield "container_id", (said.get("id") or number)[:_SHORT_ID]
+        yield "container_image", said.get("image", "")
+
+
+def _named(groups: str, mounts: str) -> tuple[str, str]:
+    """Return kind and id of the container that a control group or a mount names."""
+    own = [line for line in mounts.splitlines() if _OWN_FILES.search(line)]
+    for text in (groups, "\n".join(own)):
+        for pattern, kind in _ENGINES:
+            if found := pattern.search(text):
+                return kind, next(filter(None, found.groups()))
+    return "", ""
+
+
+_OWN_FILES: Final = re.compile(r" /etc/(?:hostname|hosts|resolv\.conf) ")
+"""Mounts that an engine makes of files of the container itself; others may be of anybody."""
+
+
+# --------------------------------------------------------------------- clusters and services
+
+
+def _cluster(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    clusters = {**_CLUSTERS, **({"sge": _SGE} if "SGE_ROOT" in env else {})}
+    for cluster, variables in clusters.items():
+        if any(name in env for name in variables["job_id"]):
+            yield from _told(env, cluster, variables)
+
+
+def _kubernetes(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]:
+    mounted = root / _ACCOUNT
+    if "KUBERNETES_SERVICE_HOST" not in env and not mounted.exists():
+        return
+    namespace = _text(mounted).strip()
+    if namespace:
+        yield "kubernetes/namespace", namespace
+    yield from _told(env, "kubernetes", _KUBERNETES)
+
+
+def _told(
+    env: Mapping[str, str], cluster: str, variables: Mapping[str, Iterable[str]]
+) -> Iterator[tuple[str, str]]:
+    for name, told_by in variables.items():
+        value = next((env[one] for one in told_by if env.get(one)), "")
+        if value and value != "undefined":  # as SGE says of a job that is no array
+            yield f"{cluster}/{name}", value
+
+
+def _service(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for service, told_by, number in _SERVICES:
+        if any(name in env for name in told_by):
+            yield "service", service
+            if number and env.get(number):
+                yield "service_id", env[number]
+            return
+
+
+# --------------------------------------------------------------------- torch
+
+
+def _torch() -> Iterator[tuple[str, Any]]:
+    """Yield how torch was built, if it is imported already; nothing here wakes a GPU."""
+    torch: Any = sys.modules.get("torch")
+    built: Any = getattr(torch, "version", None)
+    if built is None:  # not imported, or only half
+        return
+    yield "torch/version", str(torch.__version__)
+    for name, told in (("cuda", "cuda"), ("rocm", "hip"), ("xpu", "xpu")):
+        if value := getattr(built, told, None):
+            yield f"torch/{name}", str(value)
+    cuda: Any = getattr(torch, "cuda", None)
+    # Before its training began to use them, asking for GPUs might begin it.
+    if cuda is not None and getattr(built, "cuda", None) and cuda.is_initialized():
+        yield "torch/devices", int(cuda.device_count())
+        if (cudnn := torch.backends.cudnn.version()) is not None:
+            yield "torch/cudnn", str(cudnn)
+
+
+def _text(path: Path) -> str:
+    """Return the beginning of a small file; empty if it cannot be read."""
+    with quietly(only=OSError), path.open("rb") as file:
+        return file.read(_MOST_BYTES).decode("utf-8", "replace")
+    return ""

@@ -1,0 +1,143 @@
+"""The part of a run's captures that finds out once, on a thread, where it runs and what code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from seamark.capture.code.script import Script
+from seamark.process import fork
+from seamark.process.interrupts import quietly
+
+if TYPE_CHECKING:
+    from seamark.capture.code.code import Code
+    from seamark.capture.part import Recorder
+    from seamark.capture.switches import Switches
+
+__all__ = ["Facts"]
+
+log = logging.getLogger("seamark")
+
+_GRACE_S: Final = 1.0
+"""How long the end waits for what is still being found out before git is ended, in seconds."""
+
+
+class Facts:
+    """Records where a process runs and, of an owner, the run's code; see `Part`.
+
+    Args:
+        run: Where they are recorded.
+        namespace: Path below which what belongs to the process stands.
+        switches: Which of them.
+        owner: Returns whether the process owns the run, whose code is what it executes then.
+    """
+
+    def __init__(
+        self, run: Recorder, namespace: str, switches: Switches, owner: Callable[[], bool]
+    ) -> None:
+        self._run, self._namespace, self._switches = run, namespace, switches
+        self._owner = owner
+        self._told = False
+        self._script: Script | None = None
+        self._code: Code | None = None
+        self._given_up = False
+        self._finding: threading.Thread | None = None
+        self._looking: threading.Thread | None = None
+        self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def start(self) -> None:
+        """Record what is known, and begin to find out the rest; each only once."""
+        tasks: list[Callable[[], None]] = []
+        if not self._told and self._switches.host:
+            here = {"hostname": socket.gethostname(), "pid": os.getpid()}
+            self._run.assign_quietly({f"{self._namespace}/{name}": here[name] for name in here})
+            tasks.append(self._tell_environment)
+        self._told = True
+        if self._script is None and self._switches.finds_code and self._owner():
+            self._script = script = Script.running()
+            tasks.append(lambda: self._find_code(script))
+        if tasks:
+            self._given_up = False
+            self._finding = threading.Thread(
+                target=self._find_out,
+                args=(tasks, self._finding),
+                name="seamark-capture",
+                daemon=True,
+            )
+            self._finding.start()
+        looks = self._looking is not None and self._looking.is_alive()
+        if self._script is not None and self._switches.script and not looks:
+            # Begun now, for at the exit of an interpreter there are no new threads.
+            ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+            self._ended = ended
+            self._looking = threading.Thread(
+                target=self._look_again, args=(ended,), name="seamark-code", daemon=True
+            )
+            self._looking.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Record what was executed meanwhile, and wait for what is still being found out.
+
+        Args:
+            timeout_s: The longest time to wait, in seconds; a git that hangs gets one second of it
+                at most.
+        """
+        self._ended.put(None)
+        until = time.monotonic() + timeout_s
+        for grace_s in (min(_GRACE_S, timeout_s), timeout_s):
+            for thread in (self._finding, self._looking):
+                if thread is not None and thread is not threading.current_thread():
+                    thread.join(max(0.0, until - timeout_s + grace_s - time.monotonic()))
+            self._given_up = True
+            if self._code is not None:
+                self._code.give_up()
+
+    def _look_again(self, ended: queue.SimpleQueue[None]) -> None:
+        """Record what was executed meanwhile, when told; after what is still being found out.
+
+        A disk that hangs holds up this thread, and nobody waits for it longer than he said.
+        """
+        ended.get()
+        if self._finding is not None:
+            self._finding.join()
+        if self._code is not None:
+            with quietly(self._lost):
+                self._code.look_again()
+
+    def _find_out(self, tasks: list[Callable[[], None]], before: threading.Thread | None) -> None:
+        if before is not None:
+            before.join()  # one after the other: a training needs its cores
+        for task in tasks:
+            with quietly(self._lost):
+                task()
+
+    def _tell_environment(self) -> None:
+        with fork.held_off():
+            from seamark.capture.environment import environment_facts
+        facts = environment_facts(self._namespace)
+        hide = self._switches.secrets.text
+        kept = {path: hide(one) if isinstance(one, str) else one for path, one in facts.items()}
+        self._run.assign_quietly(kept)
+        if hidden := [path for path, one in facts.items() if kept[path] != one]:
+            self._run.note_masked(hidden)
+
+    def _find_code(self, script: Script) -> None:
+        with fork.held_off():
+            from seamark.capture.code.code import Code
+        self._code = code = Code(self._run, self._switches, script)
+        if self._given_up:  # before it could be seen from there
+            code.give_up()
+        for task in code.tasks:
+            with quietly(self._lost):
+                task()
+
+    def _lost(self, error: Exception) -> None:
+        """Count a capture that failed, so that what is not there is known to be missing."""
+        log.debug("seamark: a capture failed", exc_info=error)
+        self._run.drop("capture")

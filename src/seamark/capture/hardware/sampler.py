@@ -1,0 +1,222 @@
+"""The one thread of a process that asks the machine how it is, for all runs that record it.
+
+The training's thread and this one talk through queues: they may be used in signal handlers, where a
+lock could be held by what was interrupted. A question may hang for ever, in a driver; then so does
+the thread, and nobody waits for it longer than he said, or starts another one beside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from seamark.process import fork
+
+if TYPE_CHECKING:
+    from seamark.capture.hardware.machine import Machine
+    from seamark.capture.hardware.readings import Reading
+
+__all__ = ["BEGIN_S", "EVERY_S", "FIRST_S", "LAST_S", "Listener", "Sampler", "of_process"]
+
+log = logging.getLogger("seamark")
+
+BEGIN_S: Final = 0.5
+"""Nothing is looked at before, in seconds: not for a script that only adds a tag, and not while a
+training that has just begun imports modules and forks its workers."""
+EVERY_S: Final = 10.0
+"""A sample is taken at this interval, in seconds."""
+FIRST_S: Final = 2.0
+"""The first one comes so long after the start, in seconds: rates need some time to be of."""
+LAST_S: Final = 1.0
+"""There is a last one at the end, if so much time has passed since the one before, in seconds."""
+_TOGETHER_S: Final = 1.0
+"""Who would be due so soon after another gets the same reading, in seconds."""
+
+
+class Listener(Protocol):
+    """Somebody for whom samples are taken; all but `ended` and `close` is called on the thread.
+
+    Attributes:
+        ended: Gets one item when the last sample was given: whether the thread ends now.
+    """
+
+    ended: queue.SimpleQueue[bool]
+
+    def begin(self, machine: Machine) -> bool:
+        """Take note of facts; return whether samples are wanted."""
+
+    def take(self, reading: Reading, machine: Machine) -> None:
+        """Take a reading: the first is where rates begin, each further one is recorded."""
+
+    def close(self, timeout_s: float) -> None:
+        """Take nothing any more from now on."""
+
+
+class _Waiting:
+    """A listener, and when it comes next.
+
+    Attributes:
+        listener: Who it is.
+        since: When it was added, in seconds.
+        due: When it begins, or gets the next reading.
+        last: When it had the last one; None before it has begun.
+    """
+
+    __slots__ = ("due", "last", "listener", "since")
+
+    def __init__(self, listener: Listener, now: float) -> None:
+        self.listener = listener
+        self.since = now
+        self.due = now + BEGIN_S
+        self.last: float | None = None
+
+
+def _machine() -> Machine:
+    with fork.held_off():
+        from seamark.capture.hardware.machine import Machine
+    return Machine()
+
+
+class Sampler:
+    """Takes samples on a thread that is there as long as somebody listens.
+
+    Args:
+        machine: What is asked; belongs to the thread.
+        clock: Seconds that never step.
+        commands: What the thread waits at.
+    """
+
+    def __init__(
+        self,
+        machine: Callable[[], Machine] = _machine,
+        clock: Callable[[], float] = time.monotonic,
+        commands: queue.SimpleQueue[tuple[Listener, bool]] | None = None,
+    ) -> None:
+        self._make = machine
+        self._clock = clock
+        self._commands = queue.SimpleQueue() if commands is None else commands
+        self._lock = threading.RLock()
+        self._thread: threading.Thread | None = None
+
+    def add(self, listener: Listener) -> None:
+        """Take samples for somebody from now on."""
+        with self._lock:
+            self._commands.put((listener, True))
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self.serve, name="seamark-hardware", daemon=True
+                )
+                try:
+                    self._thread.start()
+                except RuntimeError:  # no more threads, or the interpreter is ending
+                    self._thread = None
+                    raise
+
+    def remove(self, listener: Listener, timeout_s: float) -> None:
+        """Give somebody the last sample, and end the thread if nobody else listens.
+
+        Args:
+            listener: Who was added; gets nothing any more when this returns.
+            timeout_s: How long to wait for both, in seconds.
+        """
+        until = self._clock() + timeout_s
+        with self._lock:
+            if (thread := self._thread) is not None:
+                self._commands.put((listener, False))
+        if thread is None:
+            listener.close(0)
+            return
+        try:
+            ends = listener.ended.get(timeout=timeout_s)
+        except queue.Empty:  # it hangs
+            ends = False
+        listener.close(max(0.0, until - self._clock()))
+        if ends:
+            thread.join(max(0.0, until - self._clock()))
+
+    def begin_child(self) -> None:
+        """Begin anew in a forked child, which has no such thread and nobody who listens."""
+        self._commands = queue.SimpleQueue()
+        self._lock = threading.RLock()
+        self._thread = None
+
+    # ---------------------------------------------------------------- on the thread
+
+    def serve(self) -> None:
+        """Do what the thread does, until nobody listens any more."""
+        machine: Machine | None = None
+        waiting: dict[Listener, _Waiting] = {}
+        while True:
+            if not waiting and self._commands.empty():
+                if machine is not None:
+                    machine.close()
+                if self._leave():
+                    return
+            until = min((one.due for one in waiting.values()), default=self._clock())
+            try:
+                listener, comes = self._commands.get(timeout=max(0.0, until - self._clock()))
+            except queue.Empty:
+                machine = machine or self._make()  # not before somebody begins
+                self._sample(machine, waiting)
+                continue
+            if comes:
+                waiting[listener] = _Waiting(listener, self._clock())
+            else:
+                self._end(machine, waiting, listener)
+
+    def _leave(self) -> bool:
+        with self._lock:
+            if not self._commands.empty():
+                return False
+            self._thread = None
+            return True
+
+    def _sample(self, machine: Machine, waiting: dict[Listener, _Waiting]) -> None:
+        """Do what is due."""
+        now = self._clock()
+        for one in [each for each in waiting.values() if each.last is None and each.due <= now]:
+            if _quiet(lambda one=one: one.listener.begin(machine)):  # type: ignore[misc]
+                self._give(machine, [one])
+                one.due = max(one.since + FIRST_S, self._clock() + LAST_S)
+            else:
+                del waiting[one.listener]
+        begun = [one for one in waiting.values() if one.last is not None]
+        if any(one.due <= now for one in begun):
+            self._give(machine, [one for one in begun if one.due <= now + _TOGETHER_S])
+
+    def _give(self, machine: Machine, due: list[_Waiting]) -> None:
+        now = self._clock()
+        try:
+            reading = machine.read()
+        except Exception:
+            log.debug("seamark: the hardware could not be read", exc_info=True)
+            reading = None
+        for one in due:
+            one.last, one.due = now, now + EVERY_S
+            if reading is not None:
+                _quiet(lambda one=one: one.listener.take(reading, machine))  # type: ignore[misc]
+
+    def _end(
+        self, machine: Machine | None, waiting: dict[Listener, _Waiting], listener: Listener
+    ) -> None:
+        one = waiting.pop(listener, None)
+        if machine and one and one.last is not None and self._clock() - one.last >= LAST_S:
+            self._give(machine, [one])
+        listener.ended.put(not waiting and self._commands.empty())
+
+
+def _quiet(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except Exception:
+        log.debug("seamark: hardware could not be recorded", exc_info=True)
+        return None
+
+
+of_process: Final = Sampler()
+"""That of this process."""
+fork.register(of_process.begin_child)

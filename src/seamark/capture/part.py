@@ -1,0 +1,77 @@
+"""What every capture is to a run, and what a run is to captures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from seamark.types import File
+
+__all__ = ["Part", "Recorder"]
+
+
+class Part(Protocol):
+    """Something that is captured as long as a run is being recorded.
+
+    It holds up nothing: what is slow happens on a daemon thread, which is gone after `stop`. What
+    it raises is logged and goes no further, unless a signal handler raised it. It is never called
+    in a forked child, where its threads are gone; what it installed must do nothing there.
+    """
+
+    def start(self) -> None:
+        """Begin; called again when a run at rest goes on."""
+
+    def stop(self, timeout_s: float) -> None:
+        """Record what is left, and end. May be called twice.
+
+        Args:
+            timeout_s: The longest time to wait, in seconds.
+        """
+
+
+class Recorder(Protocol):
+    """The part of a run that captures write to. Nothing here may raise."""
+
+    @property
+    def writer(self) -> str | None:
+        """Writer id of this process, settled by asking; None where it does not record."""
+
+    @property
+    def place(self) -> Path | None:
+        """The folder in which the run is kept."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether every record is written; False while one waits for a call it interrupted."""
+
+    @property
+    def root(self) -> Path:
+        """The folder of all runs."""
+
+    def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
+        """Assign values by path; count what cannot be kept."""
+
+    def append_text(self, path: str, text: str) -> None:
+        """Add one point to a string series, secrets hidden; count what cannot be kept."""
+
+    def append_numbers(self, numbers: Mapping[str, float]) -> None:
+        """Add one point to each of several float series; count what cannot be kept."""
+
+    def keep(self, path: str, file: File) -> None:
+        """Store a file; count what cannot be kept."""
+
+    def keep_members(self, path: str, members: Mapping[str, bytes]) -> None:
+        """Store members of a file set, by name; count what cannot be kept."""
+
+    def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
+        """Count what could not be recorded, and warn once about it."""
+
+    def note_masked(self, paths: Iterable[str]) -> None:
+        """Note that something was hidden in what is recorded at these paths."""
+
+    def note_state(
+        self, state: str, *, error: BaseException | None = None, signal: str | None = None
+    ) -> None:
+        """Write the run's state."""

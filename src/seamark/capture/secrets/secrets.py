@@ -1,0 +1,290 @@
+"""What a run hides: one answer for arguments, messages, tracebacks and everything that is assigned.
+
+Only what is written is changed, never a value of the training program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from seamark.capture.secrets.masking import (
+    MASK,
+    MORE_NONE,
+    More,
+    hides_parameter,
+    mask_arguments,
+    mask_secrets,
+    mask_traceback,
+    mask_value,
+    secret_values,
+)
+from seamark.capture.secrets.names import (
+    holds_secrets,
+    is_empty,
+    is_harmless,
+    is_told,
+    plain_name,
+)
+from seamark.capture.secrets.printed import mask_printed
+from seamark.values import Atom, Escaped, encode_atom
+
+__all__ = ["BY_NAME", "BY_VALUE", "Secrets", "more_of"]
+
+BY_NAME: Final = f"{MASK} (name looks like a secret)"
+"""What is recorded for a value whose name gives it away."""
+
+BY_VALUE: Final = f"{MASK} (value looks like a secret)"
+"""What is recorded for a value that is known to be a secret, or looks like one as a whole."""
+
+_PLAIN: Final = re.compile(r"[A-Za-z_][\w.-]*")
+_OPTION: Final = re.compile(r"--[A-Za-z]")
+_NAMED_BESIDE: Final = frozenset({"key", "value"})
+_NAMING: Final = ("name", "key", "username")
+_MIN_BEGUN: Final = 4
+_HEX_KEY: Final = re.compile(r"[0-9a-f]{32}(?:[0-9a-f]{8})?")
+
+
+def more_of(entries: Iterable[str | re.Pattern[str]]) -> More:
+    """Return what a person says is a secret.
+
+    Args:
+        entries: A plain word is the name of a parameter, an option or a variable, such as
+            ``patient_id``. Anything else is a regular expression of values, such as
+            ``"acme-[0-9a-f]{32}"``; so is a compiled one.
+
+    Raises:
+        ValueError: If one is no regular expression; says which.
+        TypeError: If one is no string.
+    """
+    names, patterns = set(), []
+    for entry in entries:
+        if isinstance(entry, re.Pattern) and isinstance(entry.pattern, str):
+            patterns.append(entry)
+        elif not isinstance(entry, str):
+            msg = f"expected names and regular expressions, got {type(entry).__name__}"
+            raise TypeError(msg)
+        elif _PLAIN.fullmatch(entry):
+            names.add(plain_name(entry))
+        elif entry:
+            try:
+                patterns.append(re.compile(entry))
+            except re.error as error:
+                msg = f"expected names and regular expressions, got {entry!r:.200}: {error}"
+                raise ValueError(msg) from None
+    return More(frozenset(names), tuple(patterns))
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What one run hides.
+
+    Attributes:
+        masked: Whether anything is hidden but ``known``.
+        known: Values that are hidden wherever they turn up, such as a token that was given as an
+            argument.
+        more: What a person says is a secret.
+    """
+
+    masked: bool = True
+    known: tuple[str, ...] = field(default=(), repr=False)
+    more: More = MORE_NONE
+
+    def message(self, text: str) -> str:
+        """Return a message without secrets; above 256 Ki characters its middle is left out."""
+        if not self.masked:
+            return self._without_known(text)
+        return mask_secrets(text, known=self.known, more=self.more)
+
+    def traceback(self, text: str) -> str:
+        """Return a formatted traceback without secrets."""
+        if not self.masked:
+            return self._without_known(text)
+        return mask_traceback(text, known=self.known, more=self.more)
+
+    def arguments(self, arguments: Iterable[str]) -> list[str]:
+        """Return the arguments of a command without secrets; as many as were given."""
+        arguments = list(arguments)
+        if not self.masked:
+            return [self._without_known(each) for each in arguments]
+        return mask_arguments(arguments, known=self.known, more=self.more)
+
+    def atoms(self, atoms: Mapping[str, Atom]) -> dict[str, Atom]:
+        """Return values without secrets.
+
+        Only strings can be secrets, alone or in lists and mappings. Numbers cost nothing.
+
+        Args:
+            atoms: By path.
+        """
+        kept = dict(atoms)
+        hidden = None
+        for path, atom in atoms.items():
+            if atom.type == "string" or (atom.type == "json" and '"' in atom.value):
+                hidden = hidden or _Hidden(self)
+                kept[path] = hidden.atom(atom, _names_of(path, atoms))
+        return kept
+
+    def text(self, text: str, *names: str) -> str:
+        """Return a string that a person records without secrets.
+
+        Args:
+            text: The string; one that had to be escaped stays marked so.
+            names: What it is called, if that says something; names that it stands below go before.
+        """
+        return _Hidden(self).text(text, names) if text else text
+
+    def printed(self, text: str) -> str:
+        """Return what was printed without what follows a name in a line, a table or a list.
+
+        The rest is for `text` to hide, which looks at each point that is recorded.
+
+        Args:
+            text: What was printed, without control characters.
+        """
+        return mask_printed(text, self.more) if self.masked else text
+
+    def begun_at(self, text: str) -> int:
+        """Return where a known value begins that a text ends in the middle of; else its length.
+
+        Fewer than four characters may begin anything.
+        """
+        begun = len(text)
+        for value in self._known():
+            at = text.find(value[:_MIN_BEGUN], max(0, len(text) - len(value) + 1))
+            while 0 <= at < begun and not value.startswith(text[at:]):
+                at = text.find(value[:_MIN_BEGUN], at + 1)
+            if 0 <= at < begun:
+                begun = at
+        return begun
+
+    def _known(self) -> set[str]:
+        values = {value for value in self.known if len(value) > _MIN_BEGUN}
+        if self.masked:
+            values |= _values_of_environment(self.more)
+        return values
+
+    def _without_known(self, text: str) -> str:
+        for value in self.known:
+            text = text.replace(value, MASK)
+        return text
+
+
+_seen: dict[More, tuple[dict[Any, Any], set[str]]] = {}
+
+
+def _values_of_environment(more: More) -> set[str]:
+    """Return the values of secret variables as they are now; names are looked at once.
+
+    A string that is logged at every step should not cost a look at every variable: where Python
+    keeps them as they are, comparing all of them takes a microsecond.
+    """
+    kept = getattr(os.environ, "_data", None)
+    if not isinstance(kept, dict):
+        return secret_values(os.environ, more)
+    found = _seen.get(more)
+    if found is None or found[0] != kept:
+        found = _seen[more] = (dict(kept), secret_values(os.environ, more))
+    return found[1]
+
+
+class _Hidden:
+    """Hides what is in values; the environment is read once for all of them.
+
+    Args:
+        secrets: What is hidden.
+    """
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._masked, self._more = secrets.masked, secrets.more
+        self._values = set(secrets.known)
+        if secrets.masked:
+            self._values |= _values_of_environment(secrets.more)
+
+    def atom(self, atom: Atom, names: tuple[str, ...]) -> Atom:
+        """Return an atom without secrets.
+
+        Args:
+            atom: A string, or a list or mapping as JSON.
+            names: The parts of its path.
+        """
+        if atom.type == "string":
+            hidden = self.text(atom.value, names)
+            return atom if hidden == atom.value else Atom("string", hidden)
+        value = json.loads(atom.value)
+        kept = self._json(value, names)
+        return atom if kept == value else encode_atom(kept)
+
+    def text(self, text: str, names: tuple[str, ...]) -> str:
+        hidden = self._text(text, names)
+        return Escaped(hidden) if isinstance(text, Escaped) else hidden
+
+    def _text(self, text: str, names: tuple[str, ...]) -> str:
+        if not self._masked:
+            for value in self._values:
+                text = text.replace(value, MASK)
+            return text
+        if text.startswith((BY_NAME, BY_VALUE)):
+            return text
+        if names and (hides_parameter(names[-1], text, self._more) or _is_held(text, names)):
+            return BY_NAME
+        hidden = mask_value(text, environment={}, known=self._values, more=self._more)
+        return BY_VALUE if hidden == MASK != text else hidden
+
+    def _json(self, value: Any, names: tuple[str, ...]) -> Any:
+        if isinstance(value, str):
+            return self.text(value, names)
+        if isinstance(value, dict):
+            named = _named_by(value)
+            return {
+                key: self._json(each, (*names, named.get(str(key), str(key))))
+                for key, each in value.items()
+            }
+        if not isinstance(value, list):
+            return value
+        words = [each for each in value if isinstance(each, str)]
+        if self._masked and len(words) == len(value) and any(map(_OPTION.match, words)):
+            return mask_arguments(words, environment={}, known=self._values, more=self._more)
+        return [self._json(each, names) for each in value]
+
+
+def _is_held(text: str, names: tuple[str, ...]) -> bool:
+    """Return whether a string is secret for what it stands below: ``secrets/openai``."""
+    held = any(map(holds_secrets, names[:-1]))
+    return held and not is_told(names[-1]) and not is_empty(text) and not is_harmless(text)
+
+
+def _names_of(path: str, atoms: Mapping[str, Atom]) -> tuple[str, ...]:
+    """Return the parts of a path, the last as what stands beside it says."""
+    names = tuple(path.split("/"))
+    if names[-1] not in _NAMED_BESIDE:
+        return names
+    above = path[: -len(names[-1])]
+    beside = {each: atoms[above + each].value for each in _NAMING if above + each in atoms}
+    if names[-1] == "value":
+        name = beside.get("name", beside.get("key"))
+        return (*names[:-1], name) if isinstance(name, str) else names
+    return (*names[:-1], _named_by(beside).get("key", "key"))
+
+
+def _named_by(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the members of a mapping are called, where others of them say so.
+
+    ``{"name": "DB_PASSWORD", "value": "X"}`` is how containers and workflows write variables;
+    ``{"username": "me", "key": "X"}`` is how Kaggle writes a token.
+    """
+    if len(values) == 2 and "value" in values:  # noqa: PLR2004 - a name and a value
+        (name,) = (each for key, each in values.items() if key != "value")
+        if isinstance(name, str) and not {"name", "key"}.isdisjoint(values):
+            return {"value": name}
+    if (
+        "username" in values
+        and isinstance(key := values.get("key"), str)
+        and _HEX_KEY.fullmatch(key)
+    ):
+        return {"key": "api_key"}
+    return {}

@@ -1,0 +1,63 @@
+"""What is captured of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from seamark.capture.output.limit import Limit
+from seamark.capture.secrets import Secrets
+
+__all__ = ["Switches", "is_switched_off"]
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """What is captured.
+
+    Attributes:
+        git: Commit, branch, dirty state and remote of the repository, and what has changed in it.
+        script: The script or the notebook, its arguments, and the version of the code.
+        script_file: Whether the script itself is kept; not where a person names the files.
+        packages: Versions of Python and of what is installed.
+        dependencies: ``"infer"``: keep these as a requirements file, too; or the path of one.
+        host: Host name, pid, and where they are: hardware, system, container, cluster, torch.
+        traceback: The traceback of the exception that ends the process.
+        signals: Whether SIGTERM marks the run.
+        stdout: What is printed; ``"fd"``: at the descriptor, subprocesses and C libraries included.
+        stderr: The same for standard error.
+        limit: How much of either.
+        hardware_metrics: What CPU, memory, disk, network and GPUs do.
+        git_ref: Which repository: a path, an object with one (Neptune's ``GitRef``), or None for
+            that of the script; False for none.
+        monitoring_namespace: Path that stands in for ``monitoring/<writer>``.
+        fail_on_exception: Whether an uncaught exception fails the run.
+        secrets: What is hidden in arguments, messages and tracebacks.
+    """
+
+    git: bool = True
+    script: bool = True
+    script_file: bool = True
+    packages: bool = True
+    dependencies: str | None = None
+    host: bool = True
+    traceback: bool = True
+    signals: bool = True
+    stdout: bool | str = True
+    stderr: bool | str = True
+    limit: Limit = field(default_factory=Limit)
+    hardware_metrics: bool = True
+    git_ref: Any = None
+    monitoring_namespace: str | None = None
+    fail_on_exception: bool = True
+    secrets: Secrets = field(default_factory=Secrets)
+
+    @property
+    def finds_code(self) -> bool:
+        """Whether anything is wanted of the code that is executed."""
+        return self.git or self.script or self.packages or self.dependencies is not None
+
+
+def is_switched_off(git_ref: Any) -> bool:
+    """Return whether git is not to be asked: False, or Neptune's ``GitRef.DISABLED``."""
+    return git_ref is False or "disabled" in type(git_ref).__name__.lower()

@@ -1,0 +1,182 @@
+"""What a run lost, and what of it is damaged, in words; nothing where all is well."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.cli._checks import COPY
+from seamark.cli._text import clean, human_bytes, plural
+
+if TYPE_CHECKING:
+    from seamark.cli._screen import Screen
+    from seamark.local.view import RunView
+    from seamark.reading.attributes import Attribute
+
+__all__ = ["Ailment", "ailments", "listed", "losses_in_short", "print_health"]
+
+_LISTED: Final = 8
+_LOST: Final = {
+    "atom": ("value", "values"),
+    "capture": ("captured fact", "captured facts"),
+    "checkpoints": ("checkpoint", "checkpoints"),
+    "disk": ("value that the disk did not take", "values that the disk did not take"),
+    "facts": ("fact about the training", "facts about the training"),
+    "file": ("file", "files"),
+    "histogram": ("histogram", "histograms"),
+    "mark": ("mark of a checkpoint", "marks of checkpoints"),
+    "metrics": ("call of log_metrics", "calls of log_metrics"),
+    "path": ("value at a path that cannot hold it", "values at paths that cannot hold them"),
+    "profiling": ("time of a profiler", "times of profilers"),
+    "record": ("record", "records"),
+    "series": ("series", "series"),
+    "source_files": ("source file", "source files"),
+    "state": ("change of the run's state", "changes of the run's state"),
+    "step": ("value without a legal step", "values without a legal step"),
+    "step_time": ("step time", "step times"),
+    "sync": ("attempt to force data to disk", "attempts to force data to disk"),
+    "timestamp": ("timestamp that is none", "timestamps that are none"),
+    "value": ("value that is no number", "values that are no numbers"),
+}
+"""What was lost, in a person's words, by the reason under which a writer counts it."""
+_DISK: Final = "the disk was full, over quota or failing: look at it (df -h, quota) before the next"
+_GIVEN: Final = "the training's log has a warning that names the first one"
+_ADVICE: Final = {
+    "capture": _GIVEN,
+    "checkpoints": "they may have been removed while they were stored; " + _GIVEN,
+    "disk": _DISK,
+    "file": "they were removed or not readable when they were stored; " + _GIVEN,
+    "metrics": _GIVEN,
+    "path": "a path holds one kind of value for its life; " + _GIVEN,
+    "removed": "its folder was removed while it recorded; what had been recorded may be gone",
+    "step": "a step is a finite number; " + _GIVEN,
+    "sync": _DISK,
+    "value": "log_metrics takes numbers and tensors of one number; " + _GIVEN,
+}
+"""What to do about it, by reason."""
+_OUTPUT: Final = {"stdout_left_out": "stdout", "stderr_left_out": "stderr"}
+"""Counters of bytes that a writer left out, and of what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ailment:
+    """One thing that is not well with what was recorded.
+
+    Attributes:
+        kind: ``"dropped"``, ``"output"``, ``"gaps"``, ``"fold_errors"``, ``"newer"``,
+            ``"conflicts"`` or ``"copies"``.
+        text: What happened, one line.
+        advice: What to do about it, a line for each thing that can be done.
+        what: The same for programs: counts or places by name.
+    """
+
+    kind: str
+    text: str
+    advice: tuple[str, ...]
+    what: Any
+
+    def as_mapping(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {"kind": self.kind, "text": self.text, "advice": self.advice, "what": self.what}
+
+
+def ailments(view: RunView) -> Iterator[Ailment]:
+    """Yield what a run lost while it was recorded, what is damaged, and what contradicts itself.
+
+    Args:
+        view: The run.
+    """
+    found = view.troubles()  # not the attributes: anybody may write them
+    if dropped := found.get("dropped"):
+        text = ", ".join(_lost(reason, count) for reason, count in dropped.items())
+        advice = tuple(dict.fromkeys(_ADVICE[one] for one in dropped if one in _ADVICE))
+        yield Ailment("dropped", f"lost while recording: {text}", advice, dropped)
+    paths = [path for path in view.families() if path.rpartition("/")[2] in _OUTPUT]
+    yield from _output(view.some(paths))
+    if gaps := found.get("gaps"):
+        size = sum(length for spans in gaps.values() for _, length in spans)
+        where = plural(len(gaps), "journal")
+        text = f"damaged: {human_bytes(size)} in {where} cannot be read (see: seamark fsck)"
+        advice = ("all around it is shown; if there is another copy of the run, copy it again",)
+        yield Ailment("gaps", text, advice, gaps)
+    if errors := found.get("fold_errors"):
+        count = plural(sum(errors.values()), "record")
+        text = f"damaged: {count} cannot be applied (see: seamark fsck)"
+        yield Ailment("fold_errors", text, (), errors)
+    if newer := found.get("newer"):
+        count = plural(len(newer), "journal")
+        text = f"incomplete: {count} written by a newer Seamark; upgrade to see the rest"
+        yield Ailment("newer", text, (), newer)
+    yield from _contradictions(found.get("conflicts", {}))
+
+
+def _output(attributes: Iterable[Attribute]) -> Iterator[Ailment]:
+    sizes: dict[str, int] = {}
+    for one in attributes:
+        stream = _OUTPUT.get(one.path.rpartition("/")[2])
+        if stream is not None and type(one.value) is int and one.value > 0:
+            sizes[stream] = sizes.get(stream, 0) + one.value
+    for stream, size in sizes.items():
+        text = f"left out: {human_bytes(size)} of {stream}, more than is kept of it"
+        advice = ("to keep more of what is printed: init_run(capture_limit=...)",)
+        yield Ailment("output", text, advice, {stream: size})
+
+
+def _contradictions(conflicts: Mapping[str, Any]) -> Iterator[Ailment]:
+    copies = [name for name in conflicts if name.startswith(COPY)]
+    if kinds := {path: families for path, families in conflicts.items() if path not in copies}:
+        text = f"written as two kinds of value, the later one is shown: {listed(kinds)}"
+        advice = ("give what two processes record there paths of their own",)
+        yield Ailment("conflicts", text, advice, kinds)
+    if copies:
+        names = [name.removeprefix(COPY) for name in copies]
+        text = (
+            f"not read: {', '.join(names)} (differs from the journal that it is a copy of; see: "
+            "seamark fsck)"
+        )
+        yield Ailment("copies", text, (), names)
+
+
+def _lost(reason: str, count: int) -> str:
+    """Return what was lost: ``"3 files"``; for a reason without words ``"purged 1"``."""
+    return plural(count, *_LOST[reason]) if reason in _LOST else f"{reason} {count:,}"
+
+
+def listed(value: Iterable[Any]) -> str:
+    """Return the names that a mapping or a list holds, the first few of many."""
+    names = [str(name) for name in value]
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def print_health(screen: Screen, found: Iterable[Ailment]) -> None:
+    """Print a section of what is not well; nothing where all is.
+
+    Args:
+        screen: Where to print.
+        found: What is not well.
+    """
+    found = list(found)
+    if not found:
+        return
+    screen.heading("Health")
+    for one in found:
+        screen.line(f"! {one.text}", style="bold red")
+        for advice in one.advice:
+            for line in textwrap.wrap(clean(advice), max(20, screen.width - 2)):
+                screen.line(f"  {line}")
+
+
+def losses_in_short(losses: Mapping[str, int]) -> str:
+    """Return what is missing of a run in a few cells of a table: ``"1 gap, 12 lost"``.
+
+    Args:
+        losses: See `seamark.store.read.losses.losses_of`.
+    """
+    words = (("gaps", "gap"), ("errors", "damaged record"))
+    found = [plural(losses[name], noun) for name, noun in words if losses.get(name)]
+    if count := losses.get("dropped"):
+        found.append(f"{count:,} lost")
+    return ", ".join(found)

@@ -1,0 +1,370 @@
+"""What the processes of a run printed: which of them did, and their lines in order of time."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import re
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from seamark.cli._facts import text_or_record
+from seamark.pictures.terminal import ROWS, Terminal
+
+if TYPE_CHECKING:
+    from seamark.local.view import RunView
+    from seamark.reading.attributes import JournalInfo
+
+__all__ = [
+    "STREAMS",
+    "LastLines",
+    "Lines",
+    "Part",
+    "Printed",
+    "Printing",
+    "Process",
+    "is_output",
+    "output_paths",
+    "ranks_that_printed",
+]
+
+STREAMS: Final = ("stdout", "stderr")
+_LATE_NS: Final = 10 * 10**9
+"""A line that has not changed for so long is final, unless the cursor is in it or above it."""
+_REDRAWN: Final = re.compile(r"\r[^\x00-\x1f\x7f-\x9f]+")
+"""A line that is written anew, as a progress bar is."""
+_FEW: Final = 500
+_MOST_WAITING: Final = 100_000
+"""Lines that are held so that they are in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that printed something.
+
+    Attributes:
+        writer: Writer id.
+        rank: Its rank, 0 without ranks.
+        host: Where it ran; None if that is not known.
+        pid: Its process id there.
+        attempt: Number of the attempt; None if it made none.
+    """
+
+    writer: str
+    rank: int
+    host: str | None
+    pid: int | None
+    attempt: int | None
+
+
+class Part(NamedTuple):
+    """Part of what a process printed.
+
+    Attributes:
+        t: When it was recorded, nanoseconds since the Unix epoch.
+        process: Which process.
+        path: Of the series.
+        text: As it was written.
+    """
+
+    t: int
+    process: Process
+    path: str
+    text: str
+
+    @property
+    def stream(self) -> str:
+        """Name of the stream."""
+        return self.path.rpartition("/")[2]
+
+
+class Printed(NamedTuple):
+    """A line as a terminal shows it in the end.
+
+    Attributes:
+        t: When it changed last, nanoseconds since the Unix epoch.
+        process: Which process printed it.
+        stream: ``"stdout"`` or ``"stderr"``.
+        text: Without control characters; with escape sequences for its colours, if wanted.
+    """
+
+    t: int
+    process: Process
+    stream: str
+    text: str
+
+
+def is_output(path: str, family: str, streams: Collection[str] = STREAMS) -> bool:
+    """Return whether an attribute holds what was printed; its namespace may be a person's own."""
+    return family == "string_series" and path.rpartition("/")[2] in streams
+
+
+def output_paths(view: RunView, streams: Collection[str] = STREAMS) -> list[str]:
+    """Return the series that hold what was printed."""
+    found = view.families().items()
+    return [path for path, family in found if is_output(path, family, streams)]
+
+
+def ranks_that_printed(view: RunView, streams: Collection[str] = STREAMS) -> set[int]:
+    """Return the ranks of the processes that printed something that is recorded.
+
+    Where a series is not named after its writer, that is every rank, unless rank 0 wrote to it.
+    """
+    ranks = {one.writer: _process(one).rank for one in view.journals()}
+    paths = output_paths(view, streams)
+    found = {ranks.get(path.rpartition("/")[0].rpartition("/")[2]) for path in paths}
+    known = {rank for rank in found if rank is not None}
+    if None not in found:
+        return known
+    if next(Printing({0}, streams).new(view), None) is not None:
+        known.add(0)
+    return known if 0 in known else set(ranks.values())
+
+
+class Printing:
+    """Reads what is printed in a run, page by page, and goes on where it ended.
+
+    Args:
+        ranks: Only those.
+        streams: Only those.
+        since_ns: Only what was recorded since then, and a little more; None for all.
+        lines: Only about so many of the last lines; None for all.
+        quick: Look only so far back as costs little; of a bar that has been drawn for hours,
+            nothing further is known.
+    """
+
+    def __init__(
+        self,
+        ranks: Collection[int],
+        streams: Collection[str] = STREAMS,
+        *,
+        since_ns: int | None = None,
+        lines: int | None = None,
+        quick: bool = False,
+    ) -> None:
+        self._points = _FEW if quick else None
+        self._ranks = ranks
+        self._streams = streams
+        self._since_ns = since_ns
+        self._lines = lines
+        self._begins: dict[str, int] = {}
+        self._folded: list[tuple[str, int]] | None = None
+
+    def new(self, view: RunView) -> Iterator[Part]:
+        """Yield what was recorded since the last time, in order of time."""
+        journals = view.journals()
+        folded = [(journal.file, journal.offset) for journal in journals]
+        if folded == self._folded:
+            return
+        paths = output_paths(view, self._streams)
+        texts = []
+        for journal in journals if paths else ():
+            process = _process(journal)
+            if process.rank in self._ranks:
+                if journal.file not in self._begins:
+                    self._begins[journal.file] = self._begin(view, journal.file, paths)
+                texts.append(self._texts(view, journal.file, paths, process))
+        yield from heapq.merge(*texts, key=lambda part: part.t)
+        self._folded = folded
+
+    def begun(self, view: RunView) -> dict[Process, int]:
+        """Return the processes that printed something, and when the first of it was recorded."""
+        paths = output_paths(view, self._streams)
+        found = {}
+        for journal in view.journals() if paths else ():
+            process, begin, more = _process(journal), 0, True
+            while more and process.rank in self._ranks and process not in found:
+                points, begin, more = view.text_page(journal.file, paths, begin)
+                if points:
+                    found[process] = points[0][0]
+        return found
+
+    def _begin(self, view: RunView, file: str, paths: Collection[str]) -> int:
+        if self._since_ns is None and self._lines is None:
+            return 0
+        return view.text_begin(
+            file,
+            paths,
+            since_ns=self._since_ns,
+            lines=None if self._lines is None else self._lines + ROWS,
+            points=self._points,
+        )
+
+    def _texts(
+        self, view: RunView, file: str, paths: Collection[str], process: Process
+    ) -> Iterator[Part]:
+        more = True
+        while more:
+            points, end, more = view.text_page(file, paths, self._begins[file])
+            for t, path, text in points:
+                whole = text_or_record(view, text, path)
+                if isinstance(whole, str):
+                    yield Part(t, process, path, whole)
+            self._begins[file] = end
+
+
+def _process(journal: JournalInfo) -> Process:
+    head = journal.header
+
+    def number(name: str) -> int | None:
+        value = head.get(name)
+        return value if type(value) is int and value >= 0 else None
+
+    host: Any = head.get("host")
+    return Process(
+        journal.writer,
+        number("rank") or 0,
+        host if isinstance(host, str) else None,
+        number("pid"),
+        number("attempt"),
+    )
+
+
+class _Screen:
+    """What one stream of one process shows."""
+
+    def __init__(self, process: Process, stream: str, *, colours: bool) -> None:
+        self.terminal = Terminal(colours=colours)
+        self.process = process
+        self.stream = stream
+        self._latest = 0
+        self._redrawn: Part | None = None
+
+    def feed(self, part: Part) -> Iterator[tuple[int, Printed]] | None:
+        """Draw a part, and yield lines that are final; None as long as it may be drawn over.
+
+        Of a line that is written anew, and covers what it was, only the last state is drawn.
+        """
+        before = self._redrawn
+        if _REDRAWN.fullmatch(part.text):
+            self._redrawn = part
+            if before is None or len(before.text) <= len(part.text):
+                return None
+            return self.final(self.terminal.feed(before.text, before.t))
+        self.draw()
+        return self.final(self.terminal.feed(part.text, part.t))
+
+    def draw(self) -> None:
+        """Draw what has waited to be drawn over; it finishes no line."""
+        if (waiting := self._redrawn) is not None:
+            self._redrawn = None
+            self.terminal.feed(waiting.text, waiting.t)
+
+    def final(self, lines: Iterable[Any]) -> Iterator[tuple[int, Printed]]:
+        """Yield lines, and by what they are sorted: none comes before the one above it."""
+        for line in lines:
+            self._latest = max(self._latest, line.at)
+            yield self._latest, Printed(line.at, self.process, self.stream, line.text)
+
+    def live(self) -> Iterator[tuple[int, Printed]]:
+        """Yield the same of the lines that can still change."""
+        self.draw()
+        latest = self._latest
+        yield from self.final(self.terminal.live())
+        self._latest = latest
+
+
+class Lines:
+    """Makes lines of what several streams printed, in the order in which they were finished.
+
+    Args:
+        colours: Keep colours, as escape sequences.
+        since_ns: Only lines that changed since then, nanoseconds since the Unix epoch.
+    """
+
+    def __init__(self, *, colours: bool, since_ns: int | None = None) -> None:
+        self._colours = colours
+        self._since_ns = since_ns or 0
+        self._screens: dict[tuple[str, str], _Screen] = {}
+        self._waiting: list[tuple[int, int, Printed]] = []
+        self._count = itertools.count()
+
+    def finished(self, parts: Iterable[Part]) -> Iterator[Printed]:
+        """Yield lines that are final, while reading what was printed."""
+        for part in parts:
+            key = (part.process.writer, part.path)
+            screen = self._screens.get(key)
+            if screen is None:
+                screen = _Screen(part.process, part.stream, colours=self._colours)
+                self._screens[key] = screen
+            if (lines := screen.feed(part)) is None:
+                continue
+            self._keep(lines)
+            yield from self.settled(part.t - _LATE_NS)
+
+    def settled(self, before: int | None = None) -> Iterator[Printed]:
+        """Yield the lines that have not changed since a time, except those that are being drawn.
+
+        Args:
+            before: Nanoseconds since the Unix epoch; None for all.
+        """
+        limit = float("inf") if before is None else before
+        for screen in self._screens.values():
+            self._take(screen, screen.terminal.settle(limit))
+        while self._waiting and (self._waiting[0][0] < limit or len(self._waiting) > _MOST_WAITING):
+            line = heapq.heappop(self._waiting)[2]
+            if line.t >= self._since_ns:
+                yield line
+
+    def live(self) -> list[Printed]:
+        """Return the lines that are not given yet, as they are now."""
+        waiting = list(self._waiting)
+        for screen in self._screens.values():
+            waiting += ((key, next(self._count), line) for key, line in screen.live())
+        return [line for _, _, line in sorted(waiting) if line.t >= self._since_ns]
+
+    def close(self) -> Iterator[Printed]:
+        """Yield the lines that are left."""
+        for screen in self._screens.values():
+            screen.draw()
+            self._take(screen, screen.terminal.close())
+        yield from self.settled()
+
+    def _take(self, screen: _Screen, lines: Iterable[Any]) -> None:
+        self._keep(screen.final(lines))
+
+    def _keep(self, lines: Iterable[tuple[int, Printed]]) -> None:
+        for key, line in lines:
+            heapq.heappush(self._waiting, (key, next(self._count), line))
+
+
+class LastLines:
+    """The last lines that a run printed: those of rank 0, else of any process.
+
+    Args:
+        count: How many at most.
+        ranks: Only those, if any are given.
+        streams: Only those.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        ranks: Collection[int] = (),
+        streams: Collection[str] = STREAMS,
+    ) -> None:
+        self._count = count
+        self._ranks = ranks
+        self._streams = streams
+        self._lines = Lines(colours=False)
+        self._last: deque[Printed] = deque(maxlen=count)
+        self._printing: Printing | None = None
+
+    def look(self, view: RunView) -> list[Printed]:
+        """Return the last lines as they are now; reads what is new.
+
+        Args:
+            view: The run, the same each time.
+        """
+        if self._printing is None:
+            there = ranks_that_printed(view, self._streams)
+            if not there:
+                return []
+            ranks = self._ranks or ({0} if 0 in there else there)
+            self._printing = Printing(ranks, self._streams, lines=self._count, quick=True)
+        self._last.extend(self._lines.finished(self._printing.new(view)))
+        shown = [*self._last, *self._lines.live()]
+        return [one for one in shown if one.text.strip()][-self._count :]

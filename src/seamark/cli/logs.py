@@ -1,0 +1,444 @@
+"""``seamark logs``: what a run printed."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from seamark.cli._app import misuse, root_option
+from seamark.cli._facts import time_text
+from seamark.cli._json import dumps
+from seamark.cli._printed import (
+    STREAMS,
+    LastLines,
+    Lines,
+    Part,
+    Printed,
+    Printing,
+    Process,
+    output_paths,
+    ranks_that_printed,
+)
+from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
+from seamark.cli._screen import note, wanted_colour
+from seamark.cli._text import clean, display_width, shorten
+from seamark.pictures.printing import obeys_escapes
+from seamark.reading.points import time_of
+from seamark.store.query.moments import MOMENTS, moment
+
+if TYPE_CHECKING:
+    from seamark.local.view import RunView
+
+__all__ = ["logs"]
+
+_INTERVAL_S: Final = 0.5
+_SETTLED_NS: Final = 2 * 10**9
+"""When following, a line that has not changed for so long is final."""
+_AGO: Final = re.compile(r"\d{1,9}[mhdwM]")
+_CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
+_COLOUR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
+_DIM: Final = "2"
+_GOING_ON: Final = ("created", "running")
+_LISTED: Final = 16
+
+
+def _moment(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    """Return nanoseconds since the Unix epoch."""
+    if value is None:
+        return None
+    now_ns = time.time_ns()
+    text = value.strip()
+    if _AGO.fullmatch(text):
+        text = f"-{text}"
+    elif clock := _CLOCK.fullmatch(text):
+        text = _last_time(clock, now_ns) or text
+    found = moment(text, now_ns, local=True)
+    if found is None:
+        msg = f"expected 10m, 14:30, or {MOMENTS}; got {value!r}"
+        raise click.BadParameter(msg)
+    return found * 1000
+
+
+def _last_time(clock: re.Match[str], now_ns: int) -> str | None:
+    """Return when the clock showed this last, in this computer's time zone; None if never."""
+    now = datetime.fromtimestamp(now_ns / 1e9, tz=timezone.utc).astimezone()
+    hour, minute, second = (int(part or 0) for part in clock.groups())
+    try:
+        then = now.replace(hour=hour, minute=minute, second=second, microsecond=0, tzinfo=None)
+    except ValueError:
+        return None
+    if then.astimezone() > now:
+        then -= timedelta(days=1)
+    return then.isoformat()
+
+
+@click.command(short_help="Show what a run printed (--follow: live).")
+@run_argument
+@click.option(
+    "-f", "--follow", is_flag=True, help="Go on until the run has ended; Ctrl-C stops watching."
+)
+@click.option(
+    "-n",
+    "--tail",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Only the last N lines.",
+)
+@click.option(
+    "--since",
+    "since_ns",
+    metavar="WHEN",
+    callback=_moment,
+    help="Only lines since then: 10m, 2h, 14:30, 2026-11-22, 2026-11-22T10:30.",
+)
+@click.option(
+    "--rank",
+    "ranks",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="N",
+    help="Of this rank; may be repeated.  [default: 0]",
+)
+@click.option("--stdout", is_flag=True, help="Only standard output (with --stderr: both).")
+@click.option("--stderr", is_flag=True, help="Only standard error (with --stdout: both).")
+@click.option("-t", "--times", is_flag=True, help="Begin each line with the time of its recording.")
+@click.option(
+    "--color/--no-color",
+    "colours",
+    default=None,
+    help="Keep the colours of the training, or not.  [default: on a terminal]",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write a JSON object for each line, without colours."
+)
+@project_option
+@root_option
+@click.pass_context
+def logs(
+    context: click.Context,
+    run: str,
+    since_ns: int | None,
+    ranks: tuple[int, ...],
+    project: str | None,
+    *,
+    stdout: bool,
+    stderr: bool,
+    follow: bool,
+    tail: int | None,
+    times: bool,
+    colours: bool | None,
+    as_json: bool,
+) -> None:
+    """Show what a run printed: its standard output and standard error, as they came.
+
+    Each line is shown once, as a terminal showed it in the end: of a progress bar that is its last
+    state. On a terminal, standard error is dim. Where several processes printed, as after a
+    restart, a line before each says which one; with several ranks, each line begins with its rank.
+
+    Text is recorded every half second: the times of --times, --since and --json are up to half a
+    second later than a line was printed.
+
+    With --follow, lines come as they are printed, until the run has ended. Ctrl-C stops watching,
+    with exit code 130; the training goes on.
+
+    \b
+    Examples:
+      seamark logs latest                      all of it
+      seamark logs quick-otter --follow        as it comes
+      seamark logs quick-otter --tail 50       the last 50 lines
+      seamark logs quick-otter --since 10m     of the last ten minutes
+      seamark logs quick-otter --stderr --times
+      seamark logs quick-otter --rank 3        of another rank
+      seamark logs quick-otter --json | jq -r 'select(.stream == "stderr").text'
+    """
+    runs = open_runs(context, project)
+    ref = runs.find(run, project)
+    view = runs.view(ref)
+    only = None if stdout == stderr else "stdout" if stdout else "stderr"
+    streams = (only,) if only else STREAMS
+    goes_on = follow and view.state in _GOING_ON
+    if not output_paths(view, streams):
+        if not goes_on:
+            misuse(f"run {ref}: {_nothing(only)}")
+        note("nothing has been printed yet")
+    chosen = (set(ranks) or {0}) if goes_on else _ranks(view, ref, streams, ranks)
+    if colours is None:
+        colours = obeys_escapes(sys.stdout) and wanted_colour() is not False
+    printing = Printing(chosen, streams, since_ns=since_ns, lines=tail)
+    lines = Lines(colours=colours and not as_json, since_ns=since_ns)
+    by_rank = len(chosen) > 1
+    writer = (
+        _Json()
+        if as_json
+        else _Text(
+            colours=colours,
+            times=times,
+            by_rank=by_rank,
+            begun={} if by_rank else printing.begun(view),
+            several_ranks=not by_rank and len(ranks_that_printed(view, streams)) > 1,
+        )
+    )
+    if goes_on:
+
+        def look() -> RunView:
+            runs.index.refresh(ref.project, ref.run)
+            return runs.view(ref)
+
+        state = _Following(printing, lines, writer, tail).follow(look)
+        note(f"{runs.label(ref)}: {state}")
+        return
+    found: Iterator[Printed] = itertools.chain(lines.finished(printing.new(view)), lines.close())
+    if tail is not None:
+        found = iter(deque(found, maxlen=tail))
+    first = next(found, None)
+    if first is None:
+        _say_why(view, chosen, streams, since_ns, tail)
+    else:
+        writer.write(itertools.chain((first,), found))
+
+
+def _say_why(
+    view: RunView,
+    ranks: Collection[int],
+    streams: Collection[str],
+    since_ns: int | None,
+    tail: int | None,
+) -> None:
+    """Say why no line is shown although there are some."""
+    if tail == 0:
+        note("--tail 0 shows no line")
+    elif since_ns is not None:
+        latest = LastLines(1, ranks=ranks, streams=streams).look(view)
+        last = f"; the last line is of {time_text(latest[-1].t)}" if latest else ""
+        note(f"nothing was printed since {time_text(since_ns)}{last}")
+
+
+def _nothing(only: str | None) -> str:
+    what = {"stdout": "standard output", "stderr": "standard error"}.get(only or "", "output")
+    return (
+        f"no {what} is recorded: it printed nothing, capture_{only or 'stdout'} is off, it was "
+        "killed within half a second of its first line, or an older version of Seamark recorded it"
+    )
+
+
+def _ranks(
+    view: RunView, ref: RunRef, streams: Collection[str], wanted: tuple[int, ...]
+) -> set[int]:
+    """Return the ranks to show.
+
+    Raises:
+        Misuse: If nothing is recorded of those that were named.
+    """
+    there = ranks_that_printed(view, streams)
+    if not wanted:
+        return {0} if 0 in there else there
+    if next(Printing(set(wanted), streams).new(view), None) is None:
+        listed = ", ".join(map(str, sorted(there)[:_LISTED]))
+        misuse(
+            f"run {ref}: nothing is recorded that rank {wanted[0]} printed; "
+            f"there is something of rank {listed}"
+        )
+    return set(wanted)
+
+
+class _Json:
+    """A JSON object for each line."""
+
+    def write(self, lines: Iterable[Printed]) -> None:
+        """Write lines."""
+        for one in lines:
+            told = {
+                "t": time_of(one.t),
+                "stream": one.stream,
+                "rank": one.process.rank,
+                "writer": one.process.writer,
+                "text": one.text,
+            }
+            click.echo(dumps(told, indent=None))
+
+    def draw(self, live: Sequence[Printed]) -> None:
+        """Do nothing: lines that can still change are for people."""
+
+    def leave(self) -> None:
+        """Do nothing."""
+
+
+class _Text:
+    """Lines for people and pipes, and in a terminal below them those that can still change.
+
+    Args:
+        colours: Whether colours are shown.
+        times: Whether lines begin with their time.
+        by_rank: Whether lines begin with the rank, else a line says which process comes next.
+        begun: The processes that are known to have printed something, and when they began to.
+        several_ranks: Whether it has to be said of which rank a process is.
+    """
+
+    def __init__(
+        self,
+        *,
+        colours: bool,
+        times: bool,
+        by_rank: bool,
+        begun: Mapping[Process, int],
+        several_ranks: bool,
+    ) -> None:
+        self._begun = dict(begun)
+        self._several_ranks = several_ranks
+        self._redraws = obeys_escapes(sys.stdout)
+        self._colours = colours
+        self._times = times
+        self._by_rank = by_rank
+        self._process: Process | None = None
+        self._drawn: list[str] = []
+
+    def write(self, lines: Iterable[Printed]) -> None:
+        """Write lines that are final."""
+        for one in lines:
+            self._take_back()
+            if not self._by_rank and one.process.writer != getattr(self._process, "writer", None):
+                self._head(one.process, one.t)
+            sys.stdout.write(self._line(one) + "\n")
+
+    def _head(self, process: Process, t: int) -> None:
+        """Say which process comes next, where there are several."""
+        begun = self._begun.setdefault(process, t)
+        self._process = process
+        if len(self._begun) == 1:
+            return
+        words = [f"process {process.writer if process.pid is None else process.pid}"]
+        words[0] += f" on {process.host}" if process.host else ""
+        words += [f"from {time_text(begun)}"]
+        if process.attempt is not None and len({one.attempt for one in self._begun}) > 1:
+            words += [f"attempt {process.attempt}"]
+        words += [f"rank {process.rank}"] if self._several_ranks else []
+        sys.stdout.write(self._styled(f"--- {clean(', '.join(words))} ---", _DIM) + "\n")
+
+    def _line(self, one: Printed) -> str:
+        text = self._shown(one.text)
+        if one.stream == "stderr" and "\x1b" not in text:
+            text = self._styled(text, _DIM)
+        front = f"{time_text(one.t)}  " if self._times else ""
+        front += f"{one.process.rank}: " if self._by_rank else ""
+        return self._styled(front, _DIM) + text if front else text
+
+    def _shown(self, text: str) -> str:
+        """Return a text that is safe to look at; it holds no escapes but those of colours."""
+        if text.isprintable():
+            return text
+        parts = _COLOUR.split(text)
+        parts[::2] = [clean(part, block=True) for part in parts[::2]]
+        return "".join(parts)
+
+    def _styled(self, text: str, style: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self._colours and text else text
+
+    def draw(self, live: Sequence[Printed]) -> None:
+        """Draw the lines that can still change below the others, as far as there is room."""
+        if not self._redraws:
+            return
+        size = shutil.get_terminal_size()
+        shown = [self._cut(self._line(one), size.columns) for one in live[1 - size.lines :]]
+        if shown != self._drawn:
+            self._take_back()
+            sys.stdout.write("\n".join(shown))
+            self._drawn = shown
+
+    @staticmethod
+    def _cut(line: str, width: int) -> str:
+        plain = _COLOUR.sub("", line)
+        return line if display_width(plain) < width else shorten(plain, width - 1)
+
+    def _take_back(self) -> None:
+        if self._drawn:
+            sys.stdout.write("\r" + "\x1b[2K\x1b[1A" * (len(self._drawn) - 1) + "\x1b[2K")
+            self._drawn = []
+
+    def leave(self) -> None:
+        """Leave what was drawn where it is."""
+        if self._drawn:
+            sys.stdout.write("\n")
+            self._drawn = []
+
+
+def _wait(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+class _Following:
+    """Shows what is printed in a run as it comes, until the run has ended.
+
+    Args:
+        printing: Reads it.
+        lines: Makes lines of it.
+        writer: Shows them.
+        tail: How many of the lines that are there to begin with; None for all.
+    """
+
+    def __init__(
+        self, printing: Printing, lines: Lines, writer: _Json | _Text, tail: int | None
+    ) -> None:
+        self._printing = printing
+        self._lines = lines
+        self._writer = writer
+        self._tail = tail
+        self._hidden = 0
+        self._latest_ns = 0
+        self._heard_s = time.monotonic()
+
+    def follow(self, look: Callable[[], RunView]) -> str:
+        """Show lines until the run has ended, and return its state.
+
+        Args:
+            look: Returns the run as it is now.
+        """
+        try:
+            while True:
+                view = look()
+                state = view.state
+                self._show(self._finished(view))
+                if state not in _GOING_ON:
+                    self._write(self._lines.close())
+                    return state
+                self._writer.draw(self._lines.live()[self._hidden :])
+                sys.stdout.flush()
+                _wait(_INTERVAL_S)
+        finally:
+            self._writer.leave()
+
+    def _finished(self, view: RunView) -> Iterator[Printed]:
+        yield from self._lines.finished(self._heard(self._printing.new(view)))
+        silent = time.monotonic() - self._heard_s > _SETTLED_NS / 1e9
+        yield from self._lines.settled(None if silent else self._latest_ns - _SETTLED_NS)
+
+    def _heard(self, parts: Iterable[Part]) -> Iterator[Part]:
+        for part in parts:
+            self._latest_ns, self._heard_s = part.t, time.monotonic()
+            yield part
+
+    def _show(self, lines: Iterable[Printed]) -> None:
+        if self._tail is not None:
+            last = deque(lines, maxlen=self._tail)
+            live = len(self._lines.live())
+            while last and len(last) + live > self._tail:
+                last.popleft()
+            self._hidden = max(0, live - self._tail)
+            self._tail, lines = None, last
+        self._write(lines)
+
+    def _write(self, lines: Iterable[Printed]) -> None:
+        """Write lines, except those that come before the last ones that were wanted."""
+        self._writer.write(line for line in lines if not self._hides())
+
+    def _hides(self) -> bool:
+        hidden, self._hidden = self._hidden, max(0, self._hidden - 1)
+        return hidden > 0

@@ -1,0 +1,357 @@
+"""Why a process is gone that did not say so: what its host still knows of its end.
+
+Nothing is claimed that is not known. The kernel's log names the process it killed; a counter of its
+control group (a container, a job, a service) only says that some process in there was killed for
+lack of memory, so that is called likely. Both are gone after a while, and a reader elsewhere sees
+neither: then the run is said to be gone, or not to be heard from any more.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from seamark.process.interrupts import let_pass, quietly
+from seamark.process.liveness import boot_id, host_name, pid_namespace, process_alive
+
+__all__ = [
+    "CRASH_REASONS",
+    "GONE",
+    "LIKELY_OUT_OF_MEMORY",
+    "LOST",
+    "OUT_OF_MEMORY",
+    "REBOOTED",
+    "SEGMENTATION_FAULT",
+    "Crash",
+    "Evidence",
+    "memory_groups",
+]
+
+OUT_OF_MEMORY: Final = "out of memory"
+LIKELY_OUT_OF_MEMORY: Final = "likely out of memory"
+SEGMENTATION_FAULT: Final = "segmentation fault"
+GONE: Final = "process gone"
+REBOOTED: Final = "host rebooted"
+LOST: Final = "heartbeat lost"
+CRASH_REASONS: Final = (
+    OUT_OF_MEMORY,
+    LIKELY_OUT_OF_MEMORY,
+    SEGMENTATION_FAULT,
+    GONE,
+    REBOOTED,
+    LOST,
+)
+"""All reasons that there are; people and queries see these words."""
+
+_GROUPS: Final = "sys/fs/cgroup"
+_COUNTERS: Final = ("memory.events", "memory.oom_control")
+"""Where version 2 and version 1 of control groups count; both as a line ``oom_kill <count>``."""
+_MOST_GROUPS: Final = 4
+_MOST_BYTES: Final = 1 << 16
+_MOST_LOG_BYTES: Final = 1 << 24
+_FIRST_NAMESPACE: Final = 0xEFFFFFFC
+"""Inode of the pid namespace that the kernel boots with, whose pids its log names."""
+_NO_NAMES: Final = frozenset({"host", "localhost", "localhost.localdomain"})
+"""Names that many machines have."""
+_SLACK_S: Final = 60.0
+_DRIFT: Final = 0.001
+"""The clock of the kernel's log is not set right by anybody, unlike that of journals."""
+_AFTER_S: Final = 600.0
+"""A process that the host cannot give memory to is silent for long before it is killed."""
+# Anchored where the name of a process, which anybody chooses, cannot reach.
+_KILLED: Final = re.compile(r"^(?:[\w ]{1,40}: )?Killed process (\d+)[ ,]")
+_OOM_KILL: Final = re.compile(r"^oom-kill:.*,pid=(\d+),uid=\d+$")
+_FAULT: Final = re.compile(r"^.{1,32}\[(\d+)\]: segfault at ")
+_RECORD: Final = re.compile(r"^(\d+),\d+,(\d+),[^;]*;(.*)$")
+_KERNEL: Final = 0
+"""Facility of what the kernel itself writes into its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """How a process ended that did not say so, or why that is believed.
+
+    Attributes:
+        reason: One of `CRASH_REASONS`.
+        host: Host name, or None where the journal does not say it.
+        pid: Process id, or None.
+        last_t: Its last sign of life, nanoseconds since the Unix epoch.
+        detail: What else is known, a part of a sentence; or empty.
+    """
+
+    reason: str
+    host: str | None
+    pid: int | None
+    last_t: int
+    detail: str = ""
+
+
+class _Ended(NamedTuple):
+    """A process whose end the kernel logged; time in seconds since boot, sleep left out."""
+
+    reason: str
+    at_s: float
+
+
+# --------------------------------------------------------------------- what a process notes
+
+
+def memory_groups(root: Path = Path("/")) -> list[list[Any]]:
+    """Return the control groups of this process that count kills for lack of memory.
+
+    Args:
+        root: Stands in for ``/``.
+
+    Returns:
+        Path below ``/sys/fs/cgroup``, inode and count of kills so far, of the process's own group
+        (or the nearest above it that can be seen) and some above; empty where nothing counts.
+    """
+    with quietly(only=OSError):
+        own = _own_groups(_read(root / "proc/self/cgroup").decode("utf-8", "replace"))
+        counted = ((path, _count(root / _GROUPS / path)) for path in own)
+        return [[path, *count] for path, count in counted if count is not None][:_MOST_GROUPS]
+    return []
+
+
+def _own_groups(text: str) -> list[str]:
+    """Return the memory group that ``/proc/self/cgroup`` names and those above it, its own first.
+
+    Source: cgroups(7), lines ``<hierarchy>:<controllers>:<path>``.
+    """
+    lines = [parts for line in text.splitlines() if len(parts := line.split(":", 2)) == 3]  # noqa: PLR2004
+    first = next((path for _, names, path in lines if "memory" in names.split(",")), None)
+    base = "" if first is None else "memory"
+    if first is None:  # version 2, where all controllers share one tree
+        first = next((path for number, _, path in lines if number == "0"), "")
+    parts = [part for part in first.split("/") if part]
+    if not first or ".." in parts:  # outside of what this namespace may see
+        return []
+    return ["/".join(filter(None, (base, *parts[:end]))) for end in range(len(parts), -1, -1)]
+
+
+def _count(folder: Path) -> tuple[int, int] | None:
+    """Return the inode of a control group and how many kills it counted; None if it is gone."""
+    for name in _COUNTERS:
+        try:
+            lines = _read(folder / name).decode("ascii", "replace").splitlines()
+            inode = folder.stat().st_ino
+        except OSError as error:
+            let_pass(error)
+            continue
+        for line in lines:
+            key, _, count = line.partition(" ")
+            if key == "oom_kill" and count.isdecimal():
+                return inode, int(count)
+    return None
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_MOST_BYTES)
+
+
+# --------------------------------------------------------------------- what a reader finds
+
+
+class Evidence:
+    """What this host can say of the end of processes; read when it is first asked for, and once.
+
+    Args:
+        root: Stands in for ``/``.
+        now_ns: Time, nanoseconds since the Unix epoch; by the clock if left out.
+        uptime_s: Seconds since boot, without and with those asleep; by the clocks if left out.
+    """
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        now_ns: int | None = None,
+        uptime_s: tuple[float, float] | None = None,
+    ) -> None:
+        self._root = root
+        self._now_s = (time.time_ns() if now_ns is None else now_ns) / 1e9
+        self._uptime_s = uptime_s
+
+    @functools.cached_property
+    def _host(self) -> str:
+        return host_name()
+
+    @functools.cached_property
+    def _boot(self) -> str | None:
+        return boot_id()
+
+    @functools.cached_property
+    def _counts(self) -> dict[str, tuple[int, int] | None]:
+        return {}
+
+    def crash(self, header: Mapping[str, Any], last_t: int) -> Crash:
+        """Return how the process ended that wrote a journal, given that it no longer records.
+
+        Never raises: what a header says is a stranger's.
+
+        Args:
+            header: The journal's HEADER record.
+            last_t: Time of its last record or heartbeat, nanoseconds since the Unix epoch.
+        """
+        host, pid = header.get("host"), header.get("pid")
+        reason, detail = LOST, ""
+        with quietly():
+            reason, detail = self._reason(header, last_t)
+        return Crash(
+            reason,
+            host if isinstance(host, str) else None,
+            pid if isinstance(pid, int) else None,
+            last_t,
+            detail,
+        )
+
+    def _reason(self, header: Mapping[str, Any], last_t: int) -> tuple[str, str]:
+        boot = header.get("boot")
+        if header.get("host") != self._host or boot is None or self._boot is None:
+            return LOST, ""
+        if boot != self._boot:
+            return (REBOOTED, "") if self._was_restarted_after(last_t) else (LOST, "")
+        alive = self._lives(header)
+        if alive is not False:
+            return LOST, "its process is still there" if alive else ""
+        if (ended := self._in_log(header, last_t)) is not None:
+            return ended, ""
+        return self._in_groups(header.get("cgroup"))
+
+    def _lives(self, header: Mapping[str, Any]) -> bool | None:
+        """Return what `process_alive` does; of thousands that are gone, without asking for each."""
+        here = header.get("pid_namespace") in (None, self._namespace)
+        if here and self._pids and str(header.get("pid")) not in self._pids:
+            return None if header.get("start") is None else False
+        return process_alive(header)
+
+    @functools.cached_property
+    def _pids(self) -> frozenset[str]:
+        with quietly(only=OSError):
+            return frozenset(os.listdir("/proc"))  # noqa: PTH208 - thousands, as text
+        return frozenset()
+
+    @functools.cached_property
+    def _namespace(self) -> int | None:
+        return pid_namespace()
+
+    def _was_restarted_after(self, last_t: int) -> bool:
+        """Return whether this host was started after a moment, and not another of its name."""
+        if self._host in _NO_NAMES or (booted_s := self._booted_s) is None:
+            return False
+        return last_t / 1e9 < booted_s + _SLACK_S
+
+    @functools.cached_property
+    def _booted_s(self) -> int | None:
+        """When this host was started, seconds since the Unix epoch. Source: proc(5), ``btime``."""
+        with quietly(only=OSError), (self._root / "proc/stat").open("rb") as file:
+            for line in file:
+                name, _, value = line.partition(b" ")
+                if name == b"btime" and value.strip().isdigit():
+                    return int(value)
+        return None
+
+    # ---------------------------------------------------------------- the kernel's log
+
+    def _in_log(self, header: Mapping[str, Any], last_t: int) -> str | None:
+        """Return why the kernel says that a process ended; None if its log does not name it."""
+        pid, start = header.get("pid"), header.get("start")
+        # The log names pids as the first namespace knows them, whatever a container calls them.
+        if not header.get("pid_namespace") == self._namespace == _FIRST_NAMESPACE:
+            return None
+        if not isinstance(pid, int) or not isinstance(start, int):
+            return None
+        awake_s, total_s = self._uptime()
+        asleep_s = max(0.0, total_s - awake_s)
+        slack_s = _SLACK_S + _DRIFT * awake_s
+        start_s = start / os.sysconf("SC_CLK_TCK")
+        silent_s = self._now_s - last_t / 1e9
+        found = None
+        for ended in self._log.get(pid, ()):
+            since_s = awake_s - ended.at_s
+            if ended.at_s + asleep_s + slack_s < start_s:
+                continue  # an earlier process with this pid
+            if since_s + asleep_s + slack_s + _AFTER_S < silent_s:
+                continue  # a later one
+            found = ended.reason
+        return found
+
+    def _uptime(self) -> tuple[float, float]:
+        if self._uptime_s is not None:
+            return self._uptime_s
+        return time.clock_gettime(time.CLOCK_MONOTONIC), time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    @functools.cached_property
+    def _log(self) -> dict[int, list[_Ended]]:
+        """What the kernel's log says of the end of processes, by pid; empty if nobody may read it.
+
+        Source: the kernel's ``Documentation/ABI/testing/dev-kmsg``.
+        """
+        found: dict[int, list[_Ended]] = {}
+        for line in _log_lines(self._root / "dev/kmsg"):
+            match = _RECORD.match(line)
+            if match is None or int(match[1]) >> 3 != _KERNEL:
+                continue
+            for pattern, reason in (
+                (_KILLED, OUT_OF_MEMORY),
+                (_OOM_KILL, OUT_OF_MEMORY),
+                (_FAULT, SEGMENTATION_FAULT),
+            ):
+                if (named := pattern.match(match[3])) is not None:
+                    found.setdefault(int(named[1]), []).append(_Ended(reason, int(match[2]) / 1e6))
+        return found
+
+    # ---------------------------------------------------------------- control groups
+
+    def _in_groups(self, recorded: Any) -> tuple[str, str]:
+        """Return what the counters say that the process noted when it began."""
+        for at, one in enumerate(recorded if isinstance(recorded, list) else ()):
+            path, inode, before = one
+            if not isinstance(path, str) or ".." in path.split("/") or path.startswith("/"):
+                break
+            if path not in self._counts:
+                self._counts[path] = _count(self._root / _GROUPS / path)
+            now = self._counts[path]
+            if now is None or now[0] != inode:
+                continue  # it is gone; the one above counted its kills too
+            if now[1] <= before:
+                break
+            if at == 0:
+                return LIKELY_OUT_OF_MEMORY, ""
+            return GONE, (
+                "since it began, the kernel has killed a process of its job or container, or of "
+                "one beside it, because there was no memory left"
+            )
+        return GONE, ""
+
+
+def _log_lines(path: Path) -> list[str]:
+    """Return the lines of the kernel's log without waiting for further ones."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        log = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:  # as where only root may read it
+        let_pass(error)
+        return []
+    try:
+        while size < _MOST_LOG_BYTES:
+            try:
+                part = os.read(log, 1 << 13)  # one record, which has at most so many bytes
+            except BrokenPipeError:  # a record was overwritten; the next read gives the next one
+                continue
+            if not part:
+                break
+            parts.append(part)
+            size += len(part)
+    except OSError as error:  # BlockingIOError: that was all
+        let_pass(error)
+    finally:
+        os.close(log)
+    return b"".join(parts).decode("utf-8", "replace").splitlines()

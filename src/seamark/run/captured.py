@@ -1,0 +1,111 @@
+"""Where captures record: what is captured unasked becomes records of a run. Nothing here raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seamark.process.interrupts import quietly
+from seamark.run.points import append_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from seamark.run.recorder import Recorder
+    from seamark.types import File
+
+__all__ = ["Captured"]
+
+
+class Captured:
+    """The part of a run that captures write to; see `seamark.capture.part.Recorder`.
+
+    Args:
+        recorder: What writes the run's records.
+        note_state: Writes the run's state; see `seamark.run.run.Run.note_state`.
+    """
+
+    def __init__(self, recorder: Recorder, note_state: Callable[..., None]) -> None:
+        self._recorder = recorder
+        self._note_state = note_state
+
+    @property
+    def writer(self) -> str | None:
+        """Writer id of this process, settled by asking; None where it does not record."""
+        writer = self._recorder.writer
+        return writer.name() if writer else None
+
+    @property
+    def place(self) -> Path | None:
+        """The folder in which the run is kept."""
+        return self._recorder.folder.path
+
+    @property
+    def settled(self) -> bool:
+        """Whether every record is written; False while one waits for a call it interrupted."""
+        return self._recorder.settled
+
+    @property
+    def root(self) -> Path:
+        """The folder of all runs."""
+        return self._recorder.folder.root
+
+    def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
+        """Assign values by path; count what cannot be kept."""
+        self._recorder.assign_quietly(atoms)
+
+    def append_text(self, path: str, text: str) -> None:
+        """Add one point to a string series, secrets hidden; count what cannot be kept."""
+        with quietly(self._lost):
+            writer = self._recorder.writer
+            if writer is not None and self._open:
+                self._recorder.unasked.add(path)
+                self._recorder.number_after(None)
+                append_text(self._recorder, writer, path, text)
+
+    def append_numbers(self, numbers: Mapping[str, float]) -> None:
+        """Add one point to each of several float series; count what cannot be kept."""
+        with quietly(self._lost):
+            writer = self._recorder.writer
+            if writer is not None and self._open:
+                self._recorder.number_after(None)
+                # Not by the recorder's row: such points settle neither who trains the run nor
+                # which rank this is.
+                writer.append_row(numbers)
+
+    def keep(self, path: str, file: File) -> None:
+        """Store a file; count what cannot be kept."""
+        with quietly(self._lost):
+            if self._open:
+                self._recorder.assign(path, file)
+
+    def keep_members(self, path: str, members: Mapping[str, bytes]) -> None:
+        """Store members of a file set, by name; count what cannot be kept."""
+        with quietly(self._lost):
+            if self._open and (writer := self._recorder.to_share(path)) is not None:
+                writer.claim(path, "file_set")
+                self._recorder.content.upload_members(path, members)
+
+    def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
+        """Count what could not be recorded, and warn once about it."""
+        self._recorder.drop(reason, count, warn)
+
+    def note_masked(self, paths: Iterable[str]) -> None:
+        """Note that something was hidden in what is recorded at these paths."""
+        self._recorder.note_masked(paths)
+
+    def note_state(
+        self, state: str, *, error: BaseException | None = None, signal: str | None = None
+    ) -> None:
+        """Write the run's state."""
+        self._note_state(state, error=error, signal=signal)
+
+    @property
+    def _open(self) -> bool:
+        """Whether something can be recorded; what is captured late begins no journal."""
+        writer = self._recorder.writer
+        return writer is not None and not writer.closed
+
+    def _lost(self, error: Exception) -> None:
+        self._recorder.drop("capture", warn=f"what was captured is left out: {error!r:.300}")

@@ -1,0 +1,70 @@
+"""Why runs of a store crashed: looked up for those runs only, and only where somebody asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from seamark.process.crashes import Evidence
+from seamark.store import schema
+from seamark.store.runs import load_owners
+
+if TYPE_CHECKING:
+    from seamark.store.runs import Store
+
+__all__ = ["CRASH_REASON", "reason_column", "reasons_of"]
+
+CRASH_REASON: Final = "sys/crash_reason"
+_NO_TEXT: Final = sa.cast(sa.null(), sa.Text)
+
+
+def reasons_of(
+    store: Store, connection: sa.Connection, crashed: Collection[int], now_ns: int
+) -> dict[int, str]:
+    """Return by number of the run why it crashed; see `seamark.process.crashes.CRASH_REASONS`.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        crashed: Numbers of the runs that did.
+        now_ns: Nanoseconds since the Unix epoch.
+    """
+    newest: dict[int, tuple[int, str]] = {}
+    for run, last_t, header in load_owners(store, connection, list(crashed)):
+        if run not in newest or last_t > newest[run][0]:
+            newest[run] = last_t, header
+    evidence = Evidence(now_ns=now_ns)
+    found = {}
+    for run, (last_t, header) in newest.items():
+        found[run] = evidence.crash(json.loads(header) if header else {}, last_t).reason
+    return found
+
+
+def reason_column(
+    store: Store, connection: sa.Connection, state: sa.ColumnElement[str], crashed: str, now_ns: int
+) -> sa.ColumnElement[Any]:
+    """Return why a run crashed as SQL, NULL for those that did not.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        state: The state of a run as SQL.
+        crashed: The state of those that crashed.
+        now_ns: Nanoseconds since the Unix epoch.
+    """
+    asked = sa.select(schema.run.c.id).where(state == crashed)
+    runs = [number for (number,) in store.database.query(connection, asked)]
+    by_reason: dict[str, list[int]] = {}
+    for run, reason in reasons_of(store, connection, runs, now_ns).items():
+        by_reason.setdefault(reason, []).append(run)
+    if not by_reason:
+        return _NO_TEXT
+    # Written out: no engine takes as many parameters as there may be runs.
+    cases = [
+        (schema.run.c.id.in_(sa.bindparam(None, runs, expanding=True, literal_execute=True)), why)
+        for why, runs in by_reason.items()
+    ]
+    return sa.case(*cases, else_=_NO_TEXT)

@@ -1,0 +1,492 @@
+"""What has changed in a repository is kept as a patch that applies, and nothing is run for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from git_repositories import ARMED, Hostile, git, make_repository
+
+from seamark.capture.code import changes
+from seamark.capture.code import git as capture_git
+from seamark.capture.code.git import GitProbe
+from seamark.capture.code.hiding import hide_in_patch
+from seamark.capture.secrets import Secrets
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "repo")
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "more")
+
+
+def taken(folder: Path, **kwargs) -> tuple[dict[str, object], dict[str, changes.Taken]]:
+    """Return the facts about a repository, and what is kept of its changes, by name."""
+    facts: dict[str, object] = {}
+    kept: dict[str, changes.Taken] = {}
+    probe = GitProbe(folder, timeout_s=60)
+    probe.find(facts.update, lambda one: kept.update({one.path.split("/")[1]: one}), **kwargs)
+    return facts, kept
+
+
+def tree_of(folder: Path) -> dict[str, object]:
+    """Return what lies in a folder: contents, modes and links."""
+    found: dict[str, object] = {}
+    for path in sorted(folder.rglob("*")):
+        name = os.fsencode(path.relative_to(folder))
+        if name.split(b"/")[0] == b".git":
+            continue
+        if path.is_symlink():
+            found[name] = str(path.readlink())
+        elif path.is_file():
+            found[name] = (path.read_bytes(), path.stat().st_mode & 0o111)
+    return found
+
+
+def applied(folder: Path, patch: bytes, target: Path, *options: str) -> Path:
+    """Return a clean checkout of the commit with a patch applied to it."""
+    git(folder, "worktree", "add", "-q", "--detach", str(target), "HEAD")
+    file = target.parent / "changes.patch"
+    file.write_bytes(patch)
+    git(target, "apply", "--whitespace=nowarn", *options, str(file))
+    return target
+
+
+# --------------------------------------------------------------------- a patch that applies
+
+
+def new_and_staged(folder: Path) -> None:
+    (folder / "new.py").write_text("new\n")
+    git(folder, "add", "new.py")
+    (folder / "new.py").write_text("newer\n")
+
+
+def deleted(folder: Path) -> None:
+    (folder / "train.py").unlink()
+
+
+def renamed(folder: Path) -> None:
+    git(folder, "mv", "train.py", "fit.py")
+
+
+def binary(folder: Path) -> None:
+    (folder / "data.bin").write_bytes(bytes(range(256)) * 3 + b"\0end")
+    git(folder, "add", "data.bin")
+    (folder / "other.bin").write_bytes(bytes(range(199)) * 2)
+    (folder / "gone.bin").unlink()
+
+
+def emptied(folder: Path) -> None:
+    (folder / "train.py").write_text("")
+    (folder / "empty").write_text("")
+    git(folder, "add", "empty")
+
+
+def mode(folder: Path) -> None:
+    (folder / "train.py").chmod(0o755)
+
+
+def line_ends(folder: Path) -> None:
+    (folder / "dos.txt").write_bytes(b"a\r\nchanged\r\nc\r\n")
+    (folder / "train.py").write_bytes(b"no newline\r\nat the end")
+
+
+def odd_names(folder: Path) -> None:
+    for name in ("a b.txt", "z\u00fcge.txt", "line\nfeed", 'quo"te\\d', "a b/c\td", "-x", "*[a]"):
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{name}\n")
+    (folder / os.fsdecode(b"latin\xe9")).write_text("x\n")
+    git(folder, "add", "-A")
+
+
+def link(folder: Path) -> None:
+    (folder / "link").symlink_to("train.py")
+    (folder / "train.py").unlink()
+    (folder / "train.py").symlink_to("somewhere/else")
+    git(folder, "add", "link")
+
+
+def content_like_a_patch(folder: Path) -> None:
+    text = "diff --git a/x b/x\n@@ -1 +1 @@\n--- a\n+++ b\n-- \n"
+    (folder / "train.py").write_text(text)
+
+
+def not_utf8(folder: Path) -> None:
+    (folder / "train.py").write_bytes("caf\u00e9\n".encode("latin-1") + b"\x0c\x85 a\x0bb\n")
+
+
+def attributes(folder: Path) -> None:
+    (folder / ".gitattributes").write_text("*.py text eol=crlf diff=evil\n*.x -text\n")
+    commit(folder)
+    (folder / "train.py").write_bytes(b"some\r\nchanged\r\n")
+
+
+CHANGES = [
+    attributes, binary, content_like_a_patch, deleted, emptied, line_ends, link, mode,
+    new_and_staged, not_utf8, odd_names, renamed,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_the_diff_applied_to_the_commit_is_what_was_executed(repository, tmp_path, change):
+    """Byte for byte, with modes and links."""
+    (repository / "dos.txt").write_bytes(b"a\r\nb\r\nc\r\n")
+    for name in ("gone.bin", "other.bin"):
+        (repository / name).write_bytes(bytes(range(200)) * 2)
+    commit(repository)
+    change(repository)
+    facts, kept = taken(repository)
+    diff = kept["diff"]
+    assert diff.extension == "patch"
+    assert diff.left_out == ""
+    assert facts["source_code/git/dirty"] is True
+    clean = applied(repository, diff.content, tmp_path / "clean")
+    assert tree_of(clean) == tree_of(repository)
+    assert hide_in_patch(diff.content, Secrets()) == diff.content
+
+
+def test_several_changes_are_counted(repository):
+    """Beside the fact that there are some."""
+    for name in "abc":
+        (repository / name).write_text(name)
+    commit(repository)
+    for name in "abc":
+        (repository / name).write_text(name * 2)
+    assert taken(repository)[0]["source_code/git/files_changed"] == 3
+
+
+def test_a_clean_repository_has_no_diff(repository):
+    """Not even if the times of its files are others."""
+    os.utime(repository / "train.py", (1, 1))
+    facts, kept = taken(repository)
+    assert kept == {}
+    assert "source_code/git/files_changed" not in facts
+
+
+def test_without_a_commit_everything_that_is_added_is_new(tmp_path):
+    """The patch makes it from nothing."""
+    folder = tmp_path / "fresh"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    (folder / "a.py").write_text("a\n")
+    git(folder, "add", "a.py")
+    patch = taken(folder)[1]["diff"].content
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (tmp_path / "p.patch").write_bytes(patch)
+    git(empty, "apply", str(tmp_path / "p.patch"))
+    assert (empty / "a.py").read_text() == "a\n"
+
+
+def test_a_working_tree_beside_its_repository_has_its_own_diff(repository, tmp_path):
+    """``git worktree``."""
+    other = tmp_path / "other"
+    git(repository, "worktree", "add", "-q", str(other))
+    (other / "train.py").write_text("other\n")
+    assert b"+other" in taken(other)[1]["diff"].content
+    assert taken(repository)[1] == {}
+
+
+def test_a_bare_repository_has_no_changes(tmp_path):
+    """There is no working tree."""
+    git(tmp_path, "init", "-q", "--bare", "bare.git")
+    assert taken(tmp_path / "bare.git")[1] == {}
+
+
+def test_of_a_submodule_the_commit_is_told(repository, tmp_path):
+    """What has changed within it is not: git would run in it."""
+    inner = make_repository(repository / "inner")
+    git(repository, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
+    git(repository, "commit", "-q", "-m", "submodule")
+    (inner / "train.py").write_text("changed\n")
+    assert "diff" not in taken(repository)[1]
+    commit(inner)
+    patch = taken(repository)[1]["diff"].content
+    assert b"+Subproject commit " + git(inner, "rev-parse", "HEAD").encode() in patch
+    (repository / "train.py").write_text("also\n")
+    patch = taken(repository)[1]["diff"].content
+    (tmp_path / "clean").mkdir()
+    clean = applied(repository, patch, tmp_path / "clean" / "tree")
+    assert (clean / "train.py").read_text() == "also\n"
+
+
+# --------------------------------------------------------------------- what is left out
+
+
+def test_what_does_not_fit_is_left_out_file_by_file(repository, tmp_path, monkeypatch):
+    """And named; the rest still applies."""
+    monkeypatch.setattr(changes, "MAX_DIFF", 4000)
+    for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
+        (repository / name).write_text("x\n")
+    commit(repository)
+    for name, lines in (("a.txt", 10), ("b.txt", 1900), ("c.txt", 20), ("d.txt", 4000)):
+        (repository / name).write_text("y\n" * lines)
+    facts, kept = taken(repository)
+    assert facts["source_code/git/files_changed"] == 4
+    assert "2 files are left out" in kept["diff"].left_out
+    assert "b.txt" in kept["diff"].left_out
+    assert "d.txt (more than " in kept["diff"].left_out
+    clean = applied(repository, kept["diff"].content, tmp_path / "clean")
+    assert (clean / "a.txt").read_text() == "y\n" * 10
+    assert (clean / "b.txt").read_text() == "x\n"
+    assert (clean / "c.txt").read_text() == "y\n" * 20
+
+
+def test_a_file_with_a_filter_is_left_out(repository):
+    """What the repository has of it is not what is on disk: git-lfs."""
+    git(repository, "config", "filter.upper.clean", "tr a-z A-Z")
+    (repository / ".gitattributes").write_text("*.bin filter=upper\n")
+    (repository / "data.bin").write_text("abc\n")
+    commit(repository)
+    (repository / "data.bin").write_text("xyz\n")
+    (repository / "train.py").write_text("changed\n")
+    diff = taken(repository)[1]["diff"]
+    assert diff.left_out == "1 file is left out: data.bin (filter upper)"
+    assert b"xyz" not in diff.content
+    assert b"+changed" in diff.content
+
+
+def test_a_pipe_in_the_place_of_a_tracked_file_is_left_out(repository):
+    """Git would wait for somebody to write into it."""
+    (repository / "other.py").write_text("x\n")
+    commit(repository)
+    (repository / "train.py").unlink()
+    os.mkfifo(repository / "train.py")
+    (repository / "other.py").write_text("y\n")
+    diff = taken(repository)[1]["diff"]
+    assert "train.py (no regular file)" in diff.left_out
+    assert b"+y" in diff.content
+
+
+def test_files_in_conflict_are_kept_as_they_lie_there(repository, tmp_path):
+    """With the marks of both sides: that is what was executed."""
+    (repository / "aaa.py").write_text("x\n")
+    commit(repository)
+    git(repository, "checkout", "-q", "-b", "other")
+    (repository / "train.py").write_text("other\n")
+    commit(repository)
+    git(repository, "checkout", "-q", "topic/one")
+    (repository / "train.py").write_text("mine\n")
+    commit(repository)
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", "merge", "-q", "other"],
+        cwd=repository, capture_output=True, check=False,
+    )  # fmt: skip
+    (repository / "aaa.py").write_text("y\n")
+    diff = taken(repository)[1]["diff"]
+    assert diff.left_out == ""
+    assert b"Unmerged" not in diff.content
+    clean = applied(repository, diff.content, tmp_path / "clean")
+    assert tree_of(clean) == tree_of(repository)
+
+
+# --------------------------------------------------------------------- untracked files
+
+
+def test_untracked_files_are_listed_unless_they_are_ignored(repository, tmp_path, monkeypatch):
+    """By the repository, its user, and the place of all runs."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "config" / "git").mkdir(parents=True)
+    (tmp_path / "config" / "git" / "ignore").write_text("*.user\n")
+    (repository / ".gitignore").write_text("*.log\n!keep.log\n")
+    (repository / ".git" / "info" / "exclude").write_text("*.mine\n")
+    commit(repository)
+    names = (
+        "new.py",
+        "sub/z\u00fcge.py",
+        "a.log",
+        "keep.log",
+        "b.user",
+        "c.mine",
+        "runs [1]/x",
+        "d",
+    )
+    for name in names:
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).write_text("x")
+    kept = taken(repository, aside=repository / "runs [1]")[1]["untracked"]
+    assert kept.content.decode().splitlines() == [
+        "d",
+        "keep.log",
+        "new.py",
+        '"sub/z\\303\\274ge.py"',
+    ]
+    assert (kept.extension, kept.left_out) == ("txt", "")
+
+
+def test_of_very_many_untracked_files_the_first_are_listed(repository, monkeypatch):
+    """And that there are more is said."""
+    monkeypatch.setattr(changes, "_MAX_UNTRACKED", 5)
+    for number in range(9):
+        (repository / f"{number}.txt").write_text("x")
+    kept = taken(repository)[1]["untracked"]
+    assert kept.content == b"0.txt\n1.txt\n2.txt\n3.txt\n4.txt\n"
+    assert kept.left_out == "the first 5 files are listed, there are more"
+
+
+# --------------------------------------------------------------------- a stranger's repository
+
+
+@pytest.mark.parametrize("arm", ARMED, ids=lambda arm: arm.__name__)
+def test_nothing_that_a_repository_names_is_run_for_its_changes(repository, tmp_path, arm):
+    """The same set-ups as for its facts, with something to compare and to list."""
+    hostile = Hostile(repository, tmp_path / "canary")
+    arm(hostile)
+    (repository / "untracked.py").write_text("x")
+    hostile.canary.unlink(missing_ok=True)
+    taken(repository)
+    assert not hostile.canary.exists()
+
+
+def test_variables_run_nothing_for_its_changes(repository, tmp_path, monkeypatch):
+    """Git has several that name programs."""
+    hostile = Hostile(repository, tmp_path / "canary")
+    hostile.attribute("*.py diff=evil filter=evil")
+    hostile.change("PASS\n")
+    names = (
+        "GIT_EXTERNAL_DIFF",
+        "GIT_PAGER",
+        "GIT_SSH_COMMAND",
+        "GIT_EDITOR",
+        "PAGER",
+        "GIT_ASKPASS",
+    )
+    for name in names:
+        monkeypatch.setenv(name, str(hostile.program))
+    settings = ["diff.external", "diff.evil.textconv", "diff.evil.command", "core.fsmonitor"]
+    monkeypatch.setenv("GIT_CONFIG_COUNT", str(len(settings)))
+    for number, key in enumerate(settings):
+        monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", key)
+        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", str(hostile.program))
+    assert b"+PASS" in taken(repository)[1]["diff"].content
+    assert not hostile.canary.exists()
+
+
+def test_the_index_stays_as_it_is(repository):
+    """Somebody may be committing."""
+    (repository / "train.py").write_text("changed\n")
+    index = repository / ".git" / "index"
+    before = index.read_bytes()
+    assert "diff" in taken(repository)[1]
+    assert index.read_bytes() == before
+    assert not (repository / ".git" / "index.lock").exists()
+
+
+def test_a_git_that_hangs_over_the_changes_is_killed(repository, tmp_path, monkeypatch):
+    """The facts are kept, the rest is left out."""
+    (repository / "train.py").write_text("changed\n")
+    real = shutil.which("git")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = folder / "git"
+    hangs = 'case "$*" in *" diff-index "*) sleep 300;; esac'
+    script.write_text(f'#!/bin/sh\n{hangs}\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(capture_git, "CHANGES_TIMEOUT_S", 0.2)
+    facts, kept = taken(repository)
+    assert facts["source_code/git/dirty"] is True
+    assert kept == {}
+
+
+# --------------------------------------------------------------------- secrets
+
+
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\nabcdef\n-----END RSA PRIVATE KEY-----\n"
+PLANTED = {
+    "train.py": 'import os\nAPI_KEY = "planted-1"\nconnect(password="planted-2", port=1)\n',
+    "settings.yaml": "db:\n  password: planted-3\n  port: 5432\n",
+    ".env": "HF_TOKEN=planted4\nDEBUG=1\n",
+    "key.pem": KEY.replace("abcdef", "planted5"),
+    "nb.ipynb": '{"cells": [{"source": ["token = \\"planted-6\\"\\n"]}]}\n',
+    "known.py": 'print("seen planted-variable here")\n',
+}
+
+
+def test_planted_secrets_are_hidden_and_what_is_added_still_applies(
+    repository, tmp_path, monkeypatch
+):
+    """Numbers of lines stay what they were."""
+    monkeypatch.setenv("SOME_PASSWORD", "planted-variable")
+    for name, text in PLANTED.items():
+        (repository / name).write_text(text)
+    git(repository, "add", "-A")
+    patch = taken(repository)[1]["diff"].content
+    assert patch.count(b"planted") == 7
+    hidden = hide_in_patch(patch, Secrets())
+    assert b"planted" not in hidden
+    clean = applied(repository, hidden, tmp_path / "clean")
+    assert (clean / "train.py").read_text() == (
+        'import os\nAPI_KEY = "***"\nconnect(password="***", port=1)\n'
+    )
+    assert (clean / "settings.yaml").read_text() == "db:\n  password: ***\n  port: 5432\n"
+    assert (clean / "key.pem").read_text().count("\n") == 4
+    plain = hide_in_patch(patch, Secrets(masked=False))
+    assert plain == patch
+
+
+def test_secrets_that_are_removed_or_stand_beside_a_change_are_hidden(repository):
+    """In the lines around, and behind the numbers of a hunk."""
+    lines = ['PASSWORD = "planted-0"', *(f" x{n} = {n}" for n in range(20)), 'token = "planted-1"']
+    (repository / "train.py").write_text("\n".join(lines) + "\n")
+    commit(repository)
+    (repository / "train.py").write_text("\n".join([*lines[:19], "y = 1"]) + "\n")
+    patch = taken(repository)[1]["diff"].content
+    assert patch.count(b"planted") == 2
+    assert b"planted" not in hide_in_patch(patch, Secrets())
+
+
+def test_a_change_within_a_text_of_several_lines_leaves_code_as_it_is(repository):
+    """A hunk is two texts, and may begin within a literal or below a key that holds secrets."""
+    doc = [f"    Line {n} is the user's." for n in range(9)]
+    code = ["def f(token):", '    """Do.', "", *doc, '    """', "    return g(token=token)"]
+    conf = ["secrets:", *(f"  n{n}: planted{n}" for n in range(9))]
+    old = ['CONF = """', "user = x", '"""', "login(token=x)"]
+    for name, lines in (("a.py", code), ("b.yaml", conf), ("c.py", old)):
+        (repository / name).write_text("\n".join(lines) + "\n")
+    commit(repository)
+    code[10], conf[8], old[0] = "    Another.", "  n7: planted-new", 'TEXT = """'
+    for name, lines in (("a.py", code), ("b.yaml", conf), ("c.py", old)):
+        (repository / name).write_text("\n".join(lines) + "\n")
+    patch = taken(repository)[1]["diff"].content
+    hidden = hide_in_patch(patch, Secrets())
+    assert patch.count(b"planted") > 4
+    assert b"planted" not in hidden
+    assert b"return g(token=token)" in hidden
+    assert b"login(token=x)" in hidden
+    parts = b"diff --git a/b.yaml"
+    assert hidden.partition(parts)[0] == patch.partition(parts)[0]
+
+
+@pytest.mark.parametrize("old", [b"", b"\0" * 900])
+def test_a_binary_file_with_a_secret_is_left_out(repository, tmp_path, monkeypatch, old):
+    """What git packs is unpacked to be searched; others stay, and apply."""
+    monkeypatch.setenv("SOME_PASSWORD", "planted-variable")
+    files = {
+        "known.bin": b"\0\1planted-variable\0" + bytes(range(99)),
+        "shape.bin": b"\0\1ghp_abcdefghij0123456789abcdefghij012345\0",
+        "plain.bin": bytes(range(256)) * 9,
+    }
+    for name in files if old else ():
+        (repository / name).write_bytes(old)
+    commit(repository) if old else None
+    for name, content in files.items():
+        (repository / name).write_bytes(old + content)
+    git(repository, "add", "-A")
+    patch = taken(repository)[1]["diff"].content
+    assert patch.count(b"GIT binary patch") == 3
+    left_out = []
+    hidden = hide_in_patch(patch, Secrets(), left_out)
+    assert left_out == ["known.bin", "shape.bin"]
+    clean = applied(repository, hidden, tmp_path / "clean")
+    assert (clean / "plain.bin").read_bytes() == old + files["plain.bin"]
+    assert hidden.count(b"GIT binary patch") == 1
+    assert b"known.bin" not in hidden

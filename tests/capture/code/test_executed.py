@@ -1,0 +1,238 @@
+"""The script is kept, and what is executed has a version: the same one for the same code."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipapp
+from pathlib import Path
+
+import pytest
+
+import seamark
+
+BEGIN = """
+    import threading, seamark
+    def recorded():
+        for thread in threading.enumerate():
+            if thread.name == "seamark-capture":
+                thread.join()
+    run = seamark.init_run(capture_git=False, capture_packages=False)
+    recorded()
+"""
+WHOLE = BEGIN + "    run.stop()\n"
+
+
+def files_of(scripts, target: str = "out") -> dict[str, str]:
+    """Return the files that the only run of some scripts keeps of its code."""
+    (folder,) = (scripts.root / "default").iterdir()
+    run = seamark.init_run(with_id=folder.name, root=scripts.root, mode="read-only")
+    if not run.exists("source_code/files"):
+        return {}
+    place = scripts.folder / target
+    run["source_code/files"].download(str(place))
+    return {
+        path.relative_to(place).as_posix(): path.read_text()
+        for path in place.rglob("*")
+        if path.is_file()
+    }
+
+
+def version_of(scripts) -> object:
+    found = scripts.recorded().atoms.get("source_code/version")
+    shutil.rmtree(scripts.root)
+    return found
+
+
+# --------------------------------------------------------------------- the script
+
+
+def test_the_script_is_kept_by_default(scripts):
+    """Under its name relative to the working directory."""
+    assert scripts.run(WHOLE).code == 0
+    assert files_of(scripts) == {"script.py": (scripts.folder / "script.py").read_text()}
+
+
+@pytest.mark.parametrize("switch", ["source_files=[]", "capture_script=False"])
+def test_no_script_is_kept_where_that_is_said(scripts, switch):
+    """Neptune's empty list, and the switch."""
+    assert scripts.run(WHOLE.replace("capture_git=False", f"capture_git=False, {switch}")).code == 0
+    assert files_of(scripts) == {}
+
+
+def test_files_that_are_named_stand_in_for_the_script(scripts):
+    """As with Neptune; they are kept as they are."""
+    (scripts.folder / "conf.py").write_text('password = "hunter2x"\n')
+    scripts.run(WHOLE.replace("capture_git=False", "capture_git=False, source_files='conf.py'"))
+    assert files_of(scripts) == {"conf.py": 'password = "hunter2x"\n'}
+
+
+def test_a_module_that_is_started_is_kept_under_its_path(scripts):
+    """python -m package.module, and a package's __main__."""
+    (scripts.folder / "pack").mkdir()
+    scripts.write("", "pack/__init__.py")
+    for name, started in (("train", "pack.train"), ("__main__", "pack")):
+        scripts.write(WHOLE, f"pack/{name}.py")
+        assert scripts.start([sys.executable, "-m", started]).code == 0
+        assert set(files_of(scripts, name)) == {f"pack/{name}.py"}
+        shutil.rmtree(scripts.root)
+
+
+def test_what_is_installed_is_not_kept(scripts):
+    """python -m pytest, lightning, a console script: not what the person wrote."""
+    scripts.write(WHOLE.replace("    ", "", 0), "test_it.py")
+    code = "def test_it():" + WHOLE.replace("    import", "    import", 1)
+    (scripts.folder / "test_it.py").write_text(code)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
+    ended = scripts.start(command)
+    assert ended.code == 0, ended.stdout
+    assert scripts.recorded().atoms["source_code/entrypoint"] == "-m pytest"
+    assert files_of(scripts) == {}
+    first = version_of(scripts)
+    assert first
+    with (scripts.folder / "test_it.py").open("a") as file:
+        file.write("\n# changed\n")
+    scripts.start(command)
+    assert version_of(scripts) != first
+
+
+def test_code_without_a_file_keeps_none(scripts):
+    """python -c and standard input."""
+    import textwrap
+
+    code = textwrap.dedent(WHOLE)
+    assert scripts.start([sys.executable, "-c", code]).code == 0
+    assert files_of(scripts) == {}
+    shutil.rmtree(scripts.root)
+    subprocess.run(
+        [sys.executable, "-"], input=code, text=True, cwd=scripts.folder, check=True,
+        capture_output=True,
+    )  # fmt: skip
+    assert files_of(scripts) == {}
+    assert version_of(scripts) is None
+
+
+def test_of_an_archive_that_is_run_the_script_in_it_is_kept(scripts):
+    """python app.pyz"""
+    (scripts.folder / "app").mkdir()
+    scripts.write(WHOLE, "app/__main__.py")
+    zipapp.create_archive(scripts.folder / "app", scripts.folder / "app.pyz")
+    assert scripts.start([sys.executable, "app.pyz"]).code == 0
+    assert set(files_of(scripts)) == {"app.pyz/__main__.py"}
+    assert version_of(scripts)
+
+
+def test_a_spawned_worker_keeps_the_script_of_its_parent(scripts):
+    """ddp_spawn: rank 0 is a child."""
+    code = f"""
+        import multiprocessing
+        def work():
+            {WHOLE.strip().replace(chr(10), chr(10) + " " * 8)}
+        if __name__ == "__main__":
+            process = multiprocessing.get_context("spawn").Process(target=work)
+            process.start(); process.join()
+    """
+    ended = scripts.run(code)
+    assert (ended.code, ended.stderr) == (0, "")
+    assert set(files_of(scripts)) == {"script.py"}
+
+
+def test_planted_secrets_are_hidden_and_noted(scripts):
+    """The script is kept unasked; what has no literal stays as it is."""
+    code = WHOLE + '    token = str(1)\n    login(token="planted-1") if 0 else 0\n'
+    assert scripts.run(code).code == 0
+    (text,) = files_of(scripts).values()
+    assert "planted" not in text
+    assert 'login(token="***")' in text
+    assert "token = str(1)" in text
+    kept = b"".join(path.read_bytes() for path in scripts.root.rglob("*") if path.is_file())
+    assert b"planted" not in kept
+    (folder,) = (scripts.root / "default").iterdir()
+    run = seamark.init_run(with_id=folder.name, root=scripts.root, mode="read-only")
+    assert run["sys/masked"].fetch() == {"source_code/files"}
+
+
+# --------------------------------------------------------------------- the version
+
+
+def version_in(scripts, folder: Path, code: str, *, helper: str = "x = 1\n", **kwargs) -> object:
+    """Return the version of a script with a helper that lie in a folder."""
+    (folder / "lib").mkdir(parents=True, exist_ok=True)
+    (folder / "lib" / "__init__.py").write_text("")
+    (folder / "lib" / "helper.py").write_text(helper, newline="")
+    scripts.write(code, str(folder / "train.py"))
+    ended = scripts.start([sys.executable, str(folder / "train.py")], **kwargs)
+    assert (ended.code, ended.stderr) == (0, "")
+    return version_of(scripts)
+
+
+IMPORTS = "    import lib.helper\n" + WHOLE
+
+
+def test_the_same_code_has_the_same_version_wherever_it_lies(scripts, tmp_path):
+    """Line ends of another system count for nothing; a changed line does, the entry or a helper."""
+    first = version_in(scripts, tmp_path / "a", IMPORTS)
+    assert isinstance(first, str)
+    assert len(first) == 16
+    assert version_in(scripts, tmp_path / "b" / "deep", IMPORTS) == first
+    assert version_in(scripts, tmp_path / "c", IMPORTS, helper="x = 1\r\n") == first
+    assert version_in(scripts, tmp_path / "d", IMPORTS, helper="x = 2\n") != first
+    assert version_in(scripts, tmp_path / "e", IMPORTS + "    y = 1\n") != first
+    assert version_in(scripts, tmp_path / "f", WHOLE) != first
+
+
+def test_files_that_are_not_imported_and_packages_count_for_nothing(scripts, tmp_path):
+    """Nor does what lies in a virtual environment within the folder."""
+    first = version_in(scripts, tmp_path / "a", IMPORTS)
+    (tmp_path / "a" / "other.py").write_text("y = 1\n")
+    site = tmp_path / "a" / "venv" / "lib" / "python3" / "site-packages"
+    site.mkdir(parents=True)
+    (site / "package.py").write_text("z = 1\n")
+    code = f"    import sys; sys.path.append({str(site)!r}); import package\n" + IMPORTS
+    with_package = version_in(scripts, tmp_path / "a", code)
+    (site / "package.py").write_text("z = 2\n")
+    assert version_in(scripts, tmp_path / "a", code) == with_package
+    assert version_in(scripts, tmp_path / "a", IMPORTS) == first
+
+
+def test_what_is_imported_while_the_run_goes_on_counts(scripts, tmp_path):
+    """Looked at again before the run stops; what is edited meanwhile is what was executed."""
+    late = BEGIN + "    import lib.helper\n    run.stop()\n"
+    first = version_in(scripts, tmp_path / "a", late)
+    assert version_in(scripts, tmp_path / "b", late, helper="x = 2\n") != first
+    edited = "    import lib.helper, pathlib\n" + BEGIN
+    edit = "    pathlib.Path(lib.helper.__file__).write_text('x = 3\\n')\n"
+    unchanged = version_in(scripts, tmp_path / "c", edited + "    pass\n    run.stop()\n")
+    changed = version_in(scripts, tmp_path / "c", edited + edit + "    run.stop()\n")
+    again = version_in(scripts, tmp_path / "d", edited + edit + "    run.stop()\n")
+    assert changed == again != unchanged
+
+
+def test_too_much_code_has_no_version(scripts, tmp_path):
+    """Null, and why."""
+    code = "    import seamark.capture.code.executed as e\n    e._MAX_MODULES = 1\n" + IMPORTS
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "__init__.py").write_text("")
+    (tmp_path / "lib" / "helper.py").write_text("")
+    assert scripts.run(code).code == 0
+    atoms = scripts.recorded().atoms
+    assert atoms["source_code/version"] is None
+    assert "more than 1 modules" in atoms["source_code/version_unknown"]
+
+
+def test_nothing_of_a_module_is_asked_that_runs_code(scripts):
+    """Lazy modules load when they are asked; some raise."""
+    code = """
+    import sys, types
+    class Odd(types.ModuleType):
+        def __getattribute__(self, name):
+            print("asked for", name)
+            raise RuntimeError(name)
+    sys.modules["odd"] = Odd("odd")
+    sys.modules["none"] = None
+    sys.modules["number"] = 3
+    """
+    ended = scripts.run(code + WHOLE)
+    assert (ended.code, ended.stdout) == (0, "")
+    assert version_of(scripts)

@@ -1,0 +1,106 @@
+"""What is installed is recorded as a requirements file."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import re
+import subprocess
+import sys
+
+import pytest
+
+from seamark.capture.code.packages import installed_packages, python_version
+
+
+def plain(line: str) -> str:
+    """Return name and version of a package that is edited where it lies."""
+    return line.partition("  # ")[2] if line.startswith("-e ") else line
+
+
+def test_every_distribution_stands_there_with_its_version():
+    """The same names and versions as importlib.metadata tells, sorted, each once."""
+    lines = [plain(line) for line in installed_packages().splitlines()]
+    expected = {
+        f"{one.metadata['Name']}=={one.version}" for one in importlib.metadata.distributions()
+    }
+    assert {line for line in lines if " @ " not in line} <= expected
+    assert "pytest==" + importlib.metadata.version("pytest") in lines
+    keys = [re.sub(r"[-_.]+", "-", re.split("==| @ ", line)[0]).lower() for line in lines]
+    assert keys == sorted(set(keys))
+
+
+def test_the_first_one_on_the_path_counts(tmp_path, monkeypatch):
+    """As for imports."""
+    for folder, version in (("first", "2.0"), ("second", "1.0")):
+        info = tmp_path / folder / "some_package-9.dist-info"
+        info.mkdir(parents=True)
+        text = f"Metadata-Version: 2.1\nName: Some.Package\nVersion: {version}\n\nName: not-this\n"
+        (info / "METADATA").write_text(text)
+    damaged = tmp_path / "first" / "damaged-1.dist-info"
+    damaged.mkdir()
+    (damaged / "METADATA").write_bytes(b"\xff\xfe no")
+    (tmp_path / "first" / "empty-1.dist-info").mkdir()
+    monkeypatch.setattr("sys.path", [str(tmp_path / "first"), str(tmp_path / "second")])
+    assert installed_packages() == "Some.Package==2.0"
+
+
+def distribution(folder, name, noted):
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    text = noted if isinstance(noted, str) else json.dumps(noted)
+    (info / "direct_url.json").write_text(text)
+
+
+def test_what_came_from_no_index_tells_where_from_without_credentials(tmp_path, monkeypatch):
+    """As pip freeze writes it; packages that are edited stay on one line."""
+    distribution(
+        tmp_path,
+        "vcs",
+        {
+            "url": "https://me:hunter2@host/a/b.git",
+            "vcs_info": {"vcs": "git", "commit_id": "0123abcd", "requested_revision": "main"},
+            "subdirectory": "python/pkg",
+        },
+    )
+    digest = "sha256=" + "0f" * 32
+    url = "https://host/w-1.0-py3-none-any.whl?token=hunter2"
+    distribution(tmp_path, "wheel-of", {"url": url, "archive_info": {"hash": digest}})
+    distribution(tmp_path, "local", {"url": "file:///src/local", "dir_info": {}})
+    distribution(tmp_path, "edited", {"url": "file:///src/x", "dir_info": {"editable": True}})
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    assert installed_packages().splitlines() == [
+        "-e /src/x  # edited==1.0",
+        "local @ file:///src/local",
+        "vcs @ git+https://host/a/b.git@0123abcd#subdirectory=python/pkg",
+        f"wheel-of @ https://host/w-1.0-py3-none-any.whl#{digest}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "noted",
+    ["", "{", "[]", "[" * 100_000, {"url": 1}, {"url": "file:///a\nb==1"}, "{}" + " " * (1 << 17)],
+)
+def test_a_damaged_note_of_where_a_package_is_from_counts_for_nothing(tmp_path, monkeypatch, noted):
+    """Its version is known all the same."""
+    distribution(tmp_path, "some", noted)
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    assert installed_packages() == "some==1.0"
+
+
+def test_the_lines_are_those_of_pip_freeze(tmp_path):
+    """Where the two differ, it is in how what is edited is written, and in pip itself."""
+    command = [sys.executable, "-m", "pip", "freeze", "--all"]
+    frozen = subprocess.run(command, capture_output=True, text=True, check=False)
+    if frozen.returncode:
+        pytest.skip("pip is not installed")
+    expected = {line for line in frozen.stdout.splitlines() if not line.startswith(("#", "-e"))}
+    lines = {line for line in installed_packages().splitlines() if not line.startswith("-e ")}
+    assert {line.lower() for line in lines} == {line.lower() for line in expected}
+
+
+def test_python_names_its_version():
+    """Three numbers."""
+    assert python_version() == platform.python_version()

@@ -1,0 +1,187 @@
+"""What the end of a block, a worker or a script says about a run."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+
+import pytest
+
+from seamark.capture import Capture, Switches, error_message
+from seamark.capture.ending.outcome import cause_of, state_after
+
+NOTHING = {"git": False, "script": False, "packages": False, "signals": False}
+
+
+class Recorded:
+    """A run that remembers, and during whose every record something may happen."""
+
+    writer = "host-1-0"
+    settled = True
+
+    def __init__(self, meanwhile=lambda: None):
+        self.atoms, self.states, self.dropped = {}, [], []
+        self._meanwhile = meanwhile
+
+    def assign_quietly(self, atoms):
+        self._meanwhile()
+        self.atoms.update(atoms)
+
+    def drop(self, reason):
+        self.dropped.append(reason)
+
+    def note_state(self, state, *, error=None, signal=None):
+        self._meanwhile()
+        self.states.append((state, error or signal))
+
+
+def exit_while_handling(code, handled):
+    error = SystemExit(code)
+    error.__context__ = handled
+    return error
+
+
+BAD, REFUSED, KEYS = SystemExit(3), SystemExit("refused"), KeyboardInterrupt()
+WHY = ValueError("why")
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "state"),
+    [
+        (None, None, None),
+        (GeneratorExit(), None, None),
+        (SystemExit(), None, None),
+        (SystemExit(0), None, None),
+        (SystemExit(False), None, None),  # noqa: FBT003
+        (BAD, BAD, "failed"),
+        (REFUSED, REFUSED, "failed"),
+        (WHY, WHY, "failed"),
+        (KEYS, KEYS, "interrupted"),
+        (exit_while_handling(1, WHY), WHY, "failed"),
+        (exit_while_handling(1, KEYS), KEYS, "interrupted"),
+        (exit_while_handling(0, WHY), None, None),
+    ],
+)
+def test_what_went_wrong(error, cause, state):
+    """An exit fails by its code; Ctrl-C interrupts, everything else fails."""
+    assert cause_of(error) is cause
+    recorded = Recorded()
+    Capture(recorded, Switches()).saw_exception(error)
+    assert recorded.states == ([(state, cause)] if state else [])
+    assert bool(recorded.atoms) == bool(state)
+    assert state is None or state_after(cause) == state
+
+
+def test_an_exit_for_a_reason_of_its_own():
+    """Its text is the reason, whatever was handled; a number after an exit with 0 is the exit."""
+    error = exit_while_handling("no such file", WHY)
+    assert cause_of(error) is error
+    error = exit_while_handling(1, SystemExit(0))
+    assert cause_of(error) is error
+
+
+def test_the_exit_that_follows_on_a_signal_says_nothing_new():
+    """A handler that saves and exits with 7 ends an interrupted run; an error would fail it."""
+    recorded = Recorded()
+    capture = Capture(recorded, Switches())
+    capture.saw_signal("SIGTERM")
+    capture.saw_exception(SystemExit(7))
+    assert recorded.states == [("interrupted", "SIGTERM")]
+    capture.saw_exception(WHY)
+    assert recorded.states[-1] == ("failed", WHY)
+
+
+class TimeIsUp(Exception):  # noqa: N818 - a limit of the training's own
+    """Raised by the handler of a signal, to end the training."""
+
+
+@pytest.fixture
+def struck():
+    """Have the signal arrive whose handler raises; it strikes in the middle of a record."""
+
+    def strike(*_):
+        raise TimeIsUp
+
+    before = signal.signal(signal.SIGUSR1, strike)
+    yield Recorded(lambda: os.kill(os.getpid(), signal.SIGUSR1))
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize(
+    "work", [Capture.start, lambda capture: capture.note_exception(WHY)], ids=["start", "error"]
+)
+def test_a_time_limit_that_strikes_while_something_is_captured_ends_the_training(struck, work):
+    """What its handler raised goes on; captures swallow only what is their own."""
+    capture = Capture(struck, Switches(**NOTHING))
+    with pytest.raises(TimeIsUp):
+        work(capture)
+    capture.stop()
+
+
+def test_a_time_limit_that_strikes_in_an_error_s_own_text_ends_the_training(struck):
+    """Whoever catches a broken text passes on what is none of its errors."""
+
+    class SlowError(Exception):
+        def __str__(self):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            return "slow"
+
+    with pytest.raises(TimeIsUp):
+        error_message(SlowError())
+
+
+def test_what_goes_wrong_in_a_capture_stays_there(caplog):
+    """A run that cannot take it is no reason to end a training."""
+
+    def refuse():
+        raise RuntimeError("no")  # noqa: EM101
+
+    caplog.set_level(logging.DEBUG, "seamark")
+    recorded = Recorded(refuse)
+    capture = Capture(recorded, Switches(**NOTHING))
+    capture.start()
+    capture.note_exception(WHY)
+    capture.stop()
+    assert caplog.text.count("a capture failed") == 2
+    assert recorded.dropped == ["capture"]  # one part; the others go on
+
+
+WORKERS = """
+import multiprocessing, os, sys
+
+def work(n):
+    from seamark.capture.ending.worker_end import at_worker_end
+    at_worker_end(lambda error: os.write(1, f"{n} {error!r}\\n".encode()))
+    if n == 1:
+        raise ValueError("why")
+    if n == 2:
+        sys.exit(0)
+    if n == 3:
+        sys.exit(3)
+    if n == 4:
+        try:
+            raise OSError("hidden")
+        except OSError:
+            sys.exit(1)
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    for n in range(5):
+        worker = context.Process(target=work, args=(n,))
+        worker.start()
+        worker.join()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_worker_ends_like_everything_else(scripts, method):
+    """Its exit is a failure by the same rule, however it was started."""
+    ended = scripts.run(WORKERS, method)
+    assert ended.stdout.splitlines() == [
+        "0 None",
+        "1 ValueError('why')",
+        "2 None",
+        "3 SystemExit(3)",
+        "4 OSError('hidden')",
+    ]

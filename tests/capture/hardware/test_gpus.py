@@ -1,0 +1,392 @@
+"""GPUs, without one: the real ``pynvml`` loads a library that answers what was recorded.
+
+``tests/support/nvml.c`` is compiled into a ``libnvidia-ml.so.1`` that the dynamic loader finds in
+the place of the driver's. What a real driver answers in real trouble is not shown by this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("g++")
+SOURCE = Path(__file__).parents[2] / "support" / "nvml.c"
+GIB = 2**30
+
+H100 = {
+    "name": "NVIDIA H100 80GB HBM3",
+    "total": 80 * GIB,
+    "used": 40 * GIB,
+    "busy": 93,
+    "milliwatts": 612345,
+    "degrees": 61,
+    "divided": 0,
+}
+ONE = {"count": 1, "driver": "550.54.15", "cuda": 12040, "0": {**H100, "uuid": "GPU-aa01"}}
+TWO = {**ONE, "count": 2, "1": {**H100, "uuid": "GPU-bb02", "busy": 12, "used": 5 * GIB}}
+READ = {
+    "gpu": 93.0,
+    "gpu_memory": 40.0,
+    "gpu_power": pytest.approx(612.345),
+    "gpu_temperature": 61.0,
+}
+
+PROBE = """
+import json, os, pynvml
+from seamark.capture.hardware.nvidia import NvidiaGpus
+gpus = NvidiaGpus()
+gpus.open(pynvml)
+said = {"numbers": gpus.numbers, "facts": gpus.facts, "reads": [gpus.read()]}
+said["own"] = sorted(gpus.used_by(4711))
+if os.environ.get("THEN"):
+    os.replace(os.environ["THEN"], os.environ["NVML_RECORDED"])
+    said["reads"] += [gpus.read(), gpus.read()]
+gpus.close()
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """Return the folder of a library that answers in the place of the driver's."""
+    if COMPILER is None:
+        pytest.skip("no C compiler is here")
+    place = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
+    made = [COMPILER, "-x", "c", "-O1", "-shared", "-fPIC", "-o", str(place), str(SOURCE)]
+    subprocess.run(made, check=True)
+    return place.parent
+
+
+def recorded(answers, place):
+    lines = []
+    for name, value in answers.items():
+        more = value.items() if isinstance(value, dict) else ()
+        lines += [f"{name}.{key} {each}" for key, each in more] or [f"{name} {value}"]
+    place.write_text("\n".join(lines) + "\n")
+    return place
+
+
+@pytest.fixture
+def environment(library, tmp_path):
+    """Return a function that gives the variables under which a machine has recorded GPUs."""
+
+    def of(answers, **more):
+        place = recorded(answers, tmp_path / "answers")
+        found = {name: value for name, value in os.environ.items() if "VISIBLE" not in name}
+        found.update(LD_LIBRARY_PATH=str(library), NVML_RECORDED=str(place), **more)
+        found["PYTHONPATH"] = os.pathsep.join(sys.path)
+        return found
+
+    return of
+
+
+@pytest.fixture
+def ask(environment, tmp_path):
+    """Return a function that says what is found on a machine with recorded GPUs."""
+
+    def ask(answers, then=None, **more):
+        if then is not None:
+            more["THEN"] = str(recorded(then, tmp_path / "later"))
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE],
+            env=environment(answers, **more),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        said = json.loads(done.stdout)
+        reads = [{int(at): one for at, one in read.items()} for read in said["reads"]]
+        return {**said, "reads": reads}
+
+    return ask
+
+
+def test_a_gpu_tells_what_it_does_and_is(ask):
+    """Percent, GiB, watts, degrees Celsius."""
+    said = ask(ONE)
+    assert said["reads"] == [{0: READ}]
+    assert said["facts"] == {
+        "gpu": "NVIDIA H100 80GB HBM3",
+        "gpu_count": 1,
+        "gpu_memory": 80.0,
+        "driver": "550.54.15",
+        "cuda_driver": "12.4",
+    }
+
+
+@pytest.mark.parametrize(
+    ("visible", "numbers"),
+    [
+        (None, [0, 1]),
+        ("0,1", [0, 1]),
+        ("1", [1]),
+        (" 1 , 0 ", [1, 0]),
+        ("1,1", [1]),
+        ("", []),
+        ("-1", []),
+        ("none", []),
+        ("1,-1,0", [1]),
+        ("0,7,1", [0]),
+        ("GPU-bb02", [1]),
+        ("GPU-b", [1]),
+        ("GPU-", []),
+        ("GPU-cc", []),
+    ],
+)
+def test_only_gpus_that_cuda_would_use_are_asked(visible, numbers, ask):
+    """CUDA's rules: up to the first that is none; the beginning of a UUID that fits one."""
+    more = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert ask(TWO, **more)["numbers"] == numbers
+
+
+@pytest.mark.parametrize("error", [4, 9, 18, 999])
+def test_without_a_driver_there_are_no_gpus(error, ask):
+    """No permission, not loaded, of another version than its library, unknown."""
+    said = ask({**ONE, "init": f"!{error}"})
+    assert (said["numbers"], said["facts"], said["reads"]) == ([], {}, [{}])
+
+
+def test_without_the_library_there_are_no_gpus(tmp_path):
+    """As on any machine without a driver."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], env=env, capture_output=True, text=True, check=True
+    )
+    if Path("/proc/driver/nvidia").exists():
+        pytest.skip("there is a driver")
+    assert json.loads(done.stdout)["numbers"] == []
+
+
+def test_what_a_gpu_does_not_say_is_left_out(ask):
+    """The power of consumers' cards and of shares of a card; the rest is there."""
+    said = ask({**ONE, "0": {**H100, "uuid": "GPU-a", "milliwatts": "!3", "degrees": "!4"}})
+    assert said["reads"] == [{0: {"gpu": 93.0, "gpu_memory": 40.0}}]
+
+
+def test_a_gpu_that_cannot_answer_now_is_asked_again(ask):
+    """A time-out passes."""
+    said = ask({**ONE, "0": {**H100, "uuid": "GPU-a", "busy": "!10"}}, then=ONE)
+    assert "gpu" not in said["reads"][0][0]
+    assert said["reads"][1] == {0: READ}
+
+
+def test_a_gpu_that_is_lost_takes_no_other_with_it(ask):
+    """It fell off the bus in the middle: nothing is recorded of it any more."""
+    gone = dict.fromkeys(("total", "used", "busy", "milliwatts", "degrees"), "!15")
+    said = ask(TWO, then={**TWO, "0": {**H100, "uuid": "GPU-aa01", **gone}})
+    assert said["numbers"] == [0, 1]
+    assert said["reads"][0][0] == READ
+    for later in said["reads"][1:]:
+        assert later[0] == {}
+        assert later[1]["gpu"] == 12.0
+
+
+def test_a_part_of_a_gpu_is_asked_for_its_own_memory(ask):
+    """MIG: how busy it is and what it draws is not told of a part."""
+    part = {"name": "NVIDIA H100 MIG 1g.10gb", "total": 10 * GIB, "used": 4 * GIB}
+    whole = {**H100, "uuid": "GPU-aa01", "divided": 1, "parts": 7, "busy": "!3"}
+    divided = {**ONE, "0": whole, "0m2": part, "MIG-5ca1": "0m2"}
+    for visible in ("0", "GPU-aa01", "MIG-5ca1", None):
+        said = ask(divided, **({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}))
+        assert said["reads"] == [{0: {"gpu_memory": 4.0}}]
+        assert said["facts"]["gpu"] == "NVIDIA H100 MIG 1g.10gb"
+        assert said["facts"]["gpu_memory"] == 10.0
+    assert ask(divided, CUDA_VISIBLE_DEVICES="MIG-0000")["numbers"] == []
+
+
+def test_the_gpu_of_a_process_is_known_where_the_driver_says_it(ask):
+    """By its process id."""
+    assert ask({**TWO, "1": {**TWO["1"], "pid": 4711}})["own"] == [1]
+    assert ask({**TWO, "1": {**TWO["1"], "pid": 4712}})["own"] == []
+
+
+# ------------------------------------------------------------------ in a run
+
+TRAINING = """
+import os, threading
+import seamark
+from seamark.capture.hardware import sampler
+from seamark.run.captured import Captured
+sampler.BEGIN_S = sampler.FIRST_S = sampler.LAST_S = 0.0
+"""
+
+
+def train(code, environment, folder, **given):
+    path = folder / "train.py"
+    path.write_text(TRAINING + textwrap.dedent(code))
+    return subprocess.run(
+        [sys.executable, str(path)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **given,
+    )
+
+
+def test_a_run_records_its_gpus(environment, tmp_path):
+    """From the driver to what Python reads."""
+    code = """
+        recorded = threading.Event()
+        append = Captured.append_numbers
+        def watched(self, numbers):
+            append(self, numbers)
+            recorded.set()
+        Captured.append_numbers = watched
+        run = seamark.init_run("p")
+        run["loss"].append(1.0)
+        assert recorded.wait(60)
+        space = f"monitoring/{run.writer}"
+        run.stop()
+        run = seamark.init_run("p", with_id=run.id, mode="read-only")
+        for name in ("gpu", "gpu_1", "gpu_memory_0", "gpu_power_1", "gpu_temperature_0"):
+            print(name, run.exists(f"{space}/{name}") and run[f"{space}/{name}"].fetch_last())
+        for name in ("gpu", "gpu_count", "gpu_memory", "driver", "cuda_driver"):
+            print(name, run[f"{space}/environment/{name}"].fetch())
+    """
+    done = train(code, environment(TWO), tmp_path)
+    assert done.stdout.splitlines() == [
+        "gpu False",
+        "gpu_1 12.0",
+        "gpu_memory_0 40.0",
+        "gpu_power_1 612.345",
+        "gpu_temperature_0 61.0",
+        "gpu NVIDIA H100 80GB HBM3",
+        "gpu_count 2",
+        "gpu_memory 80.0",
+        "driver 550.54.15",
+        "cuda_driver 12.4",
+    ], done.stderr
+
+
+@pytest.mark.parametrize("where", ["init", "count", "0"])
+def test_a_driver_that_hangs_does_not_keep_a_training_from_its_end(where, environment, tmp_path):
+    """Nor the next one in the process, which asks it nothing; the process ends by itself."""
+    answers = {**ONE, where: {**H100, "busy": "hang"} if where == "0" else "hang"}
+    code = """
+        began, _ = int(os.environ["HUNG"]), None
+        first = seamark.init_run("p")
+        first["a"] = 1
+        assert os.read(began, 1) == b"!"
+        first.stop()
+        second = seamark.init_run("p")
+        second["a"] = 1
+        print([one.name for one in threading.enumerate()].count("seamark-hardware"))
+        second.stop()
+        print("ended")
+    """
+    reads, writes = os.pipe()
+    try:
+        variables = environment(answers, NVML_HANGS=str(writes), HUNG=str(reads))
+        done = train(code, variables, tmp_path, pass_fds=(reads, writes))
+    finally:
+        os.close(reads)
+        os.close(writes)
+    assert (done.returncode, done.stdout) == (0, "1\nended\n"), done.stderr
+
+
+def test_a_forked_child_asks_nothing(environment, tmp_path):
+    """It has no thread, and what it records is its own affair."""
+    code = """
+        run = seamark.init_run("p")
+        run["a"] = 1
+        child = os.fork()
+        if not child:
+            names = [one.name for one in threading.enumerate()]
+            thread = sampler.of_process._thread
+            os._exit(0 if thread is None and "seamark-hardware" not in names else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        run.stop()
+        print([one.name for one in threading.enumerate()])
+    """
+    done = train(code, environment(ONE), tmp_path)
+    assert (done.returncode, done.stdout) == (0, "['MainThread']\n"), done.stderr
+
+
+# ------------------------------------------------------------------ AMD
+
+AMDSMI = """
+class AmdSmiTemperatureType:
+    EDGE, HOTSPOT = 0, 1
+
+class AmdSmiTemperatureMetric:
+    CURRENT = 0
+
+def amdsmi_init():
+    pass
+
+def amdsmi_shut_down():
+    pass
+
+def amdsmi_get_processor_handles():
+    return ["first", "second"]
+
+def amdsmi_get_gpu_asic_info(handle):
+    return {"market_name": "AMD Instinct MI300X"}
+
+def amdsmi_get_gpu_driver_info(handle):
+    return {"driver_name": "amdgpu", "driver_version": "6.8.5"}
+
+def amdsmi_get_gpu_vram_usage(handle):
+    return {"vram_total": 196592, "vram_used": 2048}
+
+def amdsmi_get_gpu_activity(handle):
+    if handle == "second":
+        raise RuntimeError("AMDSMI_STATUS_NOT_SUPPORTED")
+    return {"gfx_activity": 87, "umc_activity": 10, "mm_activity": "N/A"}
+
+def amdsmi_get_power_info(handle):
+    return {"current_socket_power": "N/A", "average_socket_power": 512}
+
+def amdsmi_get_temp_metric(handle, kind, metric):
+    if kind == AmdSmiTemperatureType.EDGE:
+        raise RuntimeError("AMDSMI_STATUS_NOT_SUPPORTED")
+    return 66
+"""
+AMD_PROBE = """
+import json
+from seamark.capture.hardware.machine import Machine
+machine = Machine()
+facts = {name: value for part in machine.facts() for name, value in part.items()}
+reading = machine.read()
+machine.close()
+told = {name: value for name, value in facts.items() if name.startswith(("gpu", "driver"))}
+print(json.dumps([told, reading.gpus]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("visible", "numbers"), [(None, [0, 1]), ("1", [1]), ("", []), ("GPU-1", [0, 1])]
+)
+def test_amds_gpus_are_asked_where_rocm_has_its_module(visible, numbers, tmp_path):
+    """A module that answers what its documents say; no real one was seen."""
+    (tmp_path / "amdsmi.py").write_text(AMDSMI)
+    (tmp_path / "pynvml.py").write_text("def nvmlInit():\n    raise RuntimeError\n")
+    env = {name: value for name, value in os.environ.items() if "VISIBLE" not in name}
+    env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *sys.path])
+    if visible is not None:
+        env["HIP_VISIBLE_DEVICES"] = visible
+    done = subprocess.run(
+        [sys.executable, "-c", AMD_PROBE], env=env, capture_output=True, text=True, check=True
+    )
+    facts, gpus = json.loads(done.stdout)
+    both = {"gpu_memory": 2.0, "gpu_power": 512.0, "gpu_temperature": 66.0}
+    expected = {"0": {"gpu": 87.0, **both}, "1": both}
+    assert gpus == {str(number): expected[str(number)] for number in numbers}
+    if numbers:
+        assert facts == {
+            "gpu": "AMD Instinct MI300X",
+            "gpu_count": len(numbers),
+            "gpu_memory": pytest.approx(191.98, abs=0.01),
+            "driver": "6.8.5",
+        }

@@ -1,0 +1,456 @@
+"""Secrets are hidden, and what only looks like one is not."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from itertools import product
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seamark.capture.secrets import masking
+from seamark.capture.secrets import names as secret_names
+from seamark.capture.secrets.masking import (
+    MASK,
+    bare_url,
+    mask_arguments,
+    mask_secrets,
+    mask_traceback,
+    mask_value,
+)
+
+SECRET = "s3cr3t-Val"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--api-key", SECRET],
+        ["--api_key", SECRET],
+        ["--apiKey", SECRET],
+        ["--APIKEY", SECRET],
+        ["--api-key=" + SECRET],
+        ["-api_key=" + SECRET],
+        ["api_key=" + SECRET],
+        ["+logger.api_key=" + SECRET],
+        ["++a.token=" + SECRET],
+        ["a.b.password=" + SECRET],
+        ["--trainer.logger.init_args.api_key", SECRET],
+        ["--trainer.logger.init_args.api_key=" + SECRET],
+        ["--token", SECRET],
+        ["--hf-token", SECRET],
+        ["--authtoken", SECRET],
+        ["--access-token-value", SECRET],
+        ["--tokens", SECRET, SECRET],
+        ["--key", SECRET],
+        ["--wandb-key", SECRET],
+        ["--my-key=" + SECRET],
+        ["--secret", SECRET],
+        ["--client-secret=" + SECRET],
+        ["--password", SECRET],
+        ["--password", "-" + SECRET],
+        ["--db-passwd=" + SECRET],
+        ["--PGPASSWORD=" + SECRET],
+        ["--passphrase", SECRET],
+        ["--pass", SECRET],
+        ["--pwd", SECRET],
+        ["--credentials", SECRET],
+        ["--auth", SECRET],
+        ["--dbpass", SECRET],
+        ["--pat", SECRET],
+        ["--signature=" + SECRET],
+        ["--authorization", SECRET],
+        ["--auth-header", SECRET],
+        ["-p", SECRET],
+        ["-p" + SECRET],
+        ["-P", SECRET],
+        ["--user", "bob:" + SECRET],
+        ["-u", "bob:" + SECRET],
+        ["AWS_SECRET_ACCESS_KEY=" + SECRET],
+        ["--aws-access-key-id", SECRET],
+        ["-Dpassword=" + SECRET],
+        ["-H", "Authorization: Bearer " + SECRET],
+        ["-H", "Authorization: Basic " + SECRET],
+        ["-H", "X-Api-Key: " + SECRET],
+        ["-H", "Cookie: session=1; id=" + SECRET],
+        ["--dsn", f"postgres://u:{SECRET}@host/db"],
+        [f"postgres+psycopg://u:{SECRET}@host/db"],
+        [f"postgres://u:{SECRET}/x@host/db"],
+        [f"redis://:{SECRET}@host"],
+        [f"https://{SECRET}@host/x"],
+        [f"https://host/x?token={SECRET}&page=1"],
+        ["--config", f'{{"logger": {{"api_key": "{SECRET}", "lr": 0.1}}}}'],
+        [f"--config={{'password': '{SECRET}'}}"],
+        [f"db={{user:bob,password:{SECRET}}}"],
+        [f"--hparams=lr=0.1,token={SECRET}"],
+        [f"logger={{api_keys:[{SECRET},{SECRET}]}}"],
+        [f'--json={{\\"api_key\\": \\"{SECRET}\\"}}'],
+        ["--password", "with a space " + SECRET],
+        ["password=a,b&c " + SECRET],
+    ],
+    ids=" ".join,
+)
+def test_the_value_of_whatever_is_named_like_a_secret_is_hidden(arguments):
+    """In every form in which command lines write it."""
+    masked = mask_arguments(arguments, environment={})
+    assert len(masked) == len(arguments)
+    assert SECRET not in " ".join(masked)
+    assert MASK in " ".join(masked)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--epochs", "3", "--lr=0.1", "data.path=/data/Users/Bob1/projects/imagenet"],
+        ["--max-tokens", "512", "--num_tokens=1e6", "model.max_tokens=4096"],
+        ["--pad-token", "<pad>", "--eos_token_id", "2"],
+        ["--tokenizer", "bert-base-cased", "--tokenizer.path=tok.json"],
+        ["--key-dim", "64", "--num-keys", "8", "--sort_keys", "true"],
+        ["--image-key", "image", "--label_key=label"],
+        ["--pin-memory", "true", "--n-passes=3", "--bypass", "cache"],
+        ["--author", "Bob", "--use-auth", "false"],
+        ["--name", "ResNet50-Adam-lr0-seed1-CIFAR10-baseline"],
+        ["--commit", "d6b1bd4f9e5dd3e6ddd8bbd2a06a2b7a3c4d5e6f"],
+        ["-p", "8080", "-p0.5", "--port=80"],
+        ["--user", "1000:1000", "--user=bob"],
+        ["monitor=val/loss", "trainer.precision=bf16-mixed", "+experiment=base", "~callbacks"],
+        ["https://example.org/@scope/x", "http://host:8080/a@b", "git@github.com:org/repo.git"],
+        ["--password-less", "--token", "--", "sk-learn", "hf_datasets_cache"],
+        ["", "-", "--", "=", "--=", "a=", "=b", "-x"],
+    ],
+    ids=" ".join,
+)
+def test_other_arguments_are_kept_as_they_are(arguments):
+    """Masking what is no secret would cost the record what people look for."""
+    assert mask_arguments(arguments, environment={}) == arguments
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+        "github_pat_11ABCDEFG0abcdefghijkl_ABCDEFGH",
+        "glpat-abcDEF1234567890abcd",
+        "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345",
+        "sk-proj-abcdEFGH1234567890",
+        "sk-ant-api03-abcdEFGH1234567890",
+        "sk_live_4eC39HqLyjWDarjtT1zdp7dc",
+        "AKIAIOSFODNN7EXAMPLE",
+        "AIzaSyA-1234567890abcdefghijklmnopqrstu",
+        "xoxb-123456789012-abcdefABCDEF",
+        "npm_abcdefghijklmnopqrstuvwxyz0123456789",
+        "pypi-AgEIcHlwaS5vcmcCJDEyMzQ1Njc4",
+        "eyJhcGlfYWRkcmVzcyI6Imh0dHBzOi8vYXBwLm5lcHR1bmUuYWkifQ==",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_well_known_tokens_are_hidden_wherever_they_stand(token):
+    """Their shape gives them away: in an argument, in a message, in a path."""
+    for text in (token, f"cannot open /data/{token}/x", f"bad value {token!s}.", f"[{token}]"):
+        assert token not in mask_secrets(text, environment={})
+        assert token not in mask_arguments([text], environment={})[0]
+
+
+def test_a_long_drawn_argument_is_hidden():
+    """Random characters of three kinds, without a name or a known shape."""
+    token = "Zk3vQ9xT1bLm8RwY5cHn2JpD7sFg4KuA"
+    assert mask_arguments(["--session", token, token], environment={}) == ["--session", MASK, MASK]
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [
+        ("NEPTUNE_API_TOKEN", True),
+        ("SEAMARK_API_TOKEN", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("DB_PASSWORD", True),
+        ("WANDB_API_KEY", True),
+        ("MYSQL_PWD", True),
+        ("PWD", False),
+        ("OLDPWD", False),
+        ("HOME", False),
+        ("TOKENIZERS_PARALLELISM", False),
+        ("PASSWORD_STORE_DIR", False),
+        ("SSH_AUTH_SOCK", False),
+    ],
+)
+def test_the_value_of_a_secret_variable_is_hidden_in_any_text(name, hidden):
+    """Whoever puts $NEPTUNE_API_TOKEN somewhere has it written out by the shell."""
+    value = "plain/but hidden"
+    text = f"could not log in with <{value}>"
+    assert (value not in mask_secrets(text, environment={name: value})) is hidden
+    assert (value not in mask_arguments(["--x", value], environment={name: value})[1]) is hidden
+
+
+def test_short_and_plain_values_of_variables_are_no_secrets():
+    """USE_TOKEN=true must not turn every "true" into stars."""
+    environment = {"USE_TOKEN": "true", "API_KEY": "abc", "N_TOKEN": "100000000", "TOKEN": ""}
+    assert mask_secrets("true abc 100000000", environment=environment) == "true abc 100000000"
+
+
+def test_known_values_are_hidden():
+    """A token given as an argument has no variable and perhaps no shape."""
+    assert mask_secrets("x my-token y", environment={}, known=["my-token", ""]) == "x *** y"
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("password: 'hunter2', user: 'bob'", "password: '***', user: 'bob'"),
+        ("api_key=abc, lr=0.1", "api_key=***, lr=0.1"),
+        ('{"token": "a\\"b", "x": 1}', '{"token": "***", "x": 1}'),
+        ("Namespace(lr=0.1, api_key='abc')", "Namespace(lr=0.1, api_key='***')"),
+        ("{'Authorization': 'Bearer abcdef', 'x': 1}", "{'Authorization': 'Bearer ***', 'x': 1}"),
+        (
+            "Command '['mysql', '--password', 'x y']' failed",
+            "Command '['mysql', '--password', '***']' failed",
+        ),
+        ("curl --token abc -v https://h", "curl --token *** -v https://h"),
+        ("cannot reach postgres://u:p@h:5432/db", "cannot reach postgres://***@h:5432/db"),
+        ("password='never closed", "password='***"),
+        ("Missing key: 'encoder.weight'", "Missing key: 'encoder.weight'"),
+        ("Unexpected key(s) in state_dict: 'a'", "Unexpected key(s) in state_dict: 'a'"),
+        ("max_tokens=512 pad_token='<pad>'", "max_tokens=512 pad_token='<pad>'"),
+        ("KeyError: 'token'", "KeyError: 'token'"),
+        ("", ""),
+    ],
+)
+def test_messages_lose_secrets_and_nothing_else(text, masked):
+    """Also where a message quotes a dict, a Namespace, a header or a command."""
+    assert mask_secrets(text, environment={}) == masked
+
+
+def test_a_traceback_stays_readable():
+    """In source lines only literals are hidden: token=token says what went wrong."""
+    text = """Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    connect(api_key="abc", token=token, order=sorted(xs, key=lambda x: x[0]))
+    ~~~~~~~^^^^^^^^^^^^^^^^
+ValueError: bad token: abc123
+"""
+    masked = mask_traceback(text)
+    assert masked == text.replace('"abc"', '"***"').replace("abc123", "***")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("https://github.com/org/repo.git", "https://github.com/org/repo.git"),
+        ("https://user:pw@github.com/org/repo.git", "https://github.com/org/repo.git"),
+        ("https://ghp_abcdef123456@github.com/org/repo", "https://github.com/org/repo"),
+        ("https://oauth2:tok@gitlab.com/a/b.git?private_token=x#y", "https://gitlab.com/a/b.git"),
+        ("https://u:p@ss@host/x", "https://host/x"),
+        ("HTTPS://u:p@host/x", "HTTPS://host/x"),
+        ("ssh://git@host:22/x", "ssh://host:22/x"),
+        ("git@github.com:org/repo.git", "github.com:org/repo.git"),
+        ("user:pw@host:org/repo", "host:org/repo"),
+        ("u:p@ss@host:path", "host:path"),
+        ("git@[::1]:repo", "[::1]:repo"),
+        ("git@host:repo@v2", "host:repo@v2"),
+        ("file:///srv/git/repo.git", "file:///srv/git/repo.git"),
+        ("file://user:pw@host/srv/repo.git", "file://host/srv/repo.git"),
+        ("ext::https://tok@host/x", "ext::https://host/x"),
+        ("/srv/git/a@b.git", "/srv/git/a@b.git"),
+        ("../repo", "../repo"),
+        ("C:\\git\\repo", "C:\\git\\repo"),
+        ("https://host/@scope/repo", "https://host/@scope/repo"),
+        ("", ""),
+    ],
+)
+def test_an_address_loses_user_password_and_query(given, kept):
+    """Whatever form git takes: URL, scp-like, remote helper, path."""
+    assert bare_url(given) == kept
+
+
+@given(st.text(max_size=300))
+def test_masking_takes_any_text(text):
+    """Total, and what was masked once stays as it is."""
+    once = mask_secrets(text, environment={})
+    assert isinstance(once, str)
+    mask_traceback(text)
+    bare_url(text)
+    assert len(mask_arguments([text, text], environment={})) == 2
+
+
+@given(
+    st.text(
+        st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="\"'\\"), min_size=1
+    )
+)
+def test_no_password_survives_its_name(password):
+    """Whatever characters it is made of."""
+    if password in "password=***--" or MASK in password:
+        return
+    assert mask_arguments(["--password=" + password], environment={}) == ["--password=" + MASK]
+    assert mask_secrets(f"password='{password}'", environment={}) == f"password='{MASK}'"
+
+
+# --------------------------------------------------------------------- time
+
+PIECES = [
+    *("a", "sk-", "key=", "'", "a://", "u:p@", "token='", " ", "-", "eyJ", "\\", "\\a", "@", "a@["),
+    *("token=***", "token=*** ", "auth=(", "auth=true,", "key=(", "key='", "token=[", "SG.a-"),
+    *('token="\\"', 'token=\\"', "pass='1' ", "authorization: ", "cookie ", "cookie:\n", "bearer "),
+    *("-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "glab-", "a_", "a=b:", "--key ", "--token '"),
+    *("--key ',", "a.b.c-d ", "sig=", "?sig=", "ghp_", "xoxb-", 'key="a\\', 'pw:"""', "{'token':"),
+    *("\npassword = x ", "\npassword: ", "{password:", ",token:", "'key: ", '"a\\"', "{{a", "${"),
+    *("--api-key=", "--token 'a'", "token=&a=", ",a", "authorization: basic ", "token a1B"),
+    *("key=aB1", "token: ", "\ntoken: x", "https://discord.com/api/webhooks/", "basic 1", "1:AA"),
+]
+BEGINNINGS = ['token="', "token='''", 'key="', 'auth="']
+LINEAR = """
+import json, sys, time
+from seamark.capture.secrets import masking, names as secret_names
+
+def cpu_s(beginning, piece, size):
+    text = beginning + piece * (size // len(piece))
+    start = time.process_time()
+    masking.mask_secrets(text, environment={})
+    masking.mask_secrets(text, environment={}, code=True)
+    masking.mask_value(text, environment={})
+    masking.bare_url(text)
+    return time.process_time() - start
+
+def grows_too_fast(text):
+    return cpu_s(*text, 1 << 16) > 24 * (cpu_s(*text, 1 << 13) + 0.002)
+
+for text in json.load(sys.stdin):
+    if all(grows_too_fast(text) for _ in range(5)):
+        print(repr(text))
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_time_grows_with_the_length_of_a_text_and_no_faster():
+    """Whatever stands in it: an error's message must not hold up the end of a process.
+
+    Eight times the text takes eight times as long, and not its square; 24 times leaves room for
+    what else the machine does. What doubles with each character never ends, and is killed.
+    """
+    texts = [("", piece) for piece in PIECES]
+    texts += [(beginning, piece) for piece in PIECES[:12] for beginning in BEGINNINGS]
+    done = subprocess.run(
+        [sys.executable, "-c", LINEAR],
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+    )
+    assert done.stdout == "done\n"
+
+
+@pytest.mark.parametrize("end", ["", "x", "\n", " "])
+@pytest.mark.parametrize("piece", ["\\a", "\\\\", "\\", "\\'"])
+def test_an_unclosed_quote_with_backslashes_is_read_once(piece, end):
+    """Each backslash could be read in two ways once: 40 of them took a minute, 41 took two."""
+    text = 'token="' + piece * 200 + end
+    assert MASK in mask_secrets(text, environment={})
+    mask_secrets(text, environment={}, code=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "piece", ["a", "sk-", "key=", "'", "a://", "u:p@", "token='", " ", "-", "eyJ", "\\"]
+)
+def test_a_huge_text_is_cut_and_takes_no_time_to_speak_of(piece):
+    """An error that carries a tensor or a page of HTML must not hold up the end of a process."""
+    text = piece * (1_000_000 // len(piece))
+    assert len(mask_secrets(text, environment={})) < 300_000
+
+
+# -------------------------------------------------------------------- what is not looked for
+
+
+def looked_for_in_full(text):
+    """Return what `mask_value` returns where nothing says beforehand that a text cannot hold it."""
+    with (
+        mock.patch.object(masking, "_may_hold_shape", return_value=True),
+        mock.patch.object(masking, "_may_hold_credentials", return_value=True),
+        mock.patch.object(masking, "may_name", return_value=True),
+    ):
+        return mask_value(text, environment={})
+
+
+def hidden_in_full(text):
+    assert mask_value(text, environment={}) == looked_for_in_full(text)
+
+
+def branches(pattern):
+    """Return the alternatives of `_SHAPES`: of its first level, and of the group at its end."""
+    first, _, rest = pattern.partition("|(?<![A-Za-z0-9])(?:")
+    found, depth, start = [], 0, 0
+    for at, char in enumerate(rest := rest.removesuffix(")")):
+        depth += (char == "(") - (char == ")")
+        if char == "|" and not depth:
+            found.append(rest[start:at])
+            start = at + 1
+    return [first, *found, rest[start:]]
+
+
+@pytest.mark.parametrize("branch", branches(masking._SHAPES.pattern))
+@given(data=st.data())
+@settings(max_examples=10, deadline=None)
+def test_no_shape_is_passed_over(branch, data):
+    """Whatever the shape of a token is, one of the signs that are looked for first is in it."""
+    plain = re.sub(r"\(\?[=!][^()]*\)", "", branch)  # else what is looked ahead at is drawn twice
+    token = data.draw(st.from_regex(re.compile(plain, re.DOTALL), fullmatch=True))
+    assert masking._may_hold_shape(token)
+    hidden_in_full(f"see {token} here")
+
+
+WORDS_OF_NAMES = sorted(
+    {
+        *re.findall("[a-z]{2,}", secret_names._ENDINGS.pattern),
+        *secret_names._SECRET_KEYS,
+        *secret_names._SECRET_TOKENS,
+        *secret_names._WEAK_LAST,
+        *("token", "tokens", "key", "keys", "pass", "auth", "authentication", "webhook", "url"),
+        *("pw", "otp", "creds", "jwts", "passwd", "password", "lr", "name", "header", "hash"),
+    }
+)
+
+
+@pytest.mark.slow
+def test_no_name_with_a_level_is_passed_over():
+    """One of the stems that are looked for first is in every name that may hide something."""
+    names = [*WORDS_OF_NAMES, *map("_".join, product(WORDS_OF_NAMES, repeat=2))]
+    leveled = [name for name in names if secret_names.parameter_level(name)]
+    assert len(leveled) > 1000
+    assert [name for name in leveled if not secret_names.may_name(f"x {name.upper()}=1")] == []
+    assert not secret_names.may_name("epoch 3 done: loss=0.1234 acc=0.93")
+
+
+PARTS = st.sampled_from(
+    [
+        *masking._SIGNS,
+        *(
+            "token",
+            "password",
+            "api_key",
+            "lr",
+            "Bearer",
+            "TO\u212aEN",
+            "ba\u017fic",
+            "d\u0131gest",
+        ),
+        *("authorization", "Basic", "APIKEY", "a1b2c3d4e5f6a7b8c9", "Zm9vYmFyMTIz", "0123456789"),
+        *("https://", "user:pass@host", "sig", "?x-amz-signature", "hooks.slack.com/", "---", "--"),
+        *[":", "=", ":=", "\t", "\n", '"', "'", "'", "\\", ",", "-", "#", "&", ".", "{", "}"],
+        *("", " ", "  ", ": ", '"', "'", '": "', "=", "A" * 20, "\u212a", "\xe9", "\xa0", "\r"),
+    ]
+)
+
+
+@given(st.lists(PARTS, max_size=9).map("".join))
+@settings(max_examples=1000, deadline=None)
+def test_short_cuts_pass_nothing_over(text):
+    """What is not looked for, because it cannot be there, is not there."""
+    hidden_in_full(text)

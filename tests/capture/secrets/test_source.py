@@ -1,0 +1,188 @@
+"""Of source code literals and comments are changed, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from seamark.capture.code.hiding import hide_in_code
+from seamark.capture.secrets import Secrets
+from seamark.capture.secrets.source import mask_code
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'print("token:", x, "done")',
+        'x = "password: " + name + " ok"',
+        'raise ValueError("Unknown token:"+t+"!")',
+        'name=input("Password: ") if 0 else "x"',
+        "d = {'a': f(token='')}; print('key', \"token='\", x, \"'\")",
+        'f"password={password}"',
+        'f"{user}:{password}@{host}"',
+        'print("password=%s" % password, "token={}".format(x))',
+        "x = (y // 3, 'token:', z)",
+        'w = "token=" "" + x',
+        "x = (1\n  % dict(token=tok))",
+        "v = a;sig=sign(token)",
+        'if line.startswith("-----BEGIN PRIVATE KEY"):\n    x = token\n',
+        "tokens = ['<s>', 'hello', 'world', '##ing']",
+        'password = getpass("Password: ")',
+        'secrets = {"user": "bob", "host": "h"}',
+        'def f():\n    """Log in.\n\n    Args:\n        password: The one of the user.\n    """',
+        "# token: the one that the server has given",
+        'parser.add_argument("--max-tokens", default="12")',
+        'parser.add_argument("--token"); parser.add_argument("--x", default="y")',
+    ],
+)
+def test_code_stays_as_it_is(code):
+    """A quote that closes a literal is none that opens another one."""
+    assert mask_code(code) == code
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'CONF = """[default]\naws_secret_access_key = X\nregion = e\n"""',
+        'CONF = """\nsecrets:\n  openai: X\n  user: bob\n"""',
+        "CONF = 'aws_secret_access_key = X\\nregion = e'",
+        'password = str("X")',
+        'password = SecretStr("X")',
+        'password: str = Field(default="X")',
+        'add_argument("--token", default="X")',
+        'add_argument("-t", "--token", type=f("a"), help="of it", default="X")',
+        'tokens = ["X1y2z3a4b5"]',
+        'API_KEYS = ("X", "X")',
+        'secrets = {"openai": "X", "user": "bob"}',
+        'secrets = dict(openai="X")',
+        'password = os.environ.get("P") or "X"',
+        'password = os.environ["P"] if p else "X"',
+        'const token = process.env.T || "X"',
+        "# password: X",
+        "x = 1  # token = X",
+        'os.system("mysql -u me -pX db")',
+        'os.system("curl -u bob:X https://h")',
+        'log(f"https://me:X@{host}/{path}")',
+        'headers = f"token=X&page={page}"',
+        'token = "X" "X"',
+        '>>> login(token="X")',
+        '"""Do.\n\n>>> login(token="X")\n"""',
+    ],
+)
+def test_secrets_in_literals_and_comments_are_hidden(code):
+    """By name, within a text, in a list, as a default."""
+    secret = "Xq9-planted7"
+    code = code.replace("X1y2z3a4b5", "X").replace("X", secret)
+    assert secret not in mask_code(code)
+    assert "***" in mask_code(code)
+    assert mask_code(code).count("\n") == code.count("\n")
+
+
+def _outline(code: str) -> str:
+    """Return what code does, whatever its literals hold."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
+            node.value = ""
+        elif isinstance(node, ast.JoinedStr):
+            node.values = []
+    return ast.dump(tree)
+
+
+def _some_sources() -> list[Path]:
+    """Return files of this project, of Python and of a package, the same ones each time."""
+    chosen = random.Random(7)
+    library = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    library += sorted(Path(sysconfig.get_path("stdlib"), "http").glob("*.py"))
+    packages = sorted(Path(pytest.__file__).parents[1].glob("*/*.py"))
+    own = sorted(Path(__file__).parents[3].glob("src/**/*.py"))
+    return [
+        Path(__file__),
+        *(path for each in (own, library, packages) for path in chosen.sample(each, 60)),
+    ]
+
+
+@pytest.mark.parametrize("path", _some_sources(), ids=lambda path: path.name)
+def test_code_that_was_hidden_in_still_does_the_same(path):
+    """What is no literal is never changed; lines stay where they are."""
+    try:
+        code = path.read_text("utf-8")
+        outline = _outline(code)
+    except (UnicodeDecodeError, SyntaxError):
+        pytest.skip("not Python of this version")
+    hidden = hide_in_code(code, Secrets(), path.name)
+    assert hidden.count("\n") == code.count("\n")
+    assert _outline(hidden) == outline
+
+
+PIECES = [
+    *("'", '"', '"""', "\\'", "'\\", "`", "#", "/*", "//", "'a", 'f"{', "{", "(", "[", "x=(", ")"),
+    *("token=", "token='", "token=[", "token=str(", "tokens=('a',", "or '", "x or 'a'", "token:x="),
+    *("'token':", "'token',", "get('token',", "secrets={'a':", "'--token',", "default='a' ", "a "),
+    *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "'a'\n", "'\\n", "# a: b c d\n"),
+    *("secrets:\n", " secrets:\n", "- a\n", "token: |\n", "name: token\n", "value: a\n", "<token>"),
+    *("curl -u a", "curl ", "mysql -", "mysql ", "-p a", "a:", "a:\n", "token: [", "token: {a,"),
+    *(
+        "login a password ",
+        "[secrets]\n",
+        "key='token' value='",
+        "ENV token a\n",
+        "\t",
+        "%s",
+        "!a\n",
+    ),
+    *(
+        "# define token ",
+        "token = a b\n",
+        "a.b.",
+        "secrets: [a, ",
+        "secrets: {a: {",
+        "\n" + " " * 40,
+    ),
+]
+LINEAR = """
+import json, sys, time
+from seamark.capture.secrets.configuration import Configuration
+from seamark.capture.secrets.notebook import Notebook
+from seamark.capture.secrets.source import Source
+
+def cpu_s(make, piece, size):
+    text = piece * (size // len(piece))
+    start = time.process_time()
+    make().mask(text)
+    return time.process_time() - start
+
+KINDS = [Source, lambda: Source(name="a.js"), lambda: Source(name="a.c"), Configuration, Notebook,
+         lambda: Configuration(name=".pgpass")]
+
+def grows_too_fast(make, piece):
+    return cpu_s(make, piece, 1 << 16) > 24 * (cpu_s(make, piece, 1 << 13) + 0.002)
+
+for at, make in enumerate(KINDS):
+    for piece in json.load(open(sys.argv[1])):
+        if all(grows_too_fast(make, piece) for _ in range(4)):
+            print(at, repr(piece))
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_time_grows_with_the_length_of_a_text_and_no_faster(tmp_path):
+    """A file of somebody else's must not hold the interpreter."""
+    pieces = tmp_path / "pieces.json"
+    pieces.write_text(json.dumps(PIECES))
+    done = subprocess.run(
+        [sys.executable, "-c", LINEAR, str(pieces)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+    )
+    assert done.stdout == "done\n"

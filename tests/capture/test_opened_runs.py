@@ -1,0 +1,161 @@
+"""What is captured where a process opens a run that exists: all that is its own, from the start."""
+
+from __future__ import annotations
+
+import sys
+from textwrap import dedent
+
+import pytest
+
+from seamark.local.index import Index
+
+FIRST = """
+    import sys, seamark
+    run = seamark.init_run(custom_run_id="cub", capture_packages=False)
+    print("first")
+    for step in range(3):
+        run.log_metrics({"loss": 1.0}, step=step)
+"""
+AGAIN = """
+import sys, seamark
+run = seamark.init_run(custom_run_id="cub", capture_packages=False)
+"""
+
+
+@pytest.fixture
+def look(scripts):
+    """Return what the only run holds, once it was recorded by a first script."""
+    assert scripts.run(FIRST).code == 0
+
+    def now():
+        index = Index.open(scripts.root)
+        index.refresh()
+        (run,) = index.runs()
+        return index.view(*run)
+
+    return now
+
+
+def values(view, prefix=""):
+    """Return what a view holds by path, texts put together."""
+    found = {}
+    for one in view.attributes(prefix):
+        if one.family == "string_series":
+            found[one.path] = "".join(point.text for point in view.texts(one.path, "all"))
+        else:
+            found[one.path] = one.value
+    return found
+
+
+def own(view, what):
+    """Return all values below monitoring that have a name."""
+    return [one for path, one in values(view, "monitoring").items() if path.endswith(f"/{what}")]
+
+
+def unchanged(view):
+    """Return what belongs to the run, and which a process that does not train it leaves alone."""
+    return (
+        str(view.state),
+        values(view, "source_code"),
+        {
+            path: value
+            for path, value in values(view, "sys").items()
+            if path != "sys/modification_time"
+        },
+    )
+
+
+def test_what_raises_while_loading_leaves_output_and_traceback(scripts, look):
+    """And does not change the run: nothing was trained."""
+    before = unchanged(look())
+    ended = scripts.run(AGAIN + 'print("loading")\nraise ValueError("no checkpoint")\n')
+    assert ended.code == 1
+    view = look()
+    assert "loading\n" in own(view, "stdout")
+    assert any("ValueError: no checkpoint" in text for text in own(view, "stderr"))
+    (trace,) = own(view, "traceback")
+    assert trace.endswith("ValueError: no checkpoint\n")
+    assert len(own(view, "pid")) == 2
+    assert unchanged(view) == before
+
+
+def test_what_is_printed_before_the_first_point_is_there(scripts, look):
+    """Below the same writer as what is printed once the process owns the run."""
+    code = """
+        import time
+        print("before")
+        while run.state != "running":
+            step = int(time.monotonic() * 1e6)
+            run.log_metrics({"loss": 0.5}, step=step)
+        print("after")
+    """
+    assert scripts.run(AGAIN + dedent(code)).code == 0
+    view = look()
+    assert sorted(own(view, "stdout")) == ["before\nafter\n", "first\n"]
+    assert str(view.state) == "completed"
+    assert values(view, "source_code")["source_code/entrypoint"] == "script.py"
+
+
+def test_an_evaluation_leaves_the_run_as_it_was(scripts, look):
+    """It has facts and output of its own; state, code and times of ownership stay."""
+    before = unchanged(look())
+    code = 'print("evaluating")\nrun["test/acc"].append(0.5)\n'
+    assert scripts.run(AGAIN + dedent(code), "other").code == 0
+    view = look()
+    assert any(text.startswith("evaluating\n") for text in own(view, "stdout"))
+    assert unchanged(view) == before
+
+
+def test_who_only_adds_captures_nothing(scripts, look):
+    """owner=False: a script that tags stays light, and one that raises leaves no trace."""
+    before = values(look(), "monitoring")
+    code = AGAIN.replace("capture_packages", "owner=False, capture_packages")
+    code += 'run["sys/tags"].add("best")\nprint("tagged")\nraise ValueError\n'
+    assert scripts.run(code).code == 1
+    assert values(look(), "monitoring") == before
+
+
+def test_an_exception_fails_a_run_that_turns_out_to_be_trained(scripts, look):
+    """Whoever adds to its series owns it, though that is settled only at the end."""
+    code = """
+        import time
+        from seamark.run.state import OwnState
+        OwnState.trains = lambda *_: False  # as long as what the run held is not known
+        run.log_metrics({"loss": 0.5}, step=10)
+        while run._state._held is None:
+            time.sleep(0.001)
+        assert run._state._held.touched and run._state.owner is None
+        raise ValueError("diverged")
+    """
+    assert scripts.run(AGAIN + dedent(code)).code == 1
+    assert str(look().state) == "failed"
+
+
+def test_signals_mark_only_what_is_owned(scripts, look):
+    """SIGTERM ends an evaluation as it would without us, and interrupts no run."""
+    code = """
+        import os, signal
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        os.kill(os.getpid(), signal.SIGTERM)
+    """
+    ended = scripts.run(AGAIN + dedent(code))
+    assert (ended.code, ended.stderr) == (-15, "")
+    assert str(look().state) == "completed"
+
+
+def test_show_tells_of_the_process_that_trains(scripts, look):
+    """The traceback that belongs to a failed run is not that of a later script."""
+    code = """
+        import time
+        while run.state != "running":
+            run.log_metrics({"loss": 0.5}, step=int(time.monotonic() * 1e6))
+        raise ValueError("diverged")
+    """
+    assert scripts.run(AGAIN + dedent(code)).code == 1
+    assert scripts.run(AGAIN + 'raise TypeError("evaluation")\n').code == 1
+    view = look()
+    assert str(view.state) == "failed"
+    shown = scripts.start([sys.executable, "-m", "seamark", "show", "latest"]).stdout
+    line = next(one for one in shown.splitlines() if one.startswith("! failed: "))
+    path = line.rpartition(" ")[2].rstrip(")")
+    assert "diverged" in values(view, "monitoring")[path]

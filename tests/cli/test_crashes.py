@@ -1,0 +1,328 @@
+"""Why a run crashed, and what of it is missing, as people and programs see it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from journal_builder import JournalBuilder
+
+from seamark.journal.folder import RunFolder
+from seamark.process.liveness import process_facts
+from seamark.run.project import init_project
+from seamark.run.run import init_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from click.testing import Result
+
+    from seamark.run.run import Run
+
+TRAINING = """
+import sys, seamark
+{before}
+run = seamark.init_run("p", name="live", git_ref=False, capture_packages=False)
+run.log_metrics({{"loss": 1.0}}, step=0)
+run.sync()
+print(run.id, flush=True)
+{after}
+"""
+WAIT = "sys.stdin.readline()"
+
+
+def training(after: str = WAIT, before: str = "") -> tuple[subprocess.Popen[str], str]:
+    """Start a training that has recorded a step; return it and the id of its run."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", TRAINING.format(before=before, after=after)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        text=True,
+    )
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
+
+
+def value(run: str, path: str) -> Any:
+    with init_run("p", with_id=run, mode="read-only") as reader:
+        return reader[path].fetch() if reader.exists(path) else None
+
+
+def long_ago() -> int:
+    """Return a time before this host was started."""
+    lines = Path("/proc/stat").read_text().splitlines()
+    booted = next(int(line.split()[1]) for line in lines if line.startswith("btime"))
+    return (booted - 7200) * 10**9
+
+
+def crashed(root: Path, name: str, **header: Any) -> str:
+    """Write a run whose process recorded last ten minutes ago."""
+    facts = {**process_facts(), **header}
+    journal = JournalBuilder(name, t=time.time_ns() - 600 * 10**9, **facts)
+    journal.op("state", state="running").row({"loss": 1.0}, step=0).save(RunFolder(root, "p", name))
+    return name
+
+
+def test_a_killed_process_is_gone(cli: Callable[..., Result], root: Path) -> None:
+    """Told at once, beside the state, in words, in Python and to programs; nothing is guessed."""
+    process, run = training()
+    assert "sys/crash_reason" not in json.loads(cli("show", run, "--json").stdout)["attributes"]
+    with process:
+        process.kill()
+    (row,) = cli("ls").stdout.splitlines()[1:]
+    assert "crashed: process gone" in row
+    shown = cli("show", run).stdout
+    assert "\n! crashed: its process ended without reporting why" in shown
+    assert f"pid {process.pid} on " in shown
+    assert "last sign of life " in shown
+    assert value(run, "sys/crash_reason") == "process gone"
+    assert value(run, "sys/state") == "crashed"
+    (listed,) = json.loads(cli("ls", "--json", "-c", "sys/state,sys/crash_reason").stdout)
+    assert (listed["sys/state"], listed["sys/crash_reason"]) == ("crashed", "process gone")
+    told = json.loads(cli("show", run, "--json").stdout)["attributes"]["sys/crash_reason"]
+    assert told["value"] == "process gone"
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+def test_whatever_ended_it_no_more_is_said_than_is_known(
+    cli: Callable[..., Result], root: Path, signal_number: signal.Signals
+) -> None:
+    """A signal that was sent leaves no trace behind."""
+    process, run = training()
+    with process:
+        process.send_signal(signal_number)
+    assert value(run, "sys/crash_reason") == "process gone"
+
+
+def test_leaving_without_a_word(cli: Callable[..., Result], root: Path) -> None:
+    """As os._exit does."""
+    process, run = training(after="import os; os._exit(0)")
+    with process:
+        process.wait(60)
+    assert value(run, "sys/crash_reason") == "process gone"
+
+
+@pytest.fixture
+def small_group() -> Iterator[Path]:
+    """A control group below this process's own with 128 MB of memory, where one can be made."""
+    found = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    own = {names: path for _, names, path in found}
+    first = f"/sys/fs/cgroup/memory{own['memory']}" if "memory" in own else None
+    folder = Path(first or f"/sys/fs/cgroup{own.get('', '')}", f"seamark-{os.getpid()}")
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        limit = folder / ("memory.limit_in_bytes" if first else "memory.max")
+        swap = folder / ("memory.memsw.limit_in_bytes" if first else "memory.swap.max")
+        try:
+            limit.write_text(str(128 << 20))
+        except OSError as error:
+            pytest.skip(f"no control group with a limit can be made here: {error}")
+        with contextlib.suppress(OSError):
+            swap.write_text(str(128 << 20) if first else "0")
+        yield folder
+    finally:
+        folder.rmdir()
+
+
+@pytest.mark.slow
+def test_out_of_memory(cli: Callable[..., Result], root: Path, small_group: Path) -> None:
+    """A real one: the kernel kills it, and its log, or else the group's counter, tells."""
+    enter = f"open({str(small_group / 'cgroup.procs')!r}, 'w').write('0')"
+    process, run = training("kept = []\nwhile True: kept.append(b'x' * 10**6)", before=enter)
+    with process:
+        assert process.wait(120) == -signal.SIGKILL
+    assert value(run, "sys/crash_reason") in ("out of memory", "likely out of memory")
+    assert "out of memory" in cli("ls").stdout
+    shown = cli("show", run).stdout
+    assert "out of memory" in shown.splitlines()[1]
+    assert str(process.pid) in shown.splitlines()[1]
+    assert cli("ls", "-q", "sys/crash_reason CONTAINS memory").exit_code == 0
+
+
+def test_a_host_that_was_started_again(cli: Callable[..., Result], root: Path) -> None:
+    """Another boot id in the header, and last heard of before this host was started."""
+    facts = {**process_facts(), "boot": "another", "host": process_facts()["host"]}
+    journal = JournalBuilder("one", t=long_ago(), **facts)
+    journal.op("state", state="running").save(RunFolder(root, "p", "one"))
+    assert "crashed: host rebooted" in cli("ls").stdout
+    shown = cli("show", "one").stdout
+    assert f"\n! crashed: host rebooted: {facts['host']} has been started again since; " in shown
+
+
+def test_a_rank_whose_host_was_started_again(cli: Callable[..., Result], root: Path) -> None:
+    """It is named, with the reason; of another one all that is known is that it is silent."""
+    folder = RunFolder(root, "p", "one")
+    here = {**process_facts(), "ranks": "all", "world_size": 3}
+    for rank, facts in enumerate(({}, {"boot": "another"}, {"host": "node17"})):
+        journal = JournalBuilder(
+            f"rank{rank}", t=long_ago(), owner=not rank, **{**here, **facts, "rank": rank}
+        )
+        journal.op("state", state="running").row({"loss": 1.0}, step=0).save(folder)
+    shown = cli("show", "one").stdout
+    assert f"! rank 1 is gone, host rebooted (pid {os.getpid()} on {here['host']}): last " in shown
+    assert "! rank 2 is lost: no heartbeat for " in shown
+    ranks = json.loads(cli("show", "one", "--json").stdout)["ranks"]
+    assert [(one["state"], one["why"]) for one in ranks[1:]] == [
+        ("lost", "host rebooted"),
+        ("lost", ""),
+    ]
+
+
+def test_a_run_of_another_host_is_not_heard_of(cli: Callable[..., Result], root: Path) -> None:
+    """As one that was copied here: what became of its process is not known, and not said."""
+    crashed(root, "one", host="node17", boot="another", pid=4211)
+    assert "crashed: heartbeat lost" in cli("ls").stdout
+    shown = cli("show", "one").stdout
+    assert "\n! crashed: heartbeat lost: not heard from since; " in shown
+    assert "(pid 4211 on node17) lives cannot be seen from here; last sign of life" in shown
+
+
+def test_a_silent_process_is_not_said_to_be_gone(cli: Callable[..., Result], root: Path) -> None:
+    """This one lives."""
+    crashed(root, "one")
+    assert "not heard from since; its process is still there" in cli("show", "one").stdout
+
+
+def test_reasons_are_asked_for(
+    cli: Callable[..., Result], root: Path, start: Callable[..., Run]
+) -> None:
+    """In queries, as a column, as an order; runs that did not crash have none."""
+    well = start("p", name="well")
+    well.stop()
+    crashed(root, "far", host="node17")
+    gone = {"pid": 2**22 + 1, "start": 1}
+    crashed(root, "here", **gone)
+
+    def names(*words: str) -> list[str]:
+        return [row["run"] for row in json.loads(cli("ls", "--json", *words).stdout)]
+
+    assert names("-q", 'sys/crash_reason = "process gone"') == ["here"]
+    assert names("-q", 'sys/crash_reason != "process gone"') == ["far"]
+    assert sorted(names("-q", 'NOT sys/crash_reason = "process gone"')) == sorted(["far", well.id])
+    assert names("-q", 'sys/crash_reason IN ("heartbeat lost", "out of memory")') == ["far"]
+    assert names("-q", "sys/crash_reason CONTAINS gone") == ["here"]
+    assert names("-q", "sys/crash_reason IS MISSING") == [well.id]
+    assert names("-s", "sys/crash_reason", "--asc") == ["far", "here", well.id]
+    assert names("-s", "sys/crash_reason", "--desc") == ["here", "far", well.id]
+    table = init_project("p", mode="read-only").fetch_runs_table(columns=["sys/crash_reason"])
+    found = {row["sys/id"]: row.get("sys/crash_reason") for row in table.to_rows()}
+    assert found == {"far": "heartbeat lost", "here": "process gone", well.id: None}
+    shown = cli("ls", "-c", "sys/state,sys/crash_reason").stdout
+    assert "CRASH REASON" in shown
+    assert "crashed:" not in shown
+
+
+def test_nobody_assigns_a_reason(start: Callable[..., Run]) -> None:
+    """It is derived when a run is read."""
+    run = start()
+    with pytest.raises(ValueError, match="sys/crash_reason"):
+        run["sys/crash_reason"] = "bad luck"
+    run.stop()
+
+
+# --------------------------------------------------------------------- health
+
+
+def damage(root: Path, run: str) -> None:
+    (journal,) = RunFolder(root, "default", run).journals()
+    data = bytearray(journal.path.read_bytes())
+    data[len(data) // 2] ^= 1
+    journal.path.write_bytes(data)
+
+
+def test_where_all_is_well_nothing_is_said(
+    cli: Callable[..., Result], record: Callable[..., str]
+) -> None:
+    """No section, no mark, an empty list."""
+    run = record()
+    assert "Health" not in cli("show", run).stdout
+    assert "LOST" not in cli("ls").stdout
+    assert json.loads(cli("show", run, "--json").stdout)["health"] == []
+
+
+def test_what_is_missing_is_one_section(
+    cli: Callable[..., Result], start: Callable[..., Run], root: Path
+) -> None:
+    """What was lost, how much, why, and what to do; for programs as well."""
+    run = start()
+    for step in range(20):
+        run.log_metrics({"loss": 1.0, "bad": "text"}, step=step)
+    run["monitoring/w/stdout_left_out"] = 2_000_000
+    run["monitoring/w/stderr_left_out"] = "many"
+    run.stop()
+    damage(root, run.id)
+    lines = cli("show", run.id).stdout.splitlines()
+    section = lines[lines.index("Health") : lines.index("Series (1)")]
+    text = "\n".join(section)
+    assert "! lost while recording: 20 values that are no numbers\n  log_metrics takes" in text
+    assert "! left out: 2.0 MB of stdout, more than is kept of it\n  to keep more" in text
+    assert "! damaged: " in text
+    assert "stderr" not in text
+    told = json.loads(cli("show", run.id, "--json").stdout)["health"]
+    assert [one["kind"] for one in told] == ["dropped", "output", "gaps"]
+    assert told[0]["what"] == {"value": 20}
+    assert told[1]["what"] == {"stdout": 2_000_000}
+    assert "health" not in json.loads(cli("show", run.id, "loss", "--json").stdout)
+
+
+def test_runs_that_miss_something_are_marked(
+    cli: Callable[..., Result],
+    start: Callable[..., Run],
+    record: Callable[..., str],
+    root: Path,
+    shell: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """In a word, at the end of the line; in ASCII where nothing else can be written."""
+    record(name="well")
+    damage(root, record(name="torn"))
+    run = start(name="lossy")
+    run.log_metrics({"loss": 1.0, "bad": "text", "worse": object()}, step=0)
+    run.stop()
+    rows = {line.split()[1]: line for line in cli("ls").stdout.splitlines()}
+    assert rows["NAME"].endswith("LOST")
+    assert rows["torn"].endswith("⚠ 1 gap")
+    assert rows["lossy"].endswith("⚠ 2 lost")
+    assert "⚠" not in rows["well"]
+    plain = shell("ls", PYTHONIOENCODING="ascii").stdout
+    assert "! 1 gap" in plain
+    listed = json.loads(cli("ls", "--json").stdout)
+    assert not any("lost" in key.lower() for row in listed for key in row)
+
+
+def test_where_it_ran_is_one_line(cli: Callable[..., Result], start: Callable[..., Run]) -> None:
+    """Host, job, container and torch, as far as they were told; each is a column of its own."""
+    run = start("p")
+    run["mon/a/pid"] = 5
+    run["mon/a/environment/slurm"] = {"job_id": "1", "array_job_id": "4211", "array_task_id": "3"}
+    run["mon/a/environment/kubernetes"] = {"pod": "train-0", "namespace": "team"}
+    run["mon/a/environment/container"] = "docker"
+    run["mon/a/environment/torch/version"] = "2.13.0+cu128"
+    run["mon/a/environment/pbs/job_id"] = 7
+    run["model/environment/service"] = "hot"
+    run.stop()
+    (line,) = [one for one in cli("show", run.id).stdout.splitlines() if one.startswith("host ")]
+    assert line.endswith(" · SLURM 4211_3 · Kubernetes team/train-0 · docker · torch 2.13.0+cu128")
+    assert "docker" in cli("ls", "-c", "mon/a/environment/container").stdout
+
+
+def test_where_it_runs_is_recorded(cli: Callable[..., Result], root: Path) -> None:
+    """By a real run here, below its process."""
+    process, run = training()
+    process.communicate("", timeout=60)
+    attributes = json.loads(cli("show", run, "--json").stdout)["attributes"]
+    (path,) = [one for one in attributes if one.endswith("/environment/kernel")]
+    assert path.startswith("monitoring/")
+    assert attributes[path]["value"] == os.uname().release

@@ -1,0 +1,379 @@
+"""``seamark logs`` shows what a run printed, as a terminal showed it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyte
+import pytest
+
+from seamark.pictures.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from click.testing import Result
+
+    from seamark.run.run import Run
+
+BAR = "".join(f"\repoch: {at}%" for at in range(0, 101, 10)) + "\n"
+
+
+@pytest.fixture
+def printed(start: Callable[..., Run]) -> Callable[..., str]:
+    """Record a run with these texts, as (stream, text), and return its id."""
+
+    def record(*texts: tuple[str, str], namespace: str = "monitoring/w1", **given: Any) -> str:
+        run = start(**given)
+        run["parameters/lr"] = 0.1
+        for stream, text in texts:
+            run[f"{namespace}/{stream}"].append(text)
+        run.stop()
+        return run.id
+
+    return record
+
+
+@pytest.mark.parametrize("namespace", ["monitoring/w1", "monitoring/d41d8cd9", "mine"])
+def test_both_streams_in_order_each_line_once(
+    cli: Callable[..., Result], printed: Callable[..., str], namespace: str
+) -> None:
+    """Lines of both streams, a bar as its last state, wherever the texts were cut."""
+    run = printed(
+        ("stdout", "be"),
+        ("stdout", "gin\nsecond\n"),
+        ("stderr", BAR[:40]),
+        ("stderr", BAR[40:]),
+        ("stdout", "end without a line feed"),
+        namespace=namespace,
+    )
+    result = cli("logs", run)
+    assert result.exit_code == 0
+    assert result.stdout == "begin\nsecond\nepoch: 100%\nend without a line feed\n"
+    assert cli("logs", run, "--stderr").stdout == "epoch: 100%\n"
+    assert cli("logs", run, "--stdout", "--tail", 1).stdout == "end without a line feed\n"
+    assert cli("logs", run, "--tail", 2).stdout == "epoch: 100%\nend without a line feed\n"
+    none = cli("logs", run, "--tail", 0)
+    assert none.stdout == ""
+    assert "--tail 0 shows no line" in none.stderr
+    assert cli("logs", run, "--stdout", "--stderr").stdout == result.stdout
+
+
+def test_colours_stay_on_a_terminal_and_nothing_else(
+    cli: Callable[..., Result],
+    terminal: Callable[..., tuple[int, str]],
+    printed: Callable[..., str],
+) -> None:
+    """What the training wrote to obey is not passed on; its colours are, standard error is dim."""
+    run = printed(
+        ("stdout", "\x1b[31mred\x1b[0m\x1b]52;c;cm0=\a\x1b[2J \u202eplain\n"), ("stderr", "oh\n")
+    )
+    code, shown = terminal("logs", run)
+    assert code == 0
+    assert shown == "\x1b[31mred\x1b[0m \\u202eplain\n\x1b[2moh\x1b[0m\n"
+    assert "\x1b" not in terminal("logs", run, NO_COLOR="1")[1]
+    assert "\x1b" not in terminal("logs", run, TERM="dumb")[1]
+    assert cli("logs", run).stdout == "red \\u202eplain\noh\n"
+    assert cli("logs", run, "--color").stdout.startswith("\x1b[31mred\x1b[0m")
+
+
+def test_json_is_an_object_for_each_line(
+    cli: Callable[..., Result], printed: Callable[..., str]
+) -> None:
+    """With time, stream, rank and writer; texts without escapes."""
+    run = printed(("stdout", "\x1b[1mone\x1b[0m\n"), ("stderr", "two\n"))
+    found = [json.loads(line) for line in cli("logs", run, "--json").stdout.splitlines()]
+    assert [(one["stream"], one["rank"], one["text"]) for one in found] == [
+        ("stdout", 0, "one"),
+        ("stderr", 0, "two"),
+    ]
+    assert all(one["writer"] and one["t"].endswith("+00:00") for one in found)
+
+
+def test_times_and_since(cli: Callable[..., Result], printed: Callable[..., str]) -> None:
+    """Each line may begin with its time; lines before a moment are left out."""
+    run = printed(("stdout", "one\n"))
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  one\n", cli("logs", run, "--times").stdout
+    )
+    tomorrow = time.strftime("%Y-%m-%d", time.localtime(time.time() + 86_400))
+    none = cli("logs", run, "--since", tomorrow)
+    assert none.stdout == ""
+    last = cli("logs", run, "--times").stdout.partition("  ")[0]
+    assert f"nothing was printed since {tomorrow} 00:00:00; the last line is of {last}" in (
+        " ".join(none.stderr.split())
+    )
+    for since in ("10m", "-10m", "2020-01-01", "2020-01-01T10:30"):
+        assert cli("logs", run, "--since", since).stdout == "one\n", since
+    clock = time.strftime("%H:%M", time.localtime(time.time() + 120))
+    assert cli("logs", run, "--since", clock).stdout == "one\n"  # of yesterday: it is still to come
+    for wrong in ("ten", "25:00", "14:60"):
+        result = cli("logs", run, "--since", wrong)
+        assert result.exit_code == 2
+        assert "expected 10m, 14:30, or a time" in result.stderr
+
+
+def test_no_output_is_said(cli: Callable[..., Result], record: Callable[..., str]) -> None:
+    """Exit code 2, and why there may be none."""
+    result = cli("logs", record())
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "no output is recorded: it printed nothing, capture_stdout" in result.stderr
+    assert "killed within half a second" in " ".join(result.stderr.split())
+    assert "no standard error is recorded" in cli("logs", "latest", "--stderr").stderr
+
+
+def test_a_line_says_which_process_comes_next(
+    cli: Callable[..., Result], start: Callable[..., Run]
+) -> None:
+    """Of a run that was opened again; its writer is told for each line in JSON."""
+    for text in ("first\n", "second\nthird\n"):
+        with start(custom_run_id="one", owner=True, capture_stdout=True) as run:
+            run["parameters/lr"] = 0.1
+            sys.stdout.write(text)
+    shown = cli("logs", run.id).stdout.splitlines()
+    assert (shown[1], *shown[3:]) == ("first", "second", "third")
+    for head in (shown[0], shown[2]):
+        moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+        assert re.fullmatch(rf"--- process {os.getpid()} on \S+, from {moment} ---", head)
+    told = [json.loads(line) for line in cli("logs", run.id, "--json").stdout.splitlines()]
+    assert len({one["writer"] for one in told}) == 2
+
+
+def test_a_header_tells_attempts_and_ranks_apart_where_there_are_several(
+    cli: Callable[..., Result], start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing that is the same for all."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in (0, 1, 0):
+        monkeypatch.setenv("RANK", str(rank))
+        owner = True if rank == 0 else None
+        with start(custom_run_id="one", ranks="all", owner=owner, capture_stdout=True) as run:
+            run.log_metrics({"loss": 1.0}, 0)
+            sys.stdout.write("line\n")
+    heads = [one for one in cli("logs", run.id).stdout.splitlines() if one != "line"]
+    assert len(heads) == 2
+    assert all(one.endswith(", rank 0 ---") for one in heads)
+
+
+def test_ranks_beside_one_another(
+    cli: Callable[..., Result], start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 unless others are asked for; of several, each line begins with the rank."""
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    for rank in range(2):
+        monkeypatch.setenv("RANK", str(rank))
+        with start(custom_run_id="one", ranks="all", capture_stdout=True) as run:
+            run.log_metrics({"loss": 1.0}, 0)
+            sys.stdout.write(f"of rank {rank}\n")
+    assert cli("logs", run.id).stdout == "of rank 0\n"
+    assert cli("logs", run.id, "--rank", 1).stdout == "of rank 1\n"
+    both = cli("logs", run.id, "--rank", 0, "--rank", 1).stdout
+    assert both == "0: of rank 0\n1: of rank 1\n"
+    result = cli("logs", run.id, "--rank", 2)
+    assert result.exit_code == 2
+    assert "rank 2 printed; there is something of rank 0, 1" in result.stderr
+
+
+def test_output_of_higher_ranks_only_is_shown(
+    cli: Callable[..., Result], start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is hidden because rank 0 was silent."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    with start(custom_run_id="one", ranks="all") as run:
+        run["monitoring/mine/stdout"].append("of rank 1\n")
+    assert cli("logs", run.id).stdout == "of rank 1\n"
+
+
+def test_the_end_is_found_without_reading_everything(
+    cli: Callable[..., Result], start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a long output, --tail reads little more than the end; --since too."""
+    run = start()
+    for block in range(2000):
+        run["monitoring/w1/stdout"].append("".join(f"{block}-{at}\n" for at in range(20)))
+        run.log_metrics({"loss": 1.0}, block)
+    run.stop()
+    cli("ls")  # folds it
+    read: list[str] = []
+    feed = Terminal.feed
+
+    def noted(self: Terminal, text: str, at: float = 0.0) -> Any:
+        read.append(text)
+        return feed(self, text, at)
+
+    monkeypatch.setattr(Terminal, "feed", noted)
+    shown = cli("logs", run.id, "--tail", 30).stdout.splitlines()
+    assert shown == [f"1998-{at}" for at in range(10, 20)] + [f"1999-{at}" for at in range(20)]
+    assert len(read) < 20
+    read.clear()
+    tomorrow = time.strftime("%Y-%m-%d", time.localtime(time.time() + 86_400))
+    assert cli("logs", run.id, "--since", tomorrow).stdout == ""
+    assert len(read) < 20
+    read.clear()
+    assert len(cli("logs", run.id).stdout.splitlines()) == 40_000
+    assert len(read) == 2000
+
+
+def test_a_reader_that_goes_away_is_no_error(
+    printed: Callable[..., str], shell: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """As with ``| head``: no traceback."""
+    run = printed(("stdout", "line\n" * 100_000))
+    with subprocess.Popen(
+        [sys.executable, "-m", "seamark", "logs", run],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "line\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
+def test_the_text_of_a_stranger_never_raises(
+    cli: Callable[..., Result], printed: Callable[..., str]
+) -> None:
+    """Whatever somebody wrote there is shown as text."""
+    run = printed(
+        ("stdout", "\x1b[999999999A\x1b[\x00\ud800\x9b1m\n" * 10), ("stderr", "\r" * 1000)
+    )
+    result = cli("logs", run)
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
+
+
+# ---------------------------------------------------------------------- following
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """Say what happens between two looks, instead of waiting."""
+
+    def set_up(*events: Callable[[], object]) -> list[float]:
+        waited: list[float] = []
+        todo = iter(events)
+
+        def wait(seconds: float) -> None:
+            waited.append(seconds)
+            next(todo)()
+
+        monkeypatch.setattr("seamark.cli.logs._wait", wait)
+        return waited
+
+    return set_up
+
+
+@pytest.mark.parametrize("tail", [None, 2])
+def test_follow_goes_on_until_the_run_has_ended(
+    cli: Callable[..., Result],
+    start: Callable[..., Run],
+    between: Callable[..., list[float]],
+    tail: int | None,
+) -> None:
+    """Each line once, a bar when it is finished, and then the state."""
+    run = start(name="live")
+    out, error = run["monitoring/w/stdout"], run["monitoring/w/stderr"]
+    out.append("one\ntwo\nthree\nbeg")
+    waited = between(
+        lambda: (out.append("un\n"), error.append(BAR[:40])),
+        lambda: error.append(BAR[40:]),
+        lambda: out.append("end"),
+        run.stop,
+    )
+    done = cli("logs", "live", "--follow", *(() if tail is None else ("--tail", tail)))
+    assert done.exit_code == 0
+    lines = ["one", "two", "three", "begun", "epoch: 100%", "end"]
+    assert done.stdout.splitlines() == (lines if tail is None else lines[2:])
+    assert done.stderr.splitlines()[-1] == "live: completed"
+    assert len(waited) == 4
+
+
+def test_follow_waits_for_the_first_line(
+    cli: Callable[..., Result], start: Callable[..., Run], between: Callable[..., list[float]]
+) -> None:
+    """A run that has printed nothing yet may do so."""
+    run = start(name="live")
+    run.log_metrics({"loss": 1.0}, 0)
+    between(lambda: run["monitoring/w/stdout"].append("at last\n"), run.stop)
+    done = cli("logs", "live", "-f")
+    assert done.exit_code == 0
+    assert done.stdout == "at last\n"
+    assert "nothing has been printed yet" in done.stderr
+
+
+def test_follow_of_a_run_that_has_ended_shows_it(
+    cli: Callable[..., Result], printed: Callable[..., str]
+) -> None:
+    """There is nothing to wait for."""
+    assert cli("logs", printed(("stdout", "one\n")), "-f").stdout == "one\n"
+
+
+def test_a_terminal_shows_a_bar_while_it_is_drawn(
+    start: Callable[..., Run], live_terminal: Callable[..., Any]
+) -> None:
+    """It is drawn again in its line, and stays as it was last; Ctrl-C stops quietly."""
+    run = start(name="live")
+    out = run["monitoring/w/stderr"]
+    out.append("begin\n\repoch: 10%")
+    screen = pyte.Screen(100, 40)
+    shown = live_terminal("logs", "live", "--follow")
+    shown.read("epoch: 10%")
+    out.append("\repoch: 50%")
+    shown.read("epoch: 50%")
+    out.append("\repoch: 99%\nnext\n")
+    shown.read("next")
+    shown.process.send_signal(signal.SIGINT)
+    pyte.Stream(screen).feed(shown.read())
+    assert shown.process.wait(timeout=60) == 130
+    lines = [line.rstrip() for line in screen.display if line.strip()]
+    assert lines == ["begin", "epoch: 99%", "next"]
+    run.stop()
+
+
+# ---------------------------------------------------------------------- elsewhere
+
+
+def test_show_has_the_last_lines_of_a_run_that_ended_badly(
+    cli: Callable[..., Result], start: Callable[..., Run]
+) -> None:
+    """Of others it says where to read them; no row for what is only text."""
+    run = start(name="bad")
+    run["monitoring/w/stdout"].append("".join(f"line {at}\n" for at in range(20)))
+    run["monitoring/w/stderr"].append("\x1b[31mboom\x1b[0m\n")
+    run["mine/log"].append("a text of my own")
+    running = cli("show", "bad").stdout
+    assert f"what it printed: seamark logs {run.id}" in running
+    assert "line 19" not in running
+    assert "mine/log" in running
+    assert "monitoring/w/stdout" not in running
+    with pytest.raises(ZeroDivisionError), run:
+        1 / 0  # noqa: B018 - raises
+    failed = cli("show", "bad").stdout.splitlines()
+    at = failed.index(f"Its last lines (all: seamark logs {run.id})")
+    assert failed[at + 1 : at + 6] == [*(f"  line {at}" for at in range(16, 20)), "  boom"]
+    assert "monitoring/w/stdout" in cli("show", "bad", "--all").stdout
+
+
+def test_watch_has_the_last_lines_where_there_is_room(
+    start: Callable[..., Run], terminal: Callable[..., tuple[int, str]]
+) -> None:
+    """Below the series; in a low terminal they are left out."""
+    run = start(name="one")
+    run.log_metrics({"loss": 1.0}, 0)
+    run["monitoring/w/stdout"].append("printed last\n")
+    run.stop()
+    assert "printed last" in terminal("watch", "one")[1]
+    assert "printed last" not in terminal("watch", "one", LINES="8")[1]

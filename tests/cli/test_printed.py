@@ -1,0 +1,47 @@
+"""What is printed becomes lines: a bar that is drawn for hours is drawn once."""
+
+from __future__ import annotations
+
+from seamark.cli._printed import Lines, Part, Process
+from seamark.pictures.terminal import Terminal
+
+PROCESS = Process("writer", 0, "host", 1, 1)
+
+
+def lines_of(*texts: str) -> list[tuple[int, str]]:
+    """Return time and text of the lines that parts make, one each second, from 1 on."""
+    lines = Lines(colours=False)
+    parts = [
+        Part(second * 10**9, PROCESS, "monitoring/writer/stderr", text)
+        for second, text in enumerate(texts, 1)
+    ]
+    shown = [*lines.finished(parts), *lines.close()]
+    return [(line.t // 10**9, line.text) for line in shown]
+
+
+def test_of_a_bar_only_the_last_state_is_drawn(monkeypatch):
+    """Ten hours of it cost what reading it costs."""
+    drawn = []
+    feed = Terminal.feed
+    monkeypatch.setattr(Terminal, "feed", lambda *given: drawn.append(given) or feed(*given))
+    texts = [f"\rstep {number:6}" for number in range(10_000)]
+    assert lines_of("before\n", *texts, "\n", "after\n") == [
+        (1, "before"),
+        (10_001, "step   9999"),
+        (10_003, "after"),
+    ]
+    assert len(drawn) < 10
+
+
+def test_what_a_shorter_state_leaves_of_a_longer_one_is_shown():
+    """As on a terminal."""
+    assert lines_of("\rabcdef", "\rxyz", "\r12", "\n") == [(3, "12zdef")]
+
+
+def test_a_bar_that_is_still_drawn_is_shown_as_it_is_now():
+    """And goes on after that."""
+    lines = Lines(colours=False)
+    for second in (1, 2):
+        part = Part(second, PROCESS, "monitoring/writer/stderr", f"\rstep {second}")
+        assert list(lines.finished([part])) == []
+        assert [(line.t, line.text) for line in lines.live()] == [(second, f"step {second}")]

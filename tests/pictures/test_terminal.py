@@ -1,0 +1,251 @@
+"""What a terminal makes of text, compared with pyte, which is one."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pyte
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.progress import Progress
+from tqdm import tqdm
+
+from seamark.pictures.terminal import ROWS, Terminal, collapse, stripped
+
+WORDS = st.sampled_from(["a", "bc", "def ", "loss 0.25", "  ", "████▌", "été"])
+AMOUNTS = st.sampled_from(["", "0", "1", "2", "3", "7"])
+MOVES = st.builds("\x1b[{}{}".format, AMOUNTS, st.sampled_from("ABCDEFGae"))
+# pyte knows a move to a column as "'" where ECMA-48 has "`", and no 1-based default for it.
+TO_COLUMN = st.builds("\x1b[{}`".format, AMOUNTS)
+ERASES = st.builds("\x1b[{}K".format, st.sampled_from(["", "0", "1", "2"]))
+COLOURS = st.builds(
+    "\x1b[{}m".format,
+    st.sampled_from(["", "0", "1", "31", "32;1", "39", "22", "44", "38;5;200", "48;2;1;2;3"]),
+)
+PLAIN = st.sampled_from(["\r", "\n", "\b", "\t", "\r\n", "\n\n", "\x1b[A", "\x1b[1A\x1b[2K"])
+UNKNOWN = st.sampled_from(
+    ["\a", "\x1b[?25l", "\x1b[?25h", "\x1b]0;title\a", "\x1b]8;;http://x\x1b\\", "\x1bPq\x1b\\"]
+)
+NOT_PRINTED = st.sampled_from(["\x1b[2J", "\x1b[H", "\x1b[5;5H", "\x1b[J", "\x1bM", "\x1b[6n"])
+KNOWN = st.lists(st.one_of(WORDS, PLAIN, MOVES, ERASES, COLOURS), max_size=60)
+PIECES = st.lists(
+    st.one_of(WORDS, PLAIN, MOVES, ERASES, TO_COLUMN, COLOURS, UNKNOWN, NOT_PRINTED), max_size=60
+)
+
+
+def seen(text: str) -> list[str]:
+    """Return the lines that pyte shows, colours left out."""
+    screen = pyte.HistoryScreen(2000, ROWS, history=100_000, ratio=0.5)
+    screen.set_mode(pyte.modes.LNM)
+    pyte.Stream(screen).feed(text)
+    rows = [*screen.history.top, *(screen.buffer[at] for at in range(ROWS))]
+    lines = ["".join(row[at].data for at in range(max(row, default=-1) + 1)) for row in rows]
+    return without_end([line.rstrip() for line in lines])
+
+
+def without_end(lines: list[str]) -> list[str]:
+    """Return lines without empty ones at their end."""
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def shown(pieces: list[str], *, colours: bool = False) -> list[str]:
+    """Return the lines that a reader sees of texts in order."""
+    terminal = Terminal(colours=colours)
+    lines = [line.text for piece in pieces for line in terminal.feed(piece)]
+    lines += [line.text for line in terminal.close()]
+    return without_end(lines)
+
+
+def cut(pieces: list[str], cuts: list[int]) -> list[str]:
+    """Return texts that were made of pieces, cut between some of them."""
+    ends = [*sorted({at % (len(pieces) + 1) for at in cuts}), len(pieces)]
+    return ["".join(pieces[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+@given(KNOWN)
+@example(["abcdef", "\r", "XY"])
+@example(["a\n"] * (ROWS + 5) + ["\x1b[999A", "top"])
+def test_a_reader_sees_what_a_terminal_shows(pieces: list[str]) -> None:
+    """Text, returns, cursor movements, erasures and colours leave the lines that pyte leaves."""
+    text = "".join(pieces)
+    assert shown([text]) == seen(text)
+
+
+@given(PIECES, st.lists(st.integers(0, 100), max_size=8))
+@example(["\x1b[31mab", "\r", "c\n", "\x1b[5A", "x", "\x1b[5B", "y"], [])
+@example(["a\n"] * (ROWS + 5) + ["\x1b[150A", "x", "\x1b[150A", "y\n"], [ROWS + 2])
+def test_collapsed_text_looks_the_same(pieces: list[str], cuts: list[int]) -> None:
+    """Wherever a stream is cut, its collapsed pieces show what it shows, colours included."""
+    chunks = cut(pieces, cuts)
+    less = [collapse(chunk) for chunk in chunks]
+    assert shown(less, colours=True) == shown(["".join(pieces)], colours=True)
+    assert all(len(new) <= len(old) for new, old in zip(less, chunks, strict=True))
+
+
+@given(KNOWN, st.lists(st.integers(0, 100), max_size=8))
+def test_collapsed_text_looks_the_same_on_another_terminal(
+    pieces: list[str], cuts: list[int]
+) -> None:
+    """What collapsing keeps does not depend on who shows it."""
+    less = "".join(map(collapse, cut(pieces, cuts)))
+    assert seen(less) == seen("".join(pieces))
+
+
+@given(PIECES, st.lists(st.integers(0, 400), max_size=8))
+def test_lines_do_not_depend_on_where_texts_are_cut(pieces: list[str], cuts: list[int]) -> None:
+    """A reader that gets a stream in pieces sees what one sees that gets it at once."""
+    assert shown(cut(pieces, cuts), colours=True) == shown(["".join(pieces)], colours=True)
+
+
+@pytest.mark.parametrize("text", ["", "plain\n", "\x1b[31mred\x1b[0m\n", "line\r\nline\r\n", "\a"])
+def test_text_without_moves_is_returned_as_it_is(text: str) -> None:
+    """Nothing is looked at twice where nothing can be overwritten."""
+    assert collapse(text) is text
+
+
+def test_a_progress_bar_becomes_its_last_state() -> None:
+    """A thousand states of a bar are one."""
+    file = io.StringIO()
+    for _ in tqdm(range(1000), file=file, mininterval=0, miniters=1, ascii=True):
+        pass
+    less = collapse(file.getvalue())
+    assert len(less) < len(file.getvalue()) / 100
+    assert re.fullmatch(r"100%\|#+\| 1000/1000 \[.*\]", stripped(less))
+
+
+def test_nested_bars_become_their_last_states() -> None:
+    """Bars below one another, which move up and down, are one line each."""
+    file = io.StringIO()
+    options = {"file": file, "mininterval": 0, "miniters": 1, "ascii": True}
+    for _ in tqdm(range(5), desc="epochs", position=0, **options):
+        for _ in tqdm(range(100), desc="batches", position=1, leave=True, **options):
+            pass
+    text = file.getvalue()
+    less = collapse(text)
+    assert len(less) < len(text) / 50
+    assert stripped(less) == stripped(text)
+    assert seen(less) == seen(text) == stripped(text).split("\n")
+
+
+def test_the_bars_of_rich_become_their_last_states() -> None:
+    """Rich erases and writes several lines again, in colours."""
+    file = io.StringIO()
+    console = Console(
+        file=file, force_terminal=True, width=80, color_system="truecolor", no_color=False
+    )
+    with Progress(console=console, auto_refresh=False) as progress:
+        tasks = [progress.add_task(name, total=200) for name in ("train", "validate")]
+        for number in range(200):
+            for task in tasks:
+                progress.advance(task)
+            if number == 100:
+                progress.console.print("half of it")
+            progress.refresh()
+    text = file.getvalue()
+    chunks = [text[at : at + 20_000] for at in range(0, len(text), 20_000)]
+    less = "".join(map(collapse, chunks))
+    assert len(less) < len(text) / 20
+    lines = shown([less])
+    assert lines == shown([text]) == seen(text)
+    assert lines[0] == "half of it"
+    assert [line.split()[0] for line in lines[1:]] == ["train", "validate"]
+    assert "\x1b[38;" in "".join(shown([less], colours=True))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\x1b[999999999A" * 20_000,
+        "\x1b[999999999B\n" * 20_000,
+        "\x1b[999999999Gx\n" * 20_000,
+        "\x1b[999999999Cx\x1b[2K" * 20_000,
+        "\x1b[" + "9" * 300_000,
+        "\x1b[" + "9" * 300_000 + "A",
+        "\r" * 1_000_000,
+        "\b" * 1_000_000,
+        "\x1b" * 300_000,
+        "\x1b]" * 150_000,
+        "\x1b]0;" + "x" * 300_000,
+        "x" * 100_000 + "\x1b[2Ky" * 30_000,
+        "x" * 100_000 + "\x1b[1Ky" * 30_000,
+        "".join(f"\x1b[38;2;{at % 256};{at // 256};0mx\r" for at in range(20_000)),
+        "x\x1b[?1h" * 50_000,
+        "\t" * 100_000 + "x\x1b[2K",
+    ],
+    ids=lambda text: repr(text[:12]),
+)
+def test_hostile_text_is_bounded(text: str) -> None:
+    """Neither far moves nor sequences without an end cost more than reading the text."""
+    less = collapse(text)
+    assert len(less) <= len(text)
+    assert shown([less]) == shown([text])
+    assert all(len(line) < (1 << 16) + 30 for line in shown([text]))
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "\x1b]52;c;cm0gLXJm\a",
+        "\x1b]0;title\x1b\\",
+        "\x1bP$q m\x1b\\",
+        "\x1b[6n",
+        "\x1b[?1049h",
+        "\x1b[21t",
+        "\x1b_kitty\x1b\\",
+        "\x1bc",
+        "\x9b",
+        "\x9d",
+        "\x00",
+        "\x7f",
+        "\x1b[8m",
+        "\x1b[5m",
+    ],
+)
+def test_only_text_and_colours_reach_a_reader(hostile: str) -> None:
+    """What a terminal would obey is left out; the text around it is not."""
+    assert shown([f"\x1b[31ma{hostile}b\x1b[0m\n"], colours=True) == ["\x1b[31mab\x1b[0m"]
+    assert shown([f"\x1b[31ma{hostile}b\x1b[0m\n"]) == ["ab"]
+
+
+def test_a_clipboard_sequence_that_never_ends_hides_one_line_at_most() -> None:
+    """Output after it is shown."""
+    assert shown(["a\x1b]52;c;never\nnext\n"]) == ["a", "next"]
+
+
+def test_lines_are_given_when_they_cannot_change() -> None:
+    """A line is final when it left the screen; those on it are given on demand."""
+    terminal = Terminal()
+    given = terminal.feed("".join(f"{at}\n" for at in range(ROWS + 10)), at=7.0)
+    assert [line.text for line in given] == [str(at) for at in range(11)]
+    assert {line.at for line in given} == {7.0}
+    terminal.feed("\x1b[1A\rlast", at=8.0)
+    assert [(line.text, line.at) for line in terminal.live()][-2:] == [
+        (str(ROWS + 8), 7.0),
+        ("last", 8.0),
+    ]
+
+
+def test_a_line_that_is_too_long_says_how_much_is_missing() -> None:
+    """Nothing is cut in silence; what was taken back is not counted."""
+    assert shown(["x" * 70_000]) == ["x" * 65_536 + "… (4,464 characters more)"]
+    assert shown(["x" * 70_000 + "\rshort\x1b[K"]) == ["short"]
+    assert shown(["x" * 50_000, "y" * 50_000])[0].endswith("yy… (34,464 characters more)")
+
+
+def test_lines_that_were_given_are_given_again_only_if_they_change() -> None:
+    """What stands above the cursor and rests is final, until somebody draws it again."""
+    terminal = Terminal()
+    terminal.feed("one\ntwo\n", at=1.0)
+    terminal.feed("three\nfour", at=5.0)
+    assert [line.text for line in terminal.settle(before=3.0)] == ["one", "two"]
+    assert [line.text for line in terminal.settle(before=3.0)] == []
+    assert [line.text for line in terminal.live()] == ["three", "four"]
+    terminal.feed("\x1b[2A\rTWO\n\n", at=6.0)
+    assert [line.text for line in terminal.settle(before=9.0)] == ["TWO", "three"]
+    assert [line.text for line in terminal.close()] == ["four"]
+    assert terminal.close() == []

@@ -1,0 +1,114 @@
+"""Why runs crashed and what is missing of them, on each engine; a plain reading is the truth."""
+
+from __future__ import annotations
+
+import pytest
+
+from seamark.process.liveness import process_facts
+from seamark.store.query.crash_reasons import reasons_of
+from seamark.store.query.selection import Selection
+from seamark.store.runs import RUNS_AT_ONCE, load_losses, numbers_of
+
+NOW = 10**18 + 10**14
+GONE = {"pid": 2**22 + 1, "start": 1}
+
+
+@pytest.fixture
+def runs(engines, builder, store):
+    """Six runs: two crashed here, two elsewhere, one resumed elsewhere, one completed."""
+
+    def journal(number, **facts):
+        return builder(f"j{number}", t=10**18 + number * 10**9, **{**process_facts(), **facts})
+
+    far = {"host": "elsewhere"}
+    folded = {
+        "r0": [journal(0, **GONE).op("state", state="running")],
+        "r1": [journal(1, **GONE).op("state", state="running").heartbeat(value=2, disk=3)],
+        "r2": [journal(2, **far).op("state", state="running")],
+        "r3": [journal(3).op("state", state="completed").close(file=1)],
+        # the newest owner counts, whatever helpers do afterwards
+        "r4": [
+            journal(4, **GONE).op("state", state="running"),
+            journal(5, **far).op("state", state="running"),
+            journal(6, owner=False, **GONE).assign(note="later"),
+        ],
+        "r5": [journal(7, **far).op("state", state="running").frame(2, b"no json")],
+    }
+    for name, journals in folded.items():
+        engines.fold(store, name, journals)
+    return engines.Tables(store, NOW)
+
+
+WANTED = {
+    "r0": "process gone",
+    "r1": "process gone",
+    "r2": "heartbeat lost",
+    "r4": "heartbeat lost",
+    "r5": "heartbeat lost",
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ('sys/crash_reason = "process gone"', "r0 r1"),
+        ('sys/crash_reason != "process gone"', "r2 r4 r5"),
+        ('NOT sys/crash_reason = "process gone"', "r2 r3 r4 r5"),
+        ('sys/crash_reason IN ("process gone", "heartbeat lost")', "r0 r1 r2 r4 r5"),
+        ('sys/crash_reason NOT IN ("process gone")', "r2 r3 r4 r5"),
+        ("sys/crash_reason CONTAINS lost", "r2 r4 r5"),
+        ('sys/crash_reason =~ "^p"', "r0 r1"),
+        ('sys/crash_reason !~ "^p"', "r2 r4 r5"),
+        ("sys/crash_reason IS MISSING", "r3"),
+        ("sys/crash_reason IS NOT MISSING", "r0 r1 r2 r4 r5"),
+        ('sys/crash_reason = "out of memory"', ""),
+        ('sys/state = crashed AND sys/crash_reason > "i"', "r0 r1"),
+    ],
+)
+def test_queries(runs, query, wanted):
+    """As over any text that some runs have."""
+    found = runs.select(Selection(query=query))
+    assert " ".join(sorted(run for _, run in found)) == wanted
+
+
+@pytest.mark.parametrize(("ascending", "wanted"), [(True, "r2 r4 r5 r0 r1"), (False, "r0 r1")])
+def test_an_order(runs, ascending, wanted):
+    """Runs without a reason come last, up and down."""
+    found = runs.select(Selection(sort_by="sys/crash_reason", ascending=ascending))
+    names = [run for _, run in found]
+    assert sorted(names[: len(wanted.split())]) == sorted(wanted.split())
+    assert names[-1] == "r3"
+
+
+def test_columns(runs):
+    """Asked for by name or by a pattern; of runs that did not crash it is not there."""
+    for columns in (["sys/crash_reason"], ["sys/crash*"], None):
+        rows = runs.table(Selection(), columns).to_rows()
+        found = {row["sys/id"]: row.get("sys/crash_reason") for row in rows}
+        assert found == {**WANTED, "r3": None}
+    only = runs.table(Selection(id="r3"), None).to_rows()
+    assert "sys/crash_reason" not in only[0]
+
+
+def test_many_runs_are_asked_for_at_once(runs, store):
+    """One walk finds what many questions do."""
+    refs = [("p", run) for run in (*WANTED, "r3", "gone")]
+    with store.database.reading() as connection:
+        everything = {
+            number: run for number, (_, run) in numbers_of(store, connection, refs).items()
+        }
+        many = [*refs, *(("p", f"no{at}") for at in range(5 * RUNS_AT_ONCE))]
+        assert numbers_of(store, connection, many).keys() == everything.keys()
+        some = list(everything)
+        padded = [*some, *range(-5 * RUNS_AT_ONCE, 0)]
+        for numbers in (some, padded):
+            losses = load_losses(store, connection, numbers)
+            assert {everything[number]: lost for number, lost in losses.items()} == {
+                "r1": {"dropped": 5},
+                "r3": {"dropped": 1},
+                "r5": {"errors": 1},
+            }
+            found = reasons_of(store, connection, numbers, NOW)
+            told = {everything[number]: why for number, why in found.items()}
+            assert WANTED.items() <= told.items()
+        assert load_losses(store, connection, []) == {}

@@ -1,0 +1,63 @@
+"""What runs recorded of what was printed, read from journals: no store stands in between."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from seamark.journal.folder import iter_runs
+from seamark.journal.format import Kind
+from seamark.journal.reader import JournalReader, decode_json
+
+
+def points(root: Path, run: str | None = None) -> dict[str, list[str]]:
+    """Return the texts of each string series by path, of the run with this id or of all runs."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for kind, record in _records(root, run):
+        if kind == Kind.TEXT:
+            found[record["path"]] += [text for _, text, _ in record["points"]]
+    return dict(found)
+
+
+def printed(root: Path) -> dict[str, str]:
+    """Return what was recorded at ``stdout`` and ``stderr``, by these names; of one process."""
+    found = {path.rpartition("/")[2]: "".join(texts) for path, texts in points(root).items()}
+    return {name: text for name, text in found.items() if name in {"stdout", "stderr"}}
+
+
+def in_order(root: Path) -> list[tuple[str, str]]:
+    """Return the points of all series by the time at which they were recorded, with their names."""
+    return [
+        (record["path"].rpartition("/")[2], text)
+        for kind, record in _records(root, None)
+        if kind == Kind.TEXT
+        for _, text, _ in record["points"]
+    ]
+
+
+def left_out(root: Path) -> dict[str, list[int]]:
+    """Return the numbers of bytes that were left out, by name, as they were told."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for kind, record in _records(root):
+        if kind == Kind.OP and record["op"] == "assign":
+            for path, (_, value) in record["atoms"].items():
+                if path.endswith("_left_out"):
+                    found[path.rpartition("/")[2]].append(value)
+    return dict(found)
+
+
+def _records(root: Path, run: str | None = None) -> list[tuple[int, Any]]:
+    """Return texts and ops in the order of their times: a run that rested has several journals."""
+    found = []
+    for folder in iter_runs(root):
+        if run not in (None, folder.run):
+            continue
+        for journal in folder.journals():
+            with JournalReader(journal.path) as reader:
+                found += [
+                    (frame.t, frame.kind, decode_json(frame.payload))
+                    for frame in reader.frames()
+                    if frame.kind in (Kind.TEXT, Kind.OP)
+                ]
+    return [(kind, record) for _, kind, record in sorted(found, key=lambda each: each[0])]

@@ -1,0 +1,106 @@
+"""What `init_run` is given, by arguments and by variables of the environment."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+import seamark
+from seamark.errors import ArgumentError, PathError
+from seamark.run import options
+from seamark.run.options import RunOptions, known_variables
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_told(monkeypatch):
+    monkeypatch.setattr(options, "_warned_of", set())
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("a//b", "an empty part"),
+        ("a\nb", "no control characters"),
+        ("sys", "'sys' belongs to the run"),
+        ("source_code/mine", "'source_code' belongs to the run"),
+        ("x" * 1000, "at most 924 bytes of UTF-8, got 1000"),
+    ],
+)
+def test_a_namespace_that_nothing_can_be_captured_below_is_refused_at_once(given, why):
+    """Else everything captured would be lost, one value after the other."""
+    with pytest.raises(ArgumentError, match="^monitoring_namespace: expected .*" + re.escape(why)):
+        seamark.init_run(monitoring_namespace=given)
+
+
+@pytest.mark.parametrize("given", ["mine", "/mine/", "mine/"])
+def test_a_namespace_may_begin_and_end_with_a_slash(given):
+    """As Neptune takes it."""
+    assert RunOptions.of(monitoring_namespace=given).monitoring_namespace == "mine"
+
+
+@pytest.mark.parametrize("prefix", ["SEAMARK", "NEPTUNE"])
+@pytest.mark.parametrize(
+    ("variable", "given", "expected"),
+    [
+        ("CAPTURE_GIT", "maybe", "expected 1 or 0, got 'maybe'"),
+        ("CAPTURE_STDOUT", "fdd", "expected 1, 0 or fd, got 'fdd'"),
+        ("CAPTURE_LIMIT", "much", ""),
+        ("MASK_SECRETS", "2", "expected 1 or 0, got '2'"),
+        ("SECRETS", "(", ""),
+        ("MODE", "onlin", "expected one of "),
+    ],
+)
+def test_what_is_wrong_in_a_variable_names_the_variable(
+    monkeypatch, prefix, variable, given, expected
+):
+    """The one that was read; nobody has given an argument."""
+    monkeypatch.setenv(f"{prefix}_{variable}", given)
+    with pytest.raises(ArgumentError) as caught:
+        RunOptions.of()
+    assert str(caught.value).startswith(f"{prefix}_{variable}: {expected}")
+
+
+def test_a_project_from_a_variable_that_is_none_names_the_variable(monkeypatch):
+    """Its message tells of the project, and where it was found."""
+    monkeypatch.setenv("SEAMARK_PROJECT", "a//b")
+    with pytest.raises(PathError, match=r"^SEAMARK_PROJECT: project 'a//b'"):
+        RunOptions.of()
+
+
+def test_an_argument_is_named_as_such():
+    """Even if the environment has something to say, too."""
+    with pytest.raises(ArgumentError, match=r"^capture_git: expected True or False, got 'maybe'"):
+        RunOptions.of(capture_git="maybe")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("SEAMARK_CAPTURE_HARDWARE", "; did you mean SEAMARK_CAPTURE_HARDWARE_METRICS?"),
+        ("SEAMARK_CAPTURE_EVERYTHING_AT_ALL", "there is no such variable"),
+        ("SEAMARK_MASK_SECRET", "; did you mean SEAMARK_MASK_SECRETS?"),
+        ("SEAMARK_PORTHOLES", None),
+        ("CAPTURE_HARDWARE", None),
+    ],
+)
+def test_a_variable_that_does_nothing_is_told_once(monkeypatch, caplog, name, said):
+    """Who switches something off by a wrong name believes that it is off."""
+    caplog.set_level(logging.WARNING, "seamark")
+    monkeypatch.setenv(name, "0")
+    RunOptions.of()
+    RunOptions.of()
+    told = [one.getMessage() for one in caplog.records if name in one.getMessage()]
+    assert len(told) == bool(said)
+    assert all(one.endswith(said) for one in told)
+
+
+def test_every_variable_that_is_documented_is_known():
+    """And none is known that the page does not name."""
+    (page,) = REFERENCE.glob("environment*.md")
+    documented = re.findall(r"^\| `(SEAMARK_\w+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(documented) == known_variables()

@@ -1,0 +1,156 @@
+"""What a place elsewhere must be able to do to keep runs, and how it says no."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+
+from seamark.errors import SeamarkError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+__all__ = [
+    "Busy",
+    "Diverged",
+    "Gap",
+    "Purged",
+    "Refused",
+    "Remote",
+    "RemoteError",
+    "RunKey",
+    "Sent",
+    "Unreachable",
+]
+
+
+class RunKey(NamedTuple):
+    """One run, or with ``.project`` in the place of a run id a project's own log.
+
+    Attributes:
+        project: Project path.
+        run: Run id.
+    """
+
+    project: str
+    run: str
+
+
+class Sent(NamedTuple):
+    """What a remote answers to a batch.
+
+    Attributes:
+        offset: How many bytes of the journal it keeps now, from its beginning.
+        position: How many bytes of all journals of the run it keeps; only grows. Who names it when
+            reading sees at least that much.
+        wait_s: After how many seconds it would like the next batch; 0 for at once.
+    """
+
+    offset: int
+    position: int
+    wait_s: float = 0.0
+
+
+class RemoteError(SeamarkError):
+    """A remote did not take what it was sent."""
+
+
+class Unreachable(RemoteError):
+    """It cannot be reached or failed; the same may be sent again later."""
+
+
+class Busy(Unreachable):
+    """It asks to be left alone for a while.
+
+    Attributes:
+        wait_s: For how long, seconds.
+    """
+
+    def __init__(self, message: str, wait_s: float) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+
+
+class Refused(RemoteError):
+    """It does not take this from this sender: a token is missing, expired or lacks a role, or a
+    limit is exceeded. The message says what to do; sending the same again is of no use.
+    """
+
+
+class Purged(Refused):
+    """The run was purged there and must not come back."""
+
+
+class Gap(RemoteError):
+    """Bytes are missing between what is kept and what was sent.
+
+    Attributes:
+        known: How many bytes of the journal are kept.
+    """
+
+    def __init__(self, message: str, known: int) -> None:
+        super().__init__(message)
+        self.known = known
+
+
+class Diverged(RemoteError):
+    """What is kept says something else than what was sent.
+
+    Attributes:
+        known: How many bytes of the journal are kept.
+    """
+
+    def __init__(self, message: str, known: int) -> None:
+        super().__init__(message)
+        self.known = known
+
+
+class Remote(Protocol):
+    """A place that keeps journals and files of runs.
+
+    Every verb may be called again with the same arguments, from several processes and in any
+    order: what is kept already is left as it is. All of them raise `RemoteError`.
+    """
+
+    def journals(self, run: RunKey) -> Mapping[str, int]:
+        """Return how many bytes of each journal are kept, by file name (``<writer id>.<uid>``)."""
+        ...
+
+    def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
+        """Append whole frames to a journal; the first ones come with its 32-byte file header.
+
+        Once this returns, they are kept for good.
+
+        Args:
+            run: The run.
+            journal: File name.
+            offset: Of the first byte in the file.
+            data: Bytes of the file.
+
+        Raises:
+            Gap: If bytes before ``offset`` are missing there.
+            Diverged: If other bytes are kept there from ``offset`` on.
+        """
+        ...
+
+    def send_gap(self, run: RunKey, journal: str, offset: int, length: int) -> Sent:
+        """Declare that ``length`` bytes from ``offset`` on will never be frames; see `send`."""
+        ...
+
+    def missing_blobs(self, run: RunKey, digests: Collection[str]) -> Collection[str]:
+        """Return those of some files (SHA-256, hex) whose content is not kept for this project."""
+        ...
+
+    def put_blob(self, run: RunKey, digest: str, size: int, file: BinaryIO) -> None:
+        """Send the content of a file; what an earlier try has sent is not sent again.
+
+        Args:
+            run: The run.
+            digest: SHA-256 of the content, hex.
+            size: In bytes.
+            file: The content, from its beginning; can seek.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of connections; harmless when called twice."""
+        ...

@@ -1,0 +1,72 @@
+"""Who asks, and what they may do in a project."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["NOBODY", "Access", "Identity", "Readable", "Role"]
+
+
+class Role(IntEnum):
+    """What somebody may do in a project; each may do what the smaller ones may."""
+
+    VIEWER = 1
+    """Read."""
+    CONTRIBUTOR = 2
+    """Record, edit, and move to the trash."""
+    OWNER = 3
+    """Purge, and say who may do what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks.
+
+    Attributes:
+        name: User or service account; empty for somebody who did not say.
+        token: Public prefix of the token that was shown; empty for none.
+        admin: Whether everything is allowed, everywhere.
+        roles: Project paths (each for what is in it, too) and the role there; what the token does
+            not allow is taken off already.
+    """
+
+    name: str = ""
+    token: str = ""
+    admin: bool = False
+    roles: Mapping[str, Role] = field(default_factory=dict)
+
+
+NOBODY = Identity()
+"""Somebody who did not say who they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """Projects that somebody may read, each with what is in it.
+
+    Attributes:
+        everything: All, but those below `but`.
+        projects: Project paths that may be read.
+        but: Project paths that may not be read although one above them may.
+    """
+
+    everything: bool = False
+    projects: frozenset[str] = frozenset()
+    but: frozenset[str] = frozenset()
+
+
+class Access(Protocol):
+    """Decides who may do what; `seamark.server.accounts` has the one that asks the database."""
+
+    def role(self, who: Identity, project: str) -> Role | None:
+        """Return the role of somebody in a project; None if they may not know that it exists."""
+        ...
+
+    def readable(self, who: Identity) -> Readable:
+        """Return which projects somebody may read."""
+        ...

@@ -580,7 +580,7 @@ class Run(Container):
             self.lifecycle.on(start=self._capture.start, rest=self._capture.stop)
             self.lifecycle.on(stop=self._capture.stop)
         if self._state.owner and not self._capture.owner:
-            self._capture.own()
+            self._capture.owner = True
             if not self.recorder.rank:
                 rivals = Rivals(self.folder, self._lineage)
                 self.lifecycle.on(start=rivals.look, heartbeat=rivals.look)

@@ -66,7 +66,8 @@ class Capture:
         owner: Whether the process owns the run already.
 
     Attributes:
-        owner: Whether it does; see `own`.
+        owner: Whether it does. Once it turns out to, set this and call `start`: what belongs to the
+            run is captured from then on.
     """
 
     def __init__(self, run: Recorder, switches: Switches, *, owner: bool = True) -> None:
@@ -106,13 +107,6 @@ class Capture:
         for part in self._parts:
             with quietly(self._lost):
                 part.start()
-
-    def own(self) -> None:
-        """Take it that the process owns the run: what belongs to that is captured from now on.
-
-        `start` has to follow.
-        """
-        self.owner = True
 
     def _parts_of_run(self) -> list[Part]:
         """Return what is captured as long as the run is being recorded, in the order of starting.

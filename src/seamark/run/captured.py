@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seamark.process.interrupts import quietly
@@ -12,6 +11,7 @@ from seamark.run.points import append_text
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from seamark.journal.writer import JournalWriter
     from seamark.run.recorder import Recorder
     from seamark.types import File
 
@@ -58,8 +58,7 @@ class Captured:
     def append_text(self, path: str, text: str) -> None:
         """Add one point to a string series, secrets hidden; count what cannot be kept."""
         with quietly(self._lost):
-            writer = self._recorder.writer
-            if writer is not None and self._open:
+            if (writer := self._open) is not None:
                 self._recorder.unasked.add(path)
                 self._recorder.number_after(None)
                 append_text(self._recorder, writer, path, text)
@@ -67,8 +66,7 @@ class Captured:
     def append_numbers(self, numbers: Mapping[str, float]) -> None:
         """Add one point to each of several float series; count what cannot be kept."""
         with quietly(self._lost):
-            writer = self._recorder.writer
-            if writer is not None and self._open:
+            if (writer := self._open) is not None:
                 self._recorder.number_after(None)
                 # Not by the recorder's row: such points settle neither who trains the run nor
                 # which rank this is.
@@ -77,13 +75,13 @@ class Captured:
     def keep(self, path: str, file: File) -> None:
         """Store a file; count what cannot be kept."""
         with quietly(self._lost):
-            if self._open:
+            if self._open is not None:
                 self._recorder.assign(path, file)
 
     def keep_members(self, path: str, members: Mapping[str, bytes]) -> None:
         """Store members of a file set, by name; count what cannot be kept."""
         with quietly(self._lost):
-            if self._open and (writer := self._recorder.to_share(path)) is not None:
+            if self._open is not None and (writer := self._recorder.to_share(path)) is not None:
                 writer.claim(path, "file_set")
                 self._recorder.content.upload_members(path, members)
 
@@ -102,10 +100,10 @@ class Captured:
         self._note_state(state, error=error, signal=signal)
 
     @property
-    def _open(self) -> bool:
-        """Whether something can be recorded; what is captured late begins no journal."""
+    def _open(self) -> JournalWriter | None:
+        """What records, or None if nothing does; what is captured late begins no journal."""
         writer = self._recorder.writer
-        return writer is not None and not writer.closed
+        return None if writer is None or writer.closed else writer
 
     def _lost(self, error: Exception) -> None:
         self._recorder.drop("capture", warn=f"what was captured is left out: {error!r:.300}")

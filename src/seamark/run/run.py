@@ -238,7 +238,6 @@ class Run(Container):
 
     _internal: ClassVar[frozenset[str]] = INTERNAL | {
         "agree",
-        "assign_quietly",
         "at",
         "before_end",
         "begin",
@@ -264,7 +263,6 @@ class Run(Container):
         "resume",
         "secrets",
         "series_base",
-        "settled",
         "shared_id",
         "speaks_for_all",
         "tell",
@@ -468,11 +466,6 @@ class Run(Container):
         return self.recorder.speaks_for_all
 
     @property
-    def settled(self) -> bool:
-        """Whether every record made so far is in the kernel; see `Recorder.settled`."""
-        return self.recorder.settled
-
-    @property
     def content(self) -> BlobWriter:
         """What takes and stores files."""
         return self.recorder.content
@@ -496,18 +489,10 @@ class Run(Container):
         """Append values that are encoded already; see `Recorder.record_atoms`."""
         return self.recorder.record_atoms(atoms)
 
-    def assign_quietly(self, values: Mapping[str, Any]) -> None:
-        """Assign values that were captured without being asked. Never raises."""
-        self.recorder.assign_quietly(values)
-
     @property
     def secrets(self) -> Secrets:
         """What is hidden in what this run records."""
         return self.recorder.secrets
-
-    def note_masked(self, paths: Iterable[str]) -> None:
-        """Note that something is hidden in what is recorded at these paths. Never raises."""
-        self.recorder.note_masked(paths)
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
         """Count what could not be recorded, and warn once about it. Never raises.
@@ -595,7 +580,7 @@ class Run(Container):
             self.lifecycle.on(start=self._capture.start, rest=self._capture.stop)
             self.lifecycle.on(stop=self._capture.stop)
         if self._state.owner and not self._capture.owner:
-            self._capture.own()
+            self._capture.owner = True
             if not self.recorder.rank:
                 rivals = Rivals(self.folder, self._lineage)
                 self.lifecycle.on(start=rivals.look, heartbeat=rivals.look)
@@ -676,7 +661,7 @@ class Run(Container):
         with quietly(lost):
             writer.rotate()  # the header of the next journal says whose state it tells
             self._state.set("running")
-            self.assign_quietly(self._introduction.of_owner())
+            self.recorder.assign_quietly(self._introduction.of_owner())
             if self.lifecycle.phase == RESTING:
                 self._go_on()
             self._watch()
@@ -946,7 +931,7 @@ class Run(Container):
         with quietly(lost):
             shared = self.policy.common_id or self._options.names_a_run
             if not shared:
-                self.assign_quietly({"sys/trashed": True})
+                self.recorder.assign_quietly({"sys/trashed": True})
             writer = self.recorder.writer
             own = writer.writers if shared and writer is not None else ()
             self._finish("stop", _WITHDRAWN_S, quiet=True)  # else it would be written again

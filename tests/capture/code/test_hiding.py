@@ -12,6 +12,11 @@ from seamark.capture.secrets import Secrets, more_of
 
 SECRETS = Secrets()
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\nplanted\n-----END RSA PRIVATE KEY-----"
+KEYS = [
+    KEY,
+    "---- BEGIN SSH2 PRIVATE KEY ----\nMIIEpAIBAAKCAQEA\nplanted\n---- END SSH2 PRIVATE KEY ----",
+    "PuTTY-User-Key-File-2: ssh-rsa\nMIIEpAIBAAKCAQEA\nplanted\nPrivate-MAC: 0a1b2c",
+]
 
 
 @pytest.mark.parametrize(
@@ -60,12 +65,25 @@ def test_expressions_and_words_stay_as_they_are(code):
 
 
 @pytest.mark.parametrize("before", [0, 100, 16_300, 40_000])
-def test_a_key_of_several_lines_is_hidden_line_by_line(before):
-    """Wherever it stands in the pieces that are searched."""
+@pytest.mark.parametrize("key", KEYS, ids=["PEM", "SSH2", "PuTTY"])
+def test_a_key_of_several_lines_is_hidden_line_by_line(key, before):
+    """Wherever it stands in the pieces that are searched, and whatever tool wrote it."""
     above = "".join(f"x{number} = {number}\n" for number in range(before // 10))
-    text = f'{above}KEY = """\n{KEY}\n"""\ny = 1\n'
+    text = f'{above}KEY = """\n{key}\n"""\ny = 1\n'
     kept = hide_in_code(text, SECRETS, "train.py")
     assert kept == f'{above}KEY = """\n***\n***\n***\n***\n"""\ny = 1\n'
+
+
+@pytest.mark.parametrize("key", KEYS, ids=["PEM", "SSH2", "PuTTY"])
+@pytest.mark.parametrize("name", ["train.py", "key.txt"])
+def test_a_long_key_is_hidden_whole(key, name):
+    """Where the text before it would have it searched in two pieces."""
+    above = "".join(f"x{number:04} = {number:04}\n" for number in range(1_230))
+    long_key = key.replace("planted", "planted words\n" * 60)
+    text = f'{above}KEY = """\n{long_key}\n"""\ny = 1\n'
+    kept = hide_in_code(text, SECRETS, name)
+    assert "planted" not in kept
+    assert kept.endswith("y = 1\n")
 
 
 def test_files_that_are_no_code_are_searched_as_values_are():

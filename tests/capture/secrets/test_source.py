@@ -85,6 +85,23 @@ def test_secrets_in_literals_and_comments_are_hidden(code):
     assert mask_code(code).count("\n") == code.count("\n")
 
 
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"),
+        ("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----", "---- END SSH2 ENCRYPTED PRIVATE KEY ----"),
+        ("PuTTY-User-Key-File-2: ssh-rsa", "Private-MAC: 0a1b2c"),
+    ],
+)
+def test_a_key_of_several_literals_is_hidden(begin, end):
+    """Whatever tool wrote it."""
+    code = f'key = (\n    "{begin}\\n"\n    "planted\\n"\n    "{end}\\n"\n)\nrest = "stays"\n'
+    hidden = mask_code(code)
+    assert "planted" not in hidden
+    assert hidden.endswith('rest = "stays"\n')
+    assert _outline(hidden) == _outline(code)
+
+
 def _outline(code: str) -> str:
     """Return what code does, whatever its literals hold."""
     tree = ast.parse(code)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import sys
 import zipimport
 from collections.abc import Iterator, Mapping
@@ -40,7 +39,6 @@ _MAX_BYTES: Final = 64 << 20
 _CHARS: Final = 16
 _SUFFIXES: Final = (".py", ".pyw")
 _MAIN: Final = ("__main__", "__mp_main__")
-_SESSION: Final = re.compile(r".*\.ipynb\Z", re.DOTALL)
 
 
 class ExecutedCode:
@@ -289,7 +287,7 @@ def _notebook_file(script: Script, here: Path) -> Path | None:
     if os.environ.get("KAGGLE_KERNEL_RUN_TYPE"):
         named.append("__notebook__.ipynb")
     for name in named:
-        if _SESSION.match(name):
+        if name.endswith(".ipynb"):
             for place in (Path(name), here / name, here / os.path.basename(name)):  # noqa: PTH119
                 if place.is_absolute() and place.is_file():
                     return place

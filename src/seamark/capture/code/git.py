@@ -199,7 +199,7 @@ class GitProbe:
 
     Args:
         folder: Where git is asked.
-        timeout_s: What all commands together may take, in seconds.
+        timeout_s: What all commands that tell the facts may take together, in seconds.
         if_none: Called if git answers that there is no repository.
     """
 

@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.capture.code.changes import name_of, parts_of
 from seamark.capture.secrets.configuration import Configuration
-from seamark.capture.secrets.masking import MASK, mask_shapes, secret_values
+from seamark.capture.secrets.masking import (
+    KEY_END_SIGNS,
+    KEY_SIGNS,
+    MASK,
+    mask_shapes,
+    secret_values,
+)
 from seamark.capture.secrets.notebook import Notebook
 from seamark.capture.secrets.source import Source
 
@@ -77,10 +83,7 @@ def hide_in_patch(patch: bytes, secrets: Secrets, left_out: list[str] | None = N
 
 def _binary_holds_secret(part: bytes, secrets: Secrets) -> bool:
     """Return whether a known value or a known shape stands in what a binary part packs."""
-    known = set(secrets.known) | (
-        secret_values(os.environ, secrets.more) if secrets.masked else set()
-    )
-    values = [value.encode("utf-8", "surrogateescape") for value in known]
+    values = [value.encode("utf-8", "surrogateescape") for value in _known_of(secrets)]
     for packed in _PACKED.findall(part):
         try:
             lines = (base64.b85decode(line[1:]) for line in packed.split(b"\n") if line)
@@ -132,6 +135,12 @@ def _hide_in_hunk(lines: list[str], hidden: _Hidden) -> list[str]:
     return marked
 
 
+def _known_of(secrets: Secrets) -> set[str]:
+    """Return the values that are hidden wherever they stand."""
+    of_environment = secret_values(os.environ, secrets.more) if secrets.masked else set[str]()
+    return of_environment.union(secrets.known)
+
+
 def _is_code(name: str) -> bool:
     return _CODE.search(name.lower()) is not None
 
@@ -147,9 +156,7 @@ class _Hidden:
     def __init__(self, secrets: Secrets, name: str) -> None:
         self._secrets = secrets
         self._name = name
-        self._known = set(secrets.known)
-        if secrets.masked:
-            self._known |= secret_values(os.environ, secrets.more)
+        self._known = _known_of(secrets)
 
     def lines(self, lines: list[str], *, is_middle: bool = False) -> list[str]:
         """Return as many lines.
@@ -198,8 +205,7 @@ def _pieces(lines: Iterable[str]) -> Iterator[list[str]]:
     size = 0
     in_key = False
     for line in lines:
-        begins = max(line.rfind("-----BEGIN"), line.rfind("PuTTY-User-Key-File"))
-        ends = max(line.rfind("-----END"), line.rfind("Private-MAC:"))
+        begins, ends = (max(map(line.rfind, signs)) for signs in (KEY_SIGNS, KEY_END_SIGNS))
         wanted = size + len(line) > _PIECE
         if piece and (
             len(line) > _PIECE

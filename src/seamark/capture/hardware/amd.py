@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -70,10 +71,8 @@ class AmdGpus:
     def close(self) -> None:
         """Let go of the driver."""
         if self._smi is not None:
-            try:
+            with contextlib.suppress(Exception):  # nothing depends on it
                 self._smi.amdsmi_shut_down()
-            except Exception:  # noqa: BLE001 - nothing depends on it
-                self._smi = None
         self._smi, self._handles = None, {}
 
     def _visible(self, count: int) -> list[int]:

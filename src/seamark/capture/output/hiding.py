@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from seamark.capture.secrets.masking import KEY_BEGINS, KEY_ENDS, MASK
+from seamark.capture.secrets.masking import KEY_BEGINS, KEY_ENDS, KEY_SIGNS, MASK
 from seamark.capture.secrets.secrets import BY_NAME, BY_VALUE
 from seamark.pictures.terminal import stripped
 
@@ -43,7 +43,6 @@ _BLANKS: Final = re.compile(f"[{_BLANK}]")
 _UNSEENS: Final = re.compile(f"[{_UNSEEN}]")
 _LINE: Final = re.compile(r"[^\r\n]*")
 _BEGIN: Final = re.compile(KEY_BEGINS)
-_SIGNS: Final = ("-----BEGIN", "---- BEGIN", "PuTTY-User-Key-File-")
 _END: Final = re.compile(KEY_ENDS)
 
 
@@ -153,7 +152,7 @@ class Hiding:
 def _last_begun(text: str) -> re.Match[str] | None:
     """Return where a private key begins that does not end in the text, or None."""
     begun = None
-    if any(map(text.__contains__, _SIGNS)):
+    if any(map(text.__contains__, KEY_SIGNS)):
         for begun in _BEGIN.finditer(text):  # noqa: B007 - the last one
             pass
     return begun if begun and _END.search(text, begun.end()) is None else None

@@ -201,9 +201,7 @@ class _Tap:
             self.bell.ring()
 
 
-def _seen(  # noqa: C901 - both ways in full: a call would cost a third of all
-    original: Callable[..., Any], tap: _Tap, *, plain: bool
-) -> Callable[..., Any]:
+def _seen(original: Callable[..., Any], tap: _Tap, *, plain: bool) -> Callable[..., Any]:
     """Return a ``write`` that tells ``tap``.
 
     Args:
@@ -212,23 +210,16 @@ def _seen(  # noqa: C901 - both ways in full: a call would cost a third of all
         plain: Whether it takes one argument by place, as all streams of `io` do; it then costs half
             as much, and this is called twice for each ``print``.
     """
-    bell, turn = tap.bell, _TURN
+    found = _telling(original, tap) if plain else _telling_as_given(original, tap)
+    found.__name__, found.__qualname__ = "write", getattr(original, "__qualname__", "write")
+    found.__doc__ = getattr(original, "__doc__", None)
+    found.seamark_tap = tap  # type: ignore[attr-defined]
+    _taps.add(tap)
+    return found
 
-    def note(text: Any) -> None:
-        try:
-            cost = len(text) + _EACH
-            tap.room -= cost  # no call in it: no other thread runs in between
-            if tap.room > 0:
-                if turn.tap is not tap:
-                    turn.tap = tap
-                    tap.queue.append(next(ORDER))
-                tap.queue.append(text)
-                if bell.asleep:
-                    bell.ring()
-            else:
-                tap.press(text)
-        except Exception as error:  # noqa: BLE001 - see `let_pass`; the text is written
-            let_pass(error)
+
+def _telling(original: Callable[[Any], Any], tap: _Tap) -> Callable[[Any], Any]:
+    bell, turn = tap.bell, _TURN
 
     def write(text: Any, /) -> Any:
         written = original(text)
@@ -248,17 +239,22 @@ def _seen(  # noqa: C901 - both ways in full: a call would cost a third of all
             let_pass(error)
         return written
 
-    def write_as_given(*given: Any, **named: Any) -> Any:
+    return write
+
+
+def _telling_as_given(original: Callable[..., Any], tap: _Tap) -> Callable[..., Any]:
+    tell = _telling(_written_already, tap)
+
+    def write(*given: Any, **named: Any) -> Any:
         written = original(*given, **named)
-        note(given[0] if given else next(iter(named.values()), ""))
+        tell(given[0] if given else next(iter(named.values()), ""))
         return written
 
-    found = write if plain else write_as_given
-    found.__name__, found.__qualname__ = "write", getattr(original, "__qualname__", "write")
-    found.__doc__ = getattr(original, "__doc__", None)
-    found.seamark_tap = tap  # type: ignore[attr-defined]
-    _taps.add(tap)
-    return found
+    return write
+
+
+def _written_already(text: Any) -> None:
+    """Write nothing."""
 
 
 _taps: weakref.WeakSet[_Tap] = weakref.WeakSet()

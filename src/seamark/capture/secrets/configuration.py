@@ -83,6 +83,7 @@ _COMMANDS: Final = re.compile(
     r"(?P<quote>[\"']?)(?![\"'$*{-])(?:(?<=\")[^\"\n]+|(?<=')[^'\n]+|[^\s\"']+)"
 )
 _SCHEME: Final = re.compile(r"(?i:basic|digest)\s")
+"""The schemes of credentials that `may_name` does not find."""
 _WORDS: Final = ("curl", "wget", "http", "mysql", "mariadb", "sshpass", "login", "redis-cli")
 _SENTENCE: Final = re.compile(
     r"[\s\"'*`-]*(?:\*{0,2}[\w.`\"'-]{1,80}\s?(?:\([^()]{0,200}\))?\s?:)?"
@@ -164,9 +165,6 @@ class Configuration:
     def _level(self, name: str) -> Level:
         return self._more.parameter_level(name.replace(".", "_").replace("/", "_"))
 
-    def _holds(self, name: str) -> bool:
-        return holds_secrets(name)
-
     def _line(self, line: str, at: int, lines: list[str]) -> str:
         if line.lstrip().startswith(("#", ";", "//")) and self._indent < 0:
             return line
@@ -179,7 +177,7 @@ class Configuration:
             if line.strip() in ("]", "}", "],", "},"):
                 return line
         if section := _SECTION.fullmatch(line):
-            self._in_section = any(map(self._holds, re.split(r"[.\s:/\"']+", section["name"])))
+            self._in_section = any(map(holds_secrets, re.split(r"[.\s:/\"']+", section["name"])))
             return line
         found = _ENTRY.fullmatch(line)
         if found is None:
@@ -199,7 +197,7 @@ class Configuration:
         if self._in_section and not is_told(name):
             return self._unless_empty(line, found.start("rest"))
         level = self._level(name)
-        holds = self._holds(name) or (self._is_secret_kind and name in ("data", "stringData"))
+        holds = holds_secrets(name) or (self._is_secret_kind and name in ("data", "stringData"))
         if level is Level.SURE or holds:
             is_open = rest[:1] in ("'", '"') and rest.count(rest[0]) == 1
             if is_open or _BLOCK.fullmatch(rest):

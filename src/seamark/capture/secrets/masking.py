@@ -45,8 +45,12 @@ from seamark.capture.secrets.names import (
 __all__ = [
     "KEY_BEGINS",
     "KEY_ENDS",
+    "KEY_END_SIGNS",
+    "KEY_SIGNS",
     "MASK",
     "MORE_NONE",
+    "PASSWORD",
+    "SCHEMES",
     "More",
     "bare_url",
     "hides",
@@ -109,8 +113,14 @@ class More:
 MORE_NONE: Final = More()
 
 
-def _hides(name_level: Level, value: str, *, text: bool) -> bool:
-    """Return whether ``value`` is hidden for its name; in a text, ``key`` names too many things."""
+def hides(name_level: Level, value: str, *, text: bool) -> bool:
+    """Return whether a value is hidden for its name.
+
+    Args:
+        name_level: Of the name.
+        value: The value.
+        text: It stands in a text, where ``key`` names too many things.
+    """
     if name_level is Level.SURE or name_level is Level.NO:
         return name_level is Level.SURE
     if name_level is Level.WEAK:
@@ -130,7 +140,7 @@ def hides_parameter(name: str, value: str, more: More = MORE_NONE) -> bool:
     if name_level is Level.NO or is_empty(value):
         return False
     if name_level is not Level.SURE:
-        return _hides(name_level, value, text=True)
+        return hides(name_level, value, text=True)
     return not (name.lower() in _WORKING_DIRECTORIES and value.startswith("/"))
 
 
@@ -145,6 +155,10 @@ KEY_ENDS: Final = (
     r"-----END [A-Z0-9 ]{0,64}PRIVATE KEY(?: BLOCK)?-----"
     r"|---- END [A-Z0-9 ]{0,64}PRIVATE KEY ----|Private-(?:MAC|Hash): ?[0-9a-fA-F]*"
 )
+KEY_SIGNS: Final = ("---- BEGIN", "-----BEGIN", "PuTTY-User-Key-File-")
+"""What stands in every first line of one."""
+KEY_END_SIGNS: Final = ("---- END", "-----END", "Private-MAC:", "Private-Hash:")
+"""What stands in every last one."""
 _SHAPES: Final = re.compile(
     rf"(?:{KEY_BEGINS}).*?(?:{KEY_ENDS}|\Z)"
     r"|(?<![A-Za-z0-9])(?:"
@@ -180,7 +194,7 @@ _SHAPES: Final = re.compile(
 # look for them takes a tenth of the time, and most texts have none.
 # fmt: off
 _SIGNS: Final = (
-    "---- BEGIN", "-----BEGIN", "PuTTY-User-Key-File-",
+    *KEY_SIGNS,
     "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glrt-",
     "glptt-", "glft-", "glimt-", "glagent-", "gloas-", "glsoat-", "glcbt-", "glffct-", "hf_",
     "api_org_", "sk-", "k_live_", "k_test_", "whsec_", "AKIA", "ASIA", "AROA", "AIDA", "AGPA",
@@ -208,7 +222,9 @@ def _may_hold_shape(text: str) -> bool:
     return False
 
 
-_SCHEMES: Final = ("basic", "bearer", "token", "digest", "apikey")
+SCHEMES: Final = "basic|bearer|token|digest|apikey"
+"""How credentials are sent, in small letters; of a regular expression."""
+_SCHEMES: Final = tuple(SCHEMES.split("|"))
 
 
 def _may_hold_credentials(text: str) -> bool:
@@ -238,12 +254,13 @@ _SIGNED: Final = re.compile(
 _BEARER: Final = re.compile(r"\b(Bearer\s{1,16})(?!\*)[\w.~+/=-]{6,}", re.IGNORECASE)
 _AUTHORIZATION: Final = re.compile(
     r"((?:(?:proxy-)?authorization|(?:set-)?cookie)[\"']?\s{0,16}[:=]\s{0,16}[\"']?)"
-    r"(?:(?P<scheme>basic|bearer|token|digest|apikey|negotiate)\s{1,16})?[^\s\"'][^\"'\r\n]*",
+    rf"(?:(?P<scheme>{SCHEMES}|negotiate)\s{{1,16}})?"
+    r"[^\s\"'][^\"'\r\n]*",
     re.IGNORECASE,
 )
 # In prose these words mean other things: only a scheme and what looks drawn is hidden.
 _CREDENTIALS: Final = re.compile(
-    r"\b((?i:authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:basic|bearer|token|digest|apikey)\s{1,4}))"
+    rf"\b((?i:authorization[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?(?:{SCHEMES})\s{{1,4}}))"
     r"(?!\*)[^\s\"']+"
     r"|\b((?i:basic|bearer)\s{1,4})(?=[^\s\"']{0,80}\d)(?!\*)[\w.~+/=-]{16,}"
     r"|\b((?i:token|digest|apikey)\s{1,4})(?=[0-9a-f]{32}|(?=[^\s\"']{0,80}[A-Z])[^\s\"']{0,80}\d)"
@@ -285,7 +302,7 @@ _PASSWORD_IN_LINE: Final = re.compile(
     r"(?P<value>[^\s\"'#*{\[](?:(?![,;] ?[A-Za-z_][\w.-]{0,64} ?[=:])[^\r\n#]){0,1024})",
     re.MULTILINE,
 )
-_PASSWORD: Final = re.compile(r"(?:passw(?:or)?d|passphrase|pwd)\d?\Z", re.IGNORECASE)
+PASSWORD: Final = re.compile(r"(?:passw(?:or)?d|passphrase|pwd)\d?\Z", re.IGNORECASE)
 # {password: 'X', apiKey: "Y"} as JavaScript and YAML write it, and 'X-Api-Key: X' as curl does.
 _NAMED_IN_FLOW: Final = re.compile(
     r"(?:(?P<brace>\{)|,)\s{0,16}(?P<name>[A-Za-z_][\w.-]{0,120}):[ \t]{0,4}"
@@ -338,7 +355,7 @@ def _mask_named(
         done = end
         name_level = level_of(found["name"])
         seen = _value_at(text, end, _GLANCE[name_level], code=code)
-        if seen is None or not _hides(name_level, seen["value"], text=True):
+        if seen is None or not hides(name_level, seen["value"], text=True):
             continue
         if kept is not None and kept.match(text, end):
             continue
@@ -447,7 +464,7 @@ def mask_secrets(
         The text without the secrets that could be recognised; unchanged if there are none.
     """
     text = _shortened(_without_known(text, environment, known, more))
-    text = _without_shapes(text, more)
+    text = mask_shapes(text, more)
     text = _AUTHORIZATION.sub(_mask_authorization, text)
     text = _BEARER.sub(rf"\1{MASK}", text)
     kept = _FILLED_IN if code else None
@@ -487,7 +504,7 @@ def mask_value(
         more: As in `mask_secrets`.
     """
     level_of = more.parameter_level
-    text = _without_shapes(_without_known(text, environment, known, more), more)
+    text = mask_shapes(_without_known(text, environment, known, more), more)
     # Most strings are a word or two: what cannot be in them is not looked for.
     if _may_hold_credentials(text):
         text = _CREDENTIALS.sub(lambda found: f"{found[1] or found[2] or found[3]}{MASK}", text)
@@ -530,20 +547,19 @@ def mask_shapes(text: str, more: More = MORE_NONE) -> str:
         text: Any text.
         more: As in `mask_secrets`.
     """
-    return _without_shapes(text, more)
-
-
-def _without_shapes(text: str, more: More) -> str:
-    for pattern in more.patterns:
-        text = pattern.sub(lambda found: MASK if found[0] else "", text)
-    if len(text) >= _MIN_SHAPE and _may_hold_shape(text):
-        text = _SHAPES.sub(MASK, text)
+    text = mask_tokens(_without_patterns(text, more))
     if "://" in text:
         text = _WEBHOOKS.sub(rf"\1{MASK}", text)
         text = _USER_INFO.sub(lambda found: f"{found[1] or found[2]}{MASK}@", text)
     if "username" in text:
         text = _KAGGLE.sub(rf"\1{MASK}", text)
     return _SIGNED.sub(rf"\1{MASK}", text) if "=" in text else text
+
+
+def _without_patterns(text: str, more: More) -> str:
+    for pattern in more.patterns:
+        text = pattern.sub(lambda found: MASK if found[0] else "", text)
+    return text
 
 
 def _shortened(text: str) -> str:
@@ -557,7 +573,7 @@ def _shortened(text: str) -> str:
 
 def _mask_password(found: re.Match[str]) -> str:
     value = found["value"].rstrip()
-    hidden = _PASSWORD.search(found["name"]) and not is_empty(value)
+    hidden = PASSWORD.search(found["name"]) and not is_empty(value)
     return f"{found['before']}{MASK}{found['value'][len(value) :]}" if hidden else found[0]
 
 
@@ -613,27 +629,13 @@ def mask_known(text: str, known: Iterable[str], more: More = MORE_NONE) -> str:
         known: As in `mask_secrets`; the environment is not looked at.
         more: As in `mask_secrets`.
     """
-    text = _without_known(text, {}, known, more)
-    for pattern in more.patterns:
-        text = pattern.sub(lambda found: MASK if found[0] else "", text)
-    return text
+    return _without_patterns(_without_known(text, {}, known, more), more)
 
 
 def mask_tokens(text: str) -> str:
     """Return a text without tokens and keys of well-known shapes."""
     is_possible = len(text) >= _MIN_SHAPE and _may_hold_shape(text)
     return _SHAPES.sub(MASK, text) if is_possible else text
-
-
-def hides(name_level: Level, value: str, *, text: bool) -> bool:
-    """Return whether a value is hidden for its name.
-
-    Args:
-        name_level: Of the name.
-        value: The value.
-        text: It stands in a text, where ``key`` names too many things.
-    """
-    return _hides(name_level, value, text=text)
 
 
 def is_hidden(value: str) -> bool:
@@ -731,7 +733,7 @@ def _mask_argument(argument: str, more: More) -> tuple[str, str]:
 
 
 def _mask_value(name: str, value: str, more: More) -> str:
-    if value and _hides(more.level(name), value, text=False):
+    if value and hides(more.level(name), value, text=False):
         return MASK
     if name in ("p", "P") and not is_plain(value):
         return MASK  # a password as often as a port or a project; numbers and words stay

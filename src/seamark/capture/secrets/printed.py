@@ -12,7 +12,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from seamark.capture.secrets.masking import MASK, More, mask_authorization, mask_secrets
+from seamark.capture.secrets.masking import (
+    MASK,
+    PASSWORD,
+    More,
+    mask_authorization,
+    mask_secrets,
+)
 from seamark.capture.secrets.names import (
     Level,
     holds_secrets,
@@ -85,7 +91,6 @@ _WORDS: Final = re.compile(
     r"(?![\[({\"'])(?P<value>(?:(?![,;] ?[A-Za-z_][\w.-]{0,64} ?[=:])"
     rf"[^\r\n{_BORDER}]){{1,1024}})"
 )
-_PASSWORD: Final = re.compile(r"(?:passw(?:or)?d|passphrase|pwd)\d?\Z", re.IGNORECASE)
 _AMOUNT: Final = re.compile(r"[+<>~≈-]*\d[\d.,:/x%_-]*[A-Za-z%µ]{0,3}(?:/[A-Za-z]{1,5})?")
 _MIXED: Final = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=-]+", re.ASCII)
 _TYPE: Final = re.compile(
@@ -215,7 +220,7 @@ def _level(name: str, more: More) -> Level:
 def _value(text: str, start: int, stop: int, name: str, sep: str) -> re.Match[str] | None:
     stop = min(stop, len(text))
     value = _QUOTED.match(text, start, stop) or _BRACKETED.match(text, start, stop)
-    if value is None and sep[-1:].isspace() and _PASSWORD.search(name):
+    if value is None and sep[-1:].isspace() and PASSWORD.search(name):
         value = _WORDS.match(text, start, stop)
     return value or _BARE.match(text, start, stop)
 
@@ -241,7 +246,7 @@ def _hides(level: Level, name: str, value: str, *, blank: bool) -> bool:
         return looks_random(value, _DRAWN_CHARS)
     if level is Level.LIKELY:
         return len(value) >= _MIN_LIKELY and _MIXED.fullmatch(value) is not None
-    if _PASSWORD.search(name):
+    if PASSWORD.search(name):
         return blank or not is_plain(value) if not is_harmless(value) else _is_number(value)
     return not (_AMOUNT.fullmatch(value) or is_harmless(value) or _is_word(value))
 

@@ -12,8 +12,11 @@ from typing import Final, NamedTuple
 
 from seamark.capture.secrets.configuration import Configuration, is_sentence, mask_commands
 from seamark.capture.secrets.masking import (
+    KEY_BEGINS,
+    KEY_ENDS,
     MASK,
     MORE_NONE,
+    SCHEMES,
     More,
     hides,
     is_hidden,
@@ -83,7 +86,7 @@ _OPENING: Final = re.compile(
     rf"(?<![\w.-])(?P<name>[A-Za-z_][\w.-]{{0,120}})\]?\s{{0,4}}{_ASSIGN}\s{{0,4}}"
     rf"(?:[\[{{(]|{_CALLS})"
 )
-_SCHEME: Final = re.compile(r"((?:basic|bearer|token|digest|apikey)\s{1,4})\S.*", re.IGNORECASE)
+_SCHEME: Final = re.compile(rf"((?:{SCHEMES})\s{{1,4}})\S.*", re.IGNORECASE)
 _OF_A_CALL: Final = re.compile(r"(?:get|getenv|setenv|putenv|setdefault|setattr|pop)\(\s*\Z")
 _ELSE: Final = re.compile(r"(?:\bor|\belse|\|\||\?\?|[)\]\s]:)\s{1,64}\(?\s{0,64}\Z")
 _ASSIGNED: Final = re.compile(
@@ -107,8 +110,8 @@ _FILLED_IN: Final = re.compile(
 )
 _STATEMENT: Final = re.compile(r"(?:\A|[\n:;])\s*\Z")
 _NOTE: Final = re.compile(r"(?:#+|//+|/\*+)[ \t]*")
-_BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_BEGIN: Final = re.compile(KEY_BEGINS)
+_END: Final = re.compile(KEY_ENDS)
 
 
 class _Token(NamedTuple):

@@ -508,6 +508,10 @@ class TextPage(NamedTuple):
     more: bool
 
 
+def _journal(run: StoredRun, file: str) -> JournalState | None:
+    return next((one for one in run.state.journals.values() if one.file == file), None)
+
+
 def read_text_page(
     store: Store,
     connection: sa.Connection,
@@ -530,7 +534,7 @@ def read_text_page(
         paths: Of the series.
         begin: Where to begin, in bytes: 0, or the end of a page.
     """
-    journal = next((one for one in run.state.journals.values() if one.file == file), None)
+    journal = _journal(run, file)
     if journal is None or journal.point_end < begin:
         return TextPage([], begin, more=False)
     found: list[tuple[int, str, Any]] = []
@@ -577,7 +581,7 @@ def text_begin(
         lines: Only so many line ends of all of them.
         points: Only so many records with points of any series of texts or files.
     """
-    journal = next((one for one in run.state.journals.values() if one.file == file), None)
+    journal = _journal(run, file)
     if journal is None or journal.point_end < 0:
         return 0
     with _reader(journal, sources) as reader:

@@ -170,9 +170,7 @@ class Blobs:
     def find(self, project: str, digest: str) -> Blob | None:
         """Return a content of a project; None if the project does not have it."""
         with self._database.reading() as connection:
-            rows = self._rows(
-                connection, sql.FIND, at_project=project, at_digest=_checked(digest)
-            )
+            rows = self._rows(connection, sql.FIND, at_project=project, at_digest=_checked(digest))
             if not rows:
                 return None
             size, upload = rows[0]
@@ -188,14 +186,10 @@ class Blobs:
             size: As the sender says; None takes the upload that is furthest.
         """
         with self._database.reading() as connection:
-            rows = self._rows(
-                connection, sql.FIND, at_project=project, at_digest=_checked(digest)
-            )
+            rows = self._rows(connection, sql.FIND, at_project=project, at_digest=_checked(digest))
             if rows:
                 return Progress(rows[0][0], complete=True)
-            known = self._rows(
-                connection, sql.UPLOADS, at_project=project, at_digest=digest
-            )
+            known = self._rows(connection, sql.UPLOADS, at_project=project, at_digest=digest)
         offsets = [row[2] for row in known if size in (None, row[0])]
         return Progress(max(offsets, default=0), complete=False)
 
@@ -253,7 +247,9 @@ class Blobs:
             msg = f"send parts of at most {limits.part_bytes:,} bytes, got {len(data):,}"
             raise TooLarge(msg)
         if not 0 <= offset <= offset + len(data) <= size:
-            msg = f"expected a part of {size:,} bytes, got bytes {offset:,} to {offset + len(data):,}"
+            msg = (
+                f"expected a part of {size:,} bytes, got bytes {offset:,} to {offset + len(data):,}"
+            )
             raise ArgumentError(msg)
 
     def _expect_quota(self, project: str, size: int) -> None:
@@ -307,9 +303,7 @@ class Blobs:
 
     def _append(self, upload: _Upload, data: bytes) -> _Upload:
         """Add a part to what is there, unless somebody else was faster."""
-        made = new_object(
-            upload.project, upload.digest, upload.size, upload.upload, upload.offset
-        )
+        made = new_object(upload.project, upload.digest, upload.size, upload.upload, upload.offset)
         self._objects.put(made.name, data)
         end = upload.offset + len(data)
         with self._database.writing() as connection:
@@ -423,9 +417,7 @@ class Blobs:
     def _leave(self, project: str, digest: str, upload: str, limit: int) -> bool:
         """Remove a content unless somebody needs it by now."""
         with self._database.writing() as connection:
-            gone = self._run(
-                connection, sql.LEAVE, at_project=project, at_digest=digest, now=limit
-            )
+            gone = self._run(connection, sql.LEAVE, at_project=project, at_digest=digest, now=limit)
             if gone:
                 self._discard(connection, upload)
         return bool(gone)

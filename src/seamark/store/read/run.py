@@ -21,6 +21,7 @@ from seamark.reading.points import (
     FilePoint,
     HistogramPoint,
     Points,
+    TextPage,
     TextPoint,
     check_attempt,
     time_of,
@@ -38,10 +39,9 @@ from seamark.store.fold.registers import (
 )
 from seamark.store.read.curve import Look, read_curve, read_drawing
 from seamark.store.read.ending import error_text
-from seamark.store.read.rank_status import RankStatus, rank_statuses, who_waits
+from seamark.store.read.rank_status import rank_statuses, who_waits
 from seamark.store.read.series import (
     Sources,
-    TextPage,
     read_floats,
     read_record_at,
     read_records,
@@ -52,6 +52,7 @@ from seamark.store.runs import Store, StoredRun, load_attributes, load_run
 
 if TYPE_CHECKING:
     from seamark.reading.curves import Curve, Drawing
+    from seamark.reading.ranks import RankStatus
     from seamark.store.fold.run_state import JournalState, RunState
 
 __all__ = ["COPY", "RunReader", "Snapshot", "gaps_of", "troubles"]

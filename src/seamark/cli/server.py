@@ -71,6 +71,7 @@ def place_options(command: Any) -> Any:
 @click.pass_context
 def server(
     context: click.Context,
+    /,
     folder: Path | None,
     store: str | None,
     blobs: str | None,

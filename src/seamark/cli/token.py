@@ -189,7 +189,7 @@ def create(
       seamark token create alice --project team --role owner
       seamark token create trainer --service --project team > token.txt
     """
-    wanted = Wanted(user=user, expires_s=_seconds(expires), **rest)
+    wanted: Any = {"user": user, "expires_s": _seconds(expires), **rest}
     secret = _place(url, folder, store).create(wanted)
     click.echo(secret)
     note("shown this once; where it is used: seamark login URL, or SEAMARK_API_TOKEN")

@@ -1,0 +1,32 @@
+"""A place that keeps journals, on each engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from keeping import Place  # noqa: E402 - it needs the extra
+
+
+@pytest.fixture(scope="session")
+def postgresql_database(postgresql) -> Iterator[str]:
+    """URL of a database that several tests use one after the other; each empties its tables."""
+    from databases import fresh_database
+
+    with fresh_database(postgresql()) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request, tmp_path) -> Iterator[Place]:
+    """An empty place."""
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgresql_url")
+    else:
+        url = f"sqlite:///{tmp_path / 'databases'}"
+    made = Place(url, tmp_path / "objects")
+    yield made
+    made.close()

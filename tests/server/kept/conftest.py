@@ -11,13 +11,6 @@ pytest.importorskip("fastapi")
 from keeping import Place  # noqa: E402 - it needs the extra
 
 
-@pytest.fixture(scope="session")
-def postgresql_database(postgresql) -> Iterator[str]:
-    """URL of a database that several tests use one after the other; each empties its tables."""
-    from databases import fresh_database
-
-    with fresh_database(postgresql()) as url:
-        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -11,8 +11,6 @@ pytest.importorskip("fastapi")
 from keeping import Place  # noqa: E402 - it needs the extra
 
 
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request, tmp_path) -> Iterator[Place]:
     """An empty place."""

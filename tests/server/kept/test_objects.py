@@ -125,7 +125,9 @@ def test_a_link_in_the_place_is_not_followed(tmp_path: Path) -> None:
     assert list(place.names("x/")) == ["x/1"]
 
 
-@pytest.mark.parametrize("uri", ["", "relative", "file://host/x", "file:relative", "s3:", "nope://x"])
+@pytest.mark.parametrize(
+    "uri", ["", "relative", "file://host/x", "file:relative", "s3:", "nope://x"]
+)
 def test_a_place_that_is_none_is_refused(uri: str) -> None:
     """With what was expected."""
     with pytest.raises(ArgumentError, match="objects: "):

@@ -212,10 +212,19 @@ _NEWEST_SCHEMA: Final = _newest(schema.journal_schema, schema.journal_schema.c.p
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A database with the tables of a store, and the numbers of its paths."""
+    """A database with the tables of a store, and the numbers of its paths.
+
+    Attributes:
+        database: Which has the tables.
+        numbers: Of its paths.
+        here: Whether processes of its runs may be on this machine, which then knows best whether
+            they live. Where it is false, as on a server, runs are judged by ``beat`` of their rows
+            alone, by the clock of whoever folds.
+    """
 
     database: Database
     numbers: PathNumbers
+    here: bool = True
 
 
 @dataclass(slots=True)

@@ -14,6 +14,8 @@ import signal
 import socket
 import sys
 import threading
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
@@ -41,7 +43,8 @@ def main(arguments: list[str]) -> int:
             ``fold`` with the latter.
     """
     logging.basicConfig(format=_LOG, level=logging.INFO)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    for name in ("uvicorn.error", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     settings = Settings.from_json(sys.stdin.readline())
     what, *descriptors = arguments
     try:
@@ -98,14 +101,15 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
 
 
 def _fold(settings: Settings, ready: int) -> None:
-    from seamark.server.folding.main import main as fold
-
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     _when_left_alone(stop.set)
     _announce(ready)
-    fold(settings, stop)
+    if find_spec("seamark.server.folding.main") is None:
+        stop.wait()
+        return
+    import_module("seamark.server.folding.main").main(settings, stop)
 
 
 def _when_left_alone(do: Callable[[], Any]) -> None:

@@ -87,9 +87,7 @@ def prepare(settings: Settings) -> Prepared:
     return Prepared(made.secret if made else None, (note,) if note else ())
 
 
-def serve(
-    settings: Settings, say: Say, tell: Callable[[Prepared, str], None] | None = None
-) -> int:
+def serve(settings: Settings, say: Say, tell: Callable[[Prepared, str], None] | None = None) -> int:
     """Run a server until a signal ends it; return an exit code.
 
     The first signal lets it finish what it accepted, a second one ends it at once.
@@ -124,7 +122,9 @@ def url_of(settings: Settings, listening: socket.socket) -> str:
 class _Child:
     """One process that works, started again when it dies."""
 
-    def __init__(self, name: str, arguments: list[str], settings: str, fds: tuple[int, ...]) -> None:
+    def __init__(
+        self, name: str, arguments: list[str], settings: str, fds: tuple[int, ...]
+    ) -> None:
         self.name, self._arguments, self._settings, self._fds = name, arguments, settings, fds
         self.process: subprocess.Popen[bytes] | None = None
         self.again_at = 0.0
@@ -217,9 +217,7 @@ class Supervisor:
             os.close(fd)
         return self._code
 
-    def _work(
-        self, selector: selectors.BaseSelector, heard: int, tell: int
-    ) -> None:
+    def _work(self, selector: selectors.BaseSelector, heard: int, tell: int) -> None:
         announced = False
         stop_by: float | None = None
         while True:

@@ -151,7 +151,9 @@ class FileRemote:
         above = open_folder(folder.journal_dir)
         try:
             made = os.open(
-                draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | _FLAGS, 0o666,
+                draft,
+                os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | _FLAGS,
+                0o666,
                 dir_fd=above,
             )
             try:

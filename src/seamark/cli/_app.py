@@ -73,6 +73,10 @@ _COMMANDS: Final = {
     "sync": "sync",
     "fsck": "fsck",
     "reindex": "reindex",
+    "login": "login",
+    "logout": "login",
+    "token": "token",
+    "server": "server",
     "completion": "completion",
 }
 """Every command and the module that holds it, in the order in which help lists them."""

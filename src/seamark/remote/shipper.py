@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.process import fork
 from seamark.process.interrupts import quietly
+from seamark.remote.files import FileSender
 from seamark.remote.places import open_remote, shown
 from seamark.remote.protocol import (
     Busy,
@@ -98,7 +99,7 @@ class Shipper:
         self._failures = 0
         self._back_at = 0.0
         self._told_away = self._gave_up = self._busy = False
-        self._files = Files()
+        self._files = FileSender(self._open_again, self._say_files)
 
     # ---------------------------------------------------------------- what is to be sent
 
@@ -130,6 +131,7 @@ class Shipper:
         """Expect nothing more of a run; what is left is sent, and waited for with `wait`."""
         if (shipment := self._shipments.get(_key(folder))) is not None:
             shipment.finish()
+            self._files.finish(folder)
             self.wake()
 
     def wake(self) -> None:
@@ -212,11 +214,16 @@ class Shipper:
         """Wait as `wait` does, but not long where that was of no use before; say what is left."""
         if self._gave_up and self._failures:
             seconds = min(seconds, _GIVEN_UP_S)
+        until = self._clock() + seconds
         done = self.wait(seconds, folder, show)
+        files = not done or self._files.flush(max(0.0, until - self._clock()), folder)
+        done = done and files
         self._gave_up = not done
         now = self._clock()
         if not done:
-            waits = [one for one in list(self._shipments.values()) if one.left or one.unseen]
+            waits = [
+                one for one in list(self._shipments.values()) if one.left or one.unseen or not files
+            ]
             waits = [one for one in waits if folder is None or one.key == _key(folder)]
             if not (runs := [one.key.run for one in waits if not one.is_refused(now)]):
                 return False  # a line has said why
@@ -328,7 +335,7 @@ class Shipper:
                 shipment.position = max(shipment.position, sum(kept.values()))
         for tail in list(shipment.tails.values()):
             asked = self._step(remote, shipment, tail) or asked
-        self._files.ship(remote, shipment)
+        self._files.watch(shipment.folder)  # behind the journals that name them
         return asked
 
     def _step(self, remote: Remote, shipment: Shipment, tail: Tail) -> bool:
@@ -369,7 +376,14 @@ class Shipper:
                 self._remote = self._open(self.uri, self._token)
         return self._remote
 
+    def _open_again(self) -> Remote:
+        """Open the remote once more: files of gigabytes hold up no journal."""
+        return self._open(self.uri, self._token)
+
     # ---------------------------------------------------------------- what goes wrong
+
+    def _say_files(self, line: str) -> None:
+        log.warning("seamark: %s: %s. `seamark sync` sends what is missing later", self.name, line)
 
     def _pause(self, failures: int) -> float:
         """Return for how long to leave alone what failed so often in a row, in seconds."""
@@ -416,13 +430,6 @@ class Shipper:
 
     def _say_aside(self, tail: Tail, why: str) -> None:
         log.warning("seamark: journal %s is not sent to %s: %s", tail.name, self.name, why[:600])
-
-
-class Files:
-    """What is sent beside journals; nothing so far."""
-
-    def ship(self, remote: Remote, shipment: Shipment) -> None:
-        """Send files of a run."""
 
 
 def _words(error: BaseException, name: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from seamark.errors import JournalError
 from seamark.journal.reader import JournalReader
-from seamark.journal.shipping import Batch, next_batch
+from seamark.journal.shipping import next_batch
 from seamark.process.interrupts import let_pass
 from seamark.remote.files import files_of, send_file
 from seamark.remote.protocol import (
@@ -25,9 +25,10 @@ from seamark.remote.protocol import (
     Purged,
     RemoteError,
     RunKey,
-    Sent,
+    Unfit,
     Unreachable,
 )
+from seamark.remote.tail import Tail
 
 if TYPE_CHECKING:
     from seamark.journal.folder import JournalFile, RunFolder
@@ -223,33 +224,28 @@ def _send_journal(
     Raises:
         RemoteError: If the remote takes nothing (any more).
     """
-    name, key = file.path.name, _key(done.folder)
-    try:
-        with JournalReader(file.path) as reader:
-            returns = 0
-            while (batch := next_batch(reader, offset)) is not None:
-                try:
-                    sent = patience.ask(lambda: _send(remote, key, name, batch))
-                    offset = sent.offset
-                except Gap as error:  # it keeps less than it said, or somebody else was faster
-                    returns += 1
-                    if returns > _TRIES:
-                        raise
-                    offset = error.known
-                    continue
-                done.journal_bytes += batch.length
-                progress(batch.length)
-    except (Diverged, Gap) as error:
-        done.problems.append(f"{name} is set aside: {error}")
-    except JournalError as error:
-        let_pass(error)
-        done.problems.append(str(error))
-
-
-def _send(remote: Remote, key: RunKey, name: str, batch: Batch) -> Sent:
-    if batch.is_gap:
-        return remote.send_gap(key, name, batch.offset, batch.length)
-    return remote.send(key, name, batch.offset, batch.data)
+    tail, before = Tail(file.path, mine=False), offset
+    tail.place(offset)
+    while True:
+        try:
+            sent = patience.ask(lambda: tail.step(remote, _key(done.folder)))
+        except Gap as error:  # it keeps less than it said, or somebody else was faster
+            if tail.gaps <= _TRIES:
+                continue
+            done.problems.append(f"{tail.name} is set aside: {error}")
+            return
+        except (Diverged, Unfit) as error:
+            done.problems.append(f"{tail.name} is set aside: {error}")
+            return
+        except JournalError as error:
+            let_pass(error)
+            done.problems.append(str(error))
+            return
+        if sent is None:
+            return
+        progress(sent.offset - before)
+        done.journal_bytes += sent.offset - before
+        before = sent.offset
 
 
 def _send_content(

@@ -146,8 +146,10 @@ def _of_database(error: Exception) -> Refusal:
     if state == _CANCELLED:
         return later("too-slow", "this took the database too long; ask for less", 5)
     text = str(cause)
-    if state.startswith("22") or isinstance(error, sa.exc.DataError | sa.exc.StatementError) and (
-        isinstance(cause, ValueError | OverflowError | TypeError)
+    if (
+        state.startswith("22")
+        or isinstance(error, sa.exc.DataError | sa.exc.StatementError)
+        and (isinstance(cause, ValueError | OverflowError | TypeError))
     ):
         return Refusal(422, "invalid", "the request has a text or a number that cannot be kept")
     if state.startswith("53") or "disk is full" in text:

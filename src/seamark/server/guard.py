@@ -27,9 +27,7 @@ _bearer = HTTPBearer(auto_error=False, description="A token of `seamark token cr
 _header = APIKeyHeader(
     name="X-Seamark-Token", auto_error=False, description="The same, where a proxy takes the other."
 )
-_TOKEN_NEEDED = (
-    "this needs a token: seamark login URL on this machine, or SEAMARK_API_TOKEN"  # noqa: S105 - words
-)
+_TOKEN_NEEDED = "this needs a token: seamark login URL on this machine, or SEAMARK_API_TOKEN"  # noqa: S105 - words
 
 
 def server_of(request: Request) -> Server:
@@ -88,9 +86,7 @@ def expect(request: Request, project: str, role: Role) -> Identity:
     if found is not None and found >= role:
         return who
     if who == NOBODY:
-        raise Refusal(
-            401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"}
-        )
+        raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
     if found is None:
         raise _hidden(project)
     hint = (
@@ -109,9 +105,7 @@ def expect_admin(request: Request) -> Identity:
     who = asker(request)
     request.state.guarded = True
     if who == NOBODY:
-        raise Refusal(
-            401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"}
-        )
+        raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
     if not who.admin:
         raise Refusal(403, "admins-only", "this is for an admin of the server")
     return who
@@ -126,9 +120,7 @@ def expect_somebody(request: Request) -> Identity:
     who = asker(request)
     request.state.guarded = True
     if who == NOBODY:
-        raise Refusal(
-            401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"}
-        )
+        raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
     return who
 
 

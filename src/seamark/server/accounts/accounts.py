@@ -127,11 +127,7 @@ class Accounts:
             return Readable(everything=True)
         visible = self.visibility()
         shown = {path for path in visible.rows if visible.shows(path, who)}
-        hidden = {
-            path
-            for path in visible.rows
-            if path not in shown and role_of(who, path) is None
-        }
+        hidden = {path for path in visible.rows if path not in shown and role_of(who, path) is None}
         return Readable(projects=frozenset({*who.roles, *shown}), but=frozenset(hidden))
 
     def visibility(self) -> Visibility:
@@ -385,9 +381,7 @@ class Accounts:
         with self._alone() as connection:
             self._expect_user(connection, user)
             if connection.execute(sa.select(table.c.role).where(*mine)).first() is None:
-                connection.execute(
-                    sa.insert(table).values(user=user, project=workspace, role=0)
-                )
+                connection.execute(sa.insert(table).values(user=user, project=workspace, role=0))
 
     def members(self, project: str) -> dict[str, Role | None]:
         """Return who has a role in a project itself; None for who only belongs to a workspace."""

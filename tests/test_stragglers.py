@@ -19,8 +19,8 @@ from seamark import Run, init_run
 from seamark.cli import app
 from seamark.cli.stragglers import seconds_text, verdict
 from seamark.errors import MissingFieldError
+from seamark.reading.stragglers import RankTiming
 from seamark.run.run import make_run
-from seamark.run.stragglers import RankTiming
 
 pytestmark = pytest.mark.slow
 

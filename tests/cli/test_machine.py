@@ -9,7 +9,7 @@ import pytest
 
 from seamark.cli._machine import machine_lines, machine_now
 from seamark.reading.attributes import Attribute, SeriesSummary
-from seamark.store.read.rank_status import RankStatus
+from seamark.reading.ranks import RankStatus
 
 FACTS = {
     "cpu": "AMD EPYC 7763 64-Core Processor",

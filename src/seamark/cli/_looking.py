@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seamark.cli._runs import RunRef, Runs
     from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute, SeriesSummary
-    from seamark.store.read.rank_status import RankStatus
+    from seamark.reading.ranks import RankStatus
 
 __all__ = ["Looker", "Seen"]
 

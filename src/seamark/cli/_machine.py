@@ -14,7 +14,7 @@ from seamark.cli._text import human_number, plural, shorten
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute, SeriesSummary
-    from seamark.store.read.rank_status import RankStatus
+    from seamark.reading.ranks import RankStatus
 
 __all__ = ["machine_lines", "machine_now"]
 

@@ -12,7 +12,7 @@ from seamark.cli._text import human_age, human_duration, human_time, plural, sho
 if TYPE_CHECKING:
     from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
-    from seamark.store.read.rank_status import RankStatus
+    from seamark.reading.ranks import RankStatus
 
 __all__ = ["lags", "of_rank", "rank_facts", "rank_mappings", "rank_troubles", "seen_text"]
 

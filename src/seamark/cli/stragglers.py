@@ -16,7 +16,7 @@ from seamark.cli._runs import open_runs, project_option, run_argument
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen
 
 if TYPE_CHECKING:
-    from seamark.run.stragglers import RankTiming
+    from seamark.reading.stragglers import RankTiming
 
 __all__ = ["stragglers"]
 
@@ -59,7 +59,7 @@ def stragglers(context: click.Context, run: str, project: str | None, *, as_json
       seamark stragglers latest
       seamark stragglers quick-otter --json | jq '.ranks[0].rank'
     """
-    from seamark.run.stragglers import rank_timings
+    from seamark.reading.stragglers import rank_timings
 
     runs = open_runs(context, project)
     ref = runs.find(run, project)

@@ -17,8 +17,8 @@ from seamark.ignite._target import series_target_of, target_of
 from seamark.paths import join_path
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
+from seamark.reading.stragglers import OWN_TIME, STEP_TIME
 from seamark.run.adapters import batch_size
-from seamark.run.stragglers import OWN_TIME, STEP_TIME
 from seamark.values import encode_atom
 
 __all__ = ["EngineWatch"]

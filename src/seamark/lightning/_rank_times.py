@@ -10,8 +10,8 @@ from torch.utils.hooks import unserializable_hook
 from seamark.lightning._base import RunLogger
 from seamark.lightning._callbacks import StepTimes
 from seamark.lightning._hooks import QuietCallback, only_accumulates, step_of
+from seamark.reading.stragglers import OWN_TIME, STEP_TIME
 from seamark.run.adapters import guarded
-from seamark.run.stragglers import OWN_TIME, STEP_TIME
 
 __all__ = ["time_steps"]
 

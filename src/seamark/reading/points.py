@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
 
 from seamark.errors import ArgumentError, MissingFieldError
 from seamark.reading.frames import pandas
@@ -21,6 +21,7 @@ __all__ = [
     "FilePoint",
     "HistogramPoint",
     "Points",
+    "TextPage",
     "TextPoint",
     "check_attempt",
     "number_of",
@@ -179,6 +180,20 @@ class HistogramPoint:
     counts: list[float]
     time_ns: int
     attempt: int
+
+
+class TextPage(NamedTuple):
+    """Points of string series from one stretch of one journal, in the order of writing.
+
+    Attributes:
+        points: Time of the record in nanoseconds since the Unix epoch, path, and text or its file.
+        end: Where the next page begins, in bytes.
+        more: Whether there is one now.
+    """
+
+    points: list[tuple[int, str, Any]]
+    end: int
+    more: bool
 
 
 def number_of(at: object, count: int) -> int:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from seamark.blobs import BlobWriter
     from seamark.reading.points import Attempt
-    from seamark.run.stragglers import RankTiming
+    from seamark.reading.stragglers import RankTiming
 
 __all__ = ["Run", "init_run", "make_run"]
 
@@ -730,7 +730,7 @@ class Run(Container):
             MissingFieldError: If only one rank recorded, or none the times of its steps.
         """
         from seamark.errors import MissingFieldError
-        from seamark.run.stragglers import rank_timings
+        from seamark.reading.stragglers import rank_timings
 
         if self.recorded.is_empty:
             msg = f"{self.folder.words}: nothing is recorded yet"

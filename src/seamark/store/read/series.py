@@ -24,7 +24,7 @@ from seamark.journal.format import (
     salt_of,
 )
 from seamark.journal.reader import Block, JournalReader, payload_of, scan
-from seamark.reading.points import Points
+from seamark.reading.points import Points, TextPage
 from seamark.store.fold.decode import RowBatch, decode
 from seamark.store.fold.names import Names
 from seamark.store.fold.payloads import record_points
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Piece",
     "Sources",
-    "TextPage",
     "cut_of",
     "newer",
     "read_floats",
@@ -492,20 +491,6 @@ def _frames_at(
 
 
 # ---------------------------------------------------------------------- texts, page by page
-
-
-class TextPage(NamedTuple):
-    """Points of string series from one stretch of one journal, in the order of writing.
-
-    Attributes:
-        points: Time of the record in nanoseconds since the Unix epoch, path, and text or its file.
-        end: Where the next page begins, in bytes.
-        more: Whether there is one now.
-    """
-
-    points: list[tuple[int, str, Any]]
-    end: int
-    more: bool
 
 
 def _journal(run: StoredRun, file: str) -> JournalState | None:

@@ -11,19 +11,19 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from seamark.errors import MissingFieldError
 from seamark.reading.points import time_of
 
 if TYPE_CHECKING:
-    from seamark.local.view import RunView
-    from seamark.store.read.rank_status import RankStatus
+    from seamark.reading.points import Points
+    from seamark.reading.ranks import RankStatus
 
-__all__ = ["OWN_TIME", "STEP_TIME", "RankTiming", "rank_timings"]
+__all__ = ["OWN_TIME", "STEP_TIME", "RankTiming", "Timed", "rank_timings"]
 
 STEP_TIME: Final = "profiling/step_time_s"
 """Path of the time of a step on rank 0, seconds; on rank n it has ``ranks/<n>/`` in it."""
@@ -85,7 +85,33 @@ class RankTiming:
         return self.mean_s if math.isnan(self.own_s) else self.own_s
 
 
-def rank_timings(view: RunView) -> list[RankTiming]:
+class Timed(Protocol):
+    """What is asked of a run, wherever it is read from; see `seamark.reading.reader.Reader`."""
+
+    @property
+    def project(self) -> str:
+        """Project path."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Run id."""
+        ...
+
+    def ranks(self) -> list[RankStatus]:
+        """Return how each rank is doing."""
+        ...
+
+    def series_paths(self) -> list[str]:
+        """Return the paths that show a float series."""
+        ...
+
+    def many_points(self, paths: Collection[str]) -> Mapping[str, Points]:
+        """Return the points of several float series."""
+        ...
+
+
+def rank_timings(view: Timed) -> list[RankTiming]:
     """Return the timing of every rank of a run, the slowest first, those without times last.
 
     Args:
@@ -101,13 +127,13 @@ def rank_timings(view: RunView) -> list[RankTiming]:
     ranks = sorted({*statuses, *timed, *_ranks_of(paths)})
     if len(ranks) < 2:  # noqa: PLR2004 - one rank is nobody's straggler
         msg = (
-            f"run {view.folder.run!r} of project {view.folder.project!r}: only one rank recorded; "
+            f"run {view.name!r} of project {view.project!r}: only one rank recorded; "
             "stragglers show in a training of several ranks with ranks='all'"
         )
         raise MissingFieldError(msg)
     if not timed:
         msg = (
-            f"run {view.folder.run!r} of project {view.folder.project!r}: no rank recorded "
+            f"run {view.name!r} of project {view.project!r}: no rank recorded "
             f"{STEP_TIME}; loggers with ranks='all' do, or record it on every rank with "
             f"run.log_metrics({{{STEP_TIME!r}: seconds}}, step)"
         )
@@ -129,7 +155,7 @@ def _ranks_of(paths: Sequence[str]) -> set[int]:
     return found | {0} if found else found
 
 
-def _values(view: RunView, paths: Sequence[str], name: str) -> Mapping[int, Sequence[float]]:
+def _values(view: Timed, paths: Sequence[str], name: str) -> Mapping[int, Sequence[float]]:
     """Return the finite values of a series by rank.
 
     It is looked for at the root, and else in the first namespace that has it.

@@ -1,0 +1,49 @@
+"""How a rank of a run is doing, as reads return it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["RankStatus"]
+
+
+@dataclass(frozen=True, slots=True)
+class RankStatus:
+    """One rank, as its newest process left it or is.
+
+    Times are nanoseconds since the Unix epoch; 0 for a rank that is missing.
+
+    Attributes:
+        rank: 0-based.
+        host: Host name, or None where the journal does not say it.
+        pid: Process id, or None.
+        writers: Writer ids of the journals of the process, the newest first.
+        state: ``"running"``; ``"hangs"`` (alive, and no record or no heartbeat for long);
+            ``"waits"`` (the same, while another rank that hangs is behind it); ``"missing"`` (the
+            run has such a rank, which never recorded anything);
+            ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``, as it said itself;
+            ``"killed"`` (its process ended without reporting why); ``"lost"`` (no heartbeat for 90
+            s, and nobody can look at the process from here).
+        why: What it said of its end: ``"ValueError: boom"``, ``"SIGTERM"``; what its host knows of
+            the end of one that was killed or lost: ``"out of memory"`` (see
+            `seamark.process.crashes.CRASH_REASONS`); or empty.
+        first_t: When it began.
+        last_t: When it was last heard of, heartbeats (every 30 s) included.
+        row_t: When it last recorded a point of a series; None if it did not.
+        end_t: When it ended, as far as that is known; None while it runs.
+    """
+
+    rank: int
+    host: str | None
+    pid: int | None
+    writers: tuple[str, ...]
+    state: str
+    why: str
+    first_t: int
+    last_t: int
+    row_t: int | None
+    end_t: int | None
+
+    def idle_ns(self, now_ns: int) -> int:
+        """Return for how long there has been no point of a series, in nanoseconds."""
+        return max(0, now_ns - (self.row_t or self.first_t))

@@ -1,0 +1,577 @@
+"""How what reads return goes over the wire: one JSON for those who send it and who receive it.
+
+Whoever receives it checks it: a server is a stranger, too.
+
+Texts, booleans, None, finite floats and ints below 2**53 are what they are in JSON (a float has a
+point or an exponent). Everything else is an object with the key ``$``, which says what it is:
+
+- ``{"$": "float", "v": "nan"}``, ``"inf"``, ``"-inf"``; ``{"$": "int", "v": "-0x2386f26fc10000"}``;
+- ``{"$": "datetime", "v": "2026-01-31T12:00:00+00:00"}``, ISO 8601;
+- ``{"$": "set", "v": [...]}`` and ``{"$": "strings", "v": [...]}``: a set of texts, also as a table
+  shows it; ``{"$": "tuple", "v": [...]}``;
+- ``{"$": "dict", "v": {...}}``: an object that has a key ``$`` of its own;
+- ``{"$": "f8", "v": "<base64>"}`` and ``"i8"``: arrays of little-endian float64 and int64. In place
+  of the base64 there may be a list of numbers, in which ``"nan"``, ``"inf"`` and ``"-inf"`` stand
+  for what JSON cannot write;
+- the name of a class that reads return, beside its fields: ``{"$": "Attribute", "path": ...}``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from seamark.errors import SeamarkError
+from seamark.process.crashes import Crash
+from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary, SeriesTail
+from seamark.reading.curves import Curve, Drawing
+from seamark.reading.names import RunName
+from seamark.reading.points import FilePoint, HistogramPoint, Points, TextPage, TextPoint
+from seamark.reading.ranks import RankStatus
+from seamark.reading.stragglers import RankTiming
+from seamark.reading.tables import CurveTable, RunsTable, SeriesTable, StringList
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["WireError", "decode", "decode_list", "dumps", "encode", "loads"]
+
+T = TypeVar("T")
+Take = Callable[[Any, str], Any]
+"""Checks what was decoded and returns it as it belongs there; given with its place."""
+
+_TAG: Final = "$"
+_VALUE: Final = "v"
+_EXACT: Final = 1 << 53
+_MAX_DEPTH: Final = 128
+_TOO_DEEP: Final = "..."
+_ODD: Final = ("nan", "inf", "-inf")
+_PLAIN: Final = frozenset({str, bool, type(None)})
+_NUMBERS: Final = frozenset({int, float})
+_SIMPLE: Final = _PLAIN | _NUMBERS
+_ITEM_BYTES: Final = 8
+
+
+class WireError(SeamarkError, ValueError):
+    """What came over the wire is not what reads return; the message says where."""
+
+
+# ---------------------------------------------------------------------- out
+
+
+def dumps(value: Any, *, plain_arrays: bool = False) -> bytes:
+    """Return a value as the bytes of its JSON, ASCII; see `encode`."""
+    made = encode(value, plain_arrays=plain_arrays)
+    return json.dumps(made, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def encode(value: Any, *, plain_arrays: bool = False) -> Any:
+    """Return a value as what JSON can hold.
+
+    What is nested deeper than 128 levels, as nothing is that Seamark records, becomes ``"..."``.
+
+    Args:
+        value: Of this module's classes, or what values of attributes are made of.
+        plain_arrays: Arrays are lists of numbers, which people can read, instead of base64.
+
+    Raises:
+        WireError: If something in it has no form here.
+    """
+    return _Encoder(plain_arrays=plain_arrays).value(value, 0)
+
+
+class _Encoder:
+    def __init__(self, *, plain_arrays: bool) -> None:
+        self._plain_arrays = plain_arrays
+
+    def value(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is float:
+            return value if value - value == 0 else {_TAG: "float", _VALUE: str(value)}
+        if kind is int:
+            return value if -_EXACT < value < _EXACT else {_TAG: "int", _VALUE: hex(value)}
+        if depth > _MAX_DEPTH:
+            return _TOO_DEEP
+        if kind is list:
+            return self.list(value, depth)
+        if kind is dict:
+            made = {str(key): self.value(each, depth + 1) for key, each in value.items()}
+            return {_TAG: "dict", _VALUE: made} if _TAG in made else made
+        if (fields := _CLASSES.get(kind.__name__)) is not None and kind is fields.kind:
+            return self._fields(value, fields, depth)
+        return self._special(value, depth)
+
+    def list(self, values: list[Any], depth: int) -> list[Any]:
+        """Return a list; one of single values, as columns of tables are, at once."""
+        return values if _is_simple(values) else [self.value(one, depth + 1) for one in values]
+
+    def _fields(self, value: Any, fields: _Class, depth: int) -> dict[str, Any]:
+        found = fields.parts(value)
+        return {_TAG: fields.kind.__name__} | {
+            name: self.value(one, depth + 1) for name, one in found.items()
+        }
+
+    def _special(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):  # an Escaped
+            return str.__str__(value)
+        if isinstance(value, datetime):
+            return {_TAG: "datetime", _VALUE: value.isoformat()}
+        if isinstance(value, set | frozenset):
+            return {_TAG: "set", _VALUE: sorted(value)}
+        if isinstance(value, StringList):
+            return {_TAG: "strings", _VALUE: list(value)}
+        if isinstance(value, tuple):
+            return {_TAG: "tuple", _VALUE: self.list(list(value), depth)}
+        if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
+            return self._array(value)
+        msg = f"{type(value).__qualname__} has no form on the wire"
+        raise WireError(msg)
+
+    def _array(self, array: np.ndarray[Any, Any]) -> dict[str, Any]:
+        name = "f8" if array.dtype.kind == "f" else "i8"
+        if self._plain_arrays:
+            values = array.tolist()
+            if name == "f8":
+                values = [one if one - one == 0 else str(one) for one in values]
+            return {_TAG: name, _VALUE: values}
+        packed = array.astype(f"<{name}", copy=False).tobytes()
+        return {_TAG: name, _VALUE: base64.b64encode(packed).decode("ascii")}
+
+
+def _is_simple(values: list[Any]) -> bool:
+    """Return whether all of a list is in JSON what it is here."""
+    kinds = set(map(type, values))
+    if not kinds <= _SIMPLE:
+        return False
+    if float in kinds and not math.isfinite(sum(abs(one) for one in values if type(one) is float)):
+        return False
+    return int not in kinds or max(abs(one) for one in values if type(one) is int) < _EXACT
+
+
+# ---------------------------------------------------------------------- in
+
+
+def loads(data: bytes | str) -> Any:
+    """Return what `dumps` was given; lists of one class by `decode_list` of ``json.loads``.
+
+    Raises:
+        WireError: If it is not JSON, or not what reads return.
+    """
+    try:
+        found = json.loads(data, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        msg = f"the answer is not JSON that can be read: {error!s:.200}"
+        raise WireError(msg) from error
+    return decode(found)
+
+
+def _no_constant(name: str) -> Any:
+    msg = f"{name} is no JSON"
+    raise ValueError(msg)
+
+
+def decode(data: Any, kind: type[T] | None = None) -> Any:
+    """Return the value that `encode` made this of.
+
+    Args:
+        data: As JSON was read.
+        kind: What it has to be.
+
+    Raises:
+        WireError: If it is not what `encode` returns, or of another class.
+    """
+    try:
+        found = _decoded(data, "", 0)
+    except RecursionError as error:
+        msg = "the answer is nested too deep"
+        raise WireError(msg) from error
+    if kind is not None and not isinstance(found, kind):
+        raise _refused(where="", wanted=kind.__name__, given=data)
+    return found
+
+
+def decode_list(data: Any, kind: type[T]) -> list[T]:
+    """Return a list of values of one class; see `decode`.
+
+    Raises:
+        WireError: If it is none.
+    """
+    found: list[T] = _list_of(_instance(kind))(decode(data, list), "")
+    return found
+
+
+def _decoded(data: Any, where: str, depth: int) -> Any:
+    if type(data) in _SIMPLE:
+        return data
+    if depth > 4 * _MAX_DEPTH:
+        raise _refused(where, "at most so many levels", data)
+    if isinstance(data, list):
+        if set(map(type, data)) <= _SIMPLE:
+            return data
+        return [_decoded(one, f"{where}[{at}]", depth + 1) for at, one in enumerate(data)]
+    if not isinstance(data, dict):
+        raise _refused(where, "JSON", data)
+    name = data.get(_TAG)
+    if name is None and _TAG not in data:
+        return {key: _decoded(one, f"{where}.{key:.80}", depth + 1) for key, one in data.items()}
+    if isinstance(name, str) and name in _SPECIAL:
+        return _SPECIAL[name](data.get(_VALUE), where, depth)
+    if isinstance(name, str) and name in _CLASSES:
+        found = {
+            key: _decoded(one, f"{where}.{key:.80}", depth + 1)
+            for key, one in data.items()
+            if key != _TAG
+        }
+        return _CLASSES[name].made(found, f"{where}({name})")
+    raise _refused(where, "a known kind of value", name)
+
+
+def _refused(where: str, wanted: str, given: Any) -> WireError:
+    place = f" at {where.removeprefix('.'):.200}" if where else ""
+    return WireError(f"the answer is not as agreed{place}: expected {wanted}, got {given!r:.80}")
+
+
+def _special_float(value: Any, where: str, _: int) -> float:
+    if value not in _ODD:
+        raise _refused(where, "nan, inf or -inf", value)
+    return float(value)
+
+
+def _special_int(value: Any, where: str, _: int) -> int:
+    try:
+        return int(_str(value, where), 16)
+    except ValueError:
+        raise _refused(where, "a hexadecimal number", value) from None
+
+
+def _special_datetime(value: Any, where: str, _: int) -> datetime:
+    try:
+        return datetime.fromisoformat(_str(value, where))
+    except ValueError:
+        raise _refused(where, "a time in ISO 8601", value) from None
+
+
+def _special_set(value: Any, where: str, _: int) -> set[str]:
+    return set(_strings(value, where))
+
+
+def _special_strings(value: Any, where: str, _: int) -> StringList:
+    return StringList(_strings(value, where))
+
+
+def _special_tuple(value: Any, where: str, depth: int) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise _refused(where, "a list", value)
+    return tuple(_decoded(value, where, depth + 1))
+
+
+def _special_dict(value: Any, where: str, depth: int) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _refused(where, "an object", value)
+    return {key: _decoded(one, f"{where}.{key:.80}", depth + 1) for key, one in value.items()}
+
+
+def _array_of(name: str) -> Callable[[Any, str, int], Any]:
+    def array(value: Any, where: str, _: int) -> Any:
+        import numpy as np
+
+        if isinstance(value, str):
+            try:
+                packed = base64.b64decode(value, validate=True)
+            except (binascii.Error, ValueError):
+                raise _refused(where, "base64", value) from None
+            if len(packed) % _ITEM_BYTES:
+                raise _refused(where, "whole numbers of 8 bytes", f"{len(packed)} bytes")
+            return np.frombuffer(packed, f"<{name}").astype(name)
+        if not isinstance(value, list):
+            raise _refused(where, "base64 or a list", value)
+        wanted = {int} if name == "i8" else {int, float}
+        given = [float(one) if name == "f8" and one in _ODD else one for one in value]
+        if not set(map(type, given)) <= wanted:
+            raise _refused(where, "a list of numbers", value)
+        try:
+            return np.array(given, name)
+        except (OverflowError, ValueError):
+            raise _refused(where, "numbers of 8 bytes", value) from None
+
+    return array
+
+
+_SPECIAL: Final[dict[str, Callable[[Any, str, int], Any]]] = {
+    "float": _special_float,
+    "int": _special_int,
+    "datetime": _special_datetime,
+    "set": _special_set,
+    "strings": _special_strings,
+    "tuple": _special_tuple,
+    "dict": _special_dict,
+    "f8": _array_of("f8"),
+    "i8": _array_of("i8"),
+}
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def _instance(kind: type) -> Take:
+    def take(value: Any, where: str) -> Any:
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise _refused(where, kind.__name__, value)
+        return value
+
+    return take
+
+
+_str, _int, _bool, _dict = (_instance(kind) for kind in (str, int, bool, dict))
+
+
+def _any(value: Any, _: str) -> Any:
+    return value
+
+
+def _number(value: Any, where: str) -> float:
+    if type(value) not in _NUMBERS:
+        raise _refused(where, "a number", value)
+    found: float = value
+    return found
+
+
+def _or_none(take: Take) -> Take:
+    return lambda value, where: None if value is None else take(value, where)
+
+
+def _list_of(take: Take) -> Take:
+    def taken(value: Any, where: str) -> list[Any]:
+        if not isinstance(value, list):
+            raise _refused(where, "a list", value)
+        return [take(one, f"{where}[{at}]") for at, one in enumerate(value)]
+
+    return taken
+
+
+def _tuple_of(*takes: Take) -> Take:
+    def taken(value: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple) or len(value) != len(takes):
+            raise _refused(where, f"{len(takes)} values", value)
+        return tuple(take(one, where) for take, one in zip(takes, value, strict=True))
+
+    return taken
+
+
+def _dict_of(take: Take) -> Take:
+    def taken(value: Any, where: str) -> dict[str, Any]:
+        found = _dict(value, where)
+        return {key: take(one, f"{where}.{key:.80}") for key, one in found.items()}
+
+    return taken
+
+
+def _text_or_file(value: Any, where: str) -> Any:
+    if not isinstance(value, str | dict):
+        raise _refused(where, "a text or where it is kept", value)
+    return value
+
+
+_strings: Final = _list_of(_str)
+
+
+def _array(name: str) -> Take:
+    def taken(value: Any, where: str) -> Any:
+        if getattr(getattr(value, "dtype", None), "name", "") != name:
+            raise _refused(where, f"an array of {name}", value)
+        return value
+
+    return taken
+
+
+_floats, _ints = _array("float64"), _array("int64")
+
+
+def _even(*names: str) -> Callable[[Any], bool]:
+    """Return what tells whether some fields have the same length."""
+    return lambda made: len({len(getattr(made, name)) for name in names}) == 1
+
+
+def _has_its_parts(drawing: Any) -> bool:
+    parts = len(drawing.curve)
+    smooth = drawing.mean is None or len(drawing.mean) == parts
+    return smooth and len(drawing.x) == parts and len(drawing.ends[0]) == len(drawing.ends[1])
+
+
+# ---------------------------------------------------------------------- classes
+
+
+class _Class(NamedTuple):
+    """How one class lies on the wire.
+
+    Attributes:
+        kind: The class.
+        fields: What checks each field.
+        parts: Returns the fields of one.
+        make: Makes one of checked fields.
+        holds: Tells whether its fields belong together.
+    """
+
+    kind: type
+    fields: Mapping[str, Take]
+    parts: Callable[[Any], dict[str, Any]]
+    make: Callable[..., Any]
+    holds: Callable[[Any], bool] = lambda _: True
+
+    def made(self, found: Mapping[str, Any], where: str) -> Any:
+        """Return one of decoded fields; further ones are of a newer version, and left out.
+
+        Raises:
+            WireError: If one is missing or wrong.
+        """
+        checked = {}
+        for name, take in self.fields.items():
+            if name not in found:
+                raise _refused(where, f"a field {name!r}", sorted(found))
+            checked[name] = take(found[name], f"{where}.{name}")
+        made = self.make(**checked)
+        if not self.holds(made):
+            raise _refused(where, "fields that belong together", made)
+        return made
+
+
+def _class(kind: type, holds: Callable[[Any], bool] = lambda _: True, /, **fields: Take) -> _Class:
+    """Return how a class lies on the wire whose fields are its attributes and arguments."""
+
+    def parts(value: Any) -> dict[str, Any]:
+        return {name: getattr(value, name) for name in fields}
+
+    return _Class(kind, fields, parts, kind, holds)
+
+
+def _table_parts(table: Any) -> dict[str, Any]:
+    return {
+        "columns": table.columns,
+        "cells": [table[column] for column in table.columns],
+        "refs": [list(ref) for ref in table.refs],
+        "total": table.total,
+        "offset": table.offset,
+    }
+
+
+def _table(
+    columns: list[str],
+    cells: list[list[Any]],
+    refs: list[tuple[str, str]],
+    total: int,
+    offset: int,
+) -> RunsTable:
+    if len(cells) != len(set(columns)) or any(len(one) != len(refs) for one in cells):
+        wanted = "as many cells as there are columns and runs"
+        raise _refused(where="(RunsTable)", wanted=wanted, given=len(cells))
+    return RunsTable(dict(zip(columns, cells, strict=True)), refs, total, offset)
+
+
+def _long(kind: Any, part: type) -> _Class:
+    def parts(table: Any) -> dict[str, Any]:
+        return {"parts": [list(one) for one in table.parts]}
+
+    fields = {"parts": _list_of(_tuple_of(_str, _str, _instance(part)))}
+    return _Class(kind, fields, parts, kind)
+
+
+_of_points: Final = {"step": _number, "time_ns": _int, "attempt": _int}
+_of_series: Final = {"count": _int, "first_step": _number, "last_step": _number}
+_sums: Final = dict.fromkeys(("last", "min", "max", "mean"), _number)
+_POINTS: Final = {"step": _floats, "value": _floats, "time_ns": _ints, "attempt": _ints}
+_PARTS: Final = {
+    **dict.fromkeys(
+        ("first_step", "last_step", "min", "max", "min_step", "max_step", "mean"), _floats
+    ),
+    **dict.fromkeys(("count", "nan_count", "inf_count"), _ints),
+}
+_TIMES: Final = ("mean_s", "p50_s", "p95_s", "max_s", "own_s", "slowdown")
+
+_ALL: Final = (
+    _class(Attribute, path=_str, family=_str, type=_str, value=_any),
+    _class(SeriesSummary, **_sums, **_of_series, nan_count=_int, inf_count=_int),
+    _class(SeriesTail, last=_any, **_of_series),
+    _class(
+        JournalInfo,
+        writer=_str,
+        file=_str,
+        header=_dict,
+        offset=_int,
+        last_t=_int,
+        closed=_bool,
+        gaps=_list_of(_tuple_of(_int, _int)),
+        dropped=_dict_of(_int),
+        errors=_int,
+        notes=_list_of(_tuple_of(_int, _str)),
+        stopped=_or_none(_str),
+        unknown=_dict_of(_int),
+    ),
+    _class(Points, _even(*_POINTS), **_POINTS),
+    _class(TextPoint, **_of_points, text=_text_or_file),
+    _class(FilePoint, **_of_points, file=_dict, name=_or_none(_str), description=_or_none(_str)),
+    _class(HistogramPoint, **_of_points, edges=_list_of(_number), counts=_list_of(_number)),
+    _class(TextPage, points=_list_of(_tuple_of(_int, _str, _text_or_file)), end=_int, more=_bool),
+    _class(Curve, _even(*_PARTS), width=_number, **_PARTS),
+    _class(
+        Drawing,
+        _has_its_parts,
+        curve=_instance(Curve),
+        x=_floats,
+        mean=_or_none(_floats),
+        plus_inf=_floats,
+        minus_inf=_floats,
+        left_out=_int,
+        not_positive=_int,
+        falls=_bool,
+        ends=_tuple_of(_floats, _floats),
+    ),
+    _class(RunName, project=_str, run=_str, name=_or_none(_str), created_ns=_int, trashed=_bool),
+    _class(Crash, reason=_str, host=_or_none(_str), pid=_or_none(_int), last_t=_int, detail=_str),
+    _class(
+        RankStatus,
+        rank=_int,
+        host=_or_none(_str),
+        pid=_or_none(_int),
+        writers=lambda value, where: tuple(_strings(list(value), where)),
+        state=_str,
+        why=_str,
+        first_t=_int,
+        last_t=_int,
+        row_t=_or_none(_int),
+        end_t=_or_none(_int),
+    ),
+    _class(
+        RankTiming,
+        rank=_int,
+        host=_or_none(_str),
+        pid=_or_none(_int),
+        state=_or_none(_str),
+        why=_str,
+        last_seen=_or_none(_instance(datetime)),
+        last_step=_or_none(_instance(datetime)),
+        steps=_int,
+        **dict.fromkeys(_TIMES, _number),
+    ),
+    _Class(
+        RunsTable,
+        {
+            "columns": _strings,
+            "cells": _list_of(_instance(list)),
+            "refs": _list_of(_tuple_of(_str, _str)),
+            "total": _int,
+            "offset": _int,
+        },
+        _table_parts,
+        _table,
+    ),
+    _long(SeriesTable, Points),
+    _long(CurveTable, Curve),
+)
+_CLASSES: Final = {one.kind.__name__: one for one in _ALL}

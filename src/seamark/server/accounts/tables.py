@@ -9,7 +9,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-__all__ = ["audit", "fact", "member", "metadata", "project", "tombstone", "token", "user"]
+__all__ = ["audit", "fact", "member", "metadata", "project", "token", "tombstone", "user"]
 
 metadata: Final = sa.MetaData()
 _Text: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")

@@ -18,13 +18,17 @@ _DELAY_S: Final = 0.4
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(title: str, *, of_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Give a function that takes how much is done and how much there is.
 
     Nothing is shown where standard error is not a terminal that can move its cursor, and rich is
     only imported once there is something to show.
+
+    Args:
+        title: What is done.
+        of_bytes: Whether bytes are counted, and their rate is told.
     """
-    bar = _Bar(title)
+    bar = _Bar(title, of_bytes=of_bytes)
     try:
         yield bar.show
     finally:
@@ -32,8 +36,9 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
 
 
 class _Bar:
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, *, of_bytes: bool) -> None:
         self._title = title
+        self._of_bytes = of_bytes
         self._started = time.monotonic()
         self._wanted = obeys_escapes(sys.stderr) and not quiet()
         self._progress: Any = None
@@ -46,10 +51,15 @@ class _Bar:
             from rich import progress
             from rich.console import Console
 
+            counts: tuple[progress.ProgressColumn, ...] = (
+                (progress.DownloadColumn(), progress.TransferSpeedColumn())
+                if self._of_bytes
+                else (progress.MofNCompleteColumn(),)
+            )
             self._progress = progress.Progress(
                 progress.TextColumn("{task.description}", markup=False),
                 progress.BarColumn(),
-                progress.MofNCompleteColumn(),
+                *counts,
                 progress.TimeRemainingColumn(),
                 console=Console(file=sys.stderr),
                 transient=True,

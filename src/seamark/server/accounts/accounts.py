@@ -387,11 +387,9 @@ class Accounts:
         Raises:
             NoSuch: If there is none.
         """
+        self.token(token)
         table = tables.token
-        with self._alone() as connection:
-            if not connection.execute(sa.select(table.c.id).where(table.c.id == token)).first():
-                msg = f"no token begins with {token[:80]!r}"
-                raise NoSuch(msg)
+        with self._database.writing() as connection:
             connection.execute(
                 sa.update(table)
                 .where(table.c.id == token, table.c.revoked_ns.is_(None))

@@ -11,7 +11,7 @@ objects say what they are, so that the tables can be made again from the objects
 
 from __future__ import annotations
 
-from seamark.server.blobs.blobs import Blob, Blobs, BlobLimits, Progress
+from seamark.server.blobs.blobs import Blob, BlobLimits, Blobs, Progress
 from seamark.server.blobs.refusals import (
     BlobRefused,
     DigestWrong,

@@ -70,8 +70,13 @@ _COMMANDS: Final = {
     "trash": "trash",
     "untrash": "trash",
     "purge": "purge",
+    "sync": "sync",
     "fsck": "fsck",
     "reindex": "reindex",
+    "login": "login",
+    "logout": "login",
+    "token": "token",
+    "server": "server",
     "completion": "completion",
 }
 """Every command and the module that holds it, in the order in which help lists them."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.process import fork
 from seamark.process.interrupts import quietly
+from seamark.remote.files import FileSender
 from seamark.remote.places import open_remote, shown
 from seamark.remote.protocol import (
     Busy,
@@ -98,7 +99,7 @@ class Shipper:
         self._failures = 0
         self._back_at = 0.0
         self._told_away = self._gave_up = self._busy = False
-        self._files = Files()
+        self._files = FileSender(self._open_again, self._say_files)
 
     # ---------------------------------------------------------------- what is to be sent
 
@@ -130,6 +131,7 @@ class Shipper:
         """Expect nothing more of a run; what is left is sent, and waited for with `wait`."""
         if (shipment := self._shipments.get(_key(folder))) is not None:
             shipment.finish()
+            self._files.finish(folder)
             self.wake()
 
     def wake(self) -> None:
@@ -209,13 +211,15 @@ class Shipper:
         now = self._clock()
         if self._gave_up and self._failures:
             seconds = min(seconds, _GIVEN_UP_S)
-        left = self._of(folder)
+        left, until = self._of(folder), now + seconds
         if all(one.given_up or one.is_refused(now) for one in left):
             return not left  # a line has said so
         done = self.wait(seconds, folder, show)
+        files = not done or self._files.flush(max(0.0, until - self._clock()), folder)
+        done = done and files
         self._gave_up = not done
         if not done:
-            self._tell_left([one for one in left if one.left or one.unseen])
+            self._tell_left([one for one in left if one.left or one.unseen or not files])
         return done
 
     def _of(self, folder: RunFolder | None) -> list[Shipment]:
@@ -336,7 +340,7 @@ class Shipper:
                 shipment.position = max(shipment.position, sum(kept.values()))
         for tail in list(shipment.tails.values()):
             asked = self._step(remote, shipment, tail) or asked
-        self._files.ship(remote, shipment)
+        self._files.watch(shipment.folder)  # behind the journals that name them
         return asked
 
     def _step(self, remote: Remote, shipment: Shipment, tail: Tail) -> bool:
@@ -377,7 +381,14 @@ class Shipper:
                 self._remote = self._open(self.uri, self._token)
         return self._remote
 
+    def _open_again(self) -> Remote:
+        """Open the remote once more: files of gigabytes hold up no journal."""
+        return self._open(self.uri, self._token)
+
     # ---------------------------------------------------------------- what goes wrong
+
+    def _say_files(self, line: str) -> None:
+        log.warning("seamark: %s: %s. `seamark sync` sends what is missing later", self.name, line)
 
     def _pause(self, failures: int) -> float:
         """Return for how long to leave alone what failed so often in a row, in seconds."""
@@ -424,13 +435,6 @@ class Shipper:
 
     def _say_aside(self, tail: Tail, why: str) -> None:
         log.warning("seamark: journal %s is not sent to %s: %s", tail.name, self.name, why[:600])
-
-
-class Files:
-    """What is sent beside journals; nothing so far."""
-
-    def ship(self, remote: Remote, shipment: Shipment) -> None:
-        """Send files of a run."""
 
 
 def _words(error: BaseException, name: str) -> str:

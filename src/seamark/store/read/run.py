@@ -77,11 +77,19 @@ _NO_ANSWER: Final = ("sys/", "monitoring/seamark/")
 
 @dataclass(slots=True)
 class Snapshot:
-    """A run in one transaction."""
+    """A run in one transaction.
+
+    Attributes:
+        store: Where it is.
+        connection: Of the transaction.
+        run: As loaded.
+        now_ns: Time by the clock of the reader, nanoseconds since the Unix epoch.
+    """
 
     store: Store
     connection: sa.Connection
     run: StoredRun
+    now_ns: int
 
     @property
     def state(self) -> RunState:
@@ -139,7 +147,7 @@ class RunReader:
             if run is None:
                 msg = f"run {self.name!r} does not exist in project {self.project!r}"
                 raise RunNotFoundError(msg)
-            return question(Snapshot(store, connection, run))
+            return question(Snapshot(store, connection, run, self._now_ns()))
 
     # ------------------------------------------------------------------ attributes
 
@@ -259,7 +267,8 @@ class RunReader:
     def _state_of(self, seen: Snapshot) -> str:
         stated = str(seen.state.state[1].get("state", "created"))
         owners = [journal for journal in seen.state.journals.values() if journal.owner]
-        return CRASHED if is_crashed(stated, owners, self._now_ns()) else stated
+        crashed = is_crashed(stated, owners, seen.now_ns, here=seen.store.here)
+        return CRASHED if crashed else stated
 
     def crash(self) -> Crash | None:
         """Return how the process ended that trained the run; None unless the run crashed."""
@@ -269,12 +278,13 @@ class RunReader:
         if self._state_of(seen) != CRASHED:
             return None
         owners = (one for one in seen.state.journals.values() if one.owner)
-        last = max(owners, key=_last_t, default=None)
+        last = max(owners, key=_seen, default=None)
         if last is None:
             return None
-        asked = (last.writer, last.last_t)
+        asked = (last.writer, last.seen)
         if self._crash is None or self._crash[0] != asked or self._crash[1].reason == LOST:
-            self._crash = asked, Evidence().crash(last.header, last.last_t)
+            evidence = Evidence(here=seen.store.here)
+            self._crash = asked, evidence.crash(last.header, last.seen)
         return self._crash[1]
 
     @property
@@ -347,8 +357,8 @@ class RunReader:
             self._load(seen, [_WORLD_SIZE])
             told = next(iter(seen.state.surviving(_WORLD_SIZE)), None)
             size = getattr(told, "value", None)
-            now_ns = self._now_ns()
-            found = rank_statuses(seen.state, now_ns, size if isinstance(size, int) else None)
+            now_ns, world_size = seen.now_ns, size if isinstance(size, int) else None
+            found = rank_statuses(seen.state, now_ns, world_size, here=seen.store.here)
             if sum(one.state == "hangs" for one in found) > 1:
                 self._load(seen, None)
                 steps = {
@@ -613,8 +623,8 @@ class RunReader:
         return self._ask(answer)
 
 
-def _last_t(journal: JournalState) -> int:
-    return journal.last_t
+def _seen(journal: JournalState) -> int:
+    return journal.seen
 
 
 def gaps_of(journal: JournalState) -> list[tuple[int, int]]:

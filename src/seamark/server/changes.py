@@ -22,7 +22,7 @@ from seamark.store.database import Upsert
 if TYPE_CHECKING:
     from seamark.store.database import Database
 
-__all__ = ["Changed", "Cursor", "changes_since", "now_at", "note_changes"]
+__all__ = ["Changed", "Cursor", "changes_since", "note_changes", "now_at"]
 
 _KEY: Final = "changes"
 _MOST: Final = 1000

@@ -40,7 +40,7 @@ class SharedPath:
 
 
 def shared_paths(
-    store: Store, connection: sa.Connection, numbers: Sequence[int]
+    store: Store, connection: sa.Connection, numbers: Sequence[int], sample: int = SAMPLE
 ) -> list[SharedPath]:
     """Return which paths the first of these runs have, counted by the database.
 
@@ -48,6 +48,7 @@ def shared_paths(
         store: Which has them.
         connection: Of a transaction of the store.
         numbers: Of runs.
+        sample: How many of them are looked at.
     """
     row = schema.attribute.c
     shown = (row["class"], row.number, row.text, row.type)
@@ -55,7 +56,7 @@ def shared_paths(
     length = sa.func.max(sa.func.coalesce(sa.func.length(row.text), 0))
     statement = (
         sa.select(row.path, sa.func.count(), length, *spread)
-        .where(row.run.in_(numbers[:SAMPLE]), row.visible == 1, row.type.in_(_TYPES))
+        .where(row.run.in_(numbers[:sample]), row.visible == 1, row.type.in_(_TYPES))
         .group_by(row.path)
     )
     rows = store.database.query(connection, statement) if numbers else []

@@ -13,6 +13,7 @@ __all__ = [
     "Busy",
     "Diverged",
     "Gap",
+    "Missing",
     "Purged",
     "Refused",
     "Remote",
@@ -74,6 +75,10 @@ class Refused(RemoteError):
     """It does not take this from this sender: a token is missing, expired or lacks a role, or a
     limit is exceeded. The message says what to do; sending the same again is of no use.
     """
+
+
+class Missing(Refused):
+    """There is no such thing there for who asks, who may not be allowed to know of it."""
 
 
 class Purged(Refused):

@@ -1,0 +1,445 @@
+"""One server and how it is asked: connections, the token, what goes over the wire, what is wrong.
+
+Everything that speaks to a server does so through a `Connection`. It tries nothing twice: who asks
+knows whether asking again is of use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import ipaddress
+import json
+import os
+import re
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from seamark.errors import ArgumentError
+from seamark.remote.credentials import token_of
+from seamark.remote.protocol import (
+    Busy,
+    Diverged,
+    Gap,
+    Missing,
+    Purged,
+    Refused,
+    RemoteError,
+    Unreachable,
+)
+
+if TYPE_CHECKING:
+    from seamark.remote.protocol import RunKey
+
+__all__ = ["API", "Address", "Answer", "Connection", "run_path"]
+
+API: Final = "/api/v1/"
+"""Where a server answers, below its address."""
+CONNECT_S: Final = 5.0
+"""How long a server may take to accept a connection, in seconds."""
+ANSWER_S: Final = 30.0
+"""How long it may be silent while it is expected to answer, in seconds."""
+_MOST_WAIT_S: Final = 3600.0
+_MOST_JSON: Final = 256 << 20
+"""Bytes of the longest answer that is read into memory."""
+_PIECE: Final = 1 << 16
+_HINT_CHARACTERS: Final = 600
+_AGAIN: Final = frozenset({408, 425, 500, 502, 504})
+_BUSY: Final = frozenset({429, 503})
+
+
+# --------------------------------------------------------------------- where it is
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is.
+
+    Attributes:
+        scheme: ``"https"`` or ``"http"``.
+        host: Name or number, without brackets.
+        port: Its port.
+        prefix: Path below which it answers, without a slash at its end; mostly empty.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str = ""
+
+    @classmethod
+    def of(cls, uri: str) -> Address:
+        """Return the address that a URI names.
+
+        Raises:
+            ArgumentError: If it is not one of ``https``, or of ``http`` on this machine.
+        """
+        try:
+            parts = urlsplit(uri.strip())
+            scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
+        except ValueError as error:
+            msg = f"remote: expected the address of a server, got {_shown(uri)!r}: {error}"
+            raise ArgumentError(msg) from None
+        if scheme not in ("http", "https") or not host or re.search(r"[\s\x00-\x1f]", uri.strip()):
+            msg = f"remote: expected an address such as 'https://seamark.lab', got {_shown(uri)!r}"
+            raise ArgumentError(msg)
+        if parts.username is not None or parts.password is not None:
+            msg = (
+                f"remote: expected an address without a user or a token in it, got {_shown(uri)!r}; "
+                f"use SEAMARK_API_TOKEN or `seamark login {scheme}://{host}`"
+            )
+            raise ArgumentError(msg)
+        if parts.query or parts.fragment:
+            msg = f"remote: expected an address without '?' and '#', got {_shown(uri)!r}"
+            raise ArgumentError(msg)
+        if scheme == "http" and not is_loopback(host):
+            msg = (
+                f"remote: expected https, got {_shown(uri)!r}: over http anybody on the way reads "
+                "the token and what is recorded; only a server on this machine may be asked so"
+            )
+            raise ArgumentError(msg)
+        return cls(scheme, host, port or (443 if scheme == "https" else 80), parts.path.rstrip("/"))
+
+    def __str__(self) -> str:
+        """Return it as a person writes it: without the usual port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        usual = self.port == (443 if self.scheme == "https" else 80)
+        return f"{self.scheme}://{host}{'' if usual else f':{self.port}'}{self.prefix}"
+
+
+def _shown(uri: str) -> str:
+    """Return a URI as messages may show it: without what may be a password."""
+    return re.sub(r"//[^/@]*@", "//***@", uri)[:200]
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or number of a host is this machine, whatever a name server says."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() in ("localhost", "localhost.")
+
+
+def run_path(run: RunKey, *more: str) -> str:
+    """Return where a server has a run, or something of it, below `API`; quoted."""
+    parts = (quote(run.project, safe="/"), *(quote(each, safe="") for each in (run.run, *more)))
+    return "/".join(("runs", *parts))
+
+
+# --------------------------------------------------------------------- what it answers
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answered.
+
+    Attributes:
+        status: Of HTTP: 200 to 299, or 304.
+        headers: Names in any case.
+        body: All of it.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """Return what the body says.
+
+        Raises:
+            RemoteError: If it is no JSON.
+        """
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            msg = "the server answered with something else than JSON: is it a Seamark server?"
+            raise RemoteError(msg) from None
+
+    def record(self) -> dict[str, Any]:
+        """Return what the body says, which is an object.
+
+        Raises:
+            RemoteError: If it is not.
+        """
+        found = self.json()
+        if not isinstance(found, dict):
+            msg = f"the server answered with {type(found).__name__}, where an object was expected"
+            raise RemoteError(msg)
+        return found
+
+
+class Connection:
+    """Asks one server; for any number of threads, and again in a forked child.
+
+    Args:
+        uri: ``https://host[:port][/prefix]``, or ``http://`` on this machine.
+        token: Shown with every question; None takes ``SEAMARK_API_TOKEN`` or what
+            `seamark login` has kept for this server. An empty one shows none.
+        answer_s: How long the server may be silent when it is to answer, in seconds.
+
+    Attributes:
+        address: Where the server is.
+
+    Raises:
+        ArgumentError: If the address cannot be used.
+    """
+
+    def __init__(self, uri: str, token: str | None = None, *, answer_s: float = ANSWER_S) -> None:
+        self.address = Address.of(uri)
+        self._token = token
+        self._answer_s = answer_s
+        self._pool: Any = None
+        self._pid = -1
+
+    def __repr__(self) -> str:
+        """Return where it leads; never the token."""
+        return f"<seamark server {self.address}>"
+
+    def close(self) -> None:
+        """Let go of the connections; harmless when called twice."""
+        pool, self._pool = self._pool, None
+        if pool is not None and self._pid == os.getpid():
+            pool.clear()
+
+    # ---------------------------------------------------------------- asking
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: bytes | BinaryIO | None = None,
+        size: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        answer_s: float | None = None,
+    ) -> Answer:
+        """Ask once and return what was answered.
+
+        Args:
+            method: Of HTTP.
+            path: Below `API`, quoted; see `run_path`.
+            query: What follows the ``?``; None is left out.
+            body: What is sent; a file is sent from where it stands.
+            size: Of a file that is sent, in bytes.
+            headers: Beside the usual ones.
+            answer_s: In the place of the connection's own.
+
+        Raises:
+            Unreachable: If it could not be asked, or failed.
+            Busy: If it asks to be left alone for a while.
+            Refused: If it does not allow it.
+            Missing: If there is no such thing for who asks.
+            Purged: If the run was purged there.
+            Gap: If bytes are missing there.
+            Diverged: If it keeps other bytes.
+            RemoteError: If it answers something that nobody asked for.
+        """
+        with self.open(
+            method,
+            path,
+            query=query,
+            body=body,
+            size=size,
+            headers=headers,
+            answer_s=answer_s,
+        ) as response, self._told():
+            data = response.read(_MOST_JSON + 1)
+            if len(data) > _MOST_JSON:
+                msg = f"{self.address} answered with more than {_MOST_JSON} bytes"
+                raise RemoteError(msg)
+            return Answer(response.status, response.headers, data)
+
+    def send_json(self, method: str, path: str, value: Any, **more: Any) -> Answer:
+        """Ask with a JSON body; see `ask`."""
+        headers = {"Content-Type": "application/json", **more.pop("headers", {})}
+        return self.ask(method, path, body=json.dumps(value).encode(), headers=headers, **more)
+
+    @contextlib.contextmanager
+    def open(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: bytes | BinaryIO | None = None,
+        size: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        answer_s: float | None = None,
+    ) -> Iterator[Any]:
+        """Ask once and give the response, whose body is read by the caller; see `ask`.
+
+        Wrap reads of its body in `told`, which says what goes wrong with them.
+        """
+        url = f"{self.address.prefix}{API}{path}"
+        if query:
+            given = {key: value for key, value in query.items() if value is not None}
+            url = f"{url}?{urlencode(given, doseq=True)}"
+        sent = {**self._headers(), **(headers or {})}
+        if isinstance(body, bytes):
+            # In pieces: the time limit of a socket counts for each of them, and a slow link may
+            # take minutes for all.
+            body, size = io.BytesIO(body), len(body)
+        if size is not None or body is None:
+            sent["Content-Length"] = str(size or 0)
+        if body is None and method in ("GET", "HEAD"):
+            sent.pop("Content-Length")
+        with self._told():
+            response = self._opened().request(
+                method,
+                self._url(url),
+                body=body,
+                headers=sent,
+                timeout=self._timeout(answer_s),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=True,
+            )
+        whole = False
+        try:
+            if not (200 <= response.status < 300 or response.status == 304):
+                with self._told():
+                    said = response.read(1 << 16)
+                whole = len(said) < 1 << 16
+                raise self._failure(response.status, response.headers, said, path)
+            yield response
+            whole = True
+        finally:
+            # One whose body was not read to its end cannot be used again.
+            if whole:
+                with contextlib.suppress(Exception):
+                    response.drain_conn()
+                response.release_conn()
+            else:
+                response.close()
+
+    def told(self) -> contextlib.AbstractContextManager[None]:
+        """Have what goes wrong on the wire raised as `Unreachable`, within a block."""
+        return self._told()
+
+    # ---------------------------------------------------------------- inside
+
+    def _url(self, path: str) -> str:
+        host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
+        return f"{self.address.scheme}://{host}:{self.address.port}{path}"
+
+    def _headers(self) -> dict[str, str]:
+        from seamark import __version__
+
+        found = {"User-Agent": f"seamark/{__version__}", "Accept-Encoding": "zstd, gzip"}
+        token = token_of(str(self.address)) if self._token is None else self._token
+        if token:
+            found["Authorization"] = f"Bearer {token}"
+        return found
+
+    def _timeout(self, answer_s: float | None) -> Any:
+        from urllib3 import Timeout
+
+        return Timeout(connect=CONNECT_S, read=self._answer_s if answer_s is None else answer_s)
+
+    def _opened(self) -> Any:
+        """Return the connections; those of the process that this one was forked from are its."""
+        if self._pool is None or self._pid != os.getpid():
+            self._pool, self._pid = _pool(self.address), os.getpid()
+        return self._pool
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        from urllib3.exceptions import HTTPError
+
+        try:
+            yield
+        except (HTTPError, OSError) as error:
+            msg = f"{self.address} cannot be reached: {_why(error)}"
+            raise Unreachable(msg) from error
+
+    def _failure(
+        self, status: int, headers: Mapping[str, str], body: bytes, path: str
+    ) -> RemoteError:
+        """Return what an answer that is none means."""
+        slug, hint, known = _words(body)
+        where = f"{self.address} answered {status}"
+        message = f"{where}: {hint}" if hint else where
+        if status in _BUSY:
+            return Busy(message, _retry_after(headers))
+        if status in _AGAIN or status >= 500:
+            return Unreachable(message)
+        if status == 409 and known is not None and slug in ("gap", "diverged"):
+            return (Gap if slug == "gap" else Diverged)(message, known)
+        if 300 <= status < 400:
+            to = _shown(str(headers.get("Location", "another address")))
+            msg = f"{self.address} has moved to {to}: name that one (a token is not passed on)"
+            return Refused(msg)
+        if status == 410:
+            return Purged(message)
+        if status == 401:
+            advice = f"use `seamark login {self.address}` or SEAMARK_API_TOKEN"
+            return Refused(f"{message}; {advice}" if hint else f"{where}: no valid token; {advice}")
+        if status == 404:
+            if not slug:
+                message = f"{where} to {API}{path}: is it a Seamark server, of a version not older?"
+            return Missing(message)
+        return Refused(message)
+
+
+def _words(body: bytes) -> tuple[str, str, int | None]:
+    """Return slug, hint and known offset of an error, as far as it has them."""
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        return "", "", None
+    if not isinstance(told, dict):
+        return "", "", None
+    slug, hint, known = told.get("error"), told.get("hint"), told.get("known")
+    is_count = isinstance(known, int) and not isinstance(known, bool) and known >= 0
+    words = hint if isinstance(hint, str) else slug if isinstance(slug, str) else ""
+    plain = "".join(each if each.isprintable() else " " for each in words)[:_HINT_CHARACTERS]
+    return slug if isinstance(slug, str) else "", plain, known if is_count else None
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Return for how long a server asks to be left alone, in seconds; 0 if it does not say."""
+    told = headers.get("Retry-After", "")
+    with contextlib.suppress(ValueError):
+        return min(_MOST_WAIT_S, max(0.0, float(told)))
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
+        import time
+        from email.utils import parsedate_to_datetime
+
+        due = parsedate_to_datetime(told).timestamp()
+        return min(_MOST_WAIT_S, max(0.0, due - time.time()))
+    return 0.0
+
+
+def _why(error: BaseException) -> str:
+    """Return the last cause of an error of urllib3, in few words."""
+    reason = getattr(error, "reason", None)
+    if isinstance(reason, BaseException):
+        return _why(reason)
+    cause = error.__cause__ or (error.__context__ if not str(error) else None)
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    text = re.sub(r"^<?\w*Connection\w*\(.*?\)>?: ", "", str(error))
+    return (text or type(error).__name__)[:200]
+
+
+def _pool(address: Address) -> Any:
+    """Return what keeps connections to a server."""
+    import urllib3
+
+    from seamark.remote.http.sockets import HttpPool, HttpsPool
+
+    proxy = None
+    if not is_loopback(address.host) and not urllib.request.proxy_bypass(address.host):
+        proxy = urllib.request.getproxies().get(address.scheme)
+    made: Any = urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
+    made.connection_pool_kw.update(maxsize=4, blocksize=_PIECE)
+    if not proxy:
+        made.pool_classes_by_scheme = {"http": HttpPool, "https": HttpsPool}
+    return made

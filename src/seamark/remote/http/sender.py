@@ -1,0 +1,128 @@
+"""A Seamark server as a remote: what is sent goes over HTTP."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from seamark.remote.http.connection import Answer, Connection, run_path
+from seamark.remote.protocol import RemoteError, Sent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from seamark.remote.protocol import RunKey
+
+__all__ = ["HttpRemote", "open_remote"]
+
+PART_BYTES: Final = 8 << 20
+"""How much of a file is sent at a time, in bytes."""
+_MOST_WAIT_S: Final = 60.0
+_DIGESTS: Final = 1000
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class HttpRemote:
+    """Sends to a Seamark server; see `seamark.remote.protocol.Remote`.
+
+    Args:
+        connection: To the server; closed with it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def __repr__(self) -> str:
+        """Return where it leads."""
+        return repr(self.connection)
+
+    def journals(self, run: RunKey) -> Mapping[str, int]:
+        """See `seamark.remote.protocol.Remote.journals`."""
+        told = self.connection.ask("GET", run_path(run, "journals")).record().get("journals")
+        if not isinstance(told, dict) or not all(map(_is_count, told.values())):
+            msg = f"{self.connection.address} answered with no journals: is it a Seamark server?"
+            raise RemoteError(msg)
+        return told
+
+    def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
+        """See `seamark.remote.protocol.Remote.send`."""
+        from zstandard import ZstdCompressor
+
+        packed = ZstdCompressor(level=1, write_content_size=True).compress(data)
+        plain = len(packed) >= len(data)
+        headers = {"Content-Type": "application/octet-stream"}
+        if not plain:
+            headers["Content-Encoding"] = "zstd"
+        return self._sent(
+            self.connection.ask(
+                "PUT",
+                run_path(run, "journals", journal),
+                query={"offset": offset},
+                body=data if plain else packed,
+                headers=headers,
+            )
+        )
+
+    def send_gap(self, run: RunKey, journal: str, offset: int, length: int) -> Sent:
+        """See `seamark.remote.protocol.Remote.send_gap`."""
+        path, query = run_path(run, "journals", journal), {"offset": offset, "gap": length}
+        return self._sent(self.connection.ask("PUT", path, query=query))
+
+    def _sent(self, answer: Answer) -> Sent:
+        told = answer.record()
+        offset, position, wait_s = (told.get(key) for key in ("offset", "position", "wait_s"))
+        if not (_is_count(offset) and _is_count(position)):
+            msg = f"{self.connection.address} answered without an offset: is it a Seamark server?"
+            raise RemoteError(msg)
+        asked = isinstance(wait_s, (int, float)) and math.isfinite(wait_s)
+        wait = min(_MOST_WAIT_S, max(0.0, float(wait_s))) if asked and wait_s is not None else 0.0
+        return Sent(int(offset or 0), int(position or 0), wait)
+
+    # ---------------------------------------------------------------- files
+
+    def missing_blobs(self, run: RunKey, digests: Collection[str]) -> Collection[str]:
+        """See `seamark.remote.protocol.Remote.missing_blobs`."""
+        wanted, missing = sorted(digests), []
+        for start in range(0, len(wanted), _DIGESTS):
+            asked = {"digests": wanted[start : start + _DIGESTS]}
+            answer = self.connection.send_json("POST", run_path(run, "blobs"), asked)
+            told = answer.record().get("missing")
+            missing += told if isinstance(told, list) else asked["digests"]
+        return set(missing) & set(wanted)
+
+    def put_blob(self, run: RunKey, digest: str, size: int, file: BinaryIO) -> None:
+        """See `seamark.remote.protocol.Remote.put_blob`."""
+        if not _DIGEST.fullmatch(digest):
+            msg = f"digest: expected 64 hex digits, got {digest!r:.80}"
+            raise ValueError(msg)
+        path = run_path(run, "blobs", digest)
+        told = self.connection.ask("GET", f"{path}/upload").record().get("offset")
+        offset = told if isinstance(told, int) and 0 <= told <= size else 0
+        while True:
+            file.seek(offset)
+            part = file.read(min(PART_BYTES, size - offset))
+            if len(part) < min(PART_BYTES, size - offset):
+                msg = f"file {digest}: expected {size} bytes, it ends after {offset + len(part)}"
+                raise ValueError(msg)
+            self.connection.ask("PUT", path, query={"offset": offset, "size": size}, body=part)
+            offset += len(part)
+            if offset >= size:
+                return
+
+    def close(self) -> None:
+        """See `seamark.remote.protocol.Remote.close`."""
+        self.connection.close()
+
+
+def open_remote(uri: str, token: str | None) -> HttpRemote:
+    """Return a Seamark server as a remote; nothing is asked yet.
+
+    Raises:
+        ArgumentError: If the address cannot be used.
+    """
+    return HttpRemote(Connection(uri, token))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

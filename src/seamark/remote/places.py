@@ -1,0 +1,118 @@
+"""Which place elsewhere a URI names: found by its scheme, so that anybody can bring another.
+
+A package brings a remote with an entry point of the group ``seamark.remotes``, whose name is the
+scheme and whose value a function ``(uri, token) -> Remote``::
+
+    [project.entry-points."seamark.remotes"]
+    s3 = "my_package:open_remote"
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Final
+
+from seamark.errors import ArgumentError, MissingExtraError, SeamarkError
+from seamark.process.interrupts import let_pass
+
+if TYPE_CHECKING:
+    from seamark.remote.protocol import Remote
+
+__all__ = ["GROUP", "check_uri", "open_remote", "schemes", "shown"]
+
+GROUP: Final = "seamark.remotes"
+_OWN: Final = {
+    "file": "seamark.remote.file:open_remote",
+    "http": "seamark.remote.http.sender:open_remote",
+    "https": "seamark.remote.http.sender:open_remote",
+}
+"""Found also where the package lies in a folder without its metadata; nobody replaces them."""
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://\S")
+_VERBS: Final = ("journals", "send", "send_gap", "missing_blobs", "put_blob", "close")
+
+
+def shown(uri: str) -> str:
+    """Return a URI as messages may show it: without what may be a password or a token."""
+    return re.sub(r"//[^/@]*@", "//***@", uri).partition("?")[0][:200]
+
+
+def schemes() -> list[str]:
+    """Return the schemes of the remotes that are installed, sorted."""
+    return sorted({*_OWN, *(each.name for each in entry_points(group=GROUP))})
+
+
+def check_uri(uri: str) -> str:
+    """Return a URI whose form and scheme are those of a remote that is installed.
+
+    Nothing is loaded and nothing is asked.
+
+    Raises:
+        ArgumentError: If it is none; the nearest scheme is named.
+    """
+    found = _SCHEME.match(uri)
+    if found is None:
+        hint = f"; did you mean 'file://{os.path.abspath(uri)}'?" if uri[:1] in "/.~" else ""  # noqa: PTH100
+        msg = f"remote: expected a URI such as 'https://seamark.lab', got {shown(uri)!r}{hint}"
+        raise ArgumentError(msg)
+    scheme, known = found[1].lower(), schemes()
+    if scheme not in known:
+        near = difflib.get_close_matches(scheme, known, 1)
+        hint = f"; did you mean {near[0]}://?" if near else ""
+        msg = f"remote: expected one of {', '.join(known)}, got the scheme {scheme!r}{hint}"
+        raise ArgumentError(msg)
+    if scheme in ("http", "https"):
+        from seamark.remote.http.connection import Address
+
+        Address.of(uri)
+    elif scheme == "file":
+        from seamark.remote.file import root_of
+
+        root_of(uri)
+    return uri
+
+
+def open_remote(uri: str, token: str | None = None) -> Remote:
+    """Return the remote that a URI names; nothing is asked yet.
+
+    Args:
+        uri: Such as ``https://seamark.lab`` or ``file:///mnt/runs``.
+        token: To show there; None has the remote look for one.
+
+    Raises:
+        ArgumentError: If there is no such remote, or it cannot take this URI.
+        MissingExtraError: If it needs a package that is not installed.
+        SeamarkError: If what a package brings for it cannot be used.
+    """
+    check_uri(uri)
+    scheme = uri.partition("://")[0].lower()
+    point = _point(scheme)
+    try:
+        remote = point.load()(uri, token)
+    except SeamarkError:
+        raise
+    except ImportError as error:
+        let_pass(error)
+        msg = f"remote: {scheme}:// needs {error.name or 'a package'}, which is not installed"
+        raise MissingExtraError(f"{msg} ({error})") from error
+    except Exception as error:
+        let_pass(error)
+        msg = f"remote: {scheme}:// cannot be used: {_brought_by(point)} failed: {error!r:.300}"
+        raise SeamarkError(msg) from error
+    if lacking := [verb for verb in _VERBS if not callable(getattr(remote, verb, None))]:
+        msg = f"remote: {scheme}:// cannot be used: {_brought_by(point)} lacks {lacking}"
+        raise SeamarkError(msg)
+    return remote  # type: ignore[no-any-return] - what a package brings has no type here
+
+
+def _point(scheme: str) -> EntryPoint:
+    if scheme in _OWN:
+        return EntryPoint(scheme, _OWN[scheme], GROUP)
+    return next(iter(entry_points(group=GROUP, name=scheme)))
+
+
+def _brought_by(point: EntryPoint) -> str:
+    package = point.dist.name if point.dist is not None else "a package"
+    return f"{package} ({point.value})"

@@ -15,16 +15,15 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, split_journal_name
-from seamark.journal.format import FILE_HEADER_BYTES
-from seamark.journal.safe import make_folder, names_in, open_file, open_folder
+from seamark.journal.safe import make_folder, names_in, open_folder
 from seamark.paths import check_name, check_project
 from seamark.process.interrupts import quietly
-from seamark.remote.protocol import Diverged, Gap, Purged, Refused, RemoteError, Sent, Unreachable
+from seamark.remote.protocol import Diverged, Gap, Purged, Refused, Sent, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -151,7 +150,9 @@ class FileRemote:
         above = open_folder(folder.journal_dir)
         try:
             made = os.open(
-                draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | _FLAGS, 0o666,
+                draft,
+                os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | _FLAGS,
+                0o666,
                 dir_fd=above,
             )
             try:

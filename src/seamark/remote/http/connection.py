@@ -238,15 +238,18 @@ class Connection:
             Diverged: If it keeps other bytes.
             RemoteError: If it answers something that nobody asked for.
         """
-        with self.open(
-            method,
-            path,
-            query=query,
-            body=body,
-            size=size,
-            headers=headers,
-            answer_s=answer_s,
-        ) as response, self._told():
+        with (
+            self.open(
+                method,
+                path,
+                query=query,
+                body=body,
+                size=size,
+                headers=headers,
+                answer_s=answer_s,
+            ) as response,
+            self._told(),
+        ):
             data = response.read(_MOST_JSON + 1)
             if len(data) > _MOST_JSON:
                 msg = f"{self.address} answered with more than {_MOST_JSON} bytes"

@@ -8,14 +8,14 @@ holds a type that does not fit are all others asked.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
 
-from seamark.errors import QueryError
 from seamark.journal.folder import PROJECT_LOG
+from seamark.reading.catalog import Unknown, refuse
 from seamark.store import schema
 from seamark.store.query.expression import Among, Comparison, Field, comparisons_of
 from seamark.store.query.kinds import (
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KnownPaths", "Unknown", "refuse"]
 
-Unknown = Callable[[QueryError], None]
-"""What is to be done about a path that no run has."""
-
 _cells: Final = schema.attribute.c
 _HERE: Final = (
     sa.select(_cells.type)
@@ -54,11 +51,6 @@ _TYPES: Final = _HERE.distinct()
 _ANY_RUN: Final = sa.select(schema.run.c.id).where(schema.run.c.name != PROJECT_LOG).limit(1)
 _TRIED: Final = 16
 """How many paths that look like one that no run has are looked at; runs may have lost some."""
-
-
-def refuse(error: QueryError) -> None:
-    """Raise the error."""
-    raise error
 
 
 class KnownPaths:

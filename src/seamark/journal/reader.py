@@ -126,6 +126,10 @@ class FrameList(list[RawFrame]):
         """Return the first frames."""
         return FrameList(self[:count])
 
+    def some(self, kind: int, flag: int) -> list[RawFrame]:
+        """Return the frames that are of a kind, or have a flag."""
+        return [frame for frame in self if frame[1] == kind or frame[2] & flag]
+
 
 class Block(NamedTuple):
     """A run of adjacent valid frames, still packed: ``data`` starts at ``base`` in the file.
@@ -386,11 +390,16 @@ class JournalReader:
                     start, start + FRAME_HEADER_BYTES + padded(length), kind, flags, aux, t, payload
                 )
 
-    def blocks(self, offset: int = 0) -> Iterator[Block]:
+    def blocks(self, offset: int = 0, *, unknown: bool = False) -> Iterator[Block]:
         """Yield runs of valid frames from ``offset`` on, still packed, for bulk reading.
 
         Every block holds at least one frame. `offset` of the reader moves on after a block was
         taken.
+
+        Args:
+            offset: Where to begin, bytes; 0 is the first frame.
+            unknown: Whether to go on at frames that this version must not pass over: whoever only
+                copies them need not know them.
         """
         self.offset = max(offset, FILE_HEADER_BYTES)
         self.gaps, self.tail, self.stopped, self.closed, self._settled = [], None, None, False, None
@@ -402,7 +411,7 @@ class JournalReader:
             data = self._source.pread(want, self.offset)
             frames, pos, bad = self._walk(data, self.salt) if data else _NOTHING
             if len(frames):
-                known = self._known_part(frames)
+                known = frames if unknown else self._known_part(frames)
                 newer = len(known) < len(frames)
                 end = self.offset + (frames.raw(len(known))[0] if newer else pos)
                 if len(known):
@@ -448,6 +457,11 @@ class JournalReader:
         Returns:
             False where reading stops instead.
         """
+        declared = self._source.gap_end(self.offset)
+        if declared is not None:
+            self.gaps.append(Gap(self.offset, declared - self.offset))
+            self.offset = declared
+            return True
         found = self._next_valid(self.offset + 8)
         if found is None:
             self.stopped = "bad" if bad else "incomplete"

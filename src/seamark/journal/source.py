@@ -54,6 +54,16 @@ class Source(Protocol):
         """Return the number of the user whose file it is; None if it is not a file."""
         ...
 
+    def gap_end(self, offset: int) -> int | None:
+        """Return where bytes end that are known never to be a frame, None if there are none.
+
+        Where a source knows of none, the reader finds out by itself.
+
+        Args:
+            offset: Of the first of them.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of it; harmless when called twice."""
         ...
@@ -96,6 +106,10 @@ class FileSource:
         """See `Source.owner`."""
         return os.fstat(self._fd).st_uid
 
+    def gap_end(self, offset: int) -> int | None:
+        """See `Source.gap_end`."""
+        return None
+
     def close(self) -> None:
         """See `Source.close`."""
         if self._fd >= 0:
@@ -129,6 +143,10 @@ class BytesSource:
 
     def owner(self) -> int | None:
         """See `Source.owner`."""
+        return None
+
+    def gap_end(self, offset: int) -> int | None:
+        """See `Source.gap_end`."""
         return None
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from seamark.process.interrupts import let_pass
 if TYPE_CHECKING:
     from seamark.remote.protocol import Remote
 
-__all__ = ["GROUP", "check_uri", "open_remote", "schemes", "shown"]
+__all__ = ["GROUP", "canonical", "check_uri", "open_remote", "schemes", "shown"]
 
 GROUP: Final = "seamark.remotes"
 _OWN: Final = {
@@ -57,20 +57,39 @@ def check_uri(uri: str) -> str:
         hint = f"; did you mean 'file://{os.path.abspath(uri)}'?" if uri[:1] in "/.~" else ""  # noqa: PTH100
         msg = f"remote: expected a URI such as 'https://seamark.lab', got {shown(uri)!r}{hint}"
         raise ArgumentError(msg)
-    scheme, known = found[1].lower(), schemes()
-    if scheme not in known:
+    scheme = found[1].lower()
+    if scheme not in _OWN and scheme not in (known := schemes()):
         near = difflib.get_close_matches(scheme, known, 1)
         hint = f"; did you mean {near[0]}://?" if near else ""
         msg = f"remote: expected one of {', '.join(known)}, got the scheme {scheme!r}{hint}"
         raise ArgumentError(msg)
     if scheme in ("http", "https"):
-        from seamark.remote.http.connection import Address
+        from seamark.remote.http.address import Address
 
         Address.of(uri)
     elif scheme == "file":
         from seamark.remote.file import root_of
 
         root_of(uri)
+    return uri
+
+
+def canonical(uri: str) -> str:
+    """Return the one form of a URI by which a place is known, however it was written.
+
+    Raises:
+        ArgumentError: If it names no remote that is installed.
+    """
+    check_uri(uri)
+    scheme = uri.partition("://")[0].lower()
+    if scheme in ("http", "https"):
+        from seamark.remote.http.address import Address
+
+        return str(Address.of(uri))
+    if scheme == "file":
+        from seamark.remote.file import root_of
+
+        return root_of(uri).as_uri()
     return uri
 
 
@@ -90,13 +109,14 @@ def open_remote(uri: str, token: str | None = None) -> Remote:
     scheme = uri.partition("://")[0].lower()
     point = _point(scheme)
     try:
-        remote = point.load()(uri, token)
+        remote: Remote = point.load()(uri, token)
     except SeamarkError:
         raise
     except ImportError as error:
         let_pass(error)
-        msg = f"remote: {scheme}:// needs {error.name or 'a package'}, which is not installed"
-        raise MissingExtraError(f"{msg} ({error})") from error
+        package = error.name or "a package"
+        msg = f"remote: {scheme}:// needs {package}, which is not installed ({error})"
+        raise MissingExtraError(msg) from error
     except Exception as error:
         let_pass(error)
         msg = f"remote: {scheme}:// cannot be used: {_brought_by(point)} failed: {error!r:.300}"
@@ -104,7 +124,7 @@ def open_remote(uri: str, token: str | None = None) -> Remote:
     if lacking := [verb for verb in _VERBS if not callable(getattr(remote, verb, None))]:
         msg = f"remote: {scheme}:// cannot be used: {_brought_by(point)} lacks {lacking}"
         raise SeamarkError(msg)
-    return remote  # type: ignore[no-any-return] - what a package brings has no type here
+    return remote
 
 
 def _point(scheme: str) -> EntryPoint:

@@ -1,5 +1,7 @@
 """What a place elsewhere must be able to do to keep runs, and how it says no."""
 
+# ruff: noqa: N818 - answers of a remote, more than errors
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
@@ -20,6 +22,8 @@ __all__ = [
     "RemoteError",
     "RunKey",
     "Sent",
+    "TooLong",
+    "Unfit",
     "Unreachable",
 ]
 
@@ -72,9 +76,19 @@ class Busy(Unreachable):
 
 
 class Refused(RemoteError):
-    """It does not take this from this sender: a token is missing, expired or lacks a role, or a
-    limit is exceeded. The message says what to do; sending the same again is of no use.
+    """It does not take this from this sender.
+
+    A token is missing, expired or lacks a role, or a limit is exceeded. The message says what to
+    do; sending the same again is of no use.
     """
+
+
+class Unfit(Refused):
+    """It does not take this journal or file, whoever sends it; it may take others."""
+
+
+class TooLong(Unfit):
+    """It does not take so much at once; it may take it in smaller parts."""
 
 
 class Missing(Refused):

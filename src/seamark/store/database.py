@@ -27,6 +27,7 @@ __all__ = [
     "file_connection",
     "insertion",
     "memory_engine",
+    "set_up_files",
     "sqlite_engine",
 ]
 
@@ -279,7 +280,7 @@ def sqlite_engine(connect: Callable[[], sqlite3.Connection]) -> sa.Engine:
         connection = connect()
         try:
             connection.isolation_level = None  # SQLAlchemy's BEGIN below is the only one
-            _set_up(connection)
+            set_up_files(connection)
         except BaseException:
             connection.close()
             raise
@@ -307,12 +308,19 @@ def memory_engine() -> sa.Engine:
     return sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False))
 
 
-def _set_up(connection: sqlite3.Connection) -> None:
+def set_up_files(connection: sqlite3.Connection, *, cache_kib: int = 256 << 10) -> None:
+    """Set how a connection to SQLite writes and what it keeps in memory.
+
+    Args:
+        connection: To set up.
+        cache_kib: How much of the file it keeps, KiB, taken as needed: a query may touch a page of
+            every run.
+    """
     for setting in (
         "journal_mode=WAL",
         "synchronous=NORMAL",  # never torn, though the last moments may be missing
         "wal_autocheckpoint=8000",
-        "cache_size=-262144",  # KiB, taken as needed: a query may touch a page of every run
+        f"cache_size=-{cache_kib}",
         "temp_store=MEMORY",
     ):
         connection.execute(f"PRAGMA {setting}").fetchall()

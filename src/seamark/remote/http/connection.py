@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import io
-import ipaddress
 import json
 import os
 import re
-import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-from seamark.errors import ArgumentError
 from seamark.remote.credentials import token_of
+from seamark.remote.http.address import Address, is_loopback, shown
 from seamark.remote.protocol import (
     Busy,
     Diverged,
@@ -28,6 +27,8 @@ from seamark.remote.protocol import (
     Purged,
     Refused,
     RemoteError,
+    TooLong,
+    Unfit,
     Unreachable,
 )
 
@@ -45,82 +46,19 @@ ANSWER_S: Final = 30.0
 _MOST_WAIT_S: Final = 3600.0
 _MOST_JSON: Final = 256 << 20
 """Bytes of the longest answer that is read into memory."""
+_GOOD: Final = frozenset({*range(200, 300), HTTPStatus.NOT_MODIFIED})
 _PIECE: Final = 1 << 16
 _HINT_CHARACTERS: Final = 600
 _AGAIN: Final = frozenset({408, 425, 500, 502, 504})
 _BUSY: Final = frozenset({429, 503})
-
-
-# --------------------------------------------------------------------- where it is
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server is.
-
-    Attributes:
-        scheme: ``"https"`` or ``"http"``.
-        host: Name or number, without brackets.
-        port: Its port.
-        prefix: Path below which it answers, without a slash at its end; mostly empty.
-    """
-
-    scheme: str
-    host: str
-    port: int
-    prefix: str = ""
-
-    @classmethod
-    def of(cls, uri: str) -> Address:
-        """Return the address that a URI names.
-
-        Raises:
-            ArgumentError: If it is not one of ``https``, or of ``http`` on this machine.
-        """
-        try:
-            parts = urlsplit(uri.strip())
-            scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
-        except ValueError as error:
-            msg = f"remote: expected the address of a server, got {_shown(uri)!r}: {error}"
-            raise ArgumentError(msg) from None
-        if scheme not in ("http", "https") or not host or re.search(r"[\s\x00-\x1f]", uri.strip()):
-            msg = f"remote: expected an address such as 'https://seamark.lab', got {_shown(uri)!r}"
-            raise ArgumentError(msg)
-        if parts.username is not None or parts.password is not None:
-            msg = (
-                f"remote: expected an address without a user or a token in it, got {_shown(uri)!r}; "
-                f"use SEAMARK_API_TOKEN or `seamark login {scheme}://{host}`"
-            )
-            raise ArgumentError(msg)
-        if parts.query or parts.fragment:
-            msg = f"remote: expected an address without '?' and '#', got {_shown(uri)!r}"
-            raise ArgumentError(msg)
-        if scheme == "http" and not is_loopback(host):
-            msg = (
-                f"remote: expected https, got {_shown(uri)!r}: over http anybody on the way reads "
-                "the token and what is recorded; only a server on this machine may be asked so"
-            )
-            raise ArgumentError(msg)
-        return cls(scheme, host, port or (443 if scheme == "https" else 80), parts.path.rstrip("/"))
-
-    def __str__(self) -> str:
-        """Return it as a person writes it: without the usual port."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        usual = self.port == (443 if self.scheme == "https" else 80)
-        return f"{self.scheme}://{host}{'' if usual else f':{self.port}'}{self.prefix}"
-
-
-def _shown(uri: str) -> str:
-    """Return a URI as messages may show it: without what may be a password."""
-    return re.sub(r"//[^/@]*@", "//***@", uri)[:200]
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a name or number of a host is this machine, whatever a name server says."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() in ("localhost", "localhost.")
+_OFFSETS: Final[Mapping[str, type[Gap | Diverged]]] = {"gap": Gap, "diverged": Diverged}
+_REFUSALS: Final[Mapping[int, type[Refused]]] = {
+    HTTPStatus.BAD_REQUEST: Unfit,
+    HTTPStatus.NOT_FOUND: Missing,
+    HTTPStatus.GONE: Purged,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: TooLong,
+    HTTPStatus.UNPROCESSABLE_ENTITY: Unfit,
+}
 
 
 def run_path(run: RunKey, *more: str) -> str:
@@ -285,7 +223,7 @@ class Connection:
         if isinstance(body, bytes):
             # In pieces: the time limit of a socket counts for each of them, and a slow link may
             # take minutes for all.
-            body, size = io.BytesIO(body), len(body)
+            size, body = len(body), io.BytesIO(body)
         if size is not None or body is None:
             sent["Content-Length"] = str(size or 0)
         if body is None and method in ("GET", "HEAD"):
@@ -304,7 +242,7 @@ class Connection:
             )
         whole = False
         try:
-            if not (200 <= response.status < 300 or response.status == 304):
+            if response.status not in _GOOD:
                 with self._told():
                     said = response.read(1 << 16)
                 whole = len(said) < 1 << 16
@@ -369,24 +307,20 @@ class Connection:
         message = f"{where}: {hint}" if hint else where
         if status in _BUSY:
             return Busy(message, _retry_after(headers))
-        if status in _AGAIN or status >= 500:
+        if status in _AGAIN or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return Unreachable(message)
-        if status == 409 and known is not None and slug in ("gap", "diverged"):
-            return (Gap if slug == "gap" else Diverged)(message, known)
-        if 300 <= status < 400:
-            to = _shown(str(headers.get("Location", "another address")))
+        if status == HTTPStatus.CONFLICT and known is not None and slug in _OFFSETS:
+            return _OFFSETS[slug](message, known)
+        if status < HTTPStatus.BAD_REQUEST:
+            to = shown(str(headers.get("Location", "another address")))
             msg = f"{self.address} has moved to {to}: name that one (a token is not passed on)"
             return Refused(msg)
-        if status == 410:
-            return Purged(message)
-        if status == 401:
-            advice = f"use `seamark login {self.address}` or SEAMARK_API_TOKEN"
-            return Refused(f"{message}; {advice}" if hint else f"{where}: no valid token; {advice}")
-        if status == 404:
-            if not slug:
-                message = f"{where} to {API}{path}: is it a Seamark server, of a version not older?"
-            return Missing(message)
-        return Refused(message)
+        if status == HTTPStatus.UNAUTHORIZED:
+            message = message if hint else f"{where}: no valid token"
+            message += f"; use `seamark login {self.address}` or SEAMARK_API_TOKEN"
+        if status == HTTPStatus.NOT_FOUND and not slug:
+            message = f"{where} to {API}{path}: is it a Seamark server that is not older than this?"
+        return _REFUSALS.get(status, Refused)(message)
 
 
 def _words(body: bytes) -> tuple[str, str, int | None]:
@@ -434,6 +368,8 @@ def _why(error: BaseException) -> str:
 
 def _pool(address: Address) -> Any:
     """Return what keeps connections to a server."""
+    import urllib.request
+
     import urllib3
 
     from seamark.remote.http.sockets import HttpPool, HttpsPool

@@ -83,7 +83,8 @@ class HttpRemote:
 
     def missing_blobs(self, run: RunKey, digests: Collection[str]) -> Collection[str]:
         """See `seamark.remote.protocol.Remote.missing_blobs`."""
-        wanted, missing = sorted(digests), []
+        wanted = sorted(digests)
+        missing: list[str] = []
         for start in range(0, len(wanted), _DIGESTS):
             asked = {"digests": wanted[start : start + _DIGESTS]}
             answer = self.connection.send_json("POST", run_path(run, "blobs"), asked)
@@ -121,6 +122,11 @@ def open_remote(uri: str, token: str | None) -> HttpRemote:
     Raises:
         ArgumentError: If the address cannot be used.
     """
+    # Now: a thread that opens a remote holds off forks meanwhile, as for every import.
+    import zstandard  # noqa: F401
+
+    import seamark.remote.http.sockets  # noqa: F401
+
     return HttpRemote(Connection(uri, token))
 
 

@@ -117,6 +117,10 @@ class Frames:
         """Return the first frames."""
         return self.part(0, count)
 
+    def some(self, kind: int, flag: int) -> list[RawFrame]:
+        """Return the frames that are of a kind, or have a flag."""
+        return self.raws(np.flatnonzero((self.kind == kind) | (self.flags & flag != 0)))
+
     def between(self, start: int, end: int) -> Frames:
         """Return the frames that start at or after one place and before another, bytes."""
         first, last = np.searchsorted(self.place, [start, end]).tolist()

@@ -1,0 +1,330 @@
+"""Journals in batches: what is sent to a place elsewhere, and what such a place accepts.
+
+A batch is whole valid frames, or a declared gap: bytes that will never be a frame, by the rule that
+every reader follows (`seamark.journal.reader`). The first batch of a journal begins with the file's
+own 32 bytes, mended if they are damaged. So what is kept elsewhere has only frames and gaps, and
+needs no rule of its own for what was torn or flipped on the way to a disk.
+
+Both sides are here, so that what one sends is what the other accepts.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final, NamedTuple
+
+from seamark.errors import SeamarkError
+from seamark.journal.folder import split_journal_name
+from seamark.journal.format import (
+    FILE_HEADER_BYTES,
+    FRAME_HEADER_BYTES,
+    MAJOR,
+    MAX_PAYLOAD_BYTES,
+    ZLIB,
+    Kind,
+    file_header,
+    padded,
+    parse_file_header,
+    salt_of,
+)
+from seamark.journal.reader import (
+    JournalReader,
+    RawFrame,
+    Walk,
+    decode_json,
+    payload_of,
+    walk_plainly,
+)
+from seamark.journal.records import sound_header
+from seamark.paths import check_name
+
+__all__ = [
+    "BATCH_BYTES",
+    "GAP_BYTES",
+    "INFLATED_BYTES",
+    "JOURNAL_BYTES",
+    "PLAIN_BYTES",
+    "Batch",
+    "BatchError",
+    "ForeignHeaderError",
+    "TooLargeError",
+    "check_frames",
+    "check_gap",
+    "check_journal_name",
+    "next_batch",
+]
+
+BATCH_BYTES: Final = 8 << 20
+"""How much is sent at once, as it is sent. One frame alone may be more, as it may be 16 MiB."""
+PLAIN_BYTES: Final = 64 << 20
+"""How much a batch may be of a file."""
+INFLATED_BYTES: Final = 256 << 20
+"""How much the payloads of a batch may be once those that are compressed are inflated."""
+GAP_BYTES: Final = 64 << 20
+"""How long one declared gap may be; a longer one is declared in parts."""
+JOURNAL_BYTES: Final = 16 << 30
+"""How long a journal may become elsewhere; writers begin another file after 1 GiB."""
+
+_ALIGNED: Final = 8
+_DEFAULT_BYTES: Final = 4 << 20
+_SMALLEST_READ: Final = 4096
+
+
+class Batch(NamedTuple):
+    """What to send next of a journal.
+
+    Attributes:
+        offset: Of the first byte in the file.
+        length: How many bytes of the file this stands for.
+        data: These bytes; empty for a declared gap.
+    """
+
+    offset: int
+    length: int
+    data: bytes
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether these bytes will never be a frame."""
+        return not self.data
+
+    @property
+    def end(self) -> int:
+        """Offset of what follows."""
+        return self.offset + self.length
+
+
+class BatchError(SeamarkError, ValueError):
+    """A batch is not what it has to be; sending it again is of no use.
+
+    Attributes:
+        slug: What is wrong, in a word for programs.
+    """
+
+    slug = "not-a-journal"
+
+
+class ForeignHeaderError(BatchError):
+    """A HEADER names another run, project or writer than the one it was sent for."""
+
+    slug = "foreign-header"
+
+
+class TooLargeError(BatchError):
+    """A batch exceeds a limit; in smaller parts it may be accepted.
+
+    Args:
+        message: For people.
+        limit: Name of the limit, as a server tells its limits.
+        allowed: What it is, bytes.
+    """
+
+    slug = "too-large"
+
+    def __init__(self, message: str, limit: str, allowed: int) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.allowed = allowed
+
+
+# ---------------------------------------------------------------------- what is sent
+
+
+def next_batch(reader: JournalReader, offset: int, limit: int = _DEFAULT_BYTES) -> Batch | None:
+    """Return what to send next of a journal, or None if there is nothing now.
+
+    Afterwards ``stopped``, ``tail`` and ``closed`` of the reader say what it met: where it stopped
+    as ``"newer"``, this version cannot send the rest.
+
+    Args:
+        reader: Of the journal; it may be used again for the next batch.
+        offset: How much of the file is kept where it is sent to, bytes.
+        limit: At most so many bytes of the file; a single frame may be longer.
+
+    Raises:
+        OSError: If the journal cannot be read.
+    """
+    start = max(offset, FILE_HEADER_BYTES)
+    reader.block_bytes = min(limit, max(_SMALLEST_READ, reader.size - start))
+    block = next(reader.blocks(start, unknown=True), None)
+    if block is None:
+        return None
+    if block.base > start:  # bytes were passed over
+        if offset < FILE_HEADER_BYTES:
+            return Batch(0, FILE_HEADER_BYTES, _opening(reader))
+        length = min(block.base - offset, GAP_BYTES)
+        return Batch(offset, length, b"")
+    opening = _opening(reader) if offset < FILE_HEADER_BYTES else b""
+    frames = [block.frames.raw(index) for index in range(len(block.frames))]
+    end = _end_of_part(block.data, frames, limit - len(opening))
+    data = opening + block.data[:end]
+    return Batch(min(offset, start - len(opening)), len(data), data)
+
+
+def _opening(reader: JournalReader) -> bytes:
+    """Return the first bytes of a file as they should be."""
+    found = reader.bytes_at(FILE_HEADER_BYTES, 0)
+    parsed = parse_file_header(found)
+    sound = parsed is not None and parsed[0] == MAJOR and parsed[2] == reader.uid
+    return found if sound else file_header(reader.uid)
+
+
+def _end_of_part(data: bytes, frames: list[RawFrame], limit: int) -> int:
+    """Return where the last frame ends that still fits; the first one always does."""
+    end = inflated = 0
+    for frame in frames:
+        following = frame[0] + FRAME_HEADER_BYTES + padded(frame[5])
+        inflated += _inflated(data, frame)
+        if end and (following > limit or inflated > INFLATED_BYTES):
+            break
+        end = following
+    return end
+
+
+def _inflated(data: bytes, frame: RawFrame) -> int:
+    """Return how long the payload of a frame is once it is inflated, bytes.
+
+    Where it cannot be told without more memory than a payload may take, it is the limit.
+    """
+    if not frame[2] & ZLIB:
+        return frame[5]
+    try:
+        return len(payload_of(data, frame))
+    except ValueError:
+        return MAX_PAYLOAD_BYTES
+
+
+# ---------------------------------------------------------------------- what is accepted
+
+
+@functools.lru_cache(maxsize=4096)
+def check_journal_name(journal: str) -> tuple[str, bytes]:
+    """Return writer id and uid of a journal's file name.
+
+    Raises:
+        BatchError: If it is no name of a journal.
+    """
+    writer, uid = split_journal_name(journal)
+    if uid is None:
+        msg = f"expected the name of a journal, '<writer id>.<32 hex digits>', got {journal!r:.200}"
+        raise BatchError(msg)
+    try:
+        check_name(writer, "writer id")
+    except ValueError as error:
+        raise BatchError(str(error)) from error
+    return writer, uid
+
+
+def check_frames(
+    project: str, run: str, journal: str, offset: int, data: bytes, walk: Walk = walk_plainly
+) -> int:
+    """Make sure that a batch is whole valid frames of this journal; return when the last was made.
+
+    Frames of unknown kinds are accepted: an upgrade will read them.
+
+    Args:
+        project: Project path that it was sent for.
+        run: Run id that it was sent for.
+        journal: File name that it was sent for.
+        offset: Of its first byte in the file.
+        data: The batch.
+        walk: Finds the frames.
+
+    Returns:
+        The time of the last frame, nanoseconds since the Unix epoch by its writer's clock; 0 if
+        there is none.
+
+    Raises:
+        BatchError: If it is anything else, or a HEADER in it names something else.
+        TooLargeError: If it exceeds a limit.
+    """
+    writer, uid = check_journal_name(journal)
+    _limit("plain_bytes", PLAIN_BYTES, len(data))
+    _check_place(offset, len(data))
+    start = 0
+    if not offset:
+        _check_opening(data, uid)
+        start = FILE_HEADER_BYTES
+    frames, stop, _ = walk(data[start:] if start else data, salt_of(uid))
+    if start + stop != len(data):
+        msg = (
+            f"expected whole valid frames of journal {journal!r}, "
+            f"got other bytes {offset + start + stop} bytes into it"
+        )
+        raise BatchError(msg)
+    if not len(frames):
+        return 0
+    _check_notable(data[start:] if start else data, frames, project, run, writer)
+    return int(frames.raw(len(frames) - 1)[4])
+
+
+def check_gap(journal: str, offset: int, length: int) -> None:
+    """Make sure that a gap can be in a journal.
+
+    Raises:
+        BatchError: If it cannot.
+        TooLargeError: If it exceeds a limit.
+    """
+    check_journal_name(journal)
+    if offset < FILE_HEADER_BYTES or length <= 0 or length % _ALIGNED:
+        msg = (
+            f"expected a gap of a multiple of {_ALIGNED} bytes behind the first "
+            f"{FILE_HEADER_BYTES}, got {length} bytes at {offset}"
+        )
+        raise BatchError(msg)
+    _limit("gap_bytes", GAP_BYTES, length)
+    _check_place(offset, length)
+
+
+def _check_place(offset: int, length: int) -> None:
+    if offset < 0 or offset % _ALIGNED or 0 < offset < FILE_HEADER_BYTES or not length:
+        msg = (
+            f"expected at least one frame at 0 or at a multiple of {_ALIGNED} from "
+            f"{FILE_HEADER_BYTES} on, got {length} bytes at {offset}"
+        )
+        raise BatchError(msg)
+    _limit("journal_bytes", JOURNAL_BYTES, offset + length)
+
+
+def _check_opening(data: bytes, uid: bytes) -> None:
+    found = parse_file_header(data[:FILE_HEADER_BYTES])
+    if found is None or found[2] != uid:
+        msg = "expected the 32 bytes that open a journal, with the uid that its name has"
+        raise BatchError(msg)
+    if found[0] != MAJOR:
+        msg = f"expected a journal of format {MAJOR}, got format {found[0]}: update the server"
+        raise BatchError(msg)
+
+
+def _check_notable(data: bytes, frames: Any, project: str, run: str, writer: str) -> None:
+    """Look at frames that say where they belong, and at those that are more than they seem."""
+    inflated = len(data)
+    wanted = {"project": project, "run": run, "writer": writer}
+    for frame in frames.some(Kind.HEADER, ZLIB):
+        if frame[2] & ZLIB:
+            inflated += _inflated(data, frame)
+            _limit("inflated_bytes", INFLATED_BYTES, inflated)
+        if frame[1] != Kind.HEADER:
+            continue
+        for key, stated in _stated(data, frame).items():
+            if key in wanted and stated is not None and stated != wanted[key]:
+                msg = (
+                    f"the journal's own header names {key} {stated!r:.200}, but it was sent for "
+                    f"{wanted[key]!r}: send it for that one"
+                )
+                raise ForeignHeaderError(msg)
+
+
+def _stated(data: bytes, frame: RawFrame) -> dict[str, Any]:
+    """Return what a HEADER says; nothing if it cannot be read, which readers take it for too."""
+    try:
+        record = decode_json(payload_of(data, frame))
+    except ValueError:
+        return {}
+    return sound_header(record) if isinstance(record, dict) else {}
+
+
+def _limit(name: str, allowed: int, found: int) -> None:
+    if found > allowed:
+        msg = f"{name}: at most {allowed} are accepted, got {found}: send it in smaller parts"
+        raise TooLargeError(msg, name, allowed)

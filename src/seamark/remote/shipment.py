@@ -1,0 +1,144 @@
+"""What one process sends of one run to one remote."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from seamark.journal.safe import names_in
+from seamark.process.interrupts import quietly
+from seamark.remote.protocol import RunKey
+from seamark.remote.tail import Tail
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+
+__all__ = ["Shipment", "Writing"]
+
+_REST_S: Final = 10.0
+"""How often a run is looked at in which nothing is recorded, in seconds."""
+
+
+class Writing(Protocol):
+    """Who writes journals: `seamark.journal.writer.JournalWriter`."""
+
+    @property
+    def writers(self) -> tuple[str, ...]:
+        """Writer ids of all its journals."""
+
+
+class Shipment:
+    """The journals that this process writes of a run, on their way to a remote.
+
+    All but `add`, `rest` and `finish` is called on the shipper's thread.
+
+    Args:
+        folder: The run.
+
+    Attributes:
+        key: The run.
+        tails: Journals by writer id.
+        placed: Whether the remote has said what it keeps of them.
+        position: How many bytes of the run the remote keeps, as it has said last.
+        over: Why nothing more is sent, if that is so.
+        later: Not before this time is anything tried again, in seconds of the shipper's clock.
+        failures: How often in a row sending it failed.
+        refused_until: Until when it is not tried again because it was refused; 0 if it was not.
+        finished: Whether no further journal will be written.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self.key = RunKey(folder.project, folder.run)
+        self.tails: dict[str, Tail] = {}
+        self.placed = False
+        self.position = 0
+        self.over: str | None = None
+        self.later = self.refused_until = 0.0
+        self.failures = 0
+        self.finished = False
+        self._sources: list[tuple[weakref.ref[Writing], frozenset[str]]] = []
+        self._ids: set[str] = set()
+        self._look_at = 0.0
+        self._rests = False
+        self._ready: Callable[[], bool] | None = None
+
+    # ---------------------------------------------------------------- on any thread
+
+    def add(self, writer: Writing, ready: Callable[[], bool] | None) -> None:
+        """Send what somebody writes from now on; what was written before is its parent's."""
+        self.finished = self._rests = False
+        self._ready = ready
+        if all(ref() is not writer for ref, _ in self._sources):
+            self._sources = [*self._sources, (weakref.ref(writer), frozenset(writer.writers))]
+
+    def rest(self) -> None:
+        """Look less often from now on: training has ended."""
+        self._note()
+        self._rests, self._look_at, self._ready = True, 0.0, None
+
+    def finish(self) -> None:
+        """Expect no further journals."""
+        self._note()
+        self.finished, self._sources, self._ready = True, [], None
+
+    def _note(self) -> None:
+        """Take note of which journals are this process's; they outlive who writes them."""
+        for ref, before in self._sources:
+            if (writer := ref()) is not None:
+                self._ids.update(each for each in writer.writers if each not in before)
+
+    # ---------------------------------------------------------------- on the thread
+
+    def look(self, now: float) -> bool:
+        """Find journals that are new; return whether something may be there to be sent.
+
+        Args:
+            now: Seconds of the shipper's clock.
+        """
+        if self.over or now < self.later or now < self._look_at:
+            return False
+        if self._ready is not None and not self._ready():
+            return False
+        with quietly(only=RuntimeError):  # a journal more while they are listed: next time
+            self._note()
+        if self._ids - self.tails.keys():
+            with quietly(only=OSError):
+                for name in names_in(self.folder.journal_dir):
+                    writer = name.rpartition(".")[0]
+                    if writer in self._ids and writer not in self.tails:
+                        self.tails[writer] = Tail(self.folder.journal_dir / name)
+                        self.placed = False
+        found = any(tail.left for tail in self.tails.values())
+        if self._rests and not found:
+            self._look_at = now + _REST_S
+        return found
+
+    def look_now(self) -> None:
+        """Have everything looked at again, whatever was to be waited for, but a refusal."""
+        with quietly(only=RuntimeError):
+            self._note()
+        self._look_at, self._ready = 0.0, None
+        if not self.refused_until:
+            self.later = 0.0
+
+    def is_refused(self, now: float) -> bool:
+        """Return whether it was refused, and is not tried again for now."""
+        return bool(self.refused_until) and now < self.refused_until
+
+    def forget(self) -> None:
+        """Have the remote asked again what it keeps: something went wrong."""
+        self.placed = False
+        for tail in self.tails.values():
+            tail.forget()
+
+    @property
+    def left(self) -> int:
+        """How many bytes are still to be sent, as far as that is known now."""
+        return 0 if self.over else sum(tail.left for tail in self.tails.values())
+
+    @property
+    def unseen(self) -> bool:
+        """Whether a journal of this process was not looked at yet."""
+        return not self.over and bool(self._ids - self.tails.keys())

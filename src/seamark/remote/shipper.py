@@ -1,0 +1,502 @@
+"""Sending what this process records: one thread a remote, for all its runs.
+
+The thread reads journals as any other process would and knows nothing of who writes them but their
+names, so that a call that logs costs what it costs without it. Nothing is held in memory that is
+not on disk. Nothing here raises into a training: what goes wrong is told in one line, and what was
+not sent is left for ``seamark sync``.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from seamark.process import fork
+from seamark.process.interrupts import quietly
+from seamark.remote.places import open_remote, shown
+from seamark.remote.protocol import (
+    Busy,
+    Diverged,
+    Gap,
+    Missing,
+    Purged,
+    Refused,
+    RemoteError,
+    RunKey,
+    Unfit,
+    Unreachable,
+)
+from seamark.remote.shipment import Shipment
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.remote.protocol import Remote
+    from seamark.remote.shipment import Writing
+    from seamark.remote.tail import Tail
+
+__all__ = ["EXIT_S", "SIGNAL_S", "Shipper", "flush", "known", "positions", "shipper_of", "shippers"]
+
+log = logging.getLogger("seamark")
+
+EXIT_S: Final = 60.0
+"""How long the end of a run or process waits for what is left to be sent, in seconds."""
+SIGNAL_S: Final = 5.0
+"""The same after a signal: whoever sent it will not wait for long."""
+LEAST_WAIT_S: Final = 1.0
+MOST_WAIT_S: Final = 10.0
+"""How often is looked for something to send, as far as a remote may decide, in seconds."""
+_FIRST_BACK_OFF_S: Final = 0.5
+_MOST_BACK_OFF_S: Final = 60.0
+_AWAITED_BACK_OFF_S: Final = 3.0
+"""The longest pause after an error while somebody waits for what is sent, in seconds."""
+_REFUSED_S: Final = 600.0
+"""After how long something is tried again that a remote has refused, in seconds."""
+_GIVEN_UP_S: Final = 1.0
+"""How long is waited for a remote that was waited for in vain and is still away, in seconds."""
+_MANY_GAPS: Final = 3
+_MANY_FAILURES: Final = 6
+
+
+class Shipper:
+    """Sends the runs of this process to one remote, on a thread of its own.
+
+    Args:
+        uri: Of the remote.
+        token: To show there.
+        open_: Opens it; called on the thread, as that may import much.
+        clock: Seconds that never step.
+
+    Attributes:
+        name: What messages call the remote.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        token: str | None = None,
+        *,
+        open_: Callable[[str, str | None], Remote] = open_remote,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.uri = uri
+        self.name = shown(uri)
+        self._token = token
+        self._open = open_
+        self._clock = clock
+        self._shipments: dict[RunKey, Shipment] = {}
+        self._remote: Remote | None = None
+        self._lock = threading.RLock()
+        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._turns: list[queue.SimpleQueue[None]] = []
+        self._thread: threading.Thread | None = None
+        self._wait_s = LEAST_WAIT_S
+        self._failures = 0
+        self._back_at = 0.0
+        self._told_away = self._gave_up = self._busy = False
+        self._files = Files()
+
+    # ---------------------------------------------------------------- what is to be sent
+
+    def add(
+        self, folder: RunFolder, writer: Writing, ready: Callable[[], bool] | None = None
+    ) -> None:
+        """Send the journals that somebody writes from now on. Never raises.
+
+        Args:
+            folder: The run.
+            writer: Who writes; is not kept alive by this.
+            ready: Returns whether anything may be sent yet; None: yes.
+        """
+        with self._lock:
+            shipment = self._shipments.get(key := _key(folder))
+            if shipment is None or shipment.folder != folder:
+                shipment = self._shipments[key] = Shipment(folder)
+            shipment.add(writer, ready)
+            self._start()
+        self.wake()
+
+    def rest(self, folder: RunFolder) -> None:
+        """Send what is left of a run in which nothing is recorded for now."""
+        if (shipment := self._shipments.get(_key(folder))) is not None:
+            shipment.rest()
+            self.wake()
+
+    def finish(self, folder: RunFolder) -> None:
+        """Expect nothing more of a run; what is left is sent, and waited for with `wait`."""
+        if (shipment := self._shipments.get(_key(folder))) is not None:
+            shipment.finish()
+            self.wake()
+
+    def wake(self) -> None:
+        """Have the thread look now; may be called in a signal handler."""
+        self._wakes.put(None)
+
+    def _start(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(
+                target=self._serve, name=f"seamark-shipper {self.name}", daemon=True
+            )
+            with quietly(only=RuntimeError):  # no more threads, or the interpreter is ending
+                thread.start()
+                self._thread = thread
+
+    def positions(self) -> dict[RunKey, int]:
+        """Return how many bytes of each run the remote keeps, as it has said last."""
+        return {one.key: one.position for one in list(self._shipments.values()) if one.position}
+
+    # ---------------------------------------------------------------- waiting for it
+
+    def wait(
+        self,
+        seconds: float,
+        folder: RunFolder | None = None,
+        show: Callable[[int, int], None] | None = None,
+    ) -> bool:
+        """Wait until what is recorded by now was sent; return whether it was.
+
+        Args:
+            seconds: At most how long.
+            folder: Of the run that is waited for; None waits for all.
+            show: Called from time to time with how many bytes are sent, and of how many.
+        """
+        waited = [
+            one
+            for key, one in list(self._shipments.items())
+            if folder is None or key == _key(folder)
+        ]
+        for one in waited:
+            one.look_now()
+        turn: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._turns.append(turn)
+        until, total = self._clock() + seconds, 0
+        self.wake()
+        try:
+            while True:
+                now = self._clock()
+                asked = [one for one in waited if not one.is_refused(now)]
+                left = sum(one.left for one in asked)
+                total = max(total, left)
+                if not left and not any(one.unseen for one in asked):
+                    return len(asked) == len(waited)
+                if now >= until:
+                    return False
+                if show is not None:
+                    show(total - left, total)
+                if not self._busy:
+                    self._back_at = min(self._back_at, now + _AWAITED_BACK_OFF_S)
+                if self._thread is not None and self._thread.is_alive():
+                    self._got(turn, min(0.25, until - now))
+                elif not self._turn():  # no thread can be started while an interpreter ends
+                    time.sleep(0.05)
+        finally:
+            self._turns.remove(turn)
+
+    @staticmethod
+    def _got(turn: queue.SimpleQueue[None], seconds: float) -> bool:
+        with quietly(only=queue.Empty):
+            turn.get(timeout=max(0.0, seconds))
+            return True
+        return False
+
+    def wait_at_end(
+        self,
+        seconds: float,
+        folder: RunFolder | None = None,
+        show: Callable[[int, int], None] | None = None,
+    ) -> bool:
+        """Wait as `wait` does, but not long where that was of no use before; say what is left."""
+        if self._gave_up and self._failures:
+            seconds = min(seconds, _GIVEN_UP_S)
+        done = self.wait(seconds, folder, show)
+        self._gave_up = not done
+        now = self._clock()
+        if not done:
+            waits = [one for one in list(self._shipments.values()) if one.left or one.unseen]
+            waits = [one for one in waits if folder is None or one.key == _key(folder)]
+            if not (runs := [one.key.run for one in waits if not one.is_refused(now)]):
+                return False  # a line has said why
+            what = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs"
+            names = " ".join(runs[:3]) if len(runs) <= 3 else ""  # noqa: PLR2004
+            log.warning(
+                "seamark: not all of %s was sent to %s; all of it is on this disk, and "
+                "`seamark sync %s--to %s` sends the rest",
+                *(what, self.name, f"{names} " if names else "", self.name),
+            )
+        return done
+
+    # ---------------------------------------------------------------- the thread
+
+    def _serve(self) -> None:
+        """Do what the thread does, until there is nothing left that could be sent."""
+        while True:
+            more = False
+            try:
+                more = self._turn()
+            except Exception:  # a fault of ours: training comes first
+                log.debug("seamark: sending to %s failed", self.name, exc_info=True)
+                self._failed(None)
+            for turn in list(self._turns):
+                turn.put(None)
+            if self._leave():
+                return
+            if not more:
+                pause = max(self._wait_s, self._back_at - self._clock())
+                awaited = _AWAITED_BACK_OFF_S if self._turns else pause
+                with quietly(only=queue.Empty):
+                    self._wakes.get(timeout=min(pause, awaited))
+                while not self._wakes.empty():
+                    with quietly(only=queue.Empty):
+                        self._wakes.get_nowait()
+
+    def _leave(self) -> bool:
+        """Return whether there is nothing left to do for the thread."""
+        with self._lock:
+            for key, one in list(self._shipments.items()):
+                if one.finished and (one.over or not (one.left or one.unseen)):
+                    if self._turns:
+                        continue  # somebody still asks for it
+                    del self._shipments[key]
+            if self._shipments or not self._wakes.empty():
+                return False
+            self._thread = None
+            remote, self._remote = self._remote, None
+        with quietly():
+            if remote is not None:
+                remote.close()
+        return True
+
+    def _turn(self) -> bool:
+        """Send one batch of each journal that has something; return whether there is more."""
+        now = self._clock()
+        if now < self._back_at:
+            return False
+        more = False
+        for shipment in list(self._shipments.values()):
+            if not (shipment.look(now) or (shipment.tails and not shipment.placed)):
+                continue
+            if shipment.over or now < shipment.later:
+                continue
+            if not self._try(shipment):
+                # Another run is the first next time: this one may be what the remote chokes on.
+                with self._lock:
+                    self._shipments[shipment.key] = self._shipments.pop(shipment.key, shipment)
+                return False
+            more = more or bool(shipment.left and shipment.later <= now)
+        return more
+
+    def _try(self, shipment: Shipment) -> bool:
+        """Send something of a run; return whether the remote can be reached."""
+        try:
+            if self._ship(shipment):
+                shipment.failures = 0
+                self._reached()
+        except Purged as error:
+            shipment.over = "purged"
+            self._say_over(shipment, f"it was purged there ({error}); what is on this disk stays")
+        except Refused as error:
+            self._refused(shipment, error)
+        except Exception as error:  # noqa: BLE001 - remotes may be somebody else's
+            shipment.forget()
+            shipment.failures += 1
+            shipment.later = self._clock() + self._pause(shipment.failures)
+            self._failed(error)
+            if shipment.failures == _MANY_FAILURES and not self._told_away:
+                log.warning(
+                    "seamark: run %s cannot be sent, and waits on this disk: %s",
+                    *(shipment.key.run, _words(error, self.name)),
+                )
+            return False
+        return True
+
+    def _ship(self, shipment: Shipment) -> bool:
+        """Send something of a run; return whether the remote was asked and answered."""
+        remote, asked = self._opened(), False
+        if not shipment.placed:
+            try:
+                kept = remote.journals(shipment.key)
+            except Missing:
+                kept = {}  # or nobody may know: then sending says so
+            for tail in list(shipment.tails.values()):
+                tail.place(kept.get(tail.name, 0))
+            shipment.placed = asked = True
+            if kept:
+                shipment.position = max(shipment.position, sum(kept.values()))
+        for tail in list(shipment.tails.values()):
+            asked = self._step(remote, shipment, tail) or asked
+        self._files.ship(remote, shipment)
+        return asked
+
+    def _step(self, remote: Remote, shipment: Shipment, tail: Tail) -> bool:
+        """Send the next batch of a journal; what is wrong with it holds up no other.
+
+        Returns:
+            Whether the remote was asked and answered.
+        """
+        try:
+            sent = tail.step(remote, shipment.key)
+        except Gap as error:
+            if tail.gaps >= _MANY_GAPS:
+                msg = f"{self.name} keeps asking for {tail.name} from {error.known} on"
+                raise Unreachable(msg) from error
+        except Diverged as error:
+            tail.aside = True
+            self._say_aside(
+                tail,
+                f"another journal of that name is kept there ({error}), as of a cloned machine",
+            )
+        except Unfit as error:
+            tail.aside = True
+            self._say_aside(tail, str(error))
+        except OSError as error:  # it will be looked at again
+            tail.pass_over()
+            log.debug("seamark: %s cannot be read: %s", tail.path, error)
+            return False
+        else:
+            if sent is None:
+                return False
+            shipment.position = max(shipment.position, sent.position)
+            self._wait_s = min(MOST_WAIT_S, max(LEAST_WAIT_S, sent.wait_s))
+        return True
+
+    def _opened(self) -> Remote:
+        if self._remote is None:
+            with fork.held_off():  # modules are imported
+                self._remote = self._open(self.uri, self._token)
+        return self._remote
+
+    # ---------------------------------------------------------------- what goes wrong
+
+    def _pause(self, failures: int) -> float:
+        """Return for how long to leave alone what failed so often in a row, in seconds."""
+        longest = _AWAITED_BACK_OFF_S if self._turns else _MOST_BACK_OFF_S
+        pause = min(longest, _FIRST_BACK_OFF_S * (1 << min(failures, 16)))
+        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that many do not come at once
+
+    def _failed(self, error: BaseException | None) -> None:
+        """Leave the remote alone for a while, the longer the more often it failed."""
+        self._failures += 1
+        pause = self._pause(self._failures)
+        self._busy = isinstance(error, Busy) and error.wait_s > 0
+        if isinstance(error, Busy):
+            pause = max(pause, error.wait_s * random.uniform(1.0, 1.1))  # noqa: S311
+        self._back_at = self._clock() + pause
+        # What fails once is tried again at once; a person hears of the second time.
+        if self._failures > 1 and not self._told_away and error is not None:
+            self._told_away = True
+            log.warning(
+                "seamark: %s; what is recorded waits on this disk and is sent when that works "
+                "again. Training continues",
+                _words(error, self.name),
+            )
+
+    def _reached(self) -> None:
+        self._failures, self._back_at, self._busy = 0, 0.0, False
+        if self._told_away:
+            self._told_away = False
+            log.warning("seamark: %s is back; what has waited is being sent", self.name)
+
+    def _refused(self, shipment: Shipment, error: Refused) -> None:
+        shipment.forget()
+        first = not shipment.refused_until
+        shipment.later = shipment.refused_until = self._clock() + _REFUSED_S
+        if first:
+            log.warning(
+                "seamark: run %s is not sent: %s. It is recorded on this disk, and "
+                "`seamark sync` sends it later",
+                *(shipment.key.run, str(error)[:600].rstrip(".")),
+            )
+
+    def _say_over(self, shipment: Shipment, why: str) -> None:
+        log.warning("seamark: run %s is not sent to %s: %s", shipment.key.run, self.name, why)
+
+    def _say_aside(self, tail: Tail, why: str) -> None:
+        log.warning("seamark: journal %s is not sent to %s: %s", tail.name, self.name, why[:600])
+
+
+class Files:
+    """What is sent beside journals; nothing so far."""
+
+    def ship(self, remote: Remote, shipment: Shipment) -> None:
+        """Send files of a run."""
+
+
+def _words(error: BaseException, name: str) -> str:
+    told = str(error) if isinstance(error, RemoteError) else f"{name}: {error!r}"
+    return told[:400]
+
+
+def _key(folder: RunFolder) -> RunKey:
+    return RunKey(folder.project, folder.run)
+
+
+# --------------------------------------------------------------------- those of this process
+
+_shippers: dict[str, Shipper] = {}
+_lock = threading.RLock()
+
+
+def shipper_of(uri: str, token: str | None = None) -> Shipper:
+    """Return the shipper of this process for a remote; makes it, but starts nothing.
+
+    Args:
+        uri: As `seamark.remote.places.canonical` writes it.
+        token: To show there; the first one that is given stays.
+    """
+    with _lock:
+        if uri not in _shippers:
+            _shippers[uri] = Shipper(uri, token)
+        return _shippers[uri]
+
+
+def shippers() -> list[Shipper]:
+    """Return the shippers of this process."""
+    return list(_shippers.values())
+
+
+def known(uri: str) -> Shipper | None:
+    """Return the shipper of this process for a remote; None if it sends nothing there.
+
+    Args:
+        uri: As `seamark.remote.places.canonical` writes it.
+    """
+    return _shippers.get(uri)
+
+
+def positions(uri: str) -> dict[RunKey, int]:
+    """Return how many bytes a remote keeps of each run that this process sends to it.
+
+    A read that names them sees at least that much.
+    """
+    shipper = known(uri)
+    return {} if shipper is None else shipper.positions()
+
+
+def flush(uri: str, seconds: float) -> bool:
+    """Wait until what this process has recorded by now was sent to a remote.
+
+    For reads that are to see what was recorded before. Never raises.
+
+    Args:
+        uri: As `seamark.remote.places.canonical` writes it.
+        seconds: At most how long.
+
+    Returns:
+        Whether all of it was sent; True where this process sends nothing there.
+    """
+    shipper = known(uri)
+    return shipper is None or shipper.wait(seconds)
+
+
+def _begin_child() -> None:
+    """Begin anew in a forked child: threads and what they send are its parent's."""
+    global _lock  # noqa: PLW0603 - nobody will free the parent's
+    _lock = threading.RLock()
+    _shippers.clear()
+
+
+fork.register(_begin_child)

@@ -1,0 +1,1 @@
+"""Folding what is kept into the store, in processes of its own."""

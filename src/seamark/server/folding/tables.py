@@ -1,0 +1,31 @@
+"""What the store of a server has besides the tables of every store: positions and leases.
+
+They lie beside the folded runs, so that how far a run is folded is written with what was folded.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+__all__ = ["folded", "lease", "metadata"]
+
+metadata = sa.MetaData()
+_Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+folded = sa.Table(
+    "folded",
+    metadata,
+    sa.Column("project", _Text, primary_key=True),
+    sa.Column("run", _Text, primary_key=True),
+    # Bytes of all journals that were kept when they were folded; see seamark.server.positions.
+    sa.Column("position", sa.BigInteger, nullable=False),
+)
+
+lease = sa.Table(
+    "lease",
+    metadata,
+    sa.Column("project", _Text, primary_key=True),
+    sa.Column("run", _Text, primary_key=True),
+    sa.Column("owner", _Text, nullable=False),  # of a process, drawn at its start
+    sa.Column("until", sa.BigInteger, nullable=False),  # ns since the Unix epoch, by the database
+)

@@ -1,0 +1,104 @@
+"""How far runs are folded, and waiting until what somebody was told is kept can be read.
+
+The position of a run is how many bytes of all its journals are kept, gaps included: it only grows.
+It is told by every answer to a batch; a read that names it sees at least that much.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote
+
+import sqlalchemy as sa
+
+from seamark.server.folding import tables
+
+if TYPE_CHECKING:
+    from seamark.store.runs import Store
+
+__all__ = ["BEHIND", "POSITION", "WAIT_S", "Positions", "as_header", "from_header"]
+
+POSITION: Final = "Seamark-Position"
+"""Header of a request: ``<project>/<run>=<bytes>``, several separated by commas, %-encoded."""
+BEHIND: Final = "Seamark-Behind"
+"""Header of an answer: how many bytes that were asked for are not folded yet."""
+WAIT_S: Final = 2.0
+"""How long a read waits at most, seconds."""
+_FIRST_S: Final = 0.004
+_LAST_S: Final = 0.05
+_MOST: Final = 1000
+"""Runs that one header may name."""
+
+Ref = tuple[str, str]
+"""Project path and run id."""
+
+_FOLDED: Final = sa.select(tables.folded.c.position).where(
+    tables.folded.c.project == sa.bindparam("project"), tables.folded.c.run == sa.bindparam("run")
+)
+
+
+class Positions:
+    """How far the runs of a store are folded.
+
+    Args:
+        store: Returns the store that is live.
+    """
+
+    def __init__(self, store: Callable[[], Store]) -> None:
+        self._store = store
+
+    def folded(self, project: str, run: str) -> int:
+        """Return up to which position a run is folded, bytes; 0 for one that is not there."""
+        database = self._store().database
+        with database.reading() as connection:
+            rows = database.rows(connection, _FOLDED, project=project, run=run)
+        return int(rows[0][0]) if rows else 0
+
+    def wait_for(self, run: Ref, position: int, seconds: float = WAIT_S) -> int:
+        """Wait until a run is folded up to a position.
+
+        Args:
+            run: Project path and run id.
+            position: Bytes, as an answer to a batch told it.
+            seconds: How long at most.
+
+        Returns:
+            How many bytes are missing; 0 if none.
+        """
+        return self.wait_for_all({run: position}, seconds)
+
+    def wait_for_all(self, wanted: Mapping[Ref, int], seconds: float = WAIT_S) -> int:
+        """Wait for several runs, all in all as long as `wait_for` does for one.
+
+        Returns:
+            How many bytes are missing of all of them.
+        """
+        end, pause = time.monotonic() + seconds, _FIRST_S
+        while True:
+            behind = sum(max(0, position - self.folded(*run)) for run, position in wanted.items())
+            left = end - time.monotonic()
+            if not behind or left <= 0:
+                return behind
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LAST_S)
+
+
+def as_header(positions: Mapping[Ref, int]) -> str:
+    """Return positions of runs as the header of a request names them."""
+    return ", ".join(
+        f"{quote(f'{project}/{run}', safe='/')}={position}"
+        for (project, run), position in positions.items()
+    )
+
+
+def from_header(text: str) -> dict[Ref, int]:
+    """Return the positions that a header names; what cannot be read is passed over."""
+    found: dict[Ref, int] = {}
+    for part in text.split(",")[:_MOST]:
+        name, _, number = part.strip().rpartition("=")
+        project, _, run = unquote(name).rpartition("/")
+        if project and run and number.isascii() and number.isdigit() and len(number) < 19:  # noqa: PLR2004
+            found[project, run] = int(number)
+    return found

@@ -1,0 +1,239 @@
+"""Journals in batches: both sides agree, whatever happened to the file."""
+
+from __future__ import annotations
+
+import random
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from journal_builder import START, JournalBuilder
+
+from seamark.journal.format import FILE_HEADER_BYTES, ZLIB, Kind, dump_json, file_header
+from seamark.journal.reader import SETTLE_NS, JournalReader
+from seamark.journal.shipping import (
+    GAP_BYTES,
+    INFLATED_BYTES,
+    BatchError,
+    TooLargeError,
+    check_frames,
+    check_gap,
+    check_journal_name,
+    next_batch,
+)
+from seamark.journal.source import BytesSource
+from seamark.store.fold.walk import walk
+
+LATE = START + 10 * SETTLE_NS
+
+
+class Live(BytesSource):
+    """A journal that may still grow."""
+
+    def quiet_since_ns(self) -> int:
+        return START
+
+
+def journal(rows: int = 20, **facts) -> JournalBuilder:
+    made = JournalBuilder("one", project="team/x", run="run1", **facts)
+    for step in range(rows):
+        made.row({"a": step, "b": -step}, step)
+    return made
+
+
+def reader_of(made: JournalBuilder, data: bytes | None = None, *, live: bool = False, now=LATE):
+    kind = Live if live else BytesSource
+    return JournalReader(kind(made.file, made.data if data is None else data), now_ns=lambda: now)
+
+
+def shipped(reader: JournalReader, limit: int = 300) -> list:
+    offset, found = 0, []
+    while (batch := next_batch(reader, offset, limit)) is not None:
+        assert batch.offset == offset
+        assert batch.is_gap or len(batch.data) == batch.length
+        offset = batch.end
+        found.append(batch)
+    return found
+
+
+def accepted(batches: list, name: str, project: str = "team/x", run: str = "run1") -> bytes:
+    data = b""
+    for batch in batches:
+        if batch.is_gap:
+            check_gap(name, batch.offset, batch.length)
+            data += bytes(batch.length)
+        else:
+            check_frames(project, run, name, batch.offset, batch.data)
+            check_frames(project, run, name, batch.offset, batch.data, walk)
+            data += batch.data
+    return data
+
+
+@pytest.mark.parametrize("limit", [1, 200, 300, 1000, 1 << 20])
+def test_a_journal_is_shipped_whole(limit: int) -> None:
+    """Batches, one after the other, are the file; each fits into what was asked for, or is one
+    frame.
+    """
+    made = journal()
+    batches = shipped(reader_of(made), limit)
+    assert accepted(batches, made.file) == made.data
+    frames = set(made.ends)
+    for batch in batches:
+        inside = [end for end in frames if batch.offset < end < batch.end]
+        assert batch.length <= limit or not inside
+
+
+def test_a_torn_tail_is_never_shipped() -> None:
+    """Neither while the writer lives nor after it died."""
+    made = journal()
+    for live in (True, False):
+        reader = reader_of(made, made.data[:-5], live=live, now=START)
+        data = accepted(shipped(reader), made.file)
+        assert data == made.data[: made.ends[-2]]
+
+
+def test_damage_is_a_declared_gap() -> None:
+    """A flipped bit costs its frame; what follows is shipped."""
+    made = journal()
+    at = made.ends[7]
+    data = bytearray(made.data)
+    data[at + 30] ^= 1
+    batches = shipped(reader_of(made, bytes(data)))
+    gaps = [batch for batch in batches if batch.is_gap]
+    assert [(gap.offset, gap.end) for gap in gaps] == [(at, made.ends[8])]
+    kept = accepted(batches, made.file)
+    assert kept == made.data[:at] + bytes(made.ends[8] - at) + made.data[made.ends[8] :]
+
+
+def test_bad_bytes_of_a_live_journal_wait() -> None:
+    """As for every reader: they may still turn good."""
+    made = journal()
+    data = bytearray(made.data)
+    data[made.ends[7] + 30] ^= 1
+    reader = reader_of(made, bytes(data), live=True, now=START + 1)
+    assert accepted(shipped(reader), made.file) == made.data[: made.ends[7]]
+    assert reader.stopped == "bad"
+
+
+def test_a_damaged_file_header_is_mended() -> None:
+    """Its salt is that of the name."""
+    made = journal()
+    batches = shipped(reader_of(made, b"x" * 32 + made.data[32:]))
+    assert accepted(batches, made.file) == made.data
+
+
+def test_a_damaged_header_frame_is_a_gap() -> None:
+    """Only the file's own 32 bytes come before it."""
+    made = journal()
+    data = bytearray(made.data)
+    data[60] ^= 1
+    batches = shipped(reader_of(made, bytes(data)))
+    assert batches[0].data == file_header(made.uid)
+    assert (batches[1].offset, batches[1].end) == (FILE_HEADER_BYTES, made.ends[0])
+    accepted(batches, made.file)
+
+
+def test_frames_of_unknown_kinds_are_shipped() -> None:
+    """Also those that this version must not pass over: who copies need not know them."""
+    made = journal(3).frame(77, b"from the future")
+    made.row({"a": 1.0}, 9)
+    assert accepted(shipped(reader_of(made)), made.file) == made.data
+
+
+def test_an_empty_or_begun_file_has_nothing_to_ship() -> None:
+    """Not even its header: there is no frame yet."""
+    made = journal()
+    for size in (0, 5, 32, 40):
+        assert shipped(reader_of(made, made.data[:size], live=True, now=START)) == []
+
+
+@given(st.integers(0, 2**32), st.integers(1, 3), st.integers(100, 2000))
+def test_whatever_is_damaged_both_sides_agree(seed: int, flips: int, limit: int) -> None:
+    """What is accepted reads as the file does, gaps included."""
+    made, chance = journal(), random.Random(seed)
+    data = bytearray(made.data)
+    for _ in range(flips):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    with reader_of(made, bytes(data)) as original:
+        kept = accepted(shipped(reader_of(made, bytes(data)), limit), made.file)
+        with reader_of(made, kept) as copy:
+            assert list(copy.frames()) == list(original.frames())
+            assert copy.gaps == original.gaps
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("project", "team/y"), ("run", "run2"), ("writer", "host-2-one")]
+)
+def test_a_header_for_something_else_is_refused(key: str, value: str) -> None:
+    """Nobody puts a journal into another run than its own."""
+    made = journal(**{key: value}) if key == "writer" else None
+    if made is None:
+        made = JournalBuilder("one", **{"project": "team/x", "run": "run1", key: value})
+    with pytest.raises(BatchError, match=value) as raised:
+        check_frames("team/x", "run1", made.file, 0, made.data)
+    assert raised.value.slug == "foreign-header"
+
+
+def test_a_second_header_is_looked_at_too() -> None:
+    """Wherever it stands."""
+    made = journal(2)
+    start = made.offset
+    made.frame(Kind.HEADER, dump_json({"run": "other"}))
+    with pytest.raises(BatchError, match="other"):
+        check_frames("team/x", "run1", made.file, start, made.data[start:])
+
+
+def test_other_bytes_are_refused() -> None:
+    """Frames of another journal, torn ones, none, and places where no frame can be."""
+    made, other = journal(), JournalBuilder("two").row({"a": 1.0}, 1)
+    first = made.ends[0]
+    for offset, data in (
+        (0, b""),
+        (0, made.data[:-3]),
+        (0, made.data[:20]),
+        (0, made.data[first:]),
+        (0, other.data),
+        (first, other.data[32:]),
+        (first, b"x" * 64),
+        (16, made.data[first:]),
+        (first + 4, made.data[first:]),
+        (-8, made.data[first:]),
+    ):
+        with pytest.raises(BatchError) as raised:
+            check_frames("team/x", "run1", made.file, offset, data)
+        assert raised.value.slug == "not-a-journal"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "x", "a.b", "../x.", "a/b.", ".", ".x.", "nul.", "x\0.", "x.0", "x.g", "x" * 101 + "."],
+)
+def test_names_that_are_no_journal_are_refused(name: str) -> None:
+    """They become names of nothing."""
+    with pytest.raises(BatchError):
+        check_journal_name(name + "0" * 32 if name.endswith(".") else name)
+
+
+@pytest.mark.parametrize(
+    ("offset", "length"), [(0, 8), (32, 0), (32, -8), (32, 7), (33, 8), (32, 2**62), (2**62, 8)]
+)
+def test_gaps_that_cannot_be_are_refused(offset: int, length: int) -> None:
+    """They begin and end where a frame could, and are no longer than a gap may be."""
+    with pytest.raises(BatchError):
+        check_gap("w." + "0" * 32, offset, length)
+    check_gap("w." + "0" * 32, 32, GAP_BYTES)
+
+
+def test_a_zlib_bomb_is_split_by_who_sends_and_refused_otherwise() -> None:
+    """Inner frames count by what they inflate to."""
+    made = journal(1)
+    bomb = zlib.compress(bytes(15 << 20))
+    for _ in range(20):
+        made.frame(Kind.TEXT, bomb, flags=ZLIB)
+    with pytest.raises(TooLargeError) as raised:
+        check_frames("team/x", "run1", made.file, 0, made.data)
+    assert (raised.value.limit, raised.value.allowed) == ("inflated_bytes", INFLATED_BYTES)
+    batches = shipped(reader_of(made), 4 << 20)
+    assert len(batches) == 2
+    assert accepted(batches, made.file) == made.data

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "seamark")
 
 EXTRAS = (
     "PIL",
+    "alembic",
+    "fastapi",
     "ignite",
     "ipykernel",
     "jsonargparse",
@@ -32,9 +35,13 @@ EXTRAS = (
     "psycopg",
     "pyarrow",
     "pytorch_lightning",
+    "re2",
     "sklearn",
     "torch",
+    "uvicorn",
 )
+GIVEN = os.environ.get("SEAMARK_TEST_POSTGRESQL")
+"""URL of a PostgreSQL to test on, read before tests lose their environment; else one is started."""
 FOREIGN_PREFIXES = ("SEAMARK_", "NEPTUNE_", "SLURM_", "TORCHELASTIC_", "HOROVOD_", "OMPI_", "PMI_")
 FOREIGN_NAMES = ("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE")
 
@@ -63,6 +70,7 @@ def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
         if name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES:
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
@@ -86,3 +94,55 @@ def frames() -> Callable[[Any], dict[str, list[int]]]:
         return found
 
     return frames
+
+
+# ---------------------------------------------------------------------- databases and servers
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Callable[[], str]]:
+    """Return the URL of a PostgreSQL server, which the first test that asks starts for all."""
+    from databases import postgresql_server
+
+    with contextlib.ExitStack() as stack:
+        known = [GIVEN] if GIVEN else []
+
+        def url() -> str:
+            if not known:
+                known.append(stack.enter_context(postgresql_server()))
+            return known[0]
+
+        yield url
+
+
+@pytest.fixture
+def postgresql_url(postgresql) -> Iterator[str]:
+    """URL of an empty database of PostgreSQL."""
+    from databases import fresh_database
+
+    with fresh_database(postgresql()) as url:
+        yield url
+
+
+@pytest.fixture
+def run_server(tmp_path) -> Iterator[Callable[..., Any]]:
+    """Start servers, each in processes of its own; see `server_process.start_server`."""
+    from server_process import running_server
+
+    with contextlib.ExitStack() as stack:
+
+        def run(folder: Any = None, *options: str, **rest: Any) -> Any:
+            return stack.enter_context(
+                running_server(folder or tmp_path / "server", *options, **rest)
+            )
+
+        yield run
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def server(request, run_server) -> Any:
+    """A server that runs, once on each engine: its ``url``, and the ``token`` of its admin."""
+    pytest.importorskip("fastapi")
+    if request.param == "postgresql":
+        return run_server(store=request.getfixturevalue("postgresql_url"))
+    return run_server()

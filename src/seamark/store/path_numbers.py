@@ -61,7 +61,7 @@ class PathNumbers:
     def everything(self, connection: sa.Connection) -> dict[str, int]:
         """Return all paths of all runs with their numbers."""
         self._take(self._database.rows(connection, _ALL))
-        return self._numbers
+        return dict(self._numbers)  # another thread may learn some while this one walks
 
     def ensure(self, paths: Iterable[str]) -> dict[str, int]:
         """Return numbers for these paths, in a transaction of its own if there are new ones.

@@ -181,7 +181,7 @@ _journal: Final = schema.journal.c
 _WELL: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
 """How the facts of a journal end that has no gaps, lost nothing and could be read to its end."""
 _UNWELL: Final = sa.select(_journal.run, _journal.facts).where(_journal.facts.not_like(f"%{_WELL}"))
-_OWNERS: Final = sa.select(_journal.run, _journal.last_t, _journal.header).where(
+_OWNERS: Final = sa.select(_journal.run, _journal.last_t, _journal.heard, _journal.header).where(
     _journal.owner == 1
 )
 _JOURNALS_MANY: Final = sa.select(*schema.journal.c).where(
@@ -212,10 +212,19 @@ _NEWEST_SCHEMA: Final = _newest(schema.journal_schema, schema.journal_schema.c.p
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A database with the tables of a store, and the numbers of its paths."""
+    """A database with the tables of a store, and the numbers of its paths.
+
+    Attributes:
+        database: Which has the tables.
+        numbers: Of its paths.
+        here: Whether processes of its runs may be on this machine, which then knows best whether
+            they live. Where it is false, as on a server, runs are judged by ``beat`` of their rows
+            alone, by the clock of whoever folds.
+    """
 
     database: Database
     numbers: PathNumbers
+    here: bool = True
 
 
 @dataclass(slots=True)
@@ -384,10 +393,10 @@ def load_losses(
 
 def load_owners(
     store: Store, connection: sa.Connection, runs: Sequence[int]
-) -> Iterator[tuple[int, int, str]]:
-    """Yield run, time of the last record and HEADER (JSON) of each journal that speaks for a run.
+) -> Iterator[tuple[int, int, int | None, str]]:
+    """Yield run, last_t, heard and HEADER (JSON) of each journal that speaks for a run.
 
-    The time is in nanoseconds since the Unix epoch.
+    The times are as `JournalState` has them.
     """
     yield from _of_runs(store, connection, _OWNERS, runs)
 
@@ -407,7 +416,7 @@ def _of_runs(
 def _journal_of(row: Mapping[str, Any], *, facts: bool = True) -> JournalState:
     journal = JournalState(row["writer"], bytes(row["uid"]), file=row["file"], number=row["number"])
     journal.recall_header(row["header"], row["attempt"], row["positions"], owner=bool(row["owner"]))
-    for name in ("offset", "prefix_crc", "chunked", "point_end", "first_t", "last_t"):
+    for name in ("offset", "prefix_crc", "chunked", "point_end", "first_t", "last_t", "heard"):
         setattr(journal, name, row[name])
     journal.closed = bool(row["closed"])
     journal.touched = False
@@ -687,6 +696,7 @@ class _Rows:
                 int(journal.closed),
                 journal.first_t,
                 journal.last_t,
+                journal.heard,
                 journal.positions_text,
                 journal.header_text,
                 to_json([getattr(journal, name) for name in _FACTS]),

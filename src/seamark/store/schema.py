@@ -27,7 +27,7 @@ __all__ = [
     "series",
 ]
 
-SCHEMA_VERSION: Final = "8"
+SCHEMA_VERSION: Final = "9"
 """Changes with the tables and the rules of the fold; a store of another version is rebuilt."""
 
 metadata = sa.MetaData()
@@ -90,6 +90,7 @@ journal = sa.Table(
     sa.Column("closed", sa.SmallInteger, nullable=False),
     sa.Column("first_t", sa.BigInteger),
     sa.Column("last_t", sa.BigInteger, nullable=False),
+    sa.Column("heard", sa.BigInteger),  # when its last bytes came elsewhere; null: a file here
     sa.Column("positions", _Text),  # JSON, as in the header; null if it names none
     sa.Column("header", _Text, nullable=False),  # JSON
     sa.Column("facts", _Text, nullable=False),  # JSON

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-__all__ = ["folded", "lease", "metadata"]
+__all__ = ["change", "changed", "folded", "lease", "metadata"]
 
 metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -29,3 +29,21 @@ lease = sa.Table(
     sa.Column("owner", _Text, nullable=False),  # of a process, drawn at its start
     sa.Column("until", sa.BigInteger, nullable=False),  # ns since the Unix epoch, by the database
 )
+
+changed = sa.Table(
+    "changed",
+    metadata,
+    sa.Column("project", _Text, primary_key=True),
+    sa.Column("run", _Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False, index=True),  # of its last change
+    sa.Column("gone", sa.SmallInteger, nullable=False),  # whether the run is no more
+)
+"""Which runs changed when; see `seamark.server.changes`."""
+
+change = sa.Table(
+    "change",
+    metadata,
+    sa.Column("key", _Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
+)
+"""One row: the number of the last change."""

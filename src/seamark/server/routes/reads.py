@@ -86,3 +86,322 @@ in ``told``. ``columns`` missing or null: all. ``trashed``: false (default), tru
 runs that did not fit into the answer, to be asked for next. ``paths`` of series are patterns;
 ``points`` null: all points, else curves of at most so many.
 """
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body, Depends, Query, Response
+from pydantic import BaseModel, Field
+
+from seamark.errors import ArgumentError
+from seamark.reading.points import Points
+from seamark.reading.stragglers import rank_timings
+from seamark.server.answering import OneRun, attempt_of, fitting, heavy, one_run
+from seamark.server.failures import Refusal
+from seamark.server.models import answers
+
+__all__ = ["MOST_PARTS", "MOST_POINTS", "check_look", "router"]
+
+router: Final = APIRouter(prefix="/runs/{project:path}/{run}", tags=["run"])
+
+MOST_POINTS: Final = 1_000_000
+"""Points of numbers in one answer."""
+MOST_PARTS: Final = 1 << 18
+"""Representative points that a curve may have."""
+_MOST_READ: Final = 1 << 24
+"""Points of one series that are read to answer for some of them."""
+_MOST_RECORDS: Final = 10_000
+_MOST_PATHS: Final = 1000
+_INT: Final = (1 << 53) - 1
+
+One = Annotated[OneRun, Depends(one_run)]
+Path = Annotated[str, Query(max_length=4096, description="Attribute path.")]
+Attempt = Annotated[
+    str, Query(max_length=10, description="latest, all, or the number of an attempt.")
+]
+Offset = Annotated[int, Query(ge=0, le=_INT, description="How many to leave out.")]
+Records = Annotated[int, Query(ge=1, le=_MOST_RECORDS, description="How many at most.")]
+Paths = Annotated[list[Annotated[str, Field(max_length=4096)]], Field(max_length=_MOST_PATHS)]
+
+
+class _PathsBody(BaseModel):
+    paths: Paths
+
+
+class _PointsBody(BaseModel):
+    paths: Paths
+    attempt: Annotated[int, Field(ge=0)] | str = "latest"
+    limit: Annotated[int, Field(ge=1, le=_INT)] | None = None
+    offset: Annotated[int, Field(ge=0, le=_INT)] = 0
+
+
+class _TextsBody(BaseModel):
+    file: Annotated[str, Field(max_length=1024)]
+    paths: Paths
+    begin: Annotated[int, Field(ge=0, le=_INT)] = 0
+
+
+class _BeginBody(BaseModel):
+    file: Annotated[str, Field(max_length=1024)]
+    paths: Paths
+    since_ns: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None = None
+    lines: Annotated[int, Field(ge=0, le=_INT)] | None = None
+    points: Annotated[int, Field(ge=0, le=_INT)] | None = None
+
+
+@router.get("/overview", operation_id="getOverview", responses=answers("overview", tagged=True))
+def overview(one: One) -> Response:
+    """Return how a run is doing, and what went wrong with it."""
+    read = one.read
+    return one.told(
+        lambda: {
+            "project": one.project,
+            "run": one.run,
+            "state": read.state,
+            "reason": read.reason,
+            "failed": read.has_failed(),
+            "crash": read.crash(),
+            "troubles": read.troubles(),
+        }
+    )
+
+
+@router.get("/ranks", operation_id="getRanks", responses=answers("ranks"))
+def ranks(one: One) -> Response:
+    """Return how each rank is doing; that changes with time alone, so it has no ETag."""
+    return one.answer(lambda: {"ranks": one.read.ranks()})
+
+
+@router.get("/stragglers", operation_id="getStragglers", responses=answers("stragglers"))
+def stragglers(one: One) -> Response:
+    """Return how long the steps of each rank take, the slowest first."""
+    return one.answer(lambda: {"ranks": rank_timings(one.read)})
+
+
+@router.get("/writers", operation_id="getWriters", responses=answers("writers", tagged=True))
+def writers(one: One) -> Response:
+    """Return what is known of every journal."""
+    return one.told(lambda: {"journals": one.read.journals()})
+
+
+@router.get(
+    "/attributes", operation_id="getAttributes", responses=answers("attributes", tagged=True)
+)
+def attributes(
+    one: One,
+    namespace: Path = "",
+    offset: Offset = 0,
+    limit: Annotated[int, Query(ge=1, le=_INT)] = _INT,
+) -> Response:
+    """Return what is visible at and below a path, sorted by path; ask again for what is left."""
+
+    def make() -> dict[str, Any]:
+        with heavy():
+            found = one.read.attributes(namespace)
+            return {"attributes": fitting(found, offset, limit), "total": len(found)}
+
+    return one.told(make)
+
+
+@router.post("/attributes", operation_id="readAttributes", responses=answers("attributes"))
+def some_attributes(one: One, body: _PathsBody) -> Response:
+    """Return what some paths show, in their order; those that show nothing are left out."""
+
+    def make() -> dict[str, Any]:
+        found = one.read.some(body.paths)
+        return {"attributes": fitting(found, 0, len(found)), "total": len(found)}
+
+    return one.answer(make)
+
+
+@router.get("/attribute", operation_id="getAttribute", responses=answers("attribute", tagged=True))
+def attribute(one: One, path: Path) -> Response:
+    """Return what a path shows, or null."""
+    return one.told(lambda: {"attribute": one.read.attribute(path)})
+
+
+@router.get("/has", operation_id="has", responses=answers("has", tagged=True))
+def has(one: One, path: Path) -> Response:
+    """Return whether a path, or anything below it, shows something."""
+    return one.told(lambda: {"has": one.read.has(path)})
+
+
+@router.get("/families", operation_id="getFamilies", responses=answers("families", tagged=True))
+def families(one: One) -> Response:
+    """Return what each path holds, without reading it."""
+    return one.told(lambda: {"families": one.read.families()})
+
+
+@router.get("/points", operation_id="getPoints", responses=answers("points", tagged=True))
+def points(
+    one: One,
+    path: Annotated[list[str], Query(max_length=_MOST_PATHS)],
+    attempt: Attempt = "latest",
+    limit: Annotated[int | None, Query(ge=1, le=_INT)] = None,
+    offset: Offset = 0,
+) -> Response:
+    """Return exact points of float series, by path."""
+    return one.told(lambda: _points(one, path, attempt_of(attempt), limit, offset))
+
+
+@router.post("/points", operation_id="readPoints", responses=answers("points"))
+def many_points(one: One, body: _PointsBody) -> Response:
+    """Return exact points of many float series, by path."""
+    attempt = attempt_of(str(body.attempt))
+    return one.answer(lambda: _points(one, body.paths, attempt, body.limit, body.offset))
+
+
+def _points(
+    one: OneRun, paths: list[str], attempt: Any, limit: int | None, offset: int
+) -> dict[str, Any]:
+    """Return as many points as go into one answer, path by path."""
+    wanted = list(dict.fromkeys(paths))
+    if limit is None or limit > _MOST_READ:
+        for each in one.read.some(wanted):
+            if each.family == "float_series" and each.value.count > _MOST_READ:
+                hint = (
+                    f"{each.path!r:.200} has {each.value.count:,} points, over {_MOST_READ:,}: ask "
+                    f"for the last ones (limit), or for a curve"
+                )
+                raise Refusal(413, "too-many-points", hint, limit=_MOST_READ)
+    found: dict[str, Points] = {}
+    totals: dict[str, int] = {}
+    room = MOST_POINTS
+    with heavy():
+        for path in wanted:
+            if room <= 0:
+                break
+            series = one.read.points(path, attempt, limit=limit)
+            part = series[offset : offset + room]
+            totals[path], found[path] = len(series), part
+            room -= max(len(part), 1)
+    return {"points": found, "total": totals}
+
+
+@router.get("/curve", operation_id="getCurve", responses=answers("curve", tagged=True))
+def curve(
+    one: One,
+    path: Path,
+    points: Annotated[int, Query(ge=2, le=MOST_PARTS)] = 1000,
+    attempt: Attempt = "latest",
+) -> Response:
+    """Return a float series in parts, for drawing; `points` are representative ones at most."""
+    chosen: Any = attempt_of(attempt)
+    return one.told(lambda: {"curve": one.read.curve(path, points, chosen)})
+
+
+@router.get("/drawing", operation_id="getDrawing", responses=answers("drawing", tagged=True))
+def drawing(
+    one: One,
+    path: Path,
+    points: Annotated[int, Query(ge=2, le=MOST_PARTS)] = 1000,
+    attempt: Attempt = "latest",
+    x: Annotated[
+        str, Query(max_length=4096, description="step, time, relative or a path")
+    ] = "step",
+    window: float | None = None,
+    log_x: bool = False,  # noqa: FBT001, FBT002 - from the address
+    log_y: bool = False,  # noqa: FBT001, FBT002 - from the address
+) -> Response:
+    """Return a float series along an axis of choice, for drawing."""
+    chosen: Any = attempt_of(attempt)
+    check_look(window)
+
+    def make() -> dict[str, Any]:
+        with heavy():
+            found = one.read.drawing(
+                path, points, chosen, x=x, window=window, log_x=log_x, log_y=log_y
+            )
+        return {"drawing": found}
+
+    return one.told(make)
+
+
+def check_look(window: float | None) -> None:
+    """Check the window of a smoothed line.
+
+    Raises:
+        ArgumentError: If it is no width.
+    """
+    if window is not None and not (math.isfinite(window) and window > 0):
+        msg = f"window: expected a positive width in units of x, got {window!r}"
+        raise ArgumentError(msg)
+
+
+def _records(one: OneRun, found: list[Any], offset: int, limit: int) -> dict[str, Any]:
+    return {"points": fitting(found, offset, limit), "total": len(found)}
+
+
+@router.get("/texts", operation_id="getTexts", responses=answers("texts", tagged=True))
+def texts(
+    one: One,
+    path: Path,
+    attempt: Attempt = "latest",
+    offset: Offset = 0,
+    limit: Records = _MOST_RECORDS,
+) -> Response:
+    """Return texts of a series by step; one too long for a journal is ``{sha256, size}``."""
+    chosen: Any = attempt_of(attempt)
+    return one.told(lambda: _records(one, one.read.texts(path, chosen), offset, limit))
+
+
+@router.get("/files", operation_id="getFiles", responses=answers("files", tagged=True))
+def files(
+    one: One,
+    path: Path,
+    attempt: Attempt = "latest",
+    offset: Offset = 0,
+    limit: Records = _MOST_RECORDS,
+) -> Response:
+    """Return the records of the files of a series by step; their content is at ``blobs/{sha256}``.
+
+    What a record refers to elsewhere is never opened.
+    """
+    chosen: Any = attempt_of(attempt)
+    return one.told(lambda: _records(one, one.read.files(path, chosen), offset, limit))
+
+
+@router.get(
+    "/histograms", operation_id="getHistograms", responses=answers("histograms", tagged=True)
+)
+def histograms(
+    one: One,
+    path: Path,
+    attempt: Attempt = "latest",
+    offset: Offset = 0,
+    limit: Records = _MOST_RECORDS,
+) -> Response:
+    """Return the histograms of a series by step."""
+    chosen: Any = attempt_of(attempt)
+    return one.told(lambda: _records(one, one.read.histograms(path, chosen), offset, limit))
+
+
+@router.get("/last", operation_id="getLast", responses=answers("last", tagged=True))
+def last(one: One, path: Path) -> Response:
+    """Return the last point of a series; null if there is none."""
+    return one.told(lambda: {"last": one.read.last(path)})
+
+
+@router.post("/text-page", operation_id="readTextPage", responses=answers("text-page"))
+def text_page(one: One, body: _TextsBody) -> Response:
+    """Return texts that one journal holds, in the order of writing, as many as fit into a page."""
+    return one.answer(lambda: {"page": one.read.text_page(body.file, body.paths, body.begin)})
+
+
+@router.post("/text-begin", operation_id="findTextBegin", responses=answers("text-begin"))
+def text_begin(one: One, body: Annotated[_BeginBody, Body()]) -> Response:
+    """Return where in a journal to begin to read for the last texts, in bytes."""
+
+    def make() -> dict[str, Any]:
+        begin = one.read.text_begin(
+            body.file,
+            body.paths,
+            since_ns=body.since_ns,
+            lines=body.lines,
+            points=body.points,
+        )
+        return {"begin": begin}
+
+    return one.answer(make)

@@ -45,6 +45,8 @@ class JournalState:
         diverged: Files with this uid that say something else.
         first_t: Time of the first frame, nanoseconds since the Unix epoch; None if there is none.
         last_t: Time of the last frame.
+        heard: When its last bytes came here from elsewhere, by the clock of this machine,
+            nanoseconds since the Unix epoch; None for a file that its writer has here.
         closed: Whether the last frame is CLOSE.
         close_reason: Why it was closed, as the last CLOSE says; None if there is none.
         said: The last state that this writer noted, whether it speaks for the run or not, with
@@ -76,6 +78,7 @@ class JournalState:
         self.touched = True
         self.chunked = 0
         self.diverged: list[str] = []
+        self.heard: int | None = None
         self._header: dict[str, Any] | None = {}
         self.restart()
 
@@ -109,6 +112,18 @@ class JournalState:
         if self._header is None:
             self._header = json.loads(self.header_text)
         return self._header
+
+    @property
+    def seen(self) -> int:
+        """When there was the last sign of life, by the clock here, ns since the Unix epoch.
+
+        Clocks elsewhere may be wrong by hours; what was sent late is heard of when it comes.
+        """
+        return self.last_t if self.heard is None else self.heard
+
+    def here(self, t: int) -> int:
+        """Return a time of the journal by the clock here, nanoseconds since the Unix epoch."""
+        return t if self.heard is None else t + (self.heard - self.last_t)
 
     def take_header(self, header: dict[str, Any]) -> None:
         """Learn who wrote the journal; the first HEADER counts."""
@@ -220,6 +235,18 @@ class RunState:
         if header:
             self.take_header(journal, header)
         return journal
+
+    @property
+    def seen(self) -> int:
+        """When there was the last sign of life, by the clock here, ns since the Unix epoch.
+
+        Clocks elsewhere may be wrong by hours; what was sent late is heard of when it comes.
+        """
+        return self.last_t if self.heard is None else self.heard
+
+    def here(self, t: int) -> int:
+        """Return a time of the journal by the clock here, nanoseconds since the Unix epoch."""
+        return t if self.heard is None else t + (self.heard - self.last_t)
 
     def take_header(self, journal: JournalState, header: dict[str, Any]) -> None:
         """Learn who wrote a journal, and what it hides of others."""

@@ -36,7 +36,7 @@ def reasons_of(
     for run, last_t, header in load_owners(store, connection, list(crashed)):
         if run not in newest or last_t > newest[run][0]:
             newest[run] = last_t, header
-    evidence = Evidence(now_ns=now_ns)
+    evidence = Evidence(now_ns=now_ns, here=store.here)
     found = {}
     for run, (last_t, header) in newest.items():
         found[run] = evidence.crash(json.loads(header) if header else {}, last_t).reason

@@ -8,9 +8,9 @@ holds a type that does not fit are all others asked.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
@@ -36,7 +36,7 @@ from seamark.values import escape
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["KnownPaths", "Unknown", "refuse"]
+__all__ = ["KnownPaths", "Unknown", "in_projects", "refuse"]
 
 _cells: Final = schema.attribute.c
 _HERE: Final = (
@@ -49,8 +49,27 @@ _HERE: Final = (
 _FIRST_TYPE: Final = _HERE.limit(1)
 _TYPES: Final = _HERE.distinct()
 _ANY_RUN: Final = sa.select(schema.run.c.id).where(schema.run.c.name != PROJECT_LOG).limit(1)
+_PROJECTS: Final = sa.select(schema.run.c.project).distinct()
 _TRIED: Final = 16
 """How many paths that look like one that no run has are looked at; runs may have lost some."""
+
+
+def in_projects(
+    store: Store, connection: sa.Connection, is_meant: Callable[[str], bool] | None
+) -> sa.ColumnElement[bool] | None:
+    """Return the condition that a run is in one of some projects; None for all of them.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        is_meant: Tells whether a project is; None for all.
+    """
+    if is_meant is None:
+        return None
+    names = [name for (name,) in store.database.rows(connection, _PROJECTS) if is_meant(name)]
+    # Written out: no engine takes as many parameters as there may be projects.
+    some: Any = sa.bindparam(None, names, expanding=True, literal_execute=True)
+    return schema.run.c.project.in_(some)
 
 
 class KnownPaths:
@@ -61,9 +80,18 @@ class KnownPaths:
         connection: Of a transaction of the store.
         unknown: Called with an error for each path asked for that no run has. Never while there are
             no runs at all.
+        seen: Condition that a run may be known of; None for all. Paths that only others have are
+            as unknown as those that none has.
     """
 
-    def __init__(self, store: Store, connection: sa.Connection, unknown: Unknown = refuse) -> None:
+    def __init__(
+        self,
+        store: Store,
+        connection: sa.Connection,
+        unknown: Unknown = refuse,
+        seen: sa.ColumnElement[bool] | None = None,
+    ) -> None:
+        self._seen = seen
         self._store = store
         self._connection = connection
         self._unknown = unknown
@@ -113,7 +141,9 @@ class KnownPaths:
 
     def check_pattern(self, text: str, found: Collection[str]) -> None:
         """Tell that a pattern among the columns matches no path."""
-        if not found and self._store.database.rows(self._connection, _ANY_RUN):
+        if self._seen is not None:
+            found = [one for one in found if self._types(one, None) is None]
+        if not found and self._is_any_run():
             self._unknown(
                 misplaced("column", text, 0, f"no path matches {text!r:.200}", named=False)
             )
@@ -133,7 +163,7 @@ class KnownPaths:
             message = f"{pattern!r:.200} is {words_of(types)}, not a series of numbers"
         else:
             message = f"no run has {pattern!r:.200}{self._hint(pattern, wanted)}"
-        if self._store.database.rows(self._connection, _ANY_RUN):
+        if self._is_any_run():
             self._unknown(misplaced("paths", escape(pattern), 0, message, named=False))
 
     def _check_field(
@@ -167,11 +197,22 @@ class KnownPaths:
         number = self._store.numbers.number(self._connection, path)
         if number is None:
             return frozenset()
-        rows = self._store.database.rows(self._connection, statement, path=number)
+        database = self._store.database
+        if self._seen is None:
+            rows = database.rows(self._connection, statement, path=number)
+        else:
+            narrow = statement.where(self._seen).params(path=number)
+            rows = database.query(self._connection, narrow)
         return frozenset(kind for (kind,) in rows)
 
+    def _is_any_run(self) -> bool:
+        database = self._store.database
+        if self._seen is None:
+            return bool(database.rows(self._connection, _ANY_RUN))
+        return bool(database.query(self._connection, _ANY_RUN.where(self._seen)))
+
     def _tell_unknown(self, what: str, text: str, field: Field) -> None:
-        if not self._store.database.rows(self._connection, _ANY_RUN):
+        if not self._is_any_run():
             return
         path, colon, word = field.path.rpartition(":")
         if what != "query" and colon and self._types(path, None) is None:

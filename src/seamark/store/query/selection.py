@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,7 @@ from seamark.store import schema
 from seamark.store.cells import is_crashed
 from seamark.store.query.crash_reasons import CRASH_REASON, reason_column
 from seamark.store.query.kinds import CRASHED, GROUPS, STATES, near_state
-from seamark.store.query.known import KnownPaths, Unknown, refuse
+from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import (
     Among,
     And,
@@ -58,6 +58,8 @@ class Selection:
         sort_by: Path, perhaps with an aggregate.
         ascending: Smallest first.
         local: Times in the query that name no offset are in this computer's time zone, else in UTC.
+        readable: Tells which projects whoever asks may know of; None for all. What is in others
+            neither counts nor is named anywhere.
     """
 
     project: str | None = None
@@ -72,6 +74,7 @@ class Selection:
     sort_by: str = "sys/creation_time"
     ascending: bool = False
     local: bool = False
+    readable: Callable[[str], bool] | None = None
 
     def expression(self) -> Expression:
         """Return the query and the other conditions as one expression.
@@ -177,13 +180,14 @@ class Chosen:
 
 def _state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.ColumnElement[str]:
     """Return the state of a run as SQL; ``"crashed"`` for those that say they run and do not."""
-    run = schema.run.c
-    fresh = store.database.rows(connection, _FRESH, since=now_ns - SETTLE_NS)
-    dead = [
-        number
-        for (number,) in fresh
-        if is_crashed("running", _owners(store, connection, number), now_ns)
-    ]
+    run, dead = schema.run.c, []
+    if store.here:
+        fresh = store.database.rows(connection, _FRESH, since=now_ns - SETTLE_NS)
+        dead = [
+            number
+            for (number,) in fresh
+            if is_crashed("running", _owners(store, connection, number), now_ns)
+        ]
     crashed: sa.ColumnElement[bool] = run.beat < now_ns - SETTLE_NS
     if dead:
         crashed = sa.or_(crashed, run.id.in_(dead))
@@ -193,7 +197,6 @@ def _state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.Co
 _FRESH: Final = sa.select(schema.run.c.id).where(
     schema.run.c.state == "running", schema.run.c.beat >= sa.bindparam("since")
 )
-_PROJECTS: Final = sa.select(schema.run.c.project).distinct()
 
 
 def _owners(store: Store, connection: sa.Connection, number: int) -> list[JournalState]:
@@ -224,7 +227,8 @@ def choose(
     selection.check()
     expression = selection.expression()
     field = parse_field(selection.sort_by, "sort_by")
-    known = KnownPaths(store, connection, unknown)
+    seen = in_projects(store, connection, selection.readable)
+    known = KnownPaths(store, connection, unknown, seen)
     if selection.query:
         known.check_query(selection.query)
     known.check_sort(selection.sort_by, field)
@@ -243,8 +247,12 @@ def choose(
     )
     run = schema.run
     where = [compiler.condition(expression), run.c.name != PROJECT_LOG]
-    if selection.project is not None:
-        where.append(_is_in(store, connection, selection.project))
+    if seen is not None:
+        where.append(seen)
+    if (project := selection.project) is not None:
+        within = in_projects(store, connection, lambda one: is_inside(one, project))
+        assert within is not None  # noqa: S101 - a condition was given
+        where.append(within)
     columns = [run.c.id, run.c.project, run.c.name, state, run.c.created]
     source: sa.FromClause = run
     derived = derived_column(field.path, state)
@@ -277,12 +285,6 @@ def _found(
             raise
         msg = f"query: expected a regular expression that this database can read, but: {error}"
         raise QueryError(msg) from None
-
-
-def _is_in(store: Store, connection: sa.Connection, project: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a run is in a project or one below it."""
-    projects = store.database.rows(connection, _PROJECTS)
-    return schema.run.c.project.in_([name for (name,) in projects if is_inside(name, project)])
 
 
 def _with_sort_columns(path: int | None, field: Field) -> tuple[sa.FromClause, list[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
@@ -9,6 +10,7 @@ import sqlalchemy as sa
 from seamark.journal.folder import PROJECT_LOG
 from seamark.reading.names import RunName
 from seamark.store import schema
+from seamark.store.query.known import in_projects
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store
@@ -36,15 +38,23 @@ _NAMES: Final = (
 )
 
 
-def run_names(store: Store, connection: sa.Connection) -> list[RunName]:
+def run_names(
+    store: Store, connection: sa.Connection, is_meant: Callable[[str], bool] | None = None
+) -> list[RunName]:
     """Return every run of a store, the newest first.
 
     Args:
         store: Which has them.
         connection: Of a transaction of the store.
+        is_meant: Tells of which projects; None for all.
     """
-    path = store.numbers.number(connection, _NAME)
-    rows = store.database.rows(connection, _NAMES, path=-1 if path is None else path)
+    number = store.numbers.number(connection, _NAME)
+    path = -1 if number is None else number
+    within = in_projects(store, connection, is_meant)
+    if within is None:
+        rows = store.database.rows(connection, _NAMES, path=path)
+    else:
+        rows = store.database.query(connection, _NAMES.where(within).params(path=path))
     found = [
         RunName(project, run, name, created, bool(trashed))
         for project, run, name, created, trashed in rows

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal.reader import SETTLE_NS
 from seamark.process.crashes import GONE, LOST, Evidence
-from seamark.process.liveness import process_alive
 from seamark.reading.ranks import RankStatus
 from seamark.store.read.ending import error_text
 
@@ -40,7 +39,9 @@ _NO_REASON: Final = (GONE, LOST)
 _RANK: Final = re.compile(r"(?:^|(?<=/))ranks/(\d+)/")
 
 
-def rank_statuses(run: RunState, now_ns: int, world_size: int | None = None) -> list[RankStatus]:
+def rank_statuses(
+    run: RunState, now_ns: int, world_size: int | None = None, *, here: bool = True
+) -> list[RankStatus]:
     """Return the status of every rank that takes part in a run, by rank.
 
     What is of an earlier attempt, or ended beside an earlier process of rank 0, is past and left
@@ -51,6 +52,7 @@ def rank_statuses(run: RunState, now_ns: int, world_size: int | None = None) -> 
         now_ns: Nanoseconds since the Unix epoch.
         world_size: How many ranks there are, as far as the run says; what their processes said of
             it is believed first.
+        here: Whether processes of the run may be on this machine.
     """
     found: dict[int, list[JournalState]] = {}
     owners = owning_processes(one.header for one in run.journals.values())
@@ -61,20 +63,22 @@ def rank_statuses(run: RunState, now_ns: int, world_size: int | None = None) -> 
     present = newest.get(0, [])
     earlier = [one for one in found.get(0, []) if one not in present]
     everything = list(run.journals.values())
-    here = {
+    current = {
         rank: journals
         for rank, journals in sorted(newest.items())
         if not _is_past(journals, present, earlier)
     }
-    evidence = Evidence(now_ns=now_ns)
+    evidence = Evidence(now_ns=now_ns, here=here)
     spoke = [
-        _status(rank, journals, everything, now_ns, evidence) for rank, journals in here.items()
+        _status(rank, journals, everything, now_ns, evidence) for rank, journals in current.items()
     ]
-    size = _expected([journals[0].header for journals in here.values()], world_size)
+    size = _expected([journals[0].header for journals in current.values()], world_size)
     begun = min((one.first_t for one in spoke), default=now_ns)
     if now_ns - begun < _QUIET_NS and any(one.state == "running" for one in spoke):
         size = 0  # it may still come
-    return sorted(spoke + [_missing(rank) for rank in range(size) if rank not in here], key=_number)
+    return sorted(
+        spoke + [_missing(rank) for rank in range(size) if rank not in current], key=_number
+    )
 
 
 def _number(status: RankStatus) -> int:
@@ -192,7 +196,7 @@ def _status(
     rows = [one for one in others if one.header.get("rank") == rank and one.last_t >= began]
     row_t = max((one.last_row_t for one in rows), default=0)
     last_t = max(one.last_t for one in journals)
-    state = _state(said, journals[0], rows, now_ns)
+    state = _state(said, journals[0], rows, now_ns, evidence)
     ended = state not in ("running", "hangs")
     why = _why(said) if state in ("failed", "interrupted") else ""
     if state in _SILENT and (found := evidence.crash(header, last_t).reason) not in _NO_REASON:
@@ -213,14 +217,18 @@ def _status(
 
 
 def _state(
-    said: Mapping[str, Any], newest: JournalState, rows: list[JournalState], now_ns: int
+    said: Mapping[str, Any],
+    newest: JournalState,
+    rows: list[JournalState],
+    now_ns: int,
+    evidence: Evidence,
 ) -> str:
     stated = str(said.get("state", "running"))
     if stated not in ("running", "created"):
         return stated
     if newest.closed and newest.close_reason != "rotate":
         return "completed"
-    alive = process_alive(newest.header)
+    alive = evidence.alive(newest.header)
     if alive is False:
         return "killed"
     heard = newest.last_t >= now_ns - SETTLE_NS

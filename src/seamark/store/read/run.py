@@ -65,6 +65,7 @@ _SHOWN: Final = (
     .join(schema.path, schema.path.c.id == _cells.path)
     .where(_cells.run == sa.bindparam("run"), _cells.visible == 1)
 )
+_BEAT: Final = sa.select(schema.run.c.beat).where(schema.run.c.id == sa.bindparam("run"))
 _OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
 _HIDDEN: Final = (
     sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
@@ -78,11 +79,19 @@ _NO_ANSWER: Final = ("sys/", "monitoring/seamark/")
 
 @dataclass(slots=True)
 class Snapshot:
-    """A run in one transaction."""
+    """A run in one transaction.
+
+    Attributes:
+        store: Where it is.
+        connection: Of the transaction.
+        run: As loaded.
+        now_ns: Time by the clock of the processes of the run, nanoseconds since the Unix epoch.
+    """
 
     store: Store
     connection: sa.Connection
     run: StoredRun
+    now_ns: int
 
     @property
     def state(self) -> RunState:
@@ -140,7 +149,8 @@ class RunReader:
             if run is None:
                 msg = f"run {self.name!r} does not exist in project {self.project!r}"
                 raise RunNotFoundError(msg)
-            return question(Snapshot(store, connection, run))
+            now_ns = self._now_ns() - _ahead(store, connection, run)
+            return question(Snapshot(store, connection, run, now_ns))
 
     # ------------------------------------------------------------------ attributes
 
@@ -260,7 +270,8 @@ class RunReader:
     def _state_of(self, seen: Snapshot) -> str:
         stated = str(seen.state.state[1].get("state", "created"))
         owners = [journal for journal in seen.state.journals.values() if journal.owner]
-        return CRASHED if is_crashed(stated, owners, self._now_ns()) else stated
+        crashed = is_crashed(stated, owners, seen.now_ns, here=seen.store.here)
+        return CRASHED if crashed else stated
 
     def crash(self) -> Crash | None:
         """Return how the process ended that trained the run; None unless the run crashed."""
@@ -275,7 +286,8 @@ class RunReader:
             return None
         asked = (last.writer, last.last_t)
         if self._crash is None or self._crash[0] != asked or self._crash[1].reason == LOST:
-            self._crash = asked, Evidence().crash(last.header, last.last_t)
+            evidence = Evidence(here=seen.store.here)
+            self._crash = asked, evidence.crash(last.header, last.last_t)
         return self._crash[1]
 
     @property
@@ -371,8 +383,8 @@ class RunReader:
             self._load(seen, [_WORLD_SIZE])
             told = next(iter(seen.state.surviving(_WORLD_SIZE)), None)
             size = getattr(told, "value", None)
-            now_ns = self._now_ns()
-            found = rank_statuses(seen.state, now_ns, size if isinstance(size, int) else None)
+            now_ns, world_size = seen.now_ns, size if isinstance(size, int) else None
+            found = rank_statuses(seen.state, now_ns, world_size, here=seen.store.here)
             if sum(one.state == "hangs" for one in found) > 1:
                 self._load(seen, None)
                 steps = {
@@ -635,6 +647,18 @@ class RunReader:
             )
 
         return self._ask(answer)
+
+
+def _ahead(store: Store, connection: sa.Connection, run: StoredRun) -> int:
+    """Return how far the clock of whoever folds a run is ahead of that of its processes, ns.
+
+    Elsewhere the row of a run has the time at which its owner was last heard of there.
+    """
+    told = max((one.last_t for one in run.state.journals.values() if one.owner), default=0)
+    if store.here or not told:
+        return 0
+    ((beat,),) = store.database.rows(connection, _BEAT, run=run.number)
+    return int(beat) - told
 
 
 def _last_t(journal: JournalState) -> int:

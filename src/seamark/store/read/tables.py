@@ -16,7 +16,7 @@ from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
 from seamark.store.cells import CRASHED, atom_value, decoded
 from seamark.store.query.crash_reasons import CRASH_REASON, reasons_of
-from seamark.store.query.known import KnownPaths, Unknown, refuse
+from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import parse_field
 from seamark.store.query.selection import Chosen, Selection, choose
 from seamark.store.query.sql import AGGREGATE_COLUMNS
@@ -91,7 +91,8 @@ def query_runs(
         cells.read_crash_reasons(now_ns)
     if any(one.aggregate is not None for one in wanted):
         cells.read_series()
-    checks, present = KnownPaths(store, connection, unknown), set(cells.paths())
+    seen = in_projects(store, connection, selection.readable)
+    checks, present = KnownPaths(store, connection, unknown, seen), set(cells.paths())
     for one in wanted:
         if one.pattern and one.field.path != "*" and not one.paths(present):
             checks.check_pattern(one.text, one.paths((*_SYSTEM, *known)))

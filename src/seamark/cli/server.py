@@ -1,0 +1,140 @@
+"""``seamark server``: a team's server."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seamark.cli._app import Misuse
+from seamark.cli._screen import note
+from seamark.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from seamark.server.settings import Settings
+
+__all__ = ["server"]
+
+
+def place_options(command: Any) -> Any:
+    """Give a command the options that say where a server keeps what it has."""
+    for option in (
+        click.option(
+            "--blobs",
+            metavar="URL",
+            help="Where files and journals are kept: file:///FOLDER.  [default: in the folder of "
+            "the server]",
+        ),
+        click.option(
+            "--store",
+            metavar="URL",
+            help="Databases: sqlite:///FOLDER or postgresql://USER@HOST/DATABASE.  [default: in "
+            "the folder of the server]",
+        ),
+        click.option(
+            "--folder",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Folder of the server.  [default: SEAMARK_SERVER_DIR, else ./seamark-server]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(short_help="Run a server for a team.", invoke_without_command=True)
+@place_options
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--port", default=8400, show_default=True, help="Port; 0 for one that is free.")
+@click.option(
+    "--workers", default=1, show_default=True, help="Processes that answer; SQLite takes one."
+)
+@click.option("--fold-workers", default=1, show_default=True, help="Processes that fold.")
+@click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate chain, PEM.")
+@click.option("--tls-key", type=click.Path(path_type=Path), help="Its private key, PEM.")
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A proxy that speaks TLS for the server: X-Forwarded-For and -Proto are believed from "
+    "it, and from nobody else. May be repeated.",
+)
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Listen beyond this machine without TLS: everybody on the way can read tokens.",
+)
+@click.option("--auth", default="", metavar="NAME", help="An installed way to say who asks.")
+@click.pass_context
+def server(
+    context: click.Context,
+    folder: Path | None,
+    store: str | None,
+    blobs: str | None,
+    proxies: tuple[str, ...],
+    *,
+    insecure: bool,
+    **rest: Any,
+) -> None:
+    """Run a server for a team: trainings send to it, and everybody reads from it.
+
+    Without options all that it needs lies in ./seamark-server, and only this machine reaches it.
+    The first start prints the token of its admin once.
+
+    \b
+    Examples:
+      seamark server
+      seamark server --store postgresql://seamark@db/seamark --workers 4
+      seamark server --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
+      seamark server --host 10.0.0.5 --proxy 10.0.0.1     behind nginx or caddy
+
+    Then, where people and trainings are: seamark login URL
+    """
+    if context.invoked_subcommand is not None:
+        context.obj = (folder, store, blobs)
+        return
+    settings = settings_at(folder, store, blobs, proxies=tuple(proxies), **rest)
+    from seamark.server import checks, run
+
+    checks.check_settings(settings, insecure=insecure)
+
+    def tell(prepared: run.Prepared, url: str) -> None:
+        for line in run.started_words(settings, prepared, url):
+            click.echo(line)
+
+    os.umask(0o077)  # nobody else reads what runs recorded
+    context.exit(run.serve(settings, note, tell))
+
+
+def settings_at(folder: Path | None, store: str | None, blobs: str | None, **rest: Any) -> Settings:
+    """Return the settings of a server, after a look whether its packages are installed.
+
+    Raises:
+        MissingExtraError: If they are not.
+    """
+    try:
+        import sqlalchemy  # noqa: F401  # a dependency of ours, and of all that follows
+
+        from seamark.server.settings import DEFAULT_FOLDER, Settings
+    except ImportError as error:  # pragma: no cover - a broken installation
+        raise MissingExtraError(str(error)) from error
+    _check_extra()
+    place = folder or Path(os.environ.get("SEAMARK_SERVER_DIR") or DEFAULT_FOLDER)
+    if store is not None and store.startswith("sqlite:///"):
+        store = f"sqlite:///{Path(store.removeprefix('sqlite:///')).absolute()}"
+    return Settings.at(place, store, blobs, **rest)
+
+
+def _check_extra() -> None:
+    from importlib.util import find_spec
+
+    names = ("alembic", "fastapi", "psycopg", "re2", "uvicorn")
+    if missing := [name for name in names if find_spec(name) is None]:
+        msg = (
+            f"the server needs {', '.join(missing)}, not installed here: "
+            'pip install "seamark[server]"'
+        )
+        raise Misuse(msg)

@@ -1,0 +1,244 @@
+"""Sending what is left of runs, from their folders: of processes that died, or had no network.
+
+Nothing here needs the process that recorded a run. What is sent is what lies in the folder now, and
+what is kept elsewhere already is not sent again; so it may be cut short at any time and be called
+again, also while a process still records and sends the same run.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from seamark.errors import JournalError
+from seamark.journal.reader import JournalReader
+from seamark.journal.shipping import Batch, next_batch
+from seamark.process.interrupts import let_pass
+from seamark.remote.files import files_of, send_file
+from seamark.remote.protocol import (
+    Busy,
+    Diverged,
+    Gap,
+    Purged,
+    RemoteError,
+    RunKey,
+    Sent,
+    Unreachable,
+)
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import JournalFile, RunFolder
+    from seamark.remote.protocol import Remote
+
+__all__ = ["Left", "Synced", "sync_run", "what_is_left"]
+
+T = TypeVar("T")
+
+_TRIES: Final = 5
+_FIRST_WAIT_S: Final = 0.5
+_LONGEST_WAIT_S: Final = 30.0
+
+
+@dataclass(slots=True)
+class Left:
+    """What of a run is not kept elsewhere.
+
+    Attributes:
+        folder: The run.
+        known: How many bytes of each journal are kept there, by file name.
+        journals: How many bytes of each are to be sent, by file name; those that are whole there
+            are not in it.
+        files: Contents that are to be sent: SHA-256 and size in bytes.
+        there: How many contents are there already.
+        problems: What could not be found out, a line each.
+    """
+
+    folder: RunFolder
+    known: dict[str, int] = field(default_factory=dict)
+    journals: dict[str, int] = field(default_factory=dict)
+    files: dict[str, int] = field(default_factory=dict)
+    there: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """All bytes that are to be sent."""
+        return sum(self.journals.values()) + sum(self.files.values())
+
+
+@dataclass(slots=True)
+class Synced:
+    """What became of a run.
+
+    Attributes:
+        folder: The run.
+        journal_bytes: How much of its journals was sent.
+        files: How many contents were sent.
+        file_bytes: Their size together.
+        problems: What could not be sent, a line each.
+    """
+
+    folder: RunFolder
+    journal_bytes: int = 0
+    files: int = 0
+    file_bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def what_is_left(folder: RunFolder, remote: Remote) -> Left:
+    """Find out what of a run is not kept elsewhere; nothing is sent.
+
+    Never raises for what is wrong with the run or with the remote: that is among the problems.
+    """
+    found = Left(folder)
+    try:
+        found.known = dict(_persist(lambda: remote.journals(_key(folder))))
+        for file in folder.journals():
+            _look_at(found, file)
+        sizes = files_of(folder)
+        if sizes:
+            missing = set(_persist(lambda: remote.missing_blobs(_key(folder), sorted(sizes))))
+            found.files = {digest: sizes[digest] for digest in sorted(missing & sizes.keys())}
+        found.there = len(sizes) - len(found.files)
+    except Purged as error:
+        found.problems.append(f"{folder.words}: {error}; it stays here")
+    except (RemoteError, OSError) as error:
+        let_pass(error)
+        found.problems.append(f"{folder.words}: {error}")
+    return found
+
+
+def _look_at(found: Left, file: JournalFile) -> None:
+    """Note how much of a journal is to be sent."""
+    name, known = file.path.name, found.known.get(file.path.name, 0)
+    try:
+        with JournalReader(file.path) as reader:
+            size = reader.size
+            if known > size:
+                found.problems.append(
+                    f"{found.folder.words}: {name} has {known - size:,} bytes there that are not"
+                    " here; this machine has lost its last writes, readers of the remote have them"
+                )
+                return
+            if known == size:
+                return
+            end = known
+            while (batch := next_batch(reader, end)) is not None:
+                end = batch.end
+            if reader.stopped == "newer":
+                found.problems.append(f"{found.folder.words}: {name} needs a newer Seamark")
+        if end > known:
+            found.journals[name] = end - known
+    except JournalError as error:
+        let_pass(error)
+        found.problems.append(f"{found.folder.words}: {error}")
+
+
+def sync_run(
+    left: Left, remote: Remote, progress: Callable[[int], None] = lambda _: None
+) -> Synced:
+    """Send what is left of a run: its journals, then its files.
+
+    Never raises for what is wrong with the run or with the remote: that is among the problems, and
+    what can be sent is.
+
+    Args:
+        left: What there is to send; see `what_is_left`.
+        remote: Where to; may be used by several threads.
+        progress: Told after each part how many bytes were sent.
+    """
+    folder, done = left.folder, Synced(left.folder, problems=list(left.problems))
+    try:
+        for file in folder.journals():
+            if file.path.name in left.journals:
+                _send_journal(done, file, left.known.get(file.path.name, 0), remote, progress)
+        for digest, size in sorted(left.files.items(), key=lambda each: each[1]):
+            _send_content(done, digest, size, remote, progress)
+    except Purged as error:
+        done.problems.append(f"{folder.words}: {error}; it stays here")
+    except (RemoteError, OSError) as error:
+        let_pass(error)
+        done.problems.append(f"{folder.words}: {error}")
+    return done
+
+
+def _send_journal(
+    done: Synced, file: JournalFile, offset: int, remote: Remote, progress: Callable[[int], None]
+) -> None:
+    """Send the rest of a journal.
+
+    Raises:
+        RemoteError: If the remote takes nothing (any more).
+    """
+    name, key = file.path.name, _key(done.folder)
+    try:
+        with JournalReader(file.path) as reader:
+            returns = 0
+            while (batch := next_batch(reader, offset)) is not None:
+                try:
+                    sent = _persist(lambda: _send(remote, key, name, batch))
+                    offset = sent.offset
+                except Gap as error:  # it keeps less than it said, or somebody else was faster
+                    returns += 1
+                    if returns > _TRIES:
+                        raise
+                    offset = error.known
+                    continue
+                done.journal_bytes += batch.length
+                progress(batch.length)
+    except (Diverged, Gap) as error:
+        done.problems.append(f"{done.folder.words}: {name} is set aside: {error}")
+    except JournalError as error:
+        let_pass(error)
+        done.problems.append(f"{done.folder.words}: {error}")
+
+
+def _send(remote: Remote, key: RunKey, name: str, batch: Batch) -> Sent:
+    if batch.is_gap:
+        return remote.send_gap(key, name, batch.offset, batch.length)
+    return remote.send(key, name, batch.offset, batch.data)
+
+
+def _send_content(
+    done: Synced, digest: str, size: int, remote: Remote, progress: Callable[[int], None]
+) -> None:
+    try:
+        sent = _persist(lambda: send_file(remote, done.folder, digest, size))
+    except (Unreachable, Purged):
+        raise
+    except RemoteError as error:
+        done.problems.append(f"{done.folder.words}: the file {digest} is not sent: {error}")
+        return
+    if not sent:
+        said = "is not what its name says, or is gone"
+        done.problems.append(f"{done.folder.words}: the file {digest} {said}: see seamark fsck")
+        return
+    done.files += 1
+    done.file_bytes += size
+    progress(size)
+
+
+def _persist(call: Callable[[], T]) -> T:
+    """Call again for a while where the remote does not answer, or asks for time.
+
+    Raises:
+        RemoteError: What the last try raised.
+    """
+    pause = _FIRST_WAIT_S
+    for last in range(_TRIES, 0, -1):
+        try:
+            return call()
+        except Unreachable as error:
+            if last == 1:
+                raise
+            asked = error.wait_s if isinstance(error, Busy) else 0.0
+            time.sleep(min(_LONGEST_WAIT_S, max(asked, pause * random.uniform(0.5, 1.0))))  # noqa: S311 - spreads, keeps no secret
+            pause *= 2
+    raise AssertionError  # the last try returns or raises
+
+
+def _key(folder: RunFolder) -> RunKey:
+    return RunKey(folder.project, folder.run)

@@ -1,0 +1,540 @@
+"""The accounts in the database: who may do what, and how that is changed."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from seamark.errors import ArgumentError, SeamarkError
+from seamark.paths import check_name, check_project, is_inside
+from seamark.server.access import NOBODY, Identity, Readable, Role
+from seamark.server.accounts import tables
+from seamark.server.accounts.tokens import NewToken, hash_of, new_token
+from seamark.store.database import Database, can_hold
+
+__all__ = ["Accounts", "NoSuch", "Taken", "Token", "Visibility", "role_of"]
+
+VISIBILITIES: Final = ("private", "workspace", "public")
+_KEEP_S: Final = 2.0
+"""How long what was read is believed, seconds: a revocation takes effect everywhere within it."""
+_MANY: Final = 1000
+_LABEL_CHARS: Final = 200
+_FIRST: Final = "admin"
+
+
+class NoSuch(SeamarkError, LookupError):  # noqa: N818 - says what is so
+    """No user, token or project goes by this name."""
+
+
+class Taken(SeamarkError, ValueError):  # noqa: N818 - says what is so
+    """The name is somebody's already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What is known of a token; never its secret.
+
+    Attributes:
+        id: Its beginning.
+        user: Whose it is.
+        label: What it is for.
+        role: The most that it may do, or None for what its user may.
+        project: The one project it is for, with all that is in it, or None.
+        created_ns: When it was made; as all times, nanoseconds since the Unix epoch.
+        created_by: Who made it.
+        expires_ns: When it ends, or None.
+        revoked_ns: When it was revoked, or None.
+        used_ns: About when it was last used, or None.
+    """
+
+    id: str
+    user: str
+    label: str
+    role: Role | None
+    project: str | None
+    created_ns: int
+    created_by: str
+    expires_ns: int | None
+    revoked_ns: int | None
+    used_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Visibility:
+    """Who reads which projects without a role in them.
+
+    Attributes:
+        rows: Visibility by project path.
+    """
+
+    rows: Mapping[str, str]
+
+    def of(self, project: str) -> str:
+        """Return the visibility of a project: its own, else that of the nearest one above."""
+        while project:
+            if found := self.rows.get(project):
+                return found
+            project = project.rpartition("/")[0]
+        return "private"
+
+    def shows(self, project: str, who: Identity) -> bool:
+        """Return whether somebody without a role reads a project."""
+        kind = self.of(project)
+        return kind == "public" or (kind == "workspace" and _workspace(project) in who.workspaces)
+
+
+class Accounts:
+    """Who may do what, on the tables of ``account``; safe to use from many threads.
+
+    Args:
+        database: With the tables, at this version.
+        now_ns: Nanoseconds since the Unix epoch.
+        keep_s: How long what was read is believed, seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        now_ns: Callable[[], int] = time.time_ns,
+        keep_s: float = _KEEP_S,
+    ) -> None:
+        self._database, self._now_ns, self._keep_s = database, now_ns, keep_s
+        self._lock = threading.Lock()
+        self._visible: tuple[float, Visibility] | None = None
+
+    # ------------------------------------------------------------------ deciding
+
+    def role(self, who: Identity, project: str) -> Role | None:
+        """Return the role of somebody in a project; None if they may not know that it exists."""
+        if who.admin:
+            return Role.OWNER
+        found = role_of(who, project)
+        if found is None and self.visibility().shows(project, who):
+            return Role.VIEWER
+        return found
+
+    def readable(self, who: Identity) -> Readable:
+        """Return which projects somebody may read."""
+        if who.admin or "" in who.roles:
+            return Readable(everything=True)
+        visible = self.visibility()
+        shown = {path for path in visible.rows if visible.shows(path, who)}
+        hidden = {path for path in visible.rows if path not in shown and role_of(who, path) is None}
+        return Readable(projects=frozenset({*who.roles, *shown}), but=frozenset(hidden))
+
+    def visibility(self) -> Visibility:
+        """Return who reads what without a role, as it was at most a few seconds ago."""
+        with self._lock:
+            if self._visible is not None and time.monotonic() < self._visible[0]:
+                return self._visible[1]
+        table = tables.project.c
+        with self._database.reading() as connection:
+            rows = connection.execute(sa.select(table.path, table.visibility)).all()
+        found = Visibility({path: kind for path, kind in rows})  # noqa: C416 - rows are no tuples
+        with self._lock:
+            self._visible = (time.monotonic() + self._keep_s, found)
+        return found
+
+    # ------------------------------------------------------------------ who asks
+
+    def by_token(self, secret: str) -> tuple[Token, Identity] | None:
+        """Return a token and who asks with it; None for one that was never made.
+
+        Whether it is still good is the caller's to decide.
+        """
+        columns = [*tables.token.c, tables.user.c.admin, tables.user.c.disabled_ns]
+        statement = (
+            sa.select(*columns)
+            .join(tables.user, tables.user.c.name == tables.token.c.user)
+            .where(tables.token.c.hash == hash_of(secret))
+        )
+        with self._database.reading() as connection:
+            row = connection.execute(statement).one_or_none()
+            if row is None:
+                return None
+            roles = self._roles(connection, row.user)
+        token = _token(row)
+        if row.disabled_ns is not None:
+            return token, NOBODY
+        whole = Identity(row.user, token.id, bool(row.admin), *roles)
+        return token, _limited(whole, token)
+
+    def by_name(self, name: str) -> Identity | None:
+        """Return who a user is, all that they may included; None if there is none (any more)."""
+        columns = tables.user.c.admin, tables.user.c.disabled_ns
+        statement = sa.select(*columns).where(tables.user.c.name == name)
+        if not can_hold(name):
+            return None
+        with self._database.reading() as connection:
+            row = connection.execute(statement).one_or_none()
+            if row is None or row.disabled_ns is not None:
+                return None
+            return Identity(name, "", bool(row.admin), *self._roles(connection, name))
+
+    def used(self, token: str) -> None:
+        """Note that a token was used now."""
+        table = tables.token
+        with self._database.writing() as connection:
+            connection.execute(
+                sa.update(table).where(table.c.id == token).values(used_ns=self._now_ns())
+            )
+
+    def _roles(
+        self, connection: sa.Connection, user: str
+    ) -> tuple[dict[str, Role], frozenset[str]]:
+        table = tables.member.c
+        rows = connection.execute(sa.select(table.project, table.role).where(table.user == user))
+        given = {path: role for path, role in rows.all()}  # noqa: C416 - rows are no tuples
+        roles = {path: Role(role) for path, role in given.items() if role}
+        return roles, frozenset(map(_workspace, given))
+
+    # ------------------------------------------------------------------ changing
+
+    def instance(self) -> str:
+        """Return the random name of this server, which is made the first time."""
+        table = tables.fact
+        asked = sa.select(table.c.value).where(table.c.key == "instance")
+        with self._database.reading() as connection:
+            if found := connection.execute(asked).scalar_one_or_none():
+                return str(found)
+        with self._alone() as connection:
+            if found := connection.execute(asked).scalar_one_or_none():
+                return str(found)
+            made = secrets.token_hex(8)
+            connection.execute(sa.insert(table).values(key="instance", value=made))
+            return made
+
+    def first_admin(self) -> NewToken | None:
+        """Make the first admin and their token; None if there is a user already.
+
+        Of several processes that start at once, one gets it.
+        """
+        with self._database.reading() as connection:
+            if connection.execute(sa.select(tables.user.c.name).limit(1)).first():
+                return None
+        with self._alone() as connection:
+            if connection.execute(sa.select(tables.user.c.name).limit(1)).first():
+                return None
+            self._insert_user(connection, _FIRST, service=False, admin=True)
+            return self._insert_token(connection, _FIRST, by=_FIRST, label="first start")
+
+    def add_user(self, name: str, *, service: bool = False, admin: bool = False) -> None:
+        """Add a person or a service account.
+
+        Raises:
+            PathError: If the name is none.
+            Taken: If somebody has it.
+        """
+        check_name(name, "user")
+        with self._alone() as connection:
+            if self._has_user(connection, name):
+                msg = f"user {name!r} exists already"
+                raise Taken(msg)
+            self._insert_user(connection, name, service=service, admin=admin)
+
+    def set_user(
+        self, name: str, *, admin: bool | None = None, disabled: bool | None = None
+    ) -> None:
+        """Make somebody an admin or not, or let none of their tokens count.
+
+        Raises:
+            NoSuch: If nobody has the name.
+            ArgumentError: If no admin would be left.
+        """
+        values: dict[str, Any] = {}
+        if admin is not None:
+            values["admin"] = admin
+        if disabled is not None:
+            values["disabled_ns"] = self._now_ns() if disabled else None
+        with self._alone() as connection:
+            self._expect_user(connection, name)
+            table = tables.user
+            if values:
+                connection.execute(sa.update(table).where(table.c.name == name).values(**values))
+            left = sa.select(table.c.name).where(table.c.admin, table.c.disabled_ns.is_(None))
+            if connection.execute(left.limit(1)).first() is None:
+                msg = f"user {name!r} is the last admin: make another one first"
+                raise ArgumentError(msg)
+
+    def users(self) -> list[dict[str, Any]]:
+        """Return all users by name."""
+        with self._database.reading() as connection:
+            rows = connection.execute(sa.select(tables.user).order_by(tables.user.c.name))
+            return [dict(row) for row in rows.mappings()]
+
+    def create_token(
+        self,
+        user: str,
+        *,
+        by: str,
+        label: str = "",
+        role: Role | None = None,
+        project: str | None = None,
+        expires_ns: int | None = None,
+    ) -> NewToken:
+        """Make a token of a user.
+
+        Args:
+            user: Whose it is.
+            by: Who makes it.
+            label: What it is for.
+            role: The most that it may do; by default what its user may.
+            project: The one project it is for, with all that is in it.
+            expires_ns: When it ends, nanoseconds since the Unix epoch.
+
+        Raises:
+            NoSuch: If nobody has the name.
+            ArgumentError: If the label or the end cannot be.
+        """
+        if project is not None:
+            check_project(project)
+        if len(label) > _LABEL_CHARS or not label.isprintable() or not can_hold(label):
+            msg = f"label: expected up to {_LABEL_CHARS} printable characters, got {label!r:.80}"
+            raise ArgumentError(msg)
+        if expires_ns is not None and not self._now_ns() < expires_ns < 1 << 63:
+            msg = "expires: expected a time that is still to come"
+            raise ArgumentError(msg)
+        with self._alone() as connection:
+            self._expect_user(connection, user)
+            return self._insert_token(
+                connection,
+                user,
+                by=by,
+                label=label,
+                role=None if role is None else int(role),
+                project=project,
+                expires_ns=expires_ns,
+            )
+
+    def token(self, token: str) -> Token:
+        """Return what is known of a token by its beginning.
+
+        Raises:
+            NoSuch: If none begins so.
+        """
+        statement = sa.select(tables.token).where(tables.token.c.id == token)
+        with self._database.reading() as connection:
+            row = connection.execute(statement).one_or_none() if can_hold(token) else None
+        if row is None:
+            msg = f"no token begins with {token[:80]!r}; seamark token list shows those that exist"
+            raise NoSuch(msg)
+        return _token(row)
+
+    def tokens(self, user: str | None = None) -> list[Token]:
+        """Return the tokens of a user, or all, oldest first."""
+        statement = sa.select(tables.token).order_by(tables.token.c.created_ns, tables.token.c.id)
+        if user is not None:
+            statement = statement.where(tables.token.c.user == user)
+        with self._database.reading() as connection:
+            return [_token(row) for row in connection.execute(statement)]
+
+    def revoke(self, token: str) -> None:
+        """End a token for good; harmless when it has ended.
+
+        Raises:
+            NoSuch: If there is none.
+        """
+        table = tables.token
+        with self._alone() as connection:
+            if not connection.execute(sa.select(table.c.id).where(table.c.id == token)).first():
+                msg = f"no token begins with {token[:80]!r}"
+                raise NoSuch(msg)
+            connection.execute(
+                sa.update(table)
+                .where(table.c.id == token, table.c.revoked_ns.is_(None))
+                .values(revoked_ns=self._now_ns())
+            )
+
+    def set_member(self, user: str, project: str, role: Role | None) -> None:
+        """Give somebody a role in a project and all that is in it, or take it away.
+
+        In a workspace (the first part of a path) an owner is its admin.
+
+        Raises:
+            NoSuch: If nobody has the name.
+            PathError: If the project has no legal path.
+        """
+        check_project(project)
+        table = tables.member
+        mine = (table.c.user == user, table.c.project == project)
+        with self._alone() as connection:
+            self._expect_user(connection, user)
+            connection.execute(sa.delete(table).where(*mine))
+            if role is not None:
+                connection.execute(
+                    sa.insert(table).values(user=user, project=project, role=int(role))
+                )
+
+    def add_to_workspace(self, user: str, workspace: str) -> None:
+        """Let somebody read what is visible in a workspace, where they have no role yet."""
+        check_name(workspace, "workspace")
+        table = tables.member
+        mine = (table.c.user == user, table.c.project == workspace)
+        with self._alone() as connection:
+            self._expect_user(connection, user)
+            if connection.execute(sa.select(table.c.role).where(*mine)).first() is None:
+                connection.execute(sa.insert(table).values(user=user, project=workspace, role=0))
+
+    def members(self, project: str) -> dict[str, Role | None]:
+        """Return who has a role in a project itself; None for who only belongs to a workspace."""
+        table = tables.member.c
+        statement = sa.select(table.user, table.role).where(table.project == project)
+        with self._database.reading() as connection:
+            rows = connection.execute(statement.order_by(table.user)).all()
+        return {user: Role(role) if role else None for user, role in rows}
+
+    def set_visibility(self, project: str, visibility: str, *, by: str) -> None:
+        """Say who reads a project without a role in it.
+
+        Raises:
+            ArgumentError: If it is none of ``private``, ``workspace`` and ``public``.
+            PathError: If the project has no legal path.
+        """
+        check_project(project)
+        if visibility not in VISIBILITIES:
+            msg = f"visibility: expected one of {', '.join(VISIBILITIES)}, got {visibility!r:.80}"
+            raise ArgumentError(msg)
+        table = tables.project
+        with self._alone() as connection:
+            mine = table.c.path == project
+            if connection.execute(sa.select(table.c.path).where(mine)).first():
+                connection.execute(sa.update(table).where(mine).values(visibility=visibility))
+            else:
+                connection.execute(
+                    sa.insert(table).values(
+                        path=project,
+                        visibility=visibility,
+                        created_ns=self._now_ns(),
+                        created_by=by,
+                    )
+                )
+        with self._lock:
+            self._visible = None
+
+    # ------------------------------------------------------------------ what was done
+
+    def note(
+        self, who: Identity, action: str, subject: str, *, address: str = "", **detail: Any
+    ) -> None:
+        """Write down what somebody did.
+
+        Args:
+            who: Who did it.
+            action: What, such as ``"token.create"``.
+            subject: To what, such as a project path.
+            address: From where.
+            **detail: More, as JSON; never a secret.
+        """
+        row = {
+            "t_ns": self._now_ns(),
+            "who": who.name,
+            "token": who.token,
+            "address": address,
+            "action": action,
+            "subject": subject,
+            "detail": json.dumps(detail, sort_keys=True),
+        }
+        with self._database.writing() as connection:
+            connection.execute(sa.insert(tables.audit).values(**row))
+
+    def audit(self, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """Return what was done, newest first.
+
+        Args:
+            before: Only what has a smaller ``id``, for the next page.
+            limit: At most so many.
+        """
+        table = tables.audit
+        statement = sa.select(table).order_by(table.c.id.desc()).limit(min(limit, _MANY))
+        if before is not None:
+            statement = statement.where(table.c.id < before)
+        with self._database.reading() as connection:
+            return [
+                {**row, "detail": json.loads(row["detail"])}
+                for row in connection.execute(statement).mappings()
+            ]
+
+    # ------------------------------------------------------------------ inside of a transaction
+
+    @contextmanager
+    def _alone(self) -> Iterator[sa.Connection]:
+        """Run a block that looks before it writes, while nobody else does so."""
+        with self._database.writing() as connection:
+            if connection.dialect.name != "sqlite":  # whose transactions keep others out
+                connection.execute(sa.text("LOCK TABLE fact IN EXCLUSIVE MODE"))
+            yield connection
+
+    def _has_user(self, connection: sa.Connection, name: str) -> bool:
+        if not can_hold(name):
+            return False
+        asked = sa.select(tables.user.c.name).where(tables.user.c.name == name)
+        return connection.execute(asked).first() is not None
+
+    def _expect_user(self, connection: sa.Connection, name: str) -> None:
+        if not self._has_user(connection, name):
+            msg = f"no user is called {name[:80]!r}"
+            raise NoSuch(msg)
+
+    def _insert_user(
+        self, connection: sa.Connection, name: str, *, service: bool, admin: bool
+    ) -> None:
+        row = {"name": name, "service": service, "admin": admin, "created_ns": self._now_ns()}
+        connection.execute(sa.insert(tables.user).values(**row))
+
+    def _insert_token(
+        self, connection: sa.Connection, user: str, *, by: str, label: str, **rest: Any
+    ) -> NewToken:
+        made = new_token()
+        row = {"id": made.prefix, "hash": made.hash, "user": user, "label": label, **rest}
+        connection.execute(
+            sa.insert(tables.token).values(**row, created_ns=self._now_ns(), created_by=by)
+        )
+        return made
+
+
+def role_of(who: Identity, project: str) -> Role | None:
+    """Return the role that somebody was given in a project or in one above it."""
+    found = [role for path, role in who.roles.items() if is_inside(project, path)]
+    return max(found, default=None)
+
+
+def _limited(who: Identity, token: Token) -> Identity:
+    """Take off what a token does not allow."""
+    roles: dict[str, Role] = {"": Role.OWNER} if who.admin else dict(who.roles)
+    if token.role is None and token.project is None:
+        return who
+    if token.project is not None:
+        inside = {path: role for path, role in roles.items() if is_inside(path, token.project)}
+        above = role_of(Identity(roles=roles), token.project)
+        roles = inside if above is None else {**inside, token.project: above}
+    if token.role is not None:
+        roles = {path: min(role, token.role) for path, role in roles.items()}
+    spaces = who.workspaces if token.project is None else frozenset()
+    return Identity(who.name, who.token, admin=False, roles=roles, workspaces=spaces)
+
+
+def _token(row: Any) -> Token:
+    return Token(
+        row.id,
+        row.user,
+        row.label,
+        None if row.role is None else Role(row.role),
+        row.project,
+        row.created_ns,
+        row.created_by,
+        row.expires_ns,
+        row.revoked_ns,
+        row.used_ns,
+    )
+
+
+def _workspace(project: str) -> str:
+    return project.partition("/")[0]

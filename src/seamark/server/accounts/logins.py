@@ -1,0 +1,192 @@
+"""Who asks: from the headers of a request to an identity."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from seamark.errors import ArgumentError, SeamarkError
+from seamark.server.access import NOBODY, Identity
+from seamark.server.accounts.throttle import Throttle
+from seamark.server.accounts.tokens import hash_of, is_token, prefix_of
+from seamark.server.failures import Refusal
+
+if TYPE_CHECKING:
+    from seamark.server.accounts.accounts import Accounts, Token
+
+__all__ = ["AUTH_GROUP", "Deciding", "Logins", "deciding_by"]
+
+AUTH_GROUP: Final = "seamark.auth"
+"""Entry points that say who asks; one is used if the server is told its name."""
+Deciding = Callable[[Mapping[str, str], str], Identity | str | None]
+"""From headers (names in lower case) and the address of a client to an identity, the name of a
+user, or None for "look at the token"."""
+
+_KEEP_S: Final = 2.0
+_KEPT: Final = 10_000
+_SECONDS: Final = 1_000_000_000
+_NOTED_NS: Final = 300 * _SECONDS
+"""How much older the last use of a token that is written down may be."""
+_log: Final = logging.getLogger("seamark.server")
+
+
+class Logins:
+    """Finds who asks; safe to use from many threads.
+
+    What was found is believed for two seconds: no revocation takes longer to be noticed.
+
+    Args:
+        accounts: The accounts.
+        deciding: A lab's own way to say who asks, before tokens.
+        now_ns: Nanoseconds since the Unix epoch.
+        steady_ns: Nanoseconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        deciding: Deciding | None = None,
+        now_ns: Callable[[], int] = time.time_ns,
+        steady_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._accounts, self._deciding = accounts, deciding
+        self._now_ns, self._steady_ns = now_ns, steady_ns
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[int, int | None, Identity]] = OrderedDict()
+        self._noted: OrderedDict[str, int] = OrderedDict()
+        self._addresses = Throttle(20, 3, _KEPT, steady_ns)
+        self._prefixes = Throttle(10, 6, _KEPT, steady_ns)
+
+    def identify(self, headers: Mapping[str, str], address: str) -> Identity:
+        """Return who asks; `NOBODY` if they do not say.
+
+        Args:
+            headers: Of the request.
+            address: Of the client.
+
+        Raises:
+            Refusal: 401 if the token is unknown, expired or revoked; 429 after many such.
+        """
+        if self._deciding is not None:
+            found = self._asked_elsewhere(headers, address)
+            if found is not None:
+                return found
+        secret = _secret(headers)
+        if not secret:
+            return NOBODY
+        key = hash_of(secret)
+        if (known := self._remembered(key)) is not None:
+            return known
+        self._refuse_guessing(secret, key, address)
+        found = self._look_up(secret, address)
+        with self._lock:
+            self._known[key] = found
+            self._known.move_to_end(key)
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        self._note_use(found[2].token)
+        return found[2]
+
+    def forget(self) -> None:
+        """Believe nothing that was found before: something was changed here."""
+        with self._lock:
+            known = {key: (0, *rest) for key, (_, *rest) in self._known.items()}
+            self._known = OrderedDict(known)  # type: ignore[arg-type]  # of three parts, as before
+
+    def _remembered(self, key: str) -> Identity | None:
+        with self._lock:
+            found = self._known.get(key)
+        if found is None or self._steady_ns() >= found[0]:
+            return None
+        return None if found[1] is not None and self._now_ns() >= found[1] else found[2]
+
+    def _look_up(self, secret: str, address: str) -> tuple[int, int | None, Identity]:
+        found = self._accounts.by_token(secret) if is_token(secret) else None
+        why = "this token is not known here" if found is None else self._ended(*found)
+        if found is None or why:
+            self._addresses.failed(address)
+            self._prefixes.failed(prefix_of(secret))
+            with self._lock:
+                self._known.pop(hash_of(secret), None)
+            hint = f"{why}: log in with another one (seamark login), or unset SEAMARK_API_TOKEN"
+            raise Refusal(401, "bad-token", hint, headers={"WWW-Authenticate": "Bearer"})
+        token, who = found
+        return self._steady_ns() + int(_KEEP_S * _SECONDS), token.expires_ns, who
+
+    def _ended(self, token: Token, who: Identity) -> str:
+        if token.revoked_ns is not None:
+            return f"the token {token.id}… was revoked"
+        if token.expires_ns is not None and self._now_ns() >= token.expires_ns:
+            return f"the token {token.id}… has expired"
+        return f"the user of the token {token.id}… is disabled" if who == NOBODY else ""
+
+    def _refuse_guessing(self, secret: str, key: str, address: str) -> None:
+        """Let who was wrong too often wait; a token that was good here before is not held up."""
+        with self._lock:
+            if key in self._known:
+                return
+        wait = max(self._addresses.wait_s(address), self._prefixes.wait_s(prefix_of(secret)))
+        if wait > 0:
+            hint = "too many wrong tokens came from this address; wait, and check the token"
+            raise Refusal(429, "too-many", hint, headers={"Retry-After": str(int(wait) + 1)})
+
+    def _note_use(self, token: str) -> None:
+        """Write down that a token is in use, some times an hour; never in the way of a request."""
+        now = self._steady_ns()
+        with self._lock:
+            if now - self._noted.get(token, -_NOTED_NS) < _NOTED_NS:
+                return
+            self._noted[token] = now
+            self._noted.move_to_end(token)
+            while len(self._noted) > _KEPT:
+                self._noted.popitem(last=False)
+        try:
+            self._accounts.used(token)
+        except Exception as error:  # noqa: BLE001 - it is a note, and the database says so elsewhere
+            _log.warning("the last use of a token could not be written: %s", type(error).__name__)
+
+    def _asked_elsewhere(self, headers: Mapping[str, str], address: str) -> Identity | None:
+        assert self._deciding is not None  # noqa: S101 - asked by the caller
+        plain = {name.lower(): value for name, value in headers.items()}
+        found = self._deciding(plain, address)
+        if not isinstance(found, str):
+            return found
+        who = self._accounts.by_name(found)
+        if who is None:
+            hint = f"no user is called {found[:80]!r} here: an admin of the server adds users"
+            raise Refusal(401, "no-user", hint)
+        return who
+
+
+def deciding_by(name: str) -> Deciding | None:
+    """Return the entry point of the group ``seamark.auth`` with a name; None for no name.
+
+    Raises:
+        ArgumentError: If no package that is installed has it.
+        SeamarkError: If it cannot be loaded.
+    """
+    if not name:
+        return None
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=AUTH_GROUP, name=name):
+        try:
+            loaded: Deciding = point.load()
+        except Exception as error:
+            msg = f"auth: {name!r} of {point.value} cannot be loaded: {error}"
+            raise SeamarkError(msg) from error
+        return loaded
+    known = sorted(point.name for point in entry_points(group=AUTH_GROUP)) or ["none"]
+    msg = f"auth: no package that is installed offers {name!r}; found: {', '.join(known)}"
+    raise ArgumentError(msg)
+
+
+def _secret(headers: Mapping[str, str]) -> str:
+    kind, _, rest = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return rest.strip()
+    return headers.get("x-seamark-token", "").strip()

@@ -1,0 +1,10 @@
+"""What Alembic runs: the steps, inside of the transaction that `migrate` has begun."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from seamark.server.accounts.tables import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+context.run_migrations()

@@ -1,0 +1,74 @@
+"""The first tables: users, tokens, roles, visibility, audit and tombstones."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+_Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+_Serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+def upgrade() -> None:
+    """Make the tables."""
+    op.create_table(
+        "fact",
+        sa.Column("key", _Text, primary_key=True),
+        sa.Column("value", _Text, nullable=False),
+    )
+    op.create_table(
+        "user",
+        sa.Column("name", _Text, primary_key=True),
+        sa.Column("service", sa.Boolean, nullable=False),
+        sa.Column("admin", sa.Boolean, nullable=False),
+        sa.Column("created_ns", sa.BigInteger, nullable=False),
+        sa.Column("disabled_ns", sa.BigInteger),
+    )
+    op.create_table(
+        "token",
+        sa.Column("id", _Text, primary_key=True),
+        sa.Column("hash", _Text, nullable=False, unique=True),
+        sa.Column("user", _Text, sa.ForeignKey("user.name"), nullable=False, index=True),
+        sa.Column("label", _Text, nullable=False),
+        sa.Column("role", sa.SmallInteger),
+        sa.Column("project", _Text),
+        sa.Column("created_ns", sa.BigInteger, nullable=False),
+        sa.Column("created_by", _Text, nullable=False),
+        sa.Column("expires_ns", sa.BigInteger),
+        sa.Column("revoked_ns", sa.BigInteger),
+        sa.Column("used_ns", sa.BigInteger),
+    )
+    op.create_table(
+        "member",
+        sa.Column("user", _Text, sa.ForeignKey("user.name"), primary_key=True),
+        sa.Column("project", _Text, primary_key=True),
+        sa.Column("role", sa.SmallInteger, nullable=False),
+    )
+    op.create_table(
+        "project",
+        sa.Column("path", _Text, primary_key=True),
+        sa.Column("visibility", _Text, nullable=False),
+        sa.Column("created_ns", sa.BigInteger, nullable=False),
+        sa.Column("created_by", _Text, nullable=False),
+    )
+    op.create_table(
+        "audit",
+        sa.Column("id", _Serial, primary_key=True, autoincrement=True),
+        sa.Column("t_ns", sa.BigInteger, nullable=False, index=True),
+        sa.Column("who", _Text, nullable=False),
+        sa.Column("token", _Text, nullable=False),
+        sa.Column("address", _Text, nullable=False),
+        sa.Column("action", _Text, nullable=False),
+        sa.Column("subject", _Text, nullable=False),
+        sa.Column("detail", _Text, nullable=False),
+    )
+    op.create_table(
+        "tombstone",
+        sa.Column("project", _Text, primary_key=True),
+        sa.Column("run", _Text, primary_key=True),
+        sa.Column("t_ns", sa.BigInteger, nullable=False),
+        sa.Column("who", _Text, nullable=False),
+    )

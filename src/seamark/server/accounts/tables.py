@@ -1,0 +1,106 @@
+"""The tables of ``account``: all that cannot be made again from what runs recorded.
+
+Migrations make and change them (`seamark.server.accounts.migrations`); a test compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import sqlalchemy as sa
+
+__all__ = ["audit", "fact", "member", "metadata", "project", "token", "tombstone", "user"]
+
+metadata: Final = sa.MetaData()
+_Text: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+"""Names are compared by their bytes on every engine."""
+_Serial: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+fact: Final = sa.Table(
+    "fact",
+    metadata,
+    sa.Column("key", _Text, primary_key=True),
+    sa.Column("value", _Text, nullable=False),
+)
+"""What is known of the server itself, such as its ``instance``, a random name."""
+
+user: Final = sa.Table(
+    "user",
+    metadata,
+    sa.Column("name", _Text, primary_key=True),
+    sa.Column("service", sa.Boolean, nullable=False),
+    sa.Column("admin", sa.Boolean, nullable=False),
+    sa.Column("created_ns", sa.BigInteger, nullable=False),
+    sa.Column("disabled_ns", sa.BigInteger),
+)
+"""People and service accounts (``service``); an ``admin`` may do everything everywhere."""
+
+token: Final = sa.Table(
+    "token",
+    metadata,
+    sa.Column("id", _Text, primary_key=True),
+    sa.Column("hash", _Text, nullable=False, unique=True),
+    sa.Column("user", _Text, sa.ForeignKey("user.name"), nullable=False, index=True),
+    sa.Column("label", _Text, nullable=False),
+    sa.Column("role", sa.SmallInteger),
+    sa.Column("project", _Text),
+    sa.Column("created_ns", sa.BigInteger, nullable=False),
+    sa.Column("created_by", _Text, nullable=False),
+    sa.Column("expires_ns", sa.BigInteger),
+    sa.Column("revoked_ns", sa.BigInteger),
+    sa.Column("used_ns", sa.BigInteger),
+)
+"""Tokens: ``id`` is the beginning that is shown, ``hash`` the SHA-256 (hex) of the whole.
+
+``role`` and ``project`` are what it is limited to, if anything.
+"""
+
+member: Final = sa.Table(
+    "member",
+    metadata,
+    sa.Column("user", _Text, sa.ForeignKey("user.name"), primary_key=True),
+    sa.Column("project", _Text, primary_key=True),
+    sa.Column("role", sa.SmallInteger, nullable=False),
+)
+"""The role of a user in a project and in all that is in it.
+
+A workspace is the first part of a project's path: an owner there is its admin, and role 0 means
+somebody who belongs to it and reads what is visible in it.
+"""
+
+project: Final = sa.Table(
+    "project",
+    metadata,
+    sa.Column("path", _Text, primary_key=True),
+    sa.Column("visibility", _Text, nullable=False),
+    sa.Column("created_ns", sa.BigInteger, nullable=False),
+    sa.Column("created_by", _Text, nullable=False),
+)
+"""Who reads a project beside those with a role: ``private``, ``workspace`` or ``public``.
+
+What has no row is as the nearest project above it, and private where none is.
+"""
+
+audit: Final = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("id", _Serial, primary_key=True, autoincrement=True),
+    sa.Column("t_ns", sa.BigInteger, nullable=False, index=True),
+    sa.Column("who", _Text, nullable=False),
+    sa.Column("token", _Text, nullable=False),
+    sa.Column("address", _Text, nullable=False),
+    sa.Column("action", _Text, nullable=False),
+    sa.Column("subject", _Text, nullable=False),
+    sa.Column("detail", _Text, nullable=False),
+)
+"""What was done, by whom and from where; ``detail`` is JSON. It never has a secret."""
+
+tombstone: Final = sa.Table(
+    "tombstone",
+    metadata,
+    sa.Column("project", _Text, primary_key=True),
+    sa.Column("run", _Text, primary_key=True),
+    sa.Column("t_ns", sa.BigInteger, nullable=False),
+    sa.Column("who", _Text, nullable=False),
+)
+"""Runs that were purged and must not come back, until somebody restores what they sent."""

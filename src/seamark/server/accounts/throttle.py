@@ -1,0 +1,48 @@
+"""How often somebody may be wrong before they have to wait; takes a bounded memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["Throttle"]
+
+_S: Final = 1_000_000_000
+
+
+class Throttle:
+    """Counts failures by key: after some at once, one more each few seconds.
+
+    Args:
+        burst: How many are taken at once.
+        every_s: After how many seconds one is forgiven.
+        keys: How many keys are remembered; the one longest without a failure is forgotten first.
+        now_ns: A clock that never goes back, nanoseconds.
+    """
+
+    def __init__(self, burst: int, every_s: float, keys: int, now_ns: Callable[[], int]) -> None:
+        self._burst, self._every_ns, self._keys = burst, int(every_s * _S), keys
+        self._now_ns = now_ns
+        self._debts: OrderedDict[str, int] = OrderedDict()  # when all is forgiven, by key
+        self._lock = threading.Lock()
+
+    def wait_s(self, key: str) -> float:
+        """Return how long a key has to wait before it may be wrong again, seconds; 0 for not."""
+        with self._lock:
+            debt = self._debts.get(key, 0) - self._now_ns()
+        return max(0.0, (debt - (self._burst - 1) * self._every_ns) / _S)
+
+    def failed(self, key: str) -> None:
+        """Count a failure."""
+        with self._lock:
+            now = self._now_ns()
+            most = now + self._burst * self._every_ns  # who goes on guessing waits no longer
+            self._debts[key] = min(most, max(now, self._debts.get(key, 0)) + self._every_ns)
+            self._debts.move_to_end(key)
+            while len(self._debts) > self._keys:
+                self._debts.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._debts)

@@ -1,0 +1,281 @@
+"""How reads are answered: who may, as of when, whether anything changed, and in how many bytes."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import sqlalchemy as sa
+import zstandard
+from fastapi import Request, Response
+
+from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.journal.reader import SETTLE_NS
+from seamark.reading.wire import dumps
+from seamark.server.access import NOBODY, Readable, Role
+from seamark.server.changes import Cursor, now_at
+from seamark.server.failures import Refusal, later
+from seamark.server.guard import expect, open_to_all, server_of
+from seamark.server.positions import BEHIND, POSITION, Positions, from_header
+from seamark.store import schema
+from seamark.store.read.run import RunReader
+
+if TYPE_CHECKING:
+    from seamark.server.state import Server
+    from seamark.store.read.series import Sources
+
+__all__ = [
+    "MOST_BYTES",
+    "Asked",
+    "OneRun",
+    "Several",
+    "attempt_of",
+    "fitting",
+    "heavy",
+    "may_read",
+    "one_run",
+    "several",
+]
+
+T = TypeVar("T")
+
+NOW: Final = "Seamark-Now"
+"""Header of an answer: the time of the server, nanoseconds since the Unix epoch."""
+MOST_BYTES: Final = 16 << 20
+"""How much of a list goes into one answer, bytes before compression."""
+_SMALL: Final = 1 << 11
+_TOGETHER: Final = 64
+_AT_ONCE: Final = 4
+_PATIENCE_S: Final = 20.0
+_ROW: Final = sa.select(schema.run.c.version, schema.run.c.state, schema.run.c.beat).where(
+    schema.run.c.project == sa.bindparam("project"), schema.run.c.name == sa.bindparam("name")
+)
+_heavy: Final = threading.BoundedSemaphore(_AT_ONCE)
+
+
+class Asked:
+    """One request that reads, and how it is answered.
+
+    Args:
+        request: The request.
+
+    Attributes:
+        server: Which answers.
+        request: The request.
+        now_ns: Time of the server, nanoseconds since the Unix epoch.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.server: Server = server_of(request)
+        self.now_ns = self.server.now_ns()
+        self._behind = 0
+
+    def wait(self, allowed: Callable[[str], bool]) -> None:
+        """Wait until what the request says was sent before can be read, of what it may read."""
+        given = self.request.headers.get(POSITION)
+        if given:
+            wanted = {
+                ref: position for ref, position in from_header(given).items() if allowed(ref[0])
+            }
+            self._behind = Positions(self.server.store).wait_for_all(wanted)
+
+    def answer(self, make: Callable[[], dict[str, Any]], tag: str | None = None) -> Response:
+        """Return the answer to send.
+
+        Args:
+            make: Returns what is answered; not called where the client has it already.
+            tag: Changes whenever the answer may; None if that is not known.
+        """
+        headers = {NOW: str(self.now_ns), "Vary": "Accept-Encoding"}
+        if self._behind:
+            headers[BEHIND] = str(self._behind)
+        if tag is not None:
+            # Weak: what is compressed differs in bytes, not in what it says.
+            headers["ETag"] = f'W/"{tag}"'
+            known = self.request.headers.get("if-none-match", "")
+            if headers["ETag"] in [one.strip() for one in known.split(",")]:
+                return Response(status_code=304, headers=headers)
+        body = dumps(make(), plain_arrays=self.request.query_params.get("arrays") == "json")
+        body, encoding = _packed(body, self.request.headers.get("accept-encoding", ""))
+        if encoding:
+            headers["Content-Encoding"] = encoding
+        return Response(body, headers=headers, media_type="application/json")
+
+    def sources(self, project: str, run: str) -> Sources:
+        """Return what opens the journals of a run."""
+        return partial(self.server.kept.source, project, run)
+
+    def reader(self, project: str, run: str) -> RunReader:
+        """Return the reader of a run, which somebody has to have been let in to."""
+        sources, now_ns = self.sources(project, run), self.server.now_ns
+        return RunReader(self.server.store, project, run, sources, now_ns=now_ns)
+
+
+class Several(Asked):
+    """A request about all that somebody may read.
+
+    Attributes:
+        may_read: Tells whether they may read what is in a project.
+    """
+
+    def __init__(self, request: Request) -> None:
+        who = open_to_all(request)
+        super().__init__(request)
+        readable = self.server.accounts.readable(who)
+        if who == NOBODY and not readable.everything and not readable.projects:
+            hint = "nothing here is public: send a token (Authorization: Bearer ...)"
+            raise Refusal(401, "token-needed", hint, headers={"WWW-Authenticate": "Bearer"})
+        self._readable = readable
+        self.may_read = partial(may_read, readable)
+        self.sees_all = readable.everything and not readable.but
+        self.wait(self.may_read)
+
+    def cursor(self) -> Cursor:
+        """Return up to where somebody who reads now has seen what changed."""
+        database = self.server.store().database
+        with database.reading() as connection:
+            number, _ = now_at(database, connection, self.now_ns)
+        return Cursor(self.server.databases.store_in_use, number, self.now_ns)
+
+    def tag(self) -> str:
+        """Return what changes whenever anything does that anybody can read, at little cost."""
+        database = self.server.store().database
+        with database.reading() as connection:
+            number, silent = now_at(database, connection, self.now_ns)
+        seen = self._readable
+        rights = repr((seen.everything, sorted(seen.projects), sorted(seen.but))).encode()
+        name = self.server.databases.store_in_use
+        return f"{name}.{number}.{silent}.{zlib.crc32(rights):08x}"
+
+    def only_readable(self, refs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return those of some runs that whoever asks may read; others are as if not there."""
+        return [ref for ref in refs if self.may_read(ref[0])]
+
+
+class OneRun(Asked):
+    """A request about one run, from somebody who may read it.
+
+    Attributes:
+        project: Project path.
+        run: Run id.
+        read: Reads it.
+    """
+
+    def __init__(self, request: Request, project: str, run: str) -> None:
+        expect(request, project, Role.VIEWER)
+        super().__init__(request)
+        self.project, self.run = project, run
+        self.wait(lambda one: one == project)
+        self.read = self.reader(project, run)
+
+    def tag(self) -> str:
+        """Return what changes whenever anything does that can be read of the run."""
+        database = self.server.store().database
+        with database.reading() as connection:
+            rows = database.rows(connection, _ROW, project=self.project, name=self.run)
+        if not rows:
+            msg = f"run {self.run!r} does not exist in project {self.project!r}"
+            raise RunNotFoundError(msg)
+        version, state, beat = rows[0]
+        silent = state == "running" and beat < self.now_ns - SETTLE_NS
+        return f"{self.server.databases.store_in_use}.{version}.{int(silent)}"
+
+    def told(self, make: Callable[[], dict[str, Any]]) -> Response:
+        """Return an answer that stays the same until the run changes."""
+        return self.answer(make, self.tag())
+
+
+def several(request: Request) -> Several:
+    """Return a request about all that somebody may read; a dependency of routes.
+
+    Raises:
+        Refusal: 401 if nothing is, without a token.
+    """
+    return Several(request)
+
+
+def one_run(request: Request, project: str, run: str) -> OneRun:
+    """Return a request about one run; a dependency of routes.
+
+    Raises:
+        Refusal: See `seamark.server.guard.expect`.
+    """
+    return OneRun(request, project, run)
+
+
+def may_read(readable: Readable, project: str) -> bool:
+    """Return whether a project may be read: the nearest to it that says something decides."""
+    parts = project.split("/")
+    for end in range(len(parts), 0, -1):
+        path = "/".join(parts[:end])
+        if path in readable.projects:
+            return True
+        if path in readable.but:
+            return False
+    return readable.everything
+
+
+@contextmanager
+def heavy() -> Iterator[None]:
+    """Do something that takes much memory, with few others that do so.
+
+    Raises:
+        Refusal: 503 if too many others keep at it.
+    """
+    if not _heavy.acquire(timeout=_PATIENCE_S):
+        raise later("busy", "others are reading much at the moment; send the request again", 5)
+    try:
+        yield
+    finally:
+        _heavy.release()
+
+
+def fitting(items: Sequence[T], offset: int, limit: int) -> Sequence[T]:
+    """Return so many items from an offset on as go into one answer, but one at least.
+
+    The rest is asked for by another offset.
+    """
+    size, end, last = 0, offset, min(len(items), offset + limit)
+    while end < last and size < MOST_BYTES:
+        some = items[end : min(end + _TOGETHER, last)]
+        size += len(dumps(list(some)))
+        end += len(some)
+    return items[offset:end]
+
+
+def attempt_of(text: str) -> int | str:
+    """Return which attempts an address asks for.
+
+    Raises:
+        ArgumentError: If it is none.
+    """
+    if text in ("latest", "all"):
+        return text
+    if text.isascii() and text.isdigit() and len(text) < 10:  # noqa: PLR2004 - no run has as many
+        return int(text)
+    msg = (
+        f"attempt: expected 'latest', 'all' or the number of an attempt (0-based), got {text!r:.80}"
+    )
+    raise ArgumentError(msg)
+
+
+def _packed(body: bytes, accepted: str) -> tuple[bytes, str]:
+    """Return an answer as few bytes, and how it was packed."""
+    if len(body) < _SMALL:
+        return body, ""
+    names = {
+        name.strip()
+        for name, _, quality in (one.partition(";") for one in accepted.lower().split(","))
+        if quality.replace(" ", "") not in ("q=0", "q=0.0")
+    }
+    if "zstd" in names:
+        return zstandard.ZstdCompressor(level=3).compress(body), "zstd"
+    if "gzip" in names:
+        return gzip.compress(body, 3, mtime=0), "gzip"
+    return body, ""

@@ -1,0 +1,79 @@
+"""The application: all routes there are, behind the gate."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio.to_thread
+from fastapi import APIRouter, Depends, FastAPI, Request
+from starlette.concurrency import run_in_threadpool
+
+from seamark import __version__
+from seamark.server import failures, routes
+from seamark.server.gate import Gate
+from seamark.server.guard import asker, open_to_all
+
+if TYPE_CHECKING:
+    from seamark.server.state import Server
+
+__all__ = ["BASE", "make_app"]
+
+BASE: Final = "/api/v1"
+
+
+def make_app(server: Server) -> FastAPI:
+    """Return the application that answers for a server.
+
+    Args:
+        server: What it stands on; closed when the application ends.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        del app
+        anyio.to_thread.current_default_thread_limiter().total_tokens = server.settings.threads
+        try:
+            yield
+        finally:
+            await run_in_threadpool(server.close)
+
+    app = FastAPI(
+        title="Seamark",
+        version=__version__,
+        lifespan=lifespan,
+        redirect_slashes=False,  # a redirect would repeat the Host that a client has made up
+        openapi_url=None,  # ours below passes the guard, as everything does
+        docs_url=None,  # their pages load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.server = server
+    failures.install(app)
+    for router in _routers():
+        app.include_router(router, prefix=BASE, dependencies=[Depends(asker)])
+    app.include_router(_description(), prefix=BASE, dependencies=[Depends(asker)])
+    app.add_middleware(Gate, limits=server.settings.limits)
+    return app
+
+
+def _routers() -> Iterator[APIRouter]:
+    """Yield the router of every module of `seamark.server.routes`, by name."""
+    for found in sorted(pkgutil.iter_modules(routes.__path__), key=lambda each: each.name):
+        module = import_module(f"{routes.__name__}.{found.name}")
+        if isinstance(router := getattr(module, "router", None), APIRouter):
+            yield router
+
+
+def _description() -> APIRouter:
+    router = APIRouter(tags=["server"])
+
+    @router.get("/openapi.json", include_in_schema=False)
+    def describe(request: Request) -> dict[str, Any]:
+        open_to_all(request)
+        found: dict[str, Any] = request.app.openapi()
+        return found
+
+    return router

@@ -1,0 +1,520 @@
+"""Contents of files by project and digest: whether they are there, taking, reading and leaving."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import ArgumentError, FileMissingError
+from seamark.server.blobs import statements as sql
+from seamark.server.blobs.names import ONE, WHOLE, BlobObject, is_digest, new_object
+from seamark.server.blobs.refusals import DigestWrong, OffsetGap, QuotaExceeded, TooLarge
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from seamark.server.blobs.objects import Objects
+    from seamark.store.database import Database
+
+__all__ = ["Blob", "BlobLimits", "Blobs", "Progress"]
+
+RESERVED_NS: Final = 24 * 3600 * 10**9
+"""For how long a content is kept that somebody was told is there."""
+ABANDONED_NS: Final = 24 * 3600 * 10**9
+"""After what time without a part an upload is given up."""
+_LEAVING_NS: Final = 3600 * 10**9
+"""How long objects stay that hold nothing any more: somebody may be reading them."""
+_BLOCK: Final = 1 << 20
+_HASHES: Final = 256
+_MANIFEST: Final = -1
+"""In the place of an offset: the object that lists the parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlobLimits:
+    """How much is taken.
+
+    Attributes:
+        part_bytes: Of a content, in one request.
+        blob_bytes: Of one content.
+        project_bytes: Of all contents of a project; None for no limit.
+        digests: How many contents one question may name.
+    """
+
+    part_bytes: int = 8 << 20
+    blob_bytes: int = 1 << 40
+    project_bytes: int | None = None
+    digests: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a content has arrived.
+
+    Attributes:
+        offset: So many bytes are there.
+        complete: Whether it is there, and is what its digest says.
+    """
+
+    offset: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A content that is there.
+
+    Attributes:
+        digest: SHA-256, hex.
+        size: In bytes.
+        parts: Offset, length and object of each part, in order.
+    """
+
+    digest: str
+    size: int
+    parts: Sequence[tuple[int, int, str]]
+    objects: Objects
+
+    def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Yield its bytes from one offset to another, a megabyte at most at a time.
+
+        Raises:
+            OSError: If the place of the objects fails.
+        """
+        end = self.size if end is None else min(end, self.size)
+        for offset, length, name in self.parts:
+            at, last = max(start, offset), min(end, offset + length)
+            while at < last:
+                block = self.objects.get(name, at - offset, min(_BLOCK, last - at))
+                if not block:
+                    msg = f"the object {name} is shorter than its {length:,} bytes"
+                    raise FileMissingError(msg)
+                at += len(block)
+                yield block
+
+
+@dataclass(frozen=True, slots=True)
+class _Upload:
+    """A content on its way."""
+
+    project: str
+    digest: str
+    size: int
+    upload: str
+    offset: int
+
+
+class Blobs:
+    """Contents of files on the server; from any thread and, on the same tables, any process.
+
+    Args:
+        database: Holds the tables, which are made if they are not there.
+        objects: Where the bytes are.
+        limits: How much is taken.
+        now_ns: The clock, nanoseconds since the Unix epoch.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        objects: Objects,
+        limits: BlobLimits | None = None,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.limits = BlobLimits() if limits is None else limits
+        self._database = database
+        self._objects = objects
+        self._now_ns = now_ns
+        self._hashes = _Hashes()
+        database.create_tables(sql.metadata)
+
+    # ------------------------------------------------------------------ whether it is there
+
+    def missing(self, project: str, run: str, digests: Collection[str]) -> list[str]:
+        """Return those contents that a project does not have; the others stay for a day at least.
+
+        The run counts from now on as one that needs them.
+
+        Raises:
+            ArgumentError: If something is no digest.
+            TooLarge: If they are too many for one question.
+        """
+        if len(digests) > self.limits.digests:
+            msg = f"at most {self.limits.digests:,} digests at a time, got {len(digests):,}"
+            raise TooLarge(msg)
+        wanted = sorted({_checked(each) for each in digests})
+        until = self._now_ns() + RESERVED_NS
+        with self._database.writing() as connection:
+            absent = [
+                digest
+                for digest in wanted
+                if not self._run(
+                    connection,
+                    sql.RESERVE,
+                    at_project=project,
+                    at_digest=digest,
+                    until=until,
+                )
+            ]
+            self._use(connection, project, run, wanted)
+        return absent
+
+    def find(self, project: str, digest: str) -> Blob | None:
+        """Return a content of a project; None if the project does not have it."""
+        with self._database.reading() as connection:
+            rows = self._rows(connection, sql.FIND, at_project=project, at_digest=_checked(digest))
+            if not rows:
+                return None
+            size, upload = rows[0]
+            parts = self._parts(connection, upload)
+        return Blob(digest, size, parts, self._objects)
+
+    def progress(self, project: str, digest: str, size: int | None = None) -> Progress:
+        """Return how far a content has arrived.
+
+        Args:
+            project: Project path.
+            digest: SHA-256, hex.
+            size: As the sender says; None takes the upload that is furthest.
+        """
+        with self._database.reading() as connection:
+            rows = self._rows(connection, sql.FIND, at_project=project, at_digest=_checked(digest))
+            if rows:
+                return Progress(rows[0][0], complete=True)
+            known = self._rows(connection, sql.UPLOADS, at_project=project, at_digest=digest)
+        offsets = [row[2] for row in known if size in (None, row[0])]
+        return Progress(max(offsets, default=0), complete=False)
+
+    # ------------------------------------------------------------------ taking
+
+    def put(
+        self, project: str, run: str, digest: str, size: int, offset: int, data: bytes
+    ) -> Progress:
+        """Take a part of a content; what is there already is left as it is.
+
+        When this returns, the part is on the disk for good. With the last one the digest is
+        compared; a sender whose last answer was lost sends an empty part at the end.
+
+        Args:
+            project: Project path.
+            run: Who needs it.
+            digest: SHA-256 of the whole content, hex.
+            size: Of the whole content, bytes.
+            offset: Of the part in the content.
+            data: The part.
+
+        Raises:
+            ArgumentError: If the part does not fit into the content.
+            TooLarge: If the content or the part is larger than the limits say.
+            QuotaExceeded: If the project may not keep that much.
+            OffsetGap: If bytes before the part are missing.
+            DigestWrong: If all is there and is something else.
+            OSError: If the disk refuses.
+        """
+        _checked(digest)
+        self._expect_fit(size, offset, data)
+        known = self.progress(project, digest, size)
+        if known.complete:
+            self._mark_used(project, run, digest)
+            return Progress(size, complete=True)
+        if offset > known.offset:
+            msg = f"bytes {known.offset:,} to {offset:,} of {digest} are missing: send them first"
+            raise OffsetGap(msg, known.offset)
+        data = data[known.offset - offset :]
+        if known.offset == 0 and len(data) == size:
+            return self._put_whole(project, run, digest, data)
+        upload = self._upload(project, run, digest, size)
+        if data and upload.offset == known.offset:
+            upload = self._append(upload, data)
+        if upload.offset < size:
+            return Progress(upload.offset, complete=False)
+        return self._finish(run, upload)
+
+    def _expect_fit(self, size: int, offset: int, data: bytes) -> None:
+        limits = self.limits
+        if size > limits.blob_bytes:
+            msg = f"this server takes files of up to {limits.blob_bytes:,} bytes, got {size:,}"
+            raise TooLarge(msg)
+        if len(data) > limits.part_bytes:
+            msg = f"send parts of at most {limits.part_bytes:,} bytes, got {len(data):,}"
+            raise TooLarge(msg)
+        if not 0 <= offset <= offset + len(data) <= size:
+            msg = (
+                f"expected a part of {size:,} bytes, got bytes {offset:,} to {offset + len(data):,}"
+            )
+            raise ArgumentError(msg)
+
+    def _expect_quota(self, project: str, size: int) -> None:
+        """Refuse what a project may not keep.
+
+        Raises:
+            QuotaExceeded: If it would be too much.
+        """
+        limit = self.limits.project_bytes
+        if limit is None:
+            return
+        used = self.used_bytes(project)
+        if used + size > limit:
+            msg = (
+                f"files of project {project!r} may have {limit:,} bytes on this server and have"
+                f" {used:,}: purge runs that nobody needs, or ask its admin for more"
+            )
+            raise QuotaExceeded(msg)
+
+    def used_bytes(self, project: str) -> int:
+        """Return how many bytes of files a project has, those on their way included."""
+        with self._database.reading() as connection:
+            kept = self._rows(connection, sql.KEPT_BYTES, at_project=project)
+            coming = self._rows(connection, sql.COMING_BYTES, at_project=project)
+        return int(kept[0][0] or 0) + int(coming[0][0] or 0)
+
+    def _put_whole(self, project: str, run: str, digest: str, data: bytes) -> Progress:
+        """Take a content that fits into one part."""
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise _wrong(digest)
+        self._expect_quota(project, len(data))
+        made = new_object(project, digest, len(data), secrets.token_hex(8), ONE)
+        self._objects.put(made.name, data)
+        self._keep(run, made, [(0, len(data), made.name)])
+        return Progress(len(data), complete=True)
+
+    def _upload(self, project: str, run: str, digest: str, size: int) -> _Upload:
+        """Return the upload of a content, begun if nobody has."""
+        at = {"at_project": project, "at_digest": digest, "at_size": size}
+        with self._database.reading() as connection:
+            rows = self._rows(connection, sql.UPLOAD, **at)
+        if not rows:
+            self._expect_quota(project, size)
+            with self._database.writing() as connection:
+                given = {"project": project, "digest": digest, "size": size, "offset": 0}
+                new = {"upload": secrets.token_hex(8), "touched": self._now_ns()}
+                self._run(connection, sql.BEGIN, **given, **new)
+                self._use(connection, project, run, [digest])
+                rows = self._rows(connection, sql.UPLOAD, **at)
+        return _Upload(project, digest, size, *rows[0])
+
+    def _append(self, upload: _Upload, data: bytes) -> _Upload:
+        """Add a part to what is there, unless somebody else was faster."""
+        made = new_object(upload.project, upload.digest, upload.size, upload.upload, upload.offset)
+        self._objects.put(made.name, data)
+        end = upload.offset + len(data)
+        with self._database.writing() as connection:
+            moved = self._run(
+                connection,
+                sql.ADVANCE,
+                at_upload=upload.upload,
+                at_offset=upload.offset,
+                to_offset=end,
+                now=self._now_ns(),
+            )
+            if moved:
+                row = (upload.upload, upload.offset, len(data), made.name)
+                self._database.run_many(connection, sql.ADD_PART, [row])
+        if not moved:
+            self._delete([made.name])
+            now = self.progress(upload.project, upload.digest, upload.size)
+            return _Upload(*_key(upload), upload.upload, now.offset)
+        self._hashes.add(upload.upload, upload.offset, data)
+        return _Upload(*_key(upload), upload.upload, end)
+
+    def _finish(self, run: str, upload: _Upload) -> Progress:
+        """Compare the digest of what has arrived, and keep it."""
+        known = self.progress(upload.project, upload.digest, upload.size)
+        if known.complete:  # by somebody else, just now
+            self._mark_used(upload.project, run, upload.digest)
+            return known
+        with self._database.reading() as connection:
+            parts = self._parts(connection, upload.upload)
+        blob = Blob(upload.digest, upload.size, parts, self._objects)
+        try:
+            right = self._hashes.digest(upload.upload, blob) == upload.digest
+        except (FileMissingError, FileNotFoundError):
+            right = False  # somebody gave it up meanwhile, or the place of objects lost a part
+        if not right:
+            self._drop(upload.upload)
+            if self.progress(upload.project, upload.digest, upload.size).complete:
+                return Progress(upload.size, complete=True)
+            raise _wrong(upload.digest)
+        made = new_object(*_key(upload), upload.upload, WHOLE)
+        self._objects.put(made.name, _manifest(parts))
+        self._keep(run, made, [*parts, (_MANIFEST, 0, made.name)])
+        return Progress(upload.size, complete=True)
+
+    def _keep(self, run: str, made: BlobObject, parts: Iterable[tuple[int, int, str]]) -> None:
+        """Say that a content is there; if it has come another way, ours is not needed."""
+        now = self._now_ns()
+        given = {"project": made.project, "digest": made.digest, "size": made.size}
+        with self._database.writing() as connection:
+            new = self._run(
+                connection,
+                sql.KEEP,
+                **given,
+                upload=made.upload,
+                arrived=now,
+                reserved=now + RESERVED_NS,
+            )
+            self._use(connection, made.project, run, [made.digest])
+            if new:
+                self._run(connection, sql.END_UPLOAD, at_upload=made.upload)
+                self._run(connection, sql.FORGET_PARTS, at_upload=made.upload)
+                rows = [(made.upload, *part) for part in parts]
+                self._database.run_many(connection, sql.ADD_PART, rows)
+        if not new:
+            self._delete([made.name])
+            self._hashes.forget(made.upload)
+
+    def _mark_used(self, project: str, run: str, digest: str) -> None:
+        with self._database.writing() as connection:
+            self._use(connection, project, run, [digest])
+
+    def _use(
+        self, connection: sa.Connection, project: str, run: str, digests: Iterable[str]
+    ) -> None:
+        rows = [(project, digest, run) for digest in digests]
+        self._database.run_many(connection, sql.USE, rows)
+
+    # ------------------------------------------------------------------ leaving
+
+    def forget_run(self, project: str, run: str) -> None:
+        """Note that a run was purged; what no other run of the project needs goes with `collect`."""
+        with self._database.writing() as connection:
+            self._run(connection, sql.FORGET_RUN, at_project=project, at_run=run)
+
+    def collect(self, *, reserved: bool = True) -> int:
+        """Remove what no run needs, uploads that were given up, and objects that are left over.
+
+        Args:
+            reserved: Keep what somebody was told in the last day is there; False where the bytes
+                have to go, because a person purged them.
+
+        Returns:
+            How many contents and uploads were removed.
+        """
+        now = self._now_ns()
+        limit = now if reserved else 1 << 62
+        with self._database.reading() as connection:
+            unused = self._rows(connection, sql.UNUSED, now=limit)
+            given_up = self._rows(connection, sql.GIVEN_UP, before=now - ABANDONED_NS)
+        count = sum(self._leave(*row, limit) for row in unused)
+        for (upload,) in given_up:
+            count += self._drop(upload)
+        with self._database.reading() as connection:
+            done = [row[0] for row in self._rows(connection, sql.GARBAGE, now=now)]
+        self._delete(done)
+        with self._database.writing() as connection:
+            for name in done:
+                self._run(connection, sql.END_GARBAGE, at_object=name)
+        return count
+
+    def _leave(self, project: str, digest: str, upload: str, limit: int) -> bool:
+        """Remove a content unless somebody needs it by now."""
+        with self._database.writing() as connection:
+            gone = self._run(connection, sql.LEAVE, at_project=project, at_digest=digest, now=limit)
+            if gone:
+                self._discard(connection, upload)
+        return bool(gone)
+
+    def _drop(self, upload: str) -> bool:
+        """Give an upload up."""
+        with self._database.writing() as connection:
+            gone = self._run(connection, sql.END_UPLOAD, at_upload=upload)
+            if gone:
+                self._discard(connection, upload)
+        self._hashes.forget(upload)
+        return bool(gone)
+
+    def _discard(self, connection: sa.Connection, upload: str) -> None:
+        """Let the objects of an upload go, once nobody can be reading them."""
+        after = self._now_ns() + _LEAVING_NS
+        rows = self._rows(connection, sql.OBJECTS, at_upload=upload)
+        self._database.run_many(connection, sql.LET_GO, [(row[0], after) for row in rows])
+        self._run(connection, sql.FORGET_PARTS, at_upload=upload)
+
+    def _delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                self._objects.delete(name)
+
+    # ------------------------------------------------------------------ the database
+
+    def _rows(self, connection: sa.Connection, statement: Any, **values: Any) -> list[Any]:
+        return self._database.rows(connection, statement, **values)
+
+    def _run(self, connection: sa.Connection, statement: Any, **values: Any) -> int:
+        return self._database.run(connection, statement, **values)
+
+    def _parts(self, connection: sa.Connection, upload: str) -> list[tuple[int, int, str]]:
+        return [
+            (row[0], row[1], row[2]) for row in self._rows(connection, sql.PARTS, at_upload=upload)
+        ]
+
+
+class _Hashes:
+    """Digests of contents on their way, as far as this process has seen their parts in order.
+
+    What another process took, or what came before a restart, is read again at the end.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known: OrderedDict[str, tuple[int, Any]] = OrderedDict()
+
+    def add(self, upload: str, offset: int, data: bytes) -> None:
+        """Go on with a digest, if nothing is missing in between."""
+        with self._lock:
+            at, digest = self._known.get(upload, (0, None))
+            if at != offset:
+                return
+            digest = hashlib.sha256() if digest is None else digest.copy()
+        digest.update(data)
+        with self._lock:
+            self._known[upload] = offset + len(data), digest
+            self._known.move_to_end(upload)
+            if len(self._known) > _HASHES:
+                self._known.popitem(last=False)
+
+    def digest(self, upload: str, blob: Blob) -> str:
+        """Return the SHA-256 of all parts; what was not seen is read."""
+        with self._lock:
+            at, digest = self._known.pop(upload, (0, None))
+        digest = hashlib.sha256() if digest is None else digest
+        for block in blob.read(at):
+            digest.update(block)
+        found: str = digest.hexdigest()
+        return found
+
+    def forget(self, upload: str) -> None:
+        """Let a digest go."""
+        with self._lock:
+            self._known.pop(upload, None)
+
+
+def _checked(digest: str) -> str:
+    if not is_digest(digest):
+        msg = f"expected a SHA-256 of 64 lower-case hexadecimal digits, got {digest!r:.80}"
+        raise ArgumentError(msg)
+    return digest
+
+
+def _key(upload: _Upload) -> tuple[str, str, int]:
+    return upload.project, upload.digest, upload.size
+
+
+def _wrong(digest: str) -> DigestWrong:
+    msg = (
+        f"what arrived is not the content {digest}: it was changed on its way or while it was"
+        " read; nothing was kept, send it again from its beginning"
+    )
+    return DigestWrong(msg)
+
+
+def _manifest(parts: Iterable[tuple[int, int, str]]) -> bytes:
+    return json.dumps({"parts": [list(part) for part in parts]}).encode()

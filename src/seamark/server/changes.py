@@ -1,0 +1,179 @@
+"""Which runs of a store changed since somebody looked.
+
+Changes are numbered in the order in which they can be seen, also where several processes save runs
+at once: the number is taken from one row, which stays locked until the change is committed. So
+whoever has seen a number has seen all that are smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from seamark.journal.reader import SETTLE_NS
+from seamark.server.folding import tables
+from seamark.store import schema
+from seamark.store.cells import CRASHED
+from seamark.store.database import Upsert
+
+if TYPE_CHECKING:
+    from seamark.store.database import Database
+
+__all__ = ["Changed", "Cursor", "changes_since", "note_changes", "now_at"]
+
+_KEY: Final = "changes"
+_MOST: Final = 1000
+"""How many changed runs one answer names at most."""
+_change, _changed, _run = tables.change.c, tables.changed.c, schema.run.c
+_NEXT: Final = (
+    sa.update(tables.change)
+    .values(number=_change.number + 1)
+    .where(_change.key == sa.bindparam("one"))
+)
+_FIRST: Final = Upsert(tables.change, ("key", "number"), ("key",))
+_LAST: Final = sa.select(_change.number).where(_change.key == _KEY)
+_NOTE: Final = Upsert(
+    tables.changed, ("project", "run", "number", "gone"), ("project", "run"), overwrite=True
+)
+_SINCE: Final = (
+    sa.select(_changed.number, _changed.project, _changed.run, _changed.gone, _run.state, _run.beat)
+    .select_from(
+        tables.changed.outerjoin(
+            schema.run, sa.and_(_run.project == _changed.project, _run.name == _changed.run)
+        )
+    )
+    .where(_changed.number > sa.bindparam("since"))
+    .order_by(_changed.number)
+    .limit(_MOST + 1)
+)
+_FELL_SILENT: Final = sa.select(_run.project, _run.name).where(
+    _run.state == "running",
+    _run.beat >= sa.bindparam("since"),
+    _run.beat < sa.bindparam("until"),
+)
+_SILENT: Final = sa.select(sa.func.count()).where(
+    _run.state == "running", _run.beat < sa.bindparam("until")
+)
+
+
+class Changed(NamedTuple):
+    """A run that changed.
+
+    Attributes:
+        project: Project path.
+        run: Run id, or ``.project``.
+        state: Its state now; None for one that is gone.
+        gone: Whether the store has it no more.
+    """
+
+    project: str
+    run: str
+    state: str | None
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Up to where somebody has seen what changed.
+
+    Attributes:
+        store: Name of the store: another one begins anew.
+        number: Of the last change that was seen.
+        at_ns: When that was, nanoseconds since the Unix epoch: runs also change by falling silent.
+    """
+
+    store: str
+    number: int
+    at_ns: int
+
+    def __str__(self) -> str:
+        """Return it as a text that a client gives back."""
+        return f"{self.store}.{self.number}.{self.at_ns}"
+
+    @classmethod
+    def of(cls, text: str) -> Cursor | None:
+        """Return what a client gave back; None if it is none."""
+        store, *numbers = text.rsplit(".", 2)
+        if len(numbers) != 2 or not all(  # noqa: PLR2004 - see the line above
+            one.isascii() and one.isdigit() and len(one) < 19  # noqa: PLR2004 - fits into 64 bits
+            for one in numbers
+        ):
+            return None
+        return cls(store, int(numbers[0]), int(numbers[1]))
+
+
+def note_changes(
+    database: Database,
+    connection: sa.Connection,
+    refs: Iterable[tuple[str, str]],
+    *,
+    gone: bool = False,
+) -> None:
+    """Note that runs were saved or removed, within the transaction that did so and as its last act.
+
+    Args:
+        database: Of the store.
+        connection: Of the transaction.
+        refs: (project, run id) of the runs.
+        gone: Whether they were removed.
+
+    Raises:
+        Conflict: If another transaction is in the way; raised by the transaction.
+    """
+    if not database.run(connection, _NEXT, one=_KEY):
+        database.run_many(connection, _FIRST, [(_KEY, 0)])
+        database.run(connection, _NEXT, one=_KEY)
+    number = database.rows(connection, _LAST)[0][0]
+    rows = [(project, run, number, int(gone)) for project, run in sorted(refs)]
+    database.run_many(connection, _NOTE, rows)
+
+
+def now_at(database: Database, connection: sa.Connection, now_ns: int) -> tuple[int, int]:
+    """Return the number of the last change, and how many runs have fallen silent since theirs.
+
+    As long as both stay the same, nothing that is read of any run changed.
+    """
+    rows = database.rows(connection, _LAST)
+    ((silent,),) = database.rows(connection, _SILENT, until=now_ns - SETTLE_NS)
+    return (int(rows[0][0]) if rows else 0), int(silent)
+
+
+def changes_since(
+    database: Database, connection: sa.Connection, cursor: Cursor, now_ns: int
+) -> tuple[Cursor, list[Changed], bool]:
+    """Return what changed since a cursor, oldest first, and the cursor to ask with next.
+
+    Args:
+        database: Of the store that the cursor is of.
+        connection: Of a transaction that reads.
+        cursor: As it was returned before.
+        now_ns: Nanoseconds since the Unix epoch.
+
+    Returns:
+        The next cursor, the runs that changed, and whether there is more already.
+    """
+    rows: list[Any] = database.rows(connection, _SINCE, since=cursor.number)
+    more = len(rows) > _MOST
+    if more:  # whole changes only: the next question begins behind the last of them
+        last = rows[_MOST][0]
+        whole = [row for row in rows if row[0] < last]
+        rows = whole or database.query(
+            connection,
+            _SINCE.limit(None).where(_changed.number == last).params(since=cursor.number),
+        )
+    silent_ns = now_ns - SETTLE_NS
+    found = {}
+    for _, project, run, gone, state, beat in rows:
+        crashed = state == "running" and beat < silent_ns
+        found[project, run] = Changed(
+            project, run, CRASHED if crashed else state, gone=bool(gone) or state is None
+        )
+    since_ns = min(cursor.at_ns, now_ns) - SETTLE_NS
+    for project, run in database.rows(connection, _FELL_SILENT, since=since_ns, until=silent_ns):
+        found[project, run] = Changed(project, run, CRASHED, gone=False)
+    number = rows[-1][0] if rows else cursor.number
+    at_ns = cursor.at_ns if more else now_ns
+    return Cursor(cursor.store, number, at_ns), list(found.values()), more

@@ -1,0 +1,192 @@
+"""What is looked at before a server starts: each trouble is one line that says what to do."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+import ssl
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+import sqlalchemy as sa
+
+from seamark.errors import ArgumentError, SeamarkError
+
+if TYPE_CHECKING:
+    from seamark.server.databases import Databases
+    from seamark.server.settings import Settings
+
+__all__ = [
+    "CannotStart",
+    "bind",
+    "check_clock",
+    "check_folder",
+    "check_settings",
+    "is_loopback",
+]
+
+_CLOCK_S: Final = 60
+_BACKLOG: Final = 2048
+_MOST_PROCESSES: Final = 256
+
+
+class CannotStart(SeamarkError, RuntimeError):  # noqa: N818 - says what is so
+    """A server cannot be started as it was told to."""
+
+
+def check_settings(settings: Settings, *, insecure: bool = False) -> None:
+    """Refuse settings that cannot work, or that would send tokens in the clear.
+
+    Args:
+        settings: What the server is told.
+        insecure: Whether somebody said that plain HTTP beyond this machine is wanted.
+
+    Raises:
+        ArgumentError: If an option does not fit; the message names it.
+    """
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        msg = "--tls-cert and --tls-key belong together: give both, or none"
+        raise ArgumentError(msg)
+    if settings.tls_cert is not None:
+        _check_certificate(settings)
+    for proxy in settings.proxies:
+        _check_proxy(proxy)
+    for name, count in (("--workers", settings.workers), ("--fold-workers", settings.fold_workers)):
+        if not 1 <= count <= _MOST_PROCESSES:
+            msg = f"{name}: expected 1 to {_MOST_PROCESSES}, got {count}"
+            raise ArgumentError(msg)
+    if settings.is_sqlite and settings.workers > 1:
+        msg = (
+            f"--workers {settings.workers}: SQLite takes one process that answers; for more, name"
+            " a PostgreSQL: --store postgresql://user@host/database"
+        )
+        raise ArgumentError(msg)
+    if not (is_loopback(settings.host) or settings.tls_cert or settings.proxies or insecure):
+        msg = (
+            f"--host {settings.host}: tokens would cross the network in the clear: give --tls-cert"
+            " and --tls-key, or --proxy ADDRESS of what speaks TLS for it, or --insecure in a"
+            " network where nobody listens"
+        )
+        raise ArgumentError(msg)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_folder(folder: Path, what: str) -> None:
+    """Make a folder that only its owner enters, and see that files can be written into it.
+
+    Args:
+        folder: The folder.
+        what: How the message calls it.
+
+    Raises:
+        CannotStart: If it cannot be made or written.
+    """
+    trial = folder / f".trial-{os.getpid()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        trial.write_bytes(b"seamark")
+        trial.unlink()
+    except OSError as error:
+        msg = f"{what}: the folder {str(folder)!r} cannot be written: {error.strerror}"
+        raise CannotStart(msg) from error
+
+
+def folder_of(url: str) -> Path | None:
+    """Return the folder that a URL of objects names; None if it is no ``file:`` URL."""
+    parts = urlsplit(url)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def check_clock(databases: Databases) -> str:
+    """Return a line if the database has another time than this machine, else an empty text."""
+    if databases.is_sqlite:
+        return ""
+    with databases.account.reading() as connection:
+        theirs = connection.execute(
+            sa.text("SELECT extract(epoch FROM clock_timestamp())::float8")
+        ).scalar_one()
+    apart = float(theirs) - time.time()
+    if abs(apart) < _CLOCK_S:
+        return ""
+    ahead = "ahead of" if apart > 0 else "behind"
+    return (
+        f"the clock of the database is {abs(apart):.0f} s {ahead} the one of this machine: set"
+        " both by NTP, or times of runs and the ends of tokens will be wrong"
+    )
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; processes that inherit it share what connects.
+
+    Raises:
+        CannotStart: If the address is not of this machine, or the port is taken.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        msg = f"--host {host}: no such address: {error.strerror}"
+        raise CannotStart(msg) from error
+    family, kind, protocol, _, address = found[0]
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(_BACKLOG)
+        made.set_inheritable(True)
+    except OSError as error:
+        made.close()
+        raise CannotStart(_bind_words(host, port, error)) from error
+    return made
+
+
+def _bind_words(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"--port {port}: another program listens there already, perhaps a server that runs"
+            " still: stop it, or choose another port"
+        )
+    if error.errno == errno.EACCES:
+        return f"--port {port}: this user may not listen there: choose one from 1024 up"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"--host {host}: this machine does not have that address"
+    return f"cannot listen at {host} port {port}: {error.strerror}"
+
+
+def _check_certificate(settings: Settings) -> None:
+    assert settings.tls_cert is not None  # noqa: S101 - asked by the caller
+    for option, file in (("--tls-cert", settings.tls_cert), ("--tls-key", settings.tls_key)):
+        try:
+            Path(str(file)).read_bytes()
+        except OSError as error:
+            msg = f"{option}: {str(file)!r} cannot be read: {error.strerror}"
+            raise ArgumentError(msg) from error
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
+    except (ssl.SSLError, ValueError) as error:
+        msg = (
+            f"--tls-cert, --tls-key: not a certificate and its key in PEM without a password:"
+            f" {getattr(error, 'reason', None) or error}"
+        )
+        raise ArgumentError(msg) from error
+
+
+def _check_proxy(proxy: str) -> None:
+    try:
+        ipaddress.ip_network(proxy, strict=False)
+    except ValueError as error:
+        msg = f"--proxy: expected an address or a network such as 10.0.0.5 or 10.0.0.0/24, got {proxy!r}"
+        raise ArgumentError(msg) from error

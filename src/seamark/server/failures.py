@@ -1,0 +1,182 @@
+"""How the server says no: a short word for programs and a sentence that says what to do."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import sqlite3
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from seamark.errors import (
+    ArgumentError,
+    MissingFieldError,
+    PathError,
+    QueryError,
+    RunNotFoundError,
+    SeamarkError,
+)
+from seamark.store.database import Conflict
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+__all__ = ["Refusal", "answer_of", "install", "refusal_of"]
+
+_log: Final = logging.getLogger("seamark.server")
+_RETRY_S: Final = 2
+_SLUGS: Final = {
+    400: "bad-request",
+    401: "token-needed",
+    403: "forbidden",
+    404: "not-found",
+    405: "method-not-allowed",
+    413: "too-large",
+    429: "too-many",
+    503: "busy",
+}
+_CANCELLED: Final = "57014"
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+
+
+class Refusal(HTTPException):
+    """An answer that is no success.
+
+    Args:
+        status: Of HTTP.
+        error: A short word for programs, such as ``"gap"``.
+        hint: A sentence for people that says what to do.
+        headers: Of HTTP, such as ``Retry-After``.
+        **more: Further members of the answer, such as ``known=4096``.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        hint: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(status, hint, dict(headers or {}))
+        self.error = error
+        self.more = more
+
+
+def later(error: str, hint: str, seconds: float = _RETRY_S, status: int = 503) -> Refusal:
+    """Return the answer that asks for the same again after some seconds."""
+    return Refusal(status, error, hint, headers={"Retry-After": str(max(1, round(seconds)))})
+
+
+def refusal_of(error: BaseException) -> Refusal:
+    """Return what is answered for an error; what nobody foresaw is logged and is a 500."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, HTTPException):
+        slug = _SLUGS.get(error.status_code, "refused")
+        return Refusal(error.status_code, slug, _words(error), headers=error.headers)
+    if isinstance(error, RequestValidationError):
+        return Refusal(422, "invalid", _validation_words(error))
+    if isinstance(error, SeamarkError):
+        return _own(error)
+    if isinstance(error, Conflict):
+        return later("conflict", "others were writing the same; send the request again")
+    if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
+        return _of_database(error)
+    if isinstance(error, UnicodeError | OverflowError):
+        return Refusal(422, "invalid", "the request has a text or a number that cannot be kept")
+    if isinstance(error, OSError) and error.errno in _FULL:
+        _log.error("the disk is full: %s", error)
+        return later("disk-full", "the disk of the server is full; it is tried again", 30)
+    _log.error("%s in the server", type(error).__name__, exc_info=error)
+    hint = "the server made a mistake; its log has the reason"
+    return Refusal(500, "internal", hint)
+
+
+def answer_of(error: BaseException) -> JSONResponse:
+    """Return an error as the answer that is sent."""
+    refusal = refusal_of(error)
+    body = {"error": refusal.error, "hint": _printable(refusal.detail), **refusal.more}
+    return JSONResponse(body, refusal.status_code, refusal.headers)
+
+
+def install(app: FastAPI) -> None:
+    """Have an application answer every error in one form."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        del request
+        return answer_of(error)
+
+    for kind in (
+        HTTPException,
+        RequestValidationError,
+        SeamarkError,
+        Conflict,
+        sa.exc.SQLAlchemyError,
+        UnicodeError,
+        OverflowError,
+        OSError,
+    ):
+        app.add_exception_handler(kind, answer)
+
+
+def _own(error: SeamarkError) -> Refusal:
+    if isinstance(error, RunNotFoundError | MissingFieldError):
+        return Refusal(404, "not-found", str(error))
+    if isinstance(error, QueryError):
+        return Refusal(422, "query", str(error))
+    if isinstance(error, PathError | ArgumentError | TypeError | ValueError):
+        return Refusal(422, "invalid", str(error))
+    _log.error("%s in the server", type(error).__name__, exc_info=error)
+    return Refusal(500, "internal", "the server made a mistake; its log has the reason")
+
+
+def _of_database(error: Exception) -> Refusal:
+    """Return what an error of the database means for who asks; never its words."""
+    cause = getattr(error, "orig", error)
+    state = getattr(cause, "sqlstate", None) or ""
+    if state == _CANCELLED:
+        return later("too-slow", "this took the database too long; ask for less", 5)
+    text = str(cause)
+    if state.startswith("22") or (
+        isinstance(error, sa.exc.DataError | sa.exc.StatementError)
+        and (isinstance(cause, ValueError | OverflowError | TypeError))
+    ):
+        return Refusal(422, "invalid", "the request has a text or a number that cannot be kept")
+    if state.startswith("53") or "disk is full" in text:
+        _log.error("the database is short of something: %s", text)
+        return later("disk-full", "the database is full or overloaded; try again later", 30)
+    gone = isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError)
+    if gone or isinstance(error, sqlite3.OperationalError) or state[:2] in {"08", "40", "57"}:
+        _log.warning("the database does not answer: %s", text.strip().split("\n")[0])
+        return later("database", "the database does not answer; the same may be sent again")
+    _log.error("%s of the database", type(error).__name__, exc_info=error)
+    return Refusal(500, "internal", "the server made a mistake; its log has the reason")
+
+
+def _words(error: HTTPException) -> str:
+    if error.status_code == 404:  # noqa: PLR2004 - a status
+        return "nothing is at this address; GET /api/v1/openapi.json lists what there is"
+    if error.status_code == 405:  # noqa: PLR2004 - a status
+        return "this address takes other methods; see /api/v1/openapi.json"
+    return str(error.detail)
+
+
+def _validation_words(error: RequestValidationError) -> str:
+    """Return where the first mistake is and what was expected, without what was given."""
+    for each in error.errors():
+        where = ".".join(str(part) for part in each.get("loc", ()))
+        return f"{where[:200]}: {each.get('msg', 'not as expected')}"
+    return "the request is not as expected"
+
+
+def _printable(text: object) -> str:
+    return str(text).encode("utf-8", "replace").decode()

@@ -1,0 +1,156 @@
+"""Who asks, and whether they may: every route passes through here or answers nothing.
+
+A request is *guarded* once one of `expect`, `expect_admin` and `open_to_all` was called for it. An
+answer that is a success and was not guarded is never sent (`seamark.server.app`), so that a route
+which forgets to ask fails in its first test and not in public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, cast
+
+from fastapi import Depends, Request
+from fastapi.security import APIKeyHeader, HTTPBearer
+
+from seamark.errors import PathError
+from seamark.paths import check_project
+from seamark.server.access import NOBODY, Identity, Role
+from seamark.server.failures import Refusal
+
+if TYPE_CHECKING:
+    from seamark.server.state import Server
+
+__all__ = ["Asker", "asker", "expect", "expect_admin", "needs", "open_to_all", "server_of"]
+
+_bearer = HTTPBearer(auto_error=False, description="A token of `seamark token create`.")
+_header = APIKeyHeader(
+    name="X-Seamark-Token", auto_error=False, description="The same, where a proxy takes the other."
+)
+_TOKEN_NEEDED = "this needs a token: seamark login URL on this machine, or SEAMARK_API_TOKEN"  # noqa: S105 - words
+
+
+def server_of(request: Request) -> Server:
+    """Return the server that answers a request."""
+    return cast("Server", request.app.state.server)
+
+
+def asker(
+    request: Request,
+    bearer: Annotated[object, Depends(_bearer)] = None,
+    header: Annotated[object, Depends(_header)] = None,
+) -> Identity:
+    """Return who asks: whose token a request carries, or `NOBODY` if it carries none.
+
+    The first call for a request asks the database, later ones return the same.
+
+    Raises:
+        Refusal: 401 if the token is unknown, expired or revoked; 429 after many such.
+    """
+    del bearer, header  # for the description of the API: the headers themselves are read below
+    known = getattr(request.state, "identity", None)
+    if known is None:
+        known = server_of(request).logins.identify(request.headers, _address(request))
+        request.state.identity = known
+    return cast("Identity", known)
+
+
+Asker = Annotated[Identity, Depends(asker)]
+
+
+def expect(request: Request, project: str, role: Role) -> Identity:
+    """Go on only for somebody with a role in a project.
+
+    It may ask the database: call it from a thread (a plain ``def`` route, or
+    ``run_in_threadpool``).
+
+    Args:
+        request: The request, which is guarded from here on.
+        project: Project path, as the address has it.
+        role: The smallest role that will do.
+
+    Returns:
+        Who asks.
+
+    Raises:
+        Refusal: 401 without a token where one would be needed, 404 for who may not know that the
+            project exists (or where it has no legal name), 403 for a role too small.
+    """
+    who = asker(request)
+    request.state.guarded = True
+    try:
+        check_project(project)
+    except PathError as error:
+        raise _hidden(project) from error
+    found = server_of(request).accounts.role(who, project)
+    if found is not None and found >= role:
+        return who
+    if who == NOBODY:
+        raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
+    if found is None:
+        raise _hidden(project)
+    hint = (
+        f"this needs the role {role.name.lower()} in {project}, "
+        f"and this token has {found.name.lower()}"
+    )
+    raise Refusal(403, "role-too-small", hint)
+
+
+def expect_admin(request: Request) -> Identity:
+    """Go on only for an admin of the whole server.
+
+    Raises:
+        Refusal: 401 without a token, 403 for anybody else.
+    """
+    who = asker(request)
+    request.state.guarded = True
+    if who == NOBODY:
+        raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
+    if not who.admin:
+        raise Refusal(403, "admins-only", "this is for an admin of the server")
+    return who
+
+
+def expect_somebody(request: Request) -> Identity:
+    """Go on for everybody who has a token; the route shows them only what is theirs.
+
+    Raises:
+        Refusal: 401 without a token.
+    """
+    who = asker(request)
+    request.state.guarded = True
+    if who == NOBODY:
+        raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
+    return who
+
+
+def open_to_all(request: Request) -> Identity:
+    """Go on for everybody: the answer has nothing that is anybody's, or only what they may see.
+
+    For tables over many projects: what is in them is chosen by
+    ``server.accounts.readable(identity)``.
+    """
+    who = asker(request)
+    request.state.guarded = True
+    return who
+
+
+def needs(role: Role) -> Callable[..., Identity]:
+    """Return a dependency that guards a route with ``{project:path}`` in its address.
+
+    For ``async`` routes: dependencies run in a thread, so that asking the database holds nobody up.
+    """
+
+    def guard(request: Request, project: str) -> Identity:
+        return expect(request, project, role)
+
+    return guard
+
+
+def _hidden(project: str) -> Refusal:
+    hint = f"no project {project[:200]!r} is here, or this token may not see it"
+    return Refusal(404, "no-project", hint)
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""

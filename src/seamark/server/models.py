@@ -1,0 +1,339 @@
+"""What reads answer, for the description of the API; `seamark.reading.wire` makes and checks it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+__all__ = ["MODELS", "Failure", "answers"]
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="allow", arbitrary_types_allowed=False)
+
+
+class Failure(_Wire):
+    """Why a request was not answered as it was asked.
+
+    Attributes:
+        error: A short word for programs.
+        hint: A sentence that says what to do.
+    """
+
+    error: str
+    hint: str
+
+
+def _shape(name: str, about: str, **fields: Any) -> Any:
+    """Return the model of a class of `seamark.reading.wire`, all of whose fields are there."""
+    tag = (Literal[name], Field(alias="$"))
+    given = {key: (kind, ...) for key, kind in fields.items()}
+    return create_model(name, __base__=_Wire, __doc__=about, tag=tag, **given)
+
+
+def _envelope(name: str, about: str, **fields: Any) -> Any:
+    """Return the model of an answer."""
+    given = {key: (kind, ...) for key, kind in fields.items()}
+    return create_model(name, __base__=_Wire, __doc__=about, **given)
+
+
+Value: Any = Annotated[
+    Any,
+    Field(
+        description=(
+            "A text, a boolean, null, a finite float, an int below 2**53, a list or an object of "
+            'these, or an object with the key "$": see the fields `$` and `v` of Special.'
+        )
+    ),
+]
+Ref: Any = Annotated[list[str], Field(min_length=2, max_length=2, description="Project, run id.")]
+Special = _shape_special = create_model(
+    "Special",
+    __base__=_Wire,
+    __doc__="What JSON cannot write by itself.",
+    tag=(
+        Literal["float", "int", "datetime", "set", "strings", "tuple", "dict", "f8", "i8"],
+        Field(alias="$"),
+    ),
+    v=(Any, ...),
+)
+Number: Any = float | int | Special
+Floats = create_model(
+    "Floats",
+    __base__=_Wire,
+    __doc__="float64 values: base64 of little-endian bytes; a list with ?arrays=json.",
+    tag=(Literal["f8"], Field(alias="$")),
+    v=(str | list[float | str], ...),
+)
+Ints = create_model(
+    "Ints",
+    __base__=_Wire,
+    __doc__="int64 values: base64 of little-endian bytes; a list with ?arrays=json.",
+    tag=(Literal["i8"], Field(alias="$")),
+    v=(str | list[int], ...),
+)
+_at: Final = {"step": Number, "time_ns": int | Special, "attempt": int}
+Attribute = _shape("Attribute", "What a path shows.", path=str, family=str, type=str, value=Value)
+JournalInfo = _shape(
+    "JournalInfo",
+    "What is known of one journal; offsets in bytes, times in ns since the Unix epoch.",
+    writer=str,
+    file=str,
+    header=dict[str, Any],
+    offset=int,
+    last_t=int | Special,
+    closed=bool,
+    gaps=list[Any],
+    dropped=dict[str, int],
+    errors=int,
+    notes=list[Any],
+    stopped=str | None,
+    unknown=dict[str, int],
+)
+Points = _shape(
+    "Points", "Points of a float series.", step=Floats, value=Floats, time_ns=Ints, attempt=Ints
+)
+TextPoint = _shape("TextPoint", "A text of a series.", **_at, text=str | dict[str, Any])
+FilePoint = _shape(
+    "FilePoint",
+    "A file of a series.",
+    **_at,
+    file=dict[str, Any],
+    name=str | None,
+    description=str | None,
+)
+HistogramPoint = _shape(
+    "HistogramPoint", "n + 1 edges and n counts.", **_at, edges=list[Number], counts=list[Number]
+)
+TextPage = _shape("TextPage", "Texts of a journal.", points=list[Any], end=int, more=bool)
+Curve = _shape(
+    "Curve",
+    "A series in parts; see seamark.reading.curves.Curve.",
+    width=Number,
+    **dict.fromkeys(
+        ("first_step", "last_step", "min", "max", "min_step", "max_step", "mean"), Floats
+    ),
+    **dict.fromkeys(("count", "nan_count", "inf_count"), Ints),
+)
+Drawing = _shape(
+    "Drawing",
+    "A series along an axis; see seamark.reading.curves.Drawing.",
+    curve=Curve,
+    x=Floats,
+    mean=Floats | None,
+    plus_inf=Floats,
+    minus_inf=Floats,
+    left_out=int,
+    not_positive=int,
+    falls=bool,
+    ends=Value,
+)
+RunName = _shape(
+    "RunName",
+    "What a run is called.",
+    project=str,
+    run=str,
+    name=str | None,
+    created_ns=int | Special,
+    trashed=bool,
+)
+Crash = _shape(
+    "Crash",
+    "How a process ended that did not say so.",
+    reason=str,
+    host=str | None,
+    pid=int | None,
+    last_t=int | Special,
+    detail=str,
+)
+RankStatus = _shape(
+    "RankStatus",
+    "How a rank is doing; times in ns since the Unix epoch.",
+    rank=int,
+    host=str | None,
+    pid=int | None,
+    writers=Value,
+    state=str,
+    why=str,
+    first_t=int | Special,
+    last_t=int | Special,
+    row_t=int | Special | None,
+    end_t=int | Special | None,
+)
+RankTiming = _shape(
+    "RankTiming",
+    "How long the steps of a rank take, seconds.",
+    rank=int,
+    host=str | None,
+    pid=int | None,
+    state=str | None,
+    why=str,
+    last_seen=Special | None,
+    last_step=Special | None,
+    steps=int,
+    **dict.fromkeys(("mean_s", "p50_s", "p95_s", "max_s", "own_s", "slowdown"), Number),
+)
+RunsTable = _shape(
+    "RunsTable",
+    "Runs: for each column a list with a value a run, null where it has none.",
+    columns=list[str],
+    cells=list[list[Any]],
+    refs=list[Ref],
+    total=int,
+    offset=int,
+)
+SeriesTable = _shape("SeriesTable", "[run id, path, Points] of series.", parts=list[Any])
+CurveTable = _shape("CurveTable", "[run id, path, Curve] of series.", parts=list[Any])
+
+_of_run: Final = {"project": str, "run": str}
+_page: Final = {"total": int}
+MODELS: Final[dict[str, Any]] = {
+    "overview": _envelope(
+        "Overview",
+        "How a run is doing.",
+        **_of_run,
+        state=str,
+        reason=str,
+        failed=bool,
+        crash=Crash | None,
+        troubles=dict[str, Any],
+    ),
+    "ranks": _envelope("Ranks", "Every rank.", ranks=list[RankStatus]),
+    "stragglers": _envelope("Stragglers", "The slowest first.", ranks=list[RankTiming]),
+    "writers": _envelope("Writers", "Every journal.", journals=list[JournalInfo]),
+    "attributes": _envelope("Attributes", "By path.", attributes=list[Attribute], **_page),
+    "attribute": _envelope("OneAttribute", "Null: nothing.", attribute=Attribute | None),
+    "has": _envelope("Has", "Whether anything is there.", has=bool),
+    "families": _envelope("Families", "By path.", families=dict[str, str]),
+    "points": _envelope(
+        "PointsOfSeries", "By path.", points=dict[str, Points], total=dict[str, int]
+    ),
+    "curve": _envelope("OneCurve", "One curve.", curve=Curve),
+    "drawing": _envelope("OneDrawing", "One drawing.", drawing=Drawing),
+    "texts": _envelope("Texts", "By step.", points=list[TextPoint], **_page),
+    "files": _envelope("Files", "By step.", points=list[FilePoint], **_page),
+    "histograms": _envelope("Histograms", "By step.", points=list[HistogramPoint], **_page),
+    "last": _envelope("Last", "Of a series.", last=Value),
+    "text-page": _envelope("OneTextPage", "A page.", page=TextPage),
+    "text-begin": _envelope("TextBegin", "Where, bytes.", begin=int),
+    "projects": _envelope(
+        "Projects",
+        "What may be read.",
+        projects=list[
+            _envelope(
+                "Project",
+                "Counts of runs; the last record in ns since the Unix epoch.",
+                project=str,
+                runs=int,
+                running=int,
+                trashed=int,
+                last_record_ns=int | Special,
+            )
+        ],
+    ),
+    "runs": _envelope("Runs", "A table.", table=RunsTable, told=list[str], cursor=str),
+    "select": _envelope("Selected", "In order.", refs=list[Ref], total=int, told=list[str]),
+    "fields": _envelope(
+        "Fields",
+        "What the first of the chosen runs have.",
+        fields=list[
+            _envelope(
+                "FieldOfRuns",
+                "A number, a text or a series of numbers.",
+                path=str,
+                series=bool,
+                runs=int,
+                differs=bool,
+                longest=int,
+            )
+        ],
+        of=int,
+        told=list[str],
+    ),
+    "groups": _envelope(
+        "Groups",
+        "Runs that have the same values.",
+        groups=list[
+            _envelope(
+                "Group",
+                "Sums over its runs; std with n - 1.",
+                by=dict[str, Any],
+                n=int,
+                refs=list[Ref],
+                values=dict[str, dict[str, Any]],
+            )
+        ],
+        total=int,
+        told=list[str],
+    ),
+    "names": _envelope("Names", "The newest first.", names=list[RunName]),
+    "paths": _envelope("Paths", "Sorted.", paths=list[str]),
+    "losses": _envelope("Losses", "[project, run, counts].", losses=list[list[Any]]),
+    "reasons": _envelope("Reasons", "[project, run, reason].", reasons=list[list[Any]]),
+    "series": _envelope(
+        "Series",
+        "What fits of the series.",
+        table=SeriesTable | CurveTable,
+        told=list[str],
+        left=list[Ref],
+    ),
+    "series-paths": _envelope("SeriesPaths", "[project, run, paths].", paths=list[list[Any]]),
+    "curves": _envelope(
+        "Curves",
+        "What is drawn.",
+        curves=list[_envelope("CurveOfRun", "One series.", **_of_run, path=str, drawing=Drawing)],
+        cursor=str,
+    ),
+    "changes": _envelope(
+        "Changes",
+        "What changed since a cursor; reset: everything may have.",
+        cursor=str,
+        reset=bool,
+        more=bool,
+        runs=list[_envelope("ChangedRun", "A run.", **_of_run, state=str | None, gone=bool)],
+    ),
+    "edited": _envelope(
+        "Edited",
+        "What became of each run.",
+        runs=list[
+            _envelope(
+                "EditedRun",
+                "error and hint say why it was not edited.",
+                **_of_run,
+                ok=bool,
+                error=str | None,
+                hint=str | None,
+                position=int | None,
+            )
+        ],
+    ),
+}
+"""Answers by name."""
+
+_FAILURES: Final = {
+    401: "a token is needed",
+    403: "the role is too small",
+    404: "there is no such run, or it may not be seen",
+    413: "that is too much at a time",
+    422: "an argument has a value that cannot be used",
+    429: "too many requests",
+    503: "try again later",
+}
+
+
+def answers(name: str, *, tagged: bool = False) -> dict[int | str, dict[str, Any]]:
+    """Return how a route answers, for its description.
+
+    Args:
+        name: Of the answer in `MODELS`.
+        tagged: Whether it has an ETag.
+    """
+    found: dict[int | str, dict[str, Any]] = {
+        200: {"model": MODELS[name], "description": "The answer."}
+    }
+    if tagged:
+        found[304] = {"description": "Nothing changed since the ETag in If-None-Match."}
+    for status, why in _FAILURES.items():
+        found[status] = {"model": Failure, "description": why}
+    return found

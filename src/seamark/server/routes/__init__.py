@@ -1,0 +1,1 @@
+"""What the server answers: each module here has a ``router``, mounted below ``/api/v1``."""

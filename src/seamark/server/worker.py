@@ -1,0 +1,131 @@
+"""One process of the server: it answers requests or folds, until it is told to stop.
+
+It is started by `seamark.server.run` only, which sends the settings as one line of standard input
+and keeps that open: its end means that the supervisor is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import SeamarkError
+from seamark.server.databases import DatabaseUnreachable
+from seamark.server.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["EXIT_FOR_GOOD", "main"]
+
+EXIT_FOR_GOOD: Final = 78
+"""Starting the same again would be of no use."""
+EXIT_LATER: Final = 75
+_KEEP_ALIVE_S: Final = 75
+_STOP_S: Final = 60
+_LOG: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def main(arguments: list[str]) -> int:
+    """Run one process and return its exit code.
+
+    Args:
+        arguments: ``answer`` with the descriptors of the socket and of what says "ready", or
+            ``fold`` with the latter.
+    """
+    logging.basicConfig(format=_LOG, level=logging.INFO)
+    for name in ("uvicorn.error", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    settings = Settings.from_json(sys.stdin.readline())
+    what, *descriptors = arguments
+    try:
+        if what == "answer":
+            _answer(settings, *map(int, descriptors))
+        else:
+            _fold(settings, *map(int, descriptors))
+    except DatabaseUnreachable as error:
+        _say(error)
+        return EXIT_LATER
+    except SeamarkError as error:
+        _say(error)
+        return EXIT_FOR_GOOD
+    return 0
+
+
+def _answer(settings: Settings, listening: int, ready: int) -> None:
+    import uvicorn
+
+    from seamark.server.app import make_app
+    from seamark.server.connection import make_protocol
+    from seamark.server.state import open_server
+
+    config = uvicorn.Config(
+        make_app(open_server(settings)),
+        loop="asyncio",
+        http=make_protocol(settings.limits.idle_s),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_STOP_S,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+        h11_max_incomplete_event_size=settings.limits.header_bytes + settings.limits.target_bytes,
+    )
+
+    class Announced(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            _announce(ready)
+
+    server = Announced(config)
+    _when_left_alone(lambda: setattr(server, "should_exit", True))
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
+        # uvicorn hands the signal that ended it on to the process, which has ended well.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        server.run([socket.socket(fileno=listening)])
+
+
+def _fold(settings: Settings, ready: int) -> None:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    _when_left_alone(stop.set)
+    _announce(ready)
+    if find_spec("seamark.server.folding.main") is None:
+        stop.wait()
+        return
+    import_module("seamark.server.folding.main").main(settings, stop)
+
+
+def _when_left_alone(do: Callable[[], Any]) -> None:
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        do()
+
+    threading.Thread(target=watch, name="seamark-supervisor", daemon=True).start()
+
+
+def _announce(ready: int) -> None:
+    with contextlib.suppress(OSError):
+        os.write(ready, b"r")
+        os.close(ready)
+
+
+def _say(error: Exception) -> None:
+    sys.stderr.write(f"seamark server: {error}\n")

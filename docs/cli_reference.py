@@ -6,6 +6,7 @@ The page is the commands' own help. ``tests/test_docs.py`` fails when it is out 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import click
 
@@ -40,8 +41,18 @@ def page() -> str:
     for name in app.list_commands(top):
         command = app.get_command(top, name)
         assert command is not None  # noqa: S101 - list_commands named it
-        text += SECTION.format(name=name, help=help_of(command, click.Context(command, top, name)))
+        text += "".join(sections(command, click.Context(command, top, name), name))
     return text
+
+
+def sections(command: click.Command, context: click.Context, name: str) -> Iterator[str]:
+    """Yield the section of a command, and those of its own commands."""
+    yield SECTION.format(name=name, help=help_of(command, context))
+    if isinstance(command, click.Group):
+        for part in command.list_commands(context):
+            inner = command.get_command(context, part)
+            assert inner is not None  # noqa: S101 - list_commands named it
+            yield from sections(inner, click.Context(inner, context, part), f"{name} {part}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from seamark import errors, types, utils
+    from seamark.remote.login import login, logout
     from seamark.run.handler import Handler
     from seamark.run.project import Project, init_project
     from seamark.run.run import Run, init_run
@@ -23,6 +24,8 @@ __all__ = [
     "errors",
     "init_project",
     "init_run",
+    "login",
+    "logout",
     "types",
     "utils",
 ]
@@ -33,6 +36,8 @@ _HOMES = {
     "Run": "seamark.run.run",
     "init_project": "seamark.run.project",
     "init_run": "seamark.run.run",
+    "login": "seamark.remote.login",
+    "logout": "seamark.remote.login",
 }
 
 

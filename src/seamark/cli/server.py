@@ -37,7 +37,7 @@ def place_options(command: Any) -> Any:
             "--folder",
             type=click.Path(path_type=Path),
             metavar="DIR",
-            help="Folder of the server.  [default: SEAMARK_SERVER_DIR, else ./seamark-server]",
+            help="Folder of the server.  [default: ./seamark-server]",
         ),
     ):
         command = option(command)
@@ -71,6 +71,7 @@ def place_options(command: Any) -> Any:
 @click.pass_context
 def server(
     context: click.Context,
+    /,
     folder: Path | None,
     store: str | None,
     blobs: str | None,
@@ -122,7 +123,7 @@ def settings_at(folder: Path | None, store: str | None, blobs: str | None, **res
     except ImportError as error:  # pragma: no cover - a broken installation
         raise MissingExtraError(str(error)) from error
     _check_extra()
-    place = folder or Path(os.environ.get("SEAMARK_SERVER_DIR") or DEFAULT_FOLDER)
+    place = folder or Path(DEFAULT_FOLDER)
     if store is not None and store.startswith("sqlite:///"):
         store = f"sqlite:///{Path(store.removeprefix('sqlite:///')).absolute()}"
     return Settings.at(place, store, blobs, **rest)

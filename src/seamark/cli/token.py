@@ -1,0 +1,278 @@
+"""``seamark token``: tokens of a server, over HTTP or on the server's own machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
+from urllib.parse import quote
+
+import click
+
+from seamark.cli._app import misuse
+from seamark.cli._screen import note
+from seamark.cli._text import clean
+
+if TYPE_CHECKING:
+    from seamark.remote.http.connection import Connection
+    from seamark.server.accounts.accounts import Accounts
+
+__all__ = ["token"]
+
+_S: Final = 1_000_000_000
+_UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536_000}
+
+
+class Wanted(TypedDict):
+    """What a token is asked for with, as the server's route takes it."""
+
+    user: str | None
+    service: bool
+    admin: bool
+    label: str
+    role: str | None
+    project: str | None
+    expires_s: int | None
+
+
+class Place(Protocol):
+    """Where tokens are: a server that is asked, or its database."""
+
+    def create(self, wanted: Wanted) -> str:
+        """Make a token and return it."""
+        ...
+
+    def list(self) -> list[dict[str, Any]]:
+        """Return what is known of tokens."""
+        ...
+
+    def revoke(self, token: str) -> None:
+        """End a token."""
+        ...
+
+
+class _Served:
+    """Tokens of a server that is asked."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def create(self, wanted: Wanted) -> str:
+        told = self._connection.send_json("POST", "accounts/tokens", wanted).record()
+        return str(told["token"])
+
+    def list(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._connection.ask("GET", "accounts/tokens").record()[
+            "tokens"
+        ]
+        return found
+
+    def revoke(self, token: str) -> None:
+        self._connection.ask("DELETE", f"accounts/tokens/{quote(token, safe='')}")
+
+
+class _Kept:
+    """Tokens in the database of a server on this machine: whoever may write it is its admin."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+
+    def create(self, wanted: Wanted) -> str:
+        from seamark.server.access import Identity, Role
+
+        accounts, by = self._accounts, Identity("local", admin=True)
+        user, project = wanted["user"] or "admin", wanted["project"]
+        role = Role[wanted["role"].upper()] if wanted["role"] else None
+        if not accounts.has_user(user):
+            accounts.add_user(user, service=wanted["service"], admin=wanted["admin"])
+            accounts.note(by, "user.add", user)
+        if project is not None:
+            role = role or Role.CONTRIBUTOR
+            accounts.raise_member(user, project, role)
+        ends = wanted["expires_s"]
+        made = accounts.create_token(
+            user,
+            by=by.name,
+            label=wanted["label"],
+            role=role,
+            project=project,
+            expires_ns=None if ends is None else accounts.now_ns() + ends * _S,
+        )
+        accounts.note(by, "token.create", made.prefix, user=user, project=project)
+        return made.secret
+
+    def list(self) -> list[dict[str, Any]]:
+        return [each.shown() for each in self._accounts.tokens()]
+
+    def revoke(self, token: str) -> None:
+        from seamark.server.access import Identity
+
+        self._accounts.revoke(token)
+        self._accounts.note(Identity("local", admin=True), "token.revoke", token)
+
+
+def _where(command: Any) -> Any:
+    """Give a command the options that say which server is meant."""
+    for option in (
+        click.option(
+            "--store",
+            metavar="URL",
+            help="On the server's machine: its databases, as `seamark server --store` was told.",
+        ),
+        click.option(
+            "--folder",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="On the server's machine: its folder.",
+        ),
+        click.option(
+            "--server",
+            "url",
+            metavar="URL",
+            help="The server.  [default: SEAMARK_REMOTE, else the one that you are logged in to]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(short_help="Make, list and revoke tokens of a server.")
+def token() -> None:
+    """Make, list and revoke tokens of a server.
+
+    Everybody makes tokens of their own; an admin of the server makes them for anybody, an owner of
+    a project for service accounts in it. On the server's machine --folder or --store asks its
+    database directly.
+
+    \b
+    Examples:
+      seamark token create                                 one more of your own
+      seamark token create alice --project team --role contributor
+      seamark token create trainer --service --project team/vision --expires 90d
+      seamark token list
+      seamark token revoke seamark_Ab3dE6gH
+    """
+
+
+@token.command(short_help="Make a token; it is shown once.")
+@click.argument("user", required=False)
+@click.option("--project", metavar="PATH", help="For this project and what is in it alone.")
+@click.option(
+    "--role",
+    type=click.Choice(["viewer", "contributor", "owner"]),
+    help="The most that it may do.  [default with --project for others: contributor]",
+)
+@click.option("--label", default="", help="What it is for.")
+@click.option("--expires", metavar="TIME", help="When it ends: 12h, 30d, 1y.  [default: never]")
+@click.option("--service", is_flag=True, help="A new user is a service account, no person.")
+@click.option("--admin", is_flag=True, help="A new user is an admin of the server.")
+@_where
+def create(
+    user: str | None,
+    expires: str | None,
+    url: str | None,
+    folder: Path | None,
+    store: str | None,
+    **rest: Any,
+) -> None:
+    """Make a token and print it: this is the only time that it is shown.
+
+    USER is who it is for: by default you. One that does not exist is made, and gets the role that
+    is named in the project that is named.
+
+    \b
+    Examples:
+      seamark token create --label laptop --expires 90d
+      seamark token create alice --project team --role owner
+      seamark token create trainer --service --project team > token.txt
+    """
+    wanted: Any = {"user": user, "expires_s": _seconds(expires), **rest}
+    secret = _place(url, folder, store).create(wanted)
+    click.echo(secret)
+    note("shown this once; where it is used: seamark login URL, or SEAMARK_API_TOKEN")
+
+
+@token.command("list", short_help="List tokens, never their secrets.")
+@_where
+def list_tokens(url: str | None, folder: Path | None, store: str | None) -> None:
+    """List your tokens; for an admin, all tokens. None is shown beyond its beginning."""
+    rows = [("TOKEN", "USER", "MAY", "USED", "ENDS", "LABEL")]
+    for each in _place(url, folder, store).list():
+        may = " in ".join(str(part) for part in (each["role"], each["project"]) if part)
+        ends = "revoked" if each["revoked_ns"] else _moment(each["expires_ns"])
+        if not each["revoked_ns"] and 0 < (each["expires_ns"] or 0) < time.time_ns():
+            ends = f"{ends} (over)"
+        label, used = str(each["label"]), _moment(each["used_ns"])
+        rows.append((str(each["id"]), str(each["user"]), may or "all", used, ends, label))
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo(clean("  ".join(cells).rstrip()))
+
+
+@token.command(short_help="End a token for good.")
+@click.argument("beginning", metavar="TOKEN")
+@_where
+def revoke(beginning: str, url: str | None, folder: Path | None, store: str | None) -> None:
+    """End a token for good, named by its beginning as `seamark token list` shows it.
+
+    Every process of the server knows within a few seconds.
+    """
+    beginning = beginning.rstrip(".\N{HORIZONTAL ELLIPSIS}")[:16]
+    _place(url, folder, store).revoke(beginning)
+    click.echo(f"revoked {clean(beginning)}")
+
+
+def _place(url: str | None, folder: Path | None, store: str | None) -> Place:
+    if folder is not None or store is not None:
+        if url is not None:
+            misuse("--server asks over HTTP, --folder and --store ask the database: give one")
+        return _opened(folder, store)
+    from seamark.remote.http.connection import Connection
+
+    return _Served(Connection(url or _known_server()))
+
+
+def _opened(folder: Path | None, store: str | None) -> Place:
+    from seamark.cli.server import settings_at
+
+    settings = settings_at(folder, store, None)
+    if settings.is_sqlite and not settings.database_folder.exists():
+        misuse(f"no server has its databases in {settings.database_folder}")
+    from seamark.server.accounts.accounts import Accounts
+    from seamark.server.accounts.migrate import migrate
+    from seamark.server.databases import open_databases
+
+    databases = open_databases(settings.store)
+    migrate(databases.account)
+    return _Kept(Accounts(databases.account))
+
+
+def _known_server() -> str:
+    """Return the server that is meant when none is named."""
+    from seamark.remote.credentials import kept_servers
+
+    given = [each.strip() for each in os.environ.get("SEAMARK_REMOTE", "").split(",")]
+    found = [each for each in given if each.startswith(("https://", "http://"))] or kept_servers()
+    if len(found) != 1:
+        what = "several servers are known" if found else "no server is known"
+        misuse(f"{what}: name one with --server URL (on its own machine: --folder DIR)")
+    return found[0]
+
+
+def _seconds(text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([mhdwy])", text.strip())
+    if found is None:
+        misuse(f"--expires: expected a number and m, h, d, w or y, such as 90d, got {text!r}")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _moment(time_ns: int | None) -> str:
+    if time_ns is None:
+        return "never"
+    return datetime.fromtimestamp(time_ns / _S, timezone.utc).strftime("%Y-%m-%d")

@@ -229,7 +229,8 @@ def heavy() -> Iterator[None]:
         Refusal: 503 if too many others keep at it.
     """
     if not _heavy.acquire(timeout=_PATIENCE_S):
-        raise later("busy", "others are reading much at the moment; send the request again", 5)
+        hint = "others are reading much at the moment; send the request again"
+        raise later(error="busy", hint=hint, seconds=5)
     try:
         yield
     finally:

@@ -175,7 +175,7 @@ def _check_certificate(settings: Settings) -> None:
             raise ArgumentError(msg) from error
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")  # never ask
     except (ssl.SSLError, ValueError) as error:
         msg = (
             f"--tls-cert, --tls-key: not a certificate and its key in PEM without a password:"
@@ -188,5 +188,8 @@ def _check_proxy(proxy: str) -> None:
     try:
         ipaddress.ip_network(proxy, strict=False)
     except ValueError as error:
-        msg = f"--proxy: expected an address or a network such as 10.0.0.5 or 10.0.0.0/24, got {proxy!r}"
+        msg = (
+            "--proxy: expected an address or a network such as 10.0.0.5 or 10.0.0.0/24, got"
+            f" {proxy!r}"
+        )
         raise ArgumentError(msg) from error

@@ -21,6 +21,7 @@ from seamark.errors import (
     RunNotFoundError,
     SeamarkError,
 )
+from seamark.server.databases import DatabaseUnreachable, TooSlow
 from seamark.store.database import Conflict
 
 if TYPE_CHECKING:
@@ -129,6 +130,13 @@ def install(app: FastAPI) -> None:
 
 
 def _own(error: SeamarkError) -> Refusal:
+    if isinstance(error, DatabaseUnreachable):
+        _log.warning("%s", error)  # its words may name the address of the database
+        return later("database", "the database does not answer; the same may be sent again")
+    if isinstance(error, TooSlow):
+        return Refusal(422, "too-slow", str(error))
+    if isinstance(error, LookupError) and not isinstance(error, RunNotFoundError):
+        return Refusal(404, "not-found", str(error))
     if isinstance(error, RunNotFoundError | MissingFieldError):
         return Refusal(404, "not-found", str(error))
     if isinstance(error, QueryError):
@@ -146,10 +154,7 @@ def _of_database(error: Exception) -> Refusal:
     if state == _CANCELLED:
         return later("too-slow", "this took the database too long; ask for less", 5)
     text = str(cause)
-    if state.startswith("22") or (
-        isinstance(error, sa.exc.DataError | sa.exc.StatementError)
-        and (isinstance(cause, ValueError | OverflowError | TypeError))
-    ):
+    if state.startswith("22") or isinstance(cause, ValueError | OverflowError | TypeError):
         return Refusal(422, "invalid", "the request has a text or a number that cannot be kept")
     if state.startswith("53") or "disk is full" in text:
         _log.error("the database is short of something: %s", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from starlette.requests import ClientDisconnect
 
@@ -50,7 +50,7 @@ class Gate:
         self._at_once += 1
         try:
             if self._at_once > self._limits.at_once:
-                raise later("busy", "the server has too much to do; send the request again", 5)  # noqa: TRY301 - one way to say no
+                passage.refuse_busy()
             passage.check()
             await self._app(scope, passage.receive, passage.send)
         except ClientDisconnect:
@@ -73,6 +73,13 @@ class _Passage:
         self._end = time.monotonic() + limits.request_s
         self._started = False
         self._dropped = False
+
+    @staticmethod
+    def refuse_busy() -> NoReturn:
+        """Say that there is too much to do."""
+        hint = "the server has too much to do; send the request again"
+        error = "busy"
+        raise later(error, hint, 5)
 
     def check(self) -> None:
         """Refuse what is too long before any of it is read."""

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from types import GenericAlias
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 __all__ = ["MODELS", "Failure", "answers"]
+
+
+_model: Any = create_model  # whose fields no type checker can know
+
+
+def _list(kind: Any) -> Any:
+    """Return the type of lists of what was made at run time, which no type checker can know."""
+    return GenericAlias(list, (kind,))
+
+
+def _dict(kind: Any) -> Any:
+    """Return the type of what is kept by name."""
+    return GenericAlias(dict, (str, kind))
 
 
 class _Wire(BaseModel):
@@ -25,17 +39,17 @@ class Failure(_Wire):
     hint: str
 
 
-def _shape(name: str, about: str, **fields: Any) -> Any:
+def _shape(name: str, about: str, /, **fields: Any) -> Any:
     """Return the model of a class of `seamark.reading.wire`, all of whose fields are there."""
     tag = (Literal[name], Field(alias="$"))
     given = {key: (kind, ...) for key, kind in fields.items()}
-    return create_model(name, __base__=_Wire, __doc__=about, tag=tag, **given)
+    return _model(name, __base__=_Wire, __doc__=about, tag=tag, **given)
 
 
-def _envelope(name: str, about: str, **fields: Any) -> Any:
+def _envelope(name: str, about: str, /, **fields: Any) -> Any:
     """Return the model of an answer."""
     given = {key: (kind, ...) for key, kind in fields.items()}
-    return create_model(name, __base__=_Wire, __doc__=about, **given)
+    return _model(name, __base__=_Wire, __doc__=about, **given)
 
 
 Value: Any = Annotated[
@@ -48,7 +62,7 @@ Value: Any = Annotated[
     ),
 ]
 Ref: Any = Annotated[list[str], Field(min_length=2, max_length=2, description="Project, run id.")]
-Special = _shape_special = create_model(
+Special: Any = _model(
     "Special",
     __base__=_Wire,
     __doc__="What JSON cannot write by itself.",
@@ -59,14 +73,14 @@ Special = _shape_special = create_model(
     v=(Any, ...),
 )
 Number: Any = float | int | Special
-Floats = create_model(
+Floats: Any = _model(
     "Floats",
     __base__=_Wire,
     __doc__="float64 values: base64 of little-endian bytes; a list with ?arrays=json.",
     tag=(Literal["f8"], Field(alias="$")),
     v=(str | list[float | str], ...),
 )
-Ints = create_model(
+Ints: Any = _model(
     "Ints",
     __base__=_Wire,
     __doc__="int64 values: base64 of little-endian bytes; a list with ?arrays=json.",
@@ -74,8 +88,10 @@ Ints = create_model(
     v=(str | list[int], ...),
 )
 _at: Final = {"step": Number, "time_ns": int | Special, "attempt": int}
-Attribute = _shape("Attribute", "What a path shows.", path=str, family=str, type=str, value=Value)
-JournalInfo = _shape(
+Attribute: Any = _shape(
+    "Attribute", "What a path shows.", path=str, family=str, type=str, value=Value
+)
+JournalInfo: Any = _shape(
     "JournalInfo",
     "What is known of one journal; offsets in bytes, times in ns since the Unix epoch.",
     writer=str,
@@ -91,11 +107,11 @@ JournalInfo = _shape(
     stopped=str | None,
     unknown=dict[str, int],
 )
-Points = _shape(
+Points: Any = _shape(
     "Points", "Points of a float series.", step=Floats, value=Floats, time_ns=Ints, attempt=Ints
 )
-TextPoint = _shape("TextPoint", "A text of a series.", **_at, text=str | dict[str, Any])
-FilePoint = _shape(
+TextPoint: Any = _shape("TextPoint", "A text of a series.", **_at, text=str | dict[str, Any])
+FilePoint: Any = _shape(
     "FilePoint",
     "A file of a series.",
     **_at,
@@ -103,11 +119,11 @@ FilePoint = _shape(
     name=str | None,
     description=str | None,
 )
-HistogramPoint = _shape(
-    "HistogramPoint", "n + 1 edges and n counts.", **_at, edges=list[Number], counts=list[Number]
+HistogramPoint: Any = _shape(
+    "HistogramPoint", "n + 1 edges and n counts.", **_at, edges=_list(Number), counts=_list(Number)
 )
-TextPage = _shape("TextPage", "Texts of a journal.", points=list[Any], end=int, more=bool)
-Curve = _shape(
+TextPage: Any = _shape("TextPage", "Texts of a journal.", points=list[Any], end=int, more=bool)
+Curve: Any = _shape(
     "Curve",
     "A series in parts; see seamark.reading.curves.Curve.",
     width=Number,
@@ -116,7 +132,7 @@ Curve = _shape(
     ),
     **dict.fromkeys(("count", "nan_count", "inf_count"), Ints),
 )
-Drawing = _shape(
+Drawing: Any = _shape(
     "Drawing",
     "A series along an axis; see seamark.reading.curves.Drawing.",
     curve=Curve,
@@ -129,7 +145,7 @@ Drawing = _shape(
     falls=bool,
     ends=Value,
 )
-RunName = _shape(
+RunName: Any = _shape(
     "RunName",
     "What a run is called.",
     project=str,
@@ -138,7 +154,7 @@ RunName = _shape(
     created_ns=int | Special,
     trashed=bool,
 )
-Crash = _shape(
+Crash: Any = _shape(
     "Crash",
     "How a process ended that did not say so.",
     reason=str,
@@ -147,7 +163,7 @@ Crash = _shape(
     last_t=int | Special,
     detail=str,
 )
-RankStatus = _shape(
+RankStatus: Any = _shape(
     "RankStatus",
     "How a rank is doing; times in ns since the Unix epoch.",
     rank=int,
@@ -161,7 +177,7 @@ RankStatus = _shape(
     row_t=int | Special | None,
     end_t=int | Special | None,
 )
-RankTiming = _shape(
+RankTiming: Any = _shape(
     "RankTiming",
     "How long the steps of a rank take, seconds.",
     rank=int,
@@ -174,17 +190,17 @@ RankTiming = _shape(
     steps=int,
     **dict.fromkeys(("mean_s", "p50_s", "p95_s", "max_s", "own_s", "slowdown"), Number),
 )
-RunsTable = _shape(
+RunsTable: Any = _shape(
     "RunsTable",
     "Runs: for each column a list with a value a run, null where it has none.",
     columns=list[str],
     cells=list[list[Any]],
-    refs=list[Ref],
+    refs=_list(Ref),
     total=int,
     offset=int,
 )
-SeriesTable = _shape("SeriesTable", "[run id, path, Points] of series.", parts=list[Any])
-CurveTable = _shape("CurveTable", "[run id, path, Curve] of series.", parts=list[Any])
+SeriesTable: Any = _shape("SeriesTable", "[run id, path, Points] of series.", parts=list[Any])
+CurveTable: Any = _shape("CurveTable", "[run id, path, Curve] of series.", parts=list[Any])
 
 _of_run: Final = {"project": str, "run": str}
 _page: Final = {"total": int}
@@ -199,28 +215,26 @@ MODELS: Final[dict[str, Any]] = {
         crash=Crash | None,
         troubles=dict[str, Any],
     ),
-    "ranks": _envelope("Ranks", "Every rank.", ranks=list[RankStatus]),
-    "stragglers": _envelope("Stragglers", "The slowest first.", ranks=list[RankTiming]),
-    "writers": _envelope("Writers", "Every journal.", journals=list[JournalInfo]),
-    "attributes": _envelope("Attributes", "By path.", attributes=list[Attribute], **_page),
+    "ranks": _envelope("Ranks", "Every rank.", ranks=_list(RankStatus)),
+    "stragglers": _envelope("Stragglers", "The slowest first.", ranks=_list(RankTiming)),
+    "writers": _envelope("Writers", "Every journal.", journals=_list(JournalInfo)),
+    "attributes": _envelope("Attributes", "By path.", attributes=_list(Attribute), **_page),
     "attribute": _envelope("OneAttribute", "Null: nothing.", attribute=Attribute | None),
     "has": _envelope("Has", "Whether anything is there.", has=bool),
     "families": _envelope("Families", "By path.", families=dict[str, str]),
-    "points": _envelope(
-        "PointsOfSeries", "By path.", points=dict[str, Points], total=dict[str, int]
-    ),
+    "points": _envelope("PointsOfSeries", "By path.", points=_dict(Points), total=dict[str, int]),
     "curve": _envelope("OneCurve", "One curve.", curve=Curve),
     "drawing": _envelope("OneDrawing", "One drawing.", drawing=Drawing),
-    "texts": _envelope("Texts", "By step.", points=list[TextPoint], **_page),
-    "files": _envelope("Files", "By step.", points=list[FilePoint], **_page),
-    "histograms": _envelope("Histograms", "By step.", points=list[HistogramPoint], **_page),
+    "texts": _envelope("Texts", "By step.", points=_list(TextPoint), **_page),
+    "files": _envelope("Files", "By step.", points=_list(FilePoint), **_page),
+    "histograms": _envelope("Histograms", "By step.", points=_list(HistogramPoint), **_page),
     "last": _envelope("Last", "Of a series.", last=Value),
     "text-page": _envelope("OneTextPage", "A page.", page=TextPage),
     "text-begin": _envelope("TextBegin", "Where, bytes.", begin=int),
     "projects": _envelope(
         "Projects",
         "What may be read.",
-        projects=list[
+        projects=_list(
             _envelope(
                 "Project",
                 "Counts of runs; the last record in ns since the Unix epoch.",
@@ -230,14 +244,14 @@ MODELS: Final[dict[str, Any]] = {
                 trashed=int,
                 last_record_ns=int | Special,
             )
-        ],
+        ),
     ),
     "runs": _envelope("Runs", "A table.", table=RunsTable, told=list[str], cursor=str),
-    "select": _envelope("Selected", "In order.", refs=list[Ref], total=int, told=list[str]),
+    "select": _envelope("Selected", "In order.", refs=_list(Ref), total=int, told=list[str]),
     "fields": _envelope(
         "Fields",
         "What the first of the chosen runs have.",
-        fields=list[
+        fields=_list(
             _envelope(
                 "FieldOfRuns",
                 "A number, a text or a series of numbers.",
@@ -247,27 +261,27 @@ MODELS: Final[dict[str, Any]] = {
                 differs=bool,
                 longest=int,
             )
-        ],
+        ),
         of=int,
         told=list[str],
     ),
     "groups": _envelope(
         "Groups",
         "Runs that have the same values.",
-        groups=list[
+        groups=_list(
             _envelope(
                 "Group",
                 "Sums over its runs; std with n - 1.",
                 by=dict[str, Any],
                 n=int,
-                refs=list[Ref],
+                refs=_list(Ref),
                 values=dict[str, dict[str, Any]],
             )
-        ],
+        ),
         total=int,
         told=list[str],
     ),
-    "names": _envelope("Names", "The newest first.", names=list[RunName]),
+    "names": _envelope("Names", "The newest first.", names=_list(RunName)),
     "paths": _envelope("Paths", "Sorted.", paths=list[str]),
     "losses": _envelope("Losses", "[project, run, counts].", losses=list[list[Any]]),
     "reasons": _envelope("Reasons", "[project, run, reason].", reasons=list[list[Any]]),
@@ -276,13 +290,13 @@ MODELS: Final[dict[str, Any]] = {
         "What fits of the series.",
         table=SeriesTable | CurveTable,
         told=list[str],
-        left=list[Ref],
+        left=_list(Ref),
     ),
     "series-paths": _envelope("SeriesPaths", "[project, run, paths].", paths=list[list[Any]]),
     "curves": _envelope(
         "Curves",
         "What is drawn.",
-        curves=list[_envelope("CurveOfRun", "One series.", **_of_run, path=str, drawing=Drawing)],
+        curves=_list(_envelope("CurveOfRun", "One series.", **_of_run, path=str, drawing=Drawing)),
         cursor=str,
     ),
     "changes": _envelope(
@@ -291,12 +305,12 @@ MODELS: Final[dict[str, Any]] = {
         cursor=str,
         reset=bool,
         more=bool,
-        runs=list[_envelope("ChangedRun", "A run.", **_of_run, state=str | None, gone=bool)],
+        runs=_list(_envelope("ChangedRun", "A run.", **_of_run, state=str | None, gone=bool)),
     ),
     "edited": _envelope(
         "Edited",
         "What became of each run.",
-        runs=list[
+        runs=_list(
             _envelope(
                 "EditedRun",
                 "error and hint say why it was not edited.",
@@ -306,7 +320,7 @@ MODELS: Final[dict[str, Any]] = {
                 hint=str | None,
                 position=int | None,
             )
-        ],
+        ),
     ),
 }
 """Answers by name."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark import __version__
 from seamark.errors import ArgumentError
 from seamark.server import checks
-from seamark.server.worker import EXIT_FOR_GOOD
+from seamark.server.worker import ANSWERS, EXIT_FOR_GOOD
 
 if TYPE_CHECKING:
     from seamark.server.settings import Settings
@@ -194,7 +194,6 @@ class Supervisor:
             _Child(f"fold worker {number}", ["fold"], line, ())
             for number in range(1, settings.fold_workers + 1)
         ]
-        self._answering = answering
         self._children = [*answering, *folding]
         self._signals = 0
         self._code = 0
@@ -221,29 +220,33 @@ class Supervisor:
         announced = False
         stop_by: float | None = None
         while True:
-            now = time.monotonic()
             self._reap()
             if self._signals or self._code:
                 if stop_by is None:
-                    stop_by = now + _STOP_S
+                    stop_by = time.monotonic() + _STOP_S
                     self._tell_to_stop()
-                if self._signals > 1 or now >= stop_by:
-                    for child in self._children:
-                        child.signal(signal.SIGKILL)
-                if all(child.process is None for child in self._children):
+                if self._is_over(stop_by):
                     return
             else:
-                for child in self._children:
-                    if child.process is None and now >= child.again_at:
-                        child.start(tell)
+                self._start_missing(tell)
             for key, _ in selector.select(self._pause(stop_by)):
                 data = os.read(int(key.fd), 4096)
-                if key.fd == heard and data and not announced and self._answers():
+                if key.fd == heard and ANSWERS in data and not announced:
                     announced = True
                     self._ready()
 
-    def _answers(self) -> bool:
-        return any(child.process is not None for child in self._answering)
+    def _start_missing(self, tell: int) -> None:
+        now = time.monotonic()
+        for child in self._children:
+            if child.process is None and now >= child.again_at:
+                child.start(tell)
+
+    def _is_over(self, stop_by: float) -> bool:
+        """Kill what is still there if there was a second signal or time is up."""
+        if self._signals > 1 or time.monotonic() >= stop_by:
+            for child in self._children:
+                child.signal(signal.SIGKILL)
+        return all(child.process is None for child in self._children)
 
     def _pause(self, stop_by: float | None) -> float | None:
         """Return how long nothing has to be done, seconds; None for until a signal comes."""

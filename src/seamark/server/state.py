@@ -34,12 +34,16 @@ class Server:
         instance: Random name of this server, the same for all of its life.
         objects: What it keeps as objects.
         intake: Takes journals.
+        kept: Gives them; see `seamark.server.folding.kept.Kept`.
+        writer: Adds records of its own; see `seamark.server.writer.ServerWriter`.
         blobs: Takes and gives files.
         now_ns: Nanoseconds since the Unix epoch.
     """
 
     objects: Any
     intake: Any
+    kept: Any
+    writer: Any
     blobs: Any
 
     def __init__(

@@ -25,11 +25,13 @@ from seamark.server.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["EXIT_FOR_GOOD", "main"]
+__all__ = ["ANSWERS", "EXIT_FOR_GOOD", "main"]
 
 EXIT_FOR_GOOD: Final = 78
 """Starting the same again would be of no use."""
 EXIT_LATER: Final = 75
+ANSWERS: Final = b"a"
+"""What a process that answers tells the supervisor once it does."""
 _KEEP_ALIVE_S: Final = 75
 _STOP_S: Final = 60
 _LOG: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -65,13 +67,13 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
     import uvicorn
 
     from seamark.server.app import make_app
-    from seamark.server.connection import make_protocol
+    from seamark.server.connection import protocol_for
     from seamark.server.state import open_server
 
     config = uvicorn.Config(
         make_app(open_server(settings)),
         loop="asyncio",
-        http=make_protocol(settings.limits.idle_s),
+        http=protocol_for(settings.limits.idle_s),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -89,7 +91,7 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
     class Announced(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            _announce(ready)
+            _announce(ready, ANSWERS)
 
     server = Announced(config)
     _when_left_alone(lambda: setattr(server, "should_exit", True))
@@ -105,7 +107,7 @@ def _fold(settings: Settings, ready: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     _when_left_alone(stop.set)
-    _announce(ready)
+    _announce(ready, b"f")
     if find_spec("seamark.server.folding.main") is None:
         stop.wait()
         return
@@ -121,9 +123,9 @@ def _when_left_alone(do: Callable[[], Any]) -> None:
     threading.Thread(target=watch, name="seamark-supervisor", daemon=True).start()
 
 
-def _announce(ready: int) -> None:
+def _announce(ready: int, what: bytes) -> None:
     with contextlib.suppress(OSError):
-        os.write(ready, b"r")
+        os.write(ready, what)
         os.close(ready)
 
 

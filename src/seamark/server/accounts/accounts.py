@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -66,6 +66,11 @@ class Token:
     revoked_ns: int | None
     used_ns: int | None
 
+    def shown(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        role = self.role.name.lower() if self.role else None
+        return {**asdict(self), "role": role}
+
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
@@ -109,6 +114,10 @@ class Accounts:
         self._database, self._now_ns, self._keep_s = database, now_ns, keep_s
         self._lock = threading.Lock()
         self._visible: tuple[float, Visibility] | None = None
+
+    def now_ns(self) -> int:
+        """Return the time, nanoseconds since the Unix epoch."""
+        return self._now_ns()
 
     # ------------------------------------------------------------------ deciding
 
@@ -263,6 +272,42 @@ class Accounts:
             if connection.execute(left.limit(1)).first() is None:
                 msg = f"user {name!r} is the last admin: make another one first"
                 raise ArgumentError(msg)
+
+    def has_user(self, name: str) -> bool:
+        """Return whether somebody has a name."""
+        with self._database.reading() as connection:
+            return self._has_user(connection, name)
+
+    def is_service_of(self, name: str, project: str) -> bool:
+        """Return whether a name is free, or that of a service account of one project alone."""
+        table = tables.user.c
+        asked = sa.select(table.service, table.admin).where(table.name == name)
+        if not can_hold(name):
+            return False
+        with self._database.reading() as connection:
+            row = connection.execute(asked).one_or_none()
+            if row is None:
+                return True
+            member = tables.member.c
+            paths = connection.execute(sa.select(member.project).where(member.user == name))
+            return (
+                bool(row.service)
+                and not row.admin
+                and all(is_inside(path, project) for path in paths.scalars())
+            )
+
+    def raise_member(self, user: str, project: str, role: Role) -> bool:
+        """Give somebody a role in a project unless they have it or more; return whether it was so.
+
+        Raises:
+            NoSuch: If nobody has the name.
+            PathError: If the project has no legal path.
+        """
+        who = self.by_name(user)
+        if who is not None and (who.admin or (role_of(who, project) or 0) >= role):
+            return False
+        self.set_member(user, project, role)
+        return True
 
     def users(self) -> list[dict[str, Any]]:
         """Return all users by name."""

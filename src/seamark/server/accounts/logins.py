@@ -79,23 +79,23 @@ class Logins:
         if not secret:
             return NOBODY
         key = hash_of(secret)
-        if (known := self._remembered(key)) is not None:
-            return known
+        if (remembered := self._remembered(key)) is not None:
+            return remembered
         self._refuse_guessing(secret, key, address)
-        found = self._look_up(secret, address)
+        looked_up = self._look_up(secret, address)
         with self._lock:
-            self._known[key] = found
+            self._known[key] = looked_up
             self._known.move_to_end(key)
             while len(self._known) > _KEPT:
                 self._known.popitem(last=False)
-        self._note_use(found[2].token)
-        return found[2]
+        self._note_use(looked_up[2].token)
+        return looked_up[2]
 
     def forget(self) -> None:
         """Believe nothing that was found before: something was changed here."""
         with self._lock:
-            known = {key: (0, *rest) for key, (_, *rest) in self._known.items()}
-            self._known = OrderedDict(known)  # type: ignore[arg-type]  # of three parts, as before
+            for key, (_, ends, who) in self._known.items():
+                self._known[key] = 0, ends, who
 
     def _remembered(self, key: str) -> Identity | None:
         with self._lock:

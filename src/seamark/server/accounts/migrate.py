@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
 from alembic import command
@@ -11,7 +11,9 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from seamark.server.databases import SchemaNewer
-from seamark.store.database import Database
+
+if TYPE_CHECKING:
+    from seamark.store.database import Database
 
 __all__ = ["is_current", "migrate"]
 

@@ -1,106 +1,21 @@
-"""What can be asked of the runs that a server folded: one set of routes for everybody who reads.
-
-All are below ``/api/v1/``. Values are as `seamark.reading.wire` has them; ``?arrays=json`` writes
-arrays as lists of numbers. ``{run}`` is a run id, ``{project}`` a path with slashes; both together
-are called *ref*, ``[project, run id]``. Every answer has the header ``Seamark-Now``: the time of the
-server, nanoseconds since the Unix epoch. Answers to GET have an ``ETag``: asked again with
-``If-None-Match``, what did not change is 304. Only what the asker may read is there at all.
-
-Of one run, below ``runs/{project}/{run}/``:
-
-================================================================ ===================================
-``GET overview``                                                 ``{"project", "run", "state",
-                                                                 "reason", "failed": bool,
-                                                                 "crash": Crash | null,
-                                                                 "troubles": {...}}``
-``GET ranks``                                                    ``{"ranks": [RankStatus]}``
-``GET stragglers``                                               ``{"ranks": [RankTiming]}``
-``GET writers``                                                  ``{"journals": [JournalInfo]}``
-``GET attributes?namespace``                                     ``{"attributes": [Attribute]}``
-``POST attributes`` ``{"paths": [...]}``                         the same, of these paths in order
-``GET attribute?path``                                           ``{"attribute": Attribute | null}``
-``GET has?path``                                                 ``{"has": bool}``
-``GET families``                                                 ``{"families": {path: family}}``
-``POST points``                                                  ``{"points": {path: Points},
-``{"paths", "attempt", "limit", "offset"}``                      "total": {path: int}}``
-``GET points?path&attempt&limit&offset``                         the same
-``GET curve?path&points&attempt``                                ``{"curve": Curve}``
-``GET drawing?path&points&attempt&x&window&log_x&log_y``         ``{"drawing": Drawing}``
-``GET texts?path&attempt&limit&offset``                          ``{"points": [TextPoint], "total"}``
-``GET files?...``                                                ``{"points": [FilePoint], "total"}``
-``GET histograms?...``                                           ``{"points": [HistogramPoint],
-                                                                 "total"}``
-``GET last?path``                                                ``{"last": value}``
-``POST text-page`` ``{"file", "paths", "begin"}``                ``{"page": TextPage}``
-``POST text-begin``                                              ``{"begin": int}``
-``{"file", "paths", "since_ns", "lines", "points"}``
-================================================================ ===================================
-
-``limit`` of points is of the last ones, as in Python, and ``offset`` leaves out so many of the
-first: who is given fewer than ``total`` asks again from there. An answer has at most 1,000,000
-points of all paths, 10,000 texts, files or histograms; what does not fit is left out at the end,
-and paths of which nothing fits are not among the ``points``.
-
-Of many runs:
-
-================================================================ ===================================
-``GET projects``                                                 ``{"projects": [{"project", "runs",
-                                                                 "running", "last_record_ns"}]}``
-``GET runs?project&query&id&state&owner&tag&trashed&sort_by``    ``{"table": RunsTable, "told":
-``&ascending&offset&limit&columns&local&unknown``                [str], "cursor": str}``
-``POST runs`` (the same as JSON, for many ids and columns)       the same
-``POST runs/select`` (the same without ``columns``)              ``{"refs": [ref], "total": int,
-                                                                 "told": [str]}``
-``POST runs/fields`` (the same, and ``contains``, ``sample``)    ``{"fields": [{"path", "family",
-                                                                 "series", "runs", "differs",
-                                                                 "longest"}], "of": int}``
-``POST runs/groups`` (the same, and ``by``)                      ``{"groups": [{"by": {path: value},
-                                                                 "n": int, "refs": [ref], "values":
-                                                                 {column: {"n", "mean", "std",
-                                                                 "min", "max"}}}]}``
-``GET runs/names?project``                                       ``{"names": [RunName]}``
-``GET paths?project``                                            ``{"paths": [str]}``
-``POST runs/losses`` ``{"refs"}``                                ``{"losses": [[project, run,
-                                                                 {reason: count}]]}``
-``POST runs/crash-reasons`` ``{"refs"}``                         ``{"reasons": [[project, run,
-                                                                 reason]]}``
-``POST runs/series``                                             ``{"table": SeriesTable |
-``{"refs", "paths", "attempt", "points", "unknown"}``            CurveTable, "told": [str],
-                                                                 "left": [ref]}``
-``POST runs/series-paths`` ``{"refs", "paths"}``                 ``{"paths": [[project, run,
-                                                                 [path]]]}``
-``POST curves``                                                  ``{"curves": [{"project", "run",
-``{"refs", "paths", "px", "attempt", "x", "window", "log_x",``   "path", "drawing": Drawing}],
-``"log_y"}``                                                     "cursor": str}``
-``GET changes?cursor&project``                                   ``{"cursor": str, "reset": bool,
-                                                                 "runs": [{"project", "run",
-                                                                 "state", "gone": bool}]}``
-``PATCH runs``                                                   ``{"runs": [{"project", "run",
-``{"refs" | "query", "name", "description", "add_tags",``        "ok": bool, "error", "hint"}]}``
-``"remove_tags", "trashed", "description_was"}``
-================================================================ ===================================
-
-``unknown`` is ``"refuse"`` (default: a path that no run has is 422) or ``"tell"``: the messages are
-in ``told``. ``columns`` missing or null: all. ``trashed``: false (default), true, or null for both
-(``any`` in an address). Without ``limit`` a table has at most 10,000 rows. ``left`` of series: the
-runs that did not fit into the answer, to be asked for next. ``paths`` of series are patterns;
-``points`` null: all points, else curves of at most so many.
-"""
+"""What can be asked of one run that a server folded; see `seamark.server.routes` for all routes."""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends, Query, Response
 from pydantic import BaseModel, Field
 
 from seamark.errors import ArgumentError
-from seamark.reading.points import Points
 from seamark.reading.stragglers import rank_timings
 from seamark.server.answering import OneRun, attempt_of, fitting, heavy, one_run
 from seamark.server.failures import Refusal
 from seamark.server.models import answers
+
+if TYPE_CHECKING:
+    from seamark.reading.points import Points
 
 __all__ = ["MOST_PARTS", "MOST_POINTS", "check_look", "router"]
 
@@ -330,7 +245,7 @@ def check_look(window: float | None) -> None:
         raise ArgumentError(msg)
 
 
-def _records(one: OneRun, found: list[Any], offset: int, limit: int) -> dict[str, Any]:
+def _records(found: list[Any], offset: int, limit: int) -> dict[str, Any]:
     return {"points": fitting(found, offset, limit), "total": len(found)}
 
 
@@ -344,7 +259,7 @@ def texts(
 ) -> Response:
     """Return texts of a series by step; one too long for a journal is ``{sha256, size}``."""
     chosen: Any = attempt_of(attempt)
-    return one.told(lambda: _records(one, one.read.texts(path, chosen), offset, limit))
+    return one.told(lambda: _records(one.read.texts(path, chosen), offset, limit))
 
 
 @router.get("/files", operation_id="getFiles", responses=answers("files", tagged=True))
@@ -360,7 +275,7 @@ def files(
     What a record refers to elsewhere is never opened.
     """
     chosen: Any = attempt_of(attempt)
-    return one.told(lambda: _records(one, one.read.files(path, chosen), offset, limit))
+    return one.told(lambda: _records(one.read.files(path, chosen), offset, limit))
 
 
 @router.get(
@@ -375,7 +290,7 @@ def histograms(
 ) -> Response:
     """Return the histograms of a series by step."""
     chosen: Any = attempt_of(attempt)
-    return one.told(lambda: _records(one, one.read.histograms(path, chosen), offset, limit))
+    return one.told(lambda: _records(one.read.histograms(path, chosen), offset, limit))
 
 
 @router.get("/last", operation_id="getLast", responses=answers("last", tagged=True))

@@ -21,7 +21,7 @@ _TYPES: Final = ("int", "float", "bool", "string", "float_series")
 
 
 def shared_paths(
-    store: Store, connection: sa.Connection, numbers: Sequence[int]
+    store: Store, connection: sa.Connection, numbers: Sequence[int], sample: int = SAMPLE
 ) -> list[SharedPath]:
     """Return which paths the first of these runs have, counted by the database.
 
@@ -29,6 +29,7 @@ def shared_paths(
         store: Which has them.
         connection: Of a transaction of the store.
         numbers: Of runs.
+        sample: How many of them are looked at.
     """
     row = schema.attribute.c
     shown = (row["class"], row.number, row.text, row.type)
@@ -36,7 +37,7 @@ def shared_paths(
     length = sa.func.max(sa.func.coalesce(sa.func.length(row.text), 0))
     statement = (
         sa.select(row.path, sa.func.count(), length, *spread)
-        .where(row.run.in_(numbers[:SAMPLE]), row.visible == 1, row.type.in_(_TYPES))
+        .where(row.run.in_(numbers[:sample]), row.visible == 1, row.type.in_(_TYPES))
         .group_by(row.path)
     )
     rows = store.database.query(connection, statement) if numbers else []

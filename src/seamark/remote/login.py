@@ -1,0 +1,86 @@
+"""Logging in to a server: a token is tried, and then kept for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from seamark.errors import ArgumentError
+from seamark.remote.credentials import forget_token, keep_token, kept_servers
+from seamark.remote.http.connection import Connection
+from seamark.remote.protocol import RemoteError
+
+__all__ = ["Who", "login", "logout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Who a server takes somebody for.
+
+    Attributes:
+        server: Address of the server.
+        name: Of the user.
+        admin: Whether they may do everything there.
+        roles: Role by project path.
+    """
+
+    server: str
+    name: str
+    admin: bool = False
+    roles: dict[str, str] = field(default_factory=dict)
+
+
+def login(url: str, token: str, timeout: float = 30.0) -> Who:
+    """Try a token at a server, and keep it for this user of this machine if it is good.
+
+    It is kept in ``~/.config/seamark/credentials.json``, which nobody else can read, and is shown
+    to this one address only.
+
+    Args:
+        url: Address of the server, such as ``"https://seamark.lab"``.
+        token: Of ``seamark token create``.
+        timeout: How long the server may take to answer, seconds.
+
+    Returns:
+        Who the server takes the token for.
+
+    Raises:
+        ArgumentError: If the address cannot be used, or the token is none.
+        RemoteError: If the server cannot be reached or does not know the token.
+        OSError: If the token cannot be kept.
+    """
+    token = token.strip()
+    if not token.isascii() or not token.isprintable() or " " in token or not token:
+        msg = "token: expected one word, as `seamark token create` prints it"
+        raise ArgumentError(msg)
+    connection = Connection(url, token, answer_s=timeout)
+    try:
+        told: Any = connection.ask("GET", "accounts/me").record()
+    finally:
+        connection.close()
+    name, roles = told.get("name"), told.get("roles")
+    if not isinstance(name, str) or not name or not isinstance(roles, dict):
+        msg = f"{connection.address} did not say who this token is of: is it a Seamark server?"
+        raise RemoteError(msg)
+    address = str(connection.address)
+    keep_token(address, token)
+    return Who(address, name, told.get("admin") is True, {str(k): str(v) for k, v in roles.items()})
+
+
+def logout(url: str | None = None) -> list[str]:
+    """Forget the token of a server, or of all of them; the token itself stays good.
+
+    Args:
+        url: Address of the server; by default all.
+
+    Returns:
+        Addresses whose token was forgotten.
+
+    Raises:
+        ArgumentError: If the address cannot be used.
+        OSError: If the file cannot be written.
+    """
+    from seamark.remote.http.connection import Address
+
+    addresses = kept_servers() if url is None else [str(Address.of(url))]
+    return [address for address in addresses if forget_token(address)]

@@ -1,0 +1,308 @@
+"""Tokens, users, roles and visibility over HTTP.
+
+Nobody gets more through these routes than they have: what a token may hand on is bounded by its
+own user, role, project and end.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from seamark.paths import is_inside
+from seamark.server.access import Identity, Role
+from seamark.server.accounts.accounts import Accounts, NoSuch, Token
+from seamark.server.failures import Refusal
+from seamark.server.guard import (
+    expect,
+    expect_admin,
+    expect_somebody,
+    open_to_all,
+    server_of,
+)
+
+router: Final = APIRouter(prefix="/accounts", tags=["accounts"])
+
+_S: Final = 1_000_000_000
+_YEARS: Final = 10 * 366 * 86400
+
+RoleName = Literal["viewer", "contributor", "owner"]
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+Project = Annotated[str, Field(min_length=1, max_length=1024)]
+ProjectQuery = Annotated[str, Query(min_length=1, max_length=1024)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewTokenBody(_Body):
+    """What a token is asked for with.
+
+    Attributes:
+        user: Whose it is to be; by default of who asks. One that does not exist is made.
+        service: Whether a user that is made is a service account.
+        admin: Whether a user that is made is an admin of the server.
+        label: What it is for.
+        role: The most that it may do.
+        project: The one project it is for, with all that is in it.
+        expires_s: After how many seconds it ends.
+    """
+
+    user: Name | None = None
+    service: bool = False
+    admin: bool = False
+    label: str = Field("", max_length=200)
+    role: RoleName | None = None
+    project: Project | None = None
+    expires_s: int | None = Field(None, ge=1, le=_YEARS)
+
+
+class MemberBody(_Body):
+    """The role that somebody gets in a project; None takes it away."""
+
+    user: Name
+    project: Project
+    role: RoleName | None
+
+
+class VisibilityBody(_Body):
+    """Who reads a project without a role in it."""
+
+    project: Project
+    visibility: Literal["private", "workspace", "public"]
+
+
+class UserBody(_Body):
+    """What is changed of a user."""
+
+    admin: bool | None = None
+    disabled: bool | None = None
+
+
+# ---------------------------------------------------------------------- who asks
+
+
+@router.get("/me")
+def me(request: Request) -> dict[str, Any]:
+    """Return who asks and what they may do; without a token, nobody."""
+    who = open_to_all(request)
+    return {
+        "name": who.name,
+        "token": who.token,
+        "admin": who.admin,
+        "roles": {project: role.name.lower() for project, role in sorted(who.roles.items())},
+        "workspaces": sorted(who.workspaces),
+    }
+
+
+# ---------------------------------------------------------------------- tokens
+
+
+@router.get("/tokens")
+def tokens(
+    request: Request, project: Annotated[str | None, Query(max_length=1024)] = None
+) -> dict[str, Any]:
+    """Return tokens, never their secrets: one's own; all, for an admin.
+
+    With ``project``: those that are limited to it, for its owners.
+    """
+    accounts = server_of(request).accounts
+    if project is not None:
+        expect(request, project, Role.OWNER)
+        found = [
+            each
+            for each in accounts.tokens()
+            if each.project is not None and is_inside(each.project, project)
+        ]
+    else:
+        who = expect_somebody(request)
+        found = accounts.tokens(None if who.admin else who.name)
+    return {"tokens": [each.shown() for each in found]}
+
+
+@router.post("/tokens", status_code=201)
+def create_token(request: Request, body: NewTokenBody) -> dict[str, Any]:
+    """Make a token and return it, this once.
+
+    Everybody makes tokens of their own. An admin makes them for anybody; an owner of a project for
+    service accounts of that project, limited to it. Who has a role too small in the project that is
+    named gets the one that is named.
+    """
+    who = expect_somebody(request)
+    accounts = server_of(request).accounts
+    user = body.user or who.name
+    role = None if body.role is None else Role[body.role.upper()]
+    expires = None if body.expires_s is None else accounts.now_ns() + body.expires_s * _S
+    if user != who.name:
+        role = _expect_hand_out(request, accounts, user, body, role)
+    elif body.admin or body.service:
+        raise Refusal(422, "invalid", "admin and service are for a user that does not exist yet")
+    own = accounts.token(who.token) if who.token else None
+    if user == who.name and own is not None:
+        role, project, expires = _bounded(own, role, body.project, expires)
+    else:
+        project = body.project
+        expires = expires if own is None else _earlier(own.expires_ns, expires)
+    made = accounts.create_token(
+        user, by=who.name, label=body.label, role=role, project=project, expires_ns=expires
+    )
+    _note(request, who, "token.create", made.prefix, user=user, project=project)
+    return {"token": made.secret, "id": made.prefix, "user": user, "expires_ns": expires}
+
+
+@router.delete("/tokens/{token}")
+def revoke_token(request: Request, token: str) -> dict[str, Any]:
+    """End a token for good, named by its beginning."""
+    who = expect_somebody(request)
+    server = server_of(request)
+    try:
+        found = server.accounts.token(token)
+    except NoSuch:
+        found = None
+    if found is None or not _may_end(server.accounts, who, found):
+        hint = "no such token, or it is not yours to revoke; seamark token list shows yours"
+        raise Refusal(404, "no-token", hint)
+    server.accounts.revoke(token)
+    server.logins.forget()
+    _note(request, who, "token.revoke", token, user=found.user)
+    return {"revoked": token}
+
+
+# ---------------------------------------------------------------------- users
+
+
+@router.get("/users")
+def users(request: Request) -> dict[str, Any]:
+    """Return all users, for an admin."""
+    expect_admin(request)
+    return {"users": server_of(request).accounts.users()}
+
+
+@router.patch("/users/{name}")
+def change_user(request: Request, name: str, body: UserBody) -> dict[str, Any]:
+    """Make somebody an admin or not, or let none of their tokens count; for an admin."""
+    who = expect_admin(request)
+    server = server_of(request)
+    server.accounts.set_user(name, admin=body.admin, disabled=body.disabled)
+    server.logins.forget()
+    _note(request, who, "user.change", name, **body.model_dump(exclude_none=True))
+    return {"user": name}
+
+
+# ---------------------------------------------------------------------- projects
+
+
+@router.get("/members")
+def members(request: Request, project: ProjectQuery) -> dict[str, Any]:
+    """Return who has a role in a project itself, for who may read it with a role of their own."""
+    expect(request, project, Role.CONTRIBUTOR)
+    server = server_of(request)
+    found = server.accounts.members(project)
+    return {
+        "members": {user: role.name.lower() if role else None for user, role in found.items()},
+        "visibility": server.accounts.visibility().of(project),
+    }
+
+
+@router.put("/members")
+def set_member(request: Request, body: MemberBody) -> dict[str, Any]:
+    """Give somebody a role in a project and all that is in it, or take it away; for its owners."""
+    who = expect(request, body.project, Role.OWNER)
+    server = server_of(request)
+    role = None if body.role is None else Role[body.role.upper()]
+    server.accounts.set_member(body.user, body.project, role)
+    server.logins.forget()
+    _note(request, who, "member.set", body.project, user=body.user, role=body.role)
+    return body.model_dump()
+
+
+@router.put("/visibility")
+def set_visibility(request: Request, body: VisibilityBody) -> dict[str, Any]:
+    """Say who reads a project without a role in it; for its owners."""
+    who = expect(request, body.project, Role.OWNER)
+    server_of(request).accounts.set_visibility(body.project, body.visibility, by=who.name)
+    _note(request, who, "visibility.set", body.project, visibility=body.visibility)
+    return body.model_dump()
+
+
+@router.get("/audit")
+def audit(
+    request: Request,
+    before: Annotated[int | None, Query(ge=1, lt=1 << 62)] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> dict[str, Any]:
+    """Return what was done, newest first; for an admin."""
+    expect_admin(request)
+    return {"audit": server_of(request).accounts.audit(before, limit)}
+
+
+# ---------------------------------------------------------------------- inside
+
+
+def _expect_hand_out(
+    request: Request, accounts: Accounts, user: str, body: NewTokenBody, role: Role | None
+) -> Role | None:
+    """See that somebody may make a token for another user, who is made if there is none."""
+    who = expect_somebody(request)
+    if not who.admin:
+        if body.project is None:
+            hint = "tokens of others need an admin, or --project of a project that you own"
+            raise Refusal(403, "admins-only", hint)
+        expect(request, body.project, Role.OWNER)
+        if body.admin:
+            raise Refusal(403, "admins-only", "only an admin makes admins")
+        if not accounts.is_service_of(user, body.project):
+            hint = (
+                f"{user!r} is not a service account of {body.project} alone: an owner makes tokens"
+                " for those only; people make their own"
+            )
+            raise Refusal(403, "not-yours", hint)
+        role = role or Role.CONTRIBUTOR
+    if not accounts.has_user(user):
+        accounts.add_user(user, service=body.service or not who.admin, admin=body.admin)
+        _note(request, who, "user.add", user, service=body.service, admin=body.admin)
+    elif body.admin or body.service:
+        raise Refusal(409, "taken", f"user {user!r} exists already: leave admin and service out")
+    if body.project is not None:
+        role = role or Role.CONTRIBUTOR
+        if accounts.raise_member(user, body.project, role):
+            _note(request, who, "member.set", body.project, user=user, role=role.name.lower())
+            server_of(request).logins.forget()
+    return role
+
+
+def _bounded(
+    own: Token, role: Role | None, project: str | None, expires: int | None
+) -> tuple[Role | None, str | None, int | None]:
+    """Return what a token may hand on to another one of the same user."""
+    if own.role is not None:
+        role = own.role if role is None else min(role, own.role)
+    if own.project is not None:
+        if project is not None and not is_inside(project, own.project):
+            hint = f"this token is for {own.project} only, and so are those that it makes"
+            raise Refusal(403, "role-too-small", hint)
+        project = project or own.project
+    return role, project, _earlier(own.expires_ns, expires)
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
+def _may_end(accounts: Accounts, who: Identity, token: Token) -> bool:
+    if who.admin or token.id == who.token:
+        return True
+    if token.project is not None and accounts.role(who, token.project) == Role.OWNER:
+        return True
+    if token.user != who.name:
+        return False
+    own = accounts.token(who.token) if who.token else None
+    return own is None or (own.role is None and own.project is None)
+
+
+def _note(request: Request, who: Identity, action: str, subject: str, **detail: Any) -> None:
+    address = request.client.host if request.client else ""
+    server_of(request).accounts.note(who, action, subject, address=address, **detail)

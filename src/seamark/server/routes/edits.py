@@ -1,0 +1,168 @@
+"""What people change of runs: name, description, tags and the trash; see `seamark.server.routes`.
+
+An edit is records in a journal of the server's own, behind all that the run holds. State, times and
+owner are derived, and nobody's to edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from seamark.errors import SeamarkError
+from seamark.server.access import Role
+from seamark.server.answering import Several  # noqa: TC001 - FastAPI asks for it
+from seamark.server.failures import Refusal, refusal_of
+from seamark.server.guard import asker
+from seamark.server.models import answers
+from seamark.server.routes.tables import All, Ref, Text, Which
+from seamark.store.query.selection import choose
+from seamark.values import encode_atom
+
+if TYPE_CHECKING:
+    from seamark.server.access import Identity
+
+__all__ = ["router"]
+
+router: Final = APIRouter(tags=["runs"])
+_MOST_RUNS: Final = 200
+_AT_ONCE: Final = 16
+"""Records that wait for the same moment at which what was sent becomes durable."""
+_NAME: Final = "sys/name"
+_DESCRIPTION: Final = "sys/description"
+_TAGS: Final = "sys/tags"
+_TRASHED: Final = "sys/trashed"
+
+Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Field(max_length=100)]
+
+
+class _EditBody(BaseModel):
+    """Which runs, and what of them; what is not named stays as it is.
+
+    Attributes:
+        refs: Project and run id of the runs; or else what follows.
+        project: Of the runs that ``query`` matches.
+        query: Which runs.
+        name: Null takes it away.
+        description: Null takes it away.
+        description_was: What the description is that this one replaces; null for none.
+        add_tags: Further tags.
+        remove_tags: Tags to take away.
+        trashed: Whether they are in the trash.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    refs: Annotated[list[Ref], Field(min_length=1, max_length=_MOST_RUNS)] | None = None
+    project: Text | None = None
+    query: Annotated[str, Field(max_length=16 << 10)] | None = None
+    name: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
+    description: Annotated[str, Field(max_length=16 << 10)] | None = None
+    description_was: str | None = None
+    add_tags: Tags = []
+    remove_tags: Tags = []
+    trashed: bool | None = None
+
+    @model_validator(mode="after")
+    def _says_which_and_what(self) -> _EditBody:
+        if (self.refs is None) == (self.query is None):
+            msg = "expected either refs or a query"
+            raise ValueError(msg)
+        if not self.ops():
+            msg = "expected something to change: name, description, add_tags, remove_tags, trashed"
+            raise ValueError(msg)
+        return self
+
+    def ops(self) -> list[dict[str, Any]]:
+        """Return what is recorded in each of the runs."""
+        atoms: dict[str, Any] = {}
+        gone = []
+        for field, path in (("name", _NAME), ("description", _DESCRIPTION)):
+            if field in self.model_fields_set:
+                value = getattr(self, field)
+                if value is None:
+                    gone.append(path)
+                else:
+                    atoms[path] = list(encode_atom(value))
+        if self.trashed is not None:
+            atoms[_TRASHED] = list(encode_atom(self.trashed))
+        ops: list[dict[str, Any]] = [{"op": "assign", "atoms": atoms}] if atoms else []
+        if gone:
+            ops.append({"op": "delete", "paths": gone})
+        for op, tags in (("add", self.add_tags), ("remove", self.remove_tags)):
+            if tags:
+                values = [encode_atom(tag).value for tag in dict.fromkeys(tags)]
+                ops.append({"op": op, "path": _TAGS, "values": values})
+        return ops
+
+
+@router.patch(
+    "/runs",
+    operation_id="editRuns",
+    responses=answers("edited") | {409: {"description": "The description was changed meanwhile."}},
+)
+def edit(every: All, body: _EditBody) -> Response:
+    """Change name, description, tags or the trash of runs, and say for each what became of it.
+
+    If one run alone is named and cannot be edited, that is the answer: 403, 404, or 409 with
+    ``description`` if it is not what ``description_was`` says.
+    """
+    who = asker(every.request)
+    refs = list(dict.fromkeys(body.refs)) if body.refs else _matching(every, body)
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="seamark-edit") as pool:
+        found = list(pool.map(partial(_edited, every, who, body), refs))
+    if body.refs is not None and len(found) == 1 and isinstance(found[0], Refusal):
+        raise found[0]
+    runs = [_told(ref, one) for ref, one in zip(refs, found, strict=True)]
+    return every.answer(lambda: {"runs": runs})
+
+
+def _matching(every: Several, body: _EditBody) -> Sequence[Ref]:
+    which = Which(project=body.project, query=body.query, trashed=None, limit=_MOST_RUNS)
+    store = every.server.store()
+    selection = which.selection(None if every.sees_all else every.may_read)
+    with store.database.reading() as connection:
+        chosen = choose(store, connection, selection, every.now_ns)
+    if chosen.total > _MOST_RUNS:
+        hint = f"{chosen.total:,} runs match, over {_MOST_RUNS} at a time: name fewer"
+        raise Refusal(413, "too-many-runs", hint, limit=_MOST_RUNS)
+    return chosen.refs
+
+
+def _edited(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int | Refusal:
+    """Return the position at which the edit of one run can be read, or why there is none."""
+    project, run = ref
+    try:
+        role = every.server.accounts.role(who, project)
+        if role is None:
+            return Refusal(404, "not-found", f"run {run!r:.200} is not there, or may not be seen")
+        if role < Role.CONTRIBUTOR:
+            hint = f"this needs the role contributor in {project}"
+            return Refusal(403, "role-too-small", hint)
+        now = every.reader(project, run).attribute(_DESCRIPTION)
+        is_text = now is not None and isinstance(now.value, str)
+        shown = now.value if now is not None and is_text else None
+        if "description" in body.model_fields_set and shown != body.description_was:
+            hint = "the description was changed meanwhile: look at it, and send it with yours"
+            return Refusal(409, "changed", hint, description=shown)
+        position: int = every.server.writer.record(project, run, body.ops())
+    except (SeamarkError, Refusal) as error:
+        return refusal_of(error)
+    return position
+
+
+def _told(ref: Ref, found: int | Refusal) -> dict[str, Any]:
+    project, run = ref
+    told = {"project": project, "run": run, "ok": True, "error": None, "hint": None}
+    if isinstance(found, Refusal):
+        return told | {"ok": False, "position": None, **_why(found)}
+    return told | {"position": found}
+
+
+def _why(refusal: Refusal) -> dict[str, Any]:
+    return {"error": refusal.error, "hint": str(refusal.detail), **refusal.more}

@@ -1,0 +1,524 @@
+"""What can be asked of many runs at once; see `seamark.server.routes`."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from seamark.errors import ArgumentError, QueryError
+from seamark.journal.folder import PROJECT_LOG
+from seamark.journal.reader import SETTLE_NS
+from seamark.paths import is_inside
+from seamark.reading.curves import check_points
+from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
+from seamark.server.answering import Several, attempt_of, heavy, several
+from seamark.server.failures import Refusal
+from seamark.server.models import answers
+from seamark.server.routes.reads import MOST_PARTS, MOST_POINTS
+from seamark.store import schema
+from seamark.store.query.crash_reasons import reasons_of
+from seamark.store.query.known import KnownPaths, in_projects
+from seamark.store.query.selection import Selection, choose
+from seamark.store.read.many import read_many, series_of
+from seamark.store.read.names import run_names
+from seamark.store.read.shared import shared_paths
+from seamark.store.read.tables import query_runs
+from seamark.store.runs import load_losses, numbers_of
+
+if TYPE_CHECKING:
+    from seamark.store.runs import Store
+
+__all__ = ["Refs", "Which", "router"]
+
+router: Final = APIRouter(tags=["runs"])
+T = TypeVar("T")
+
+MOST_ROWS: Final = 10_000
+_MOST_CELLS: Final = 4_000_000
+_MOST_QUERY: Final = 16 << 10
+_MOST_COLUMNS: Final = 1000
+_MOST_REFS: Final = 20_000
+_RUNS_AT_ONCE: Final = 50
+_LONG: Final = 4096
+_INT: Final = (1 << 53) - 1
+
+All = Annotated[Several, Depends(several)]
+Text = Annotated[str, Field(max_length=_LONG)]
+Texts = Annotated[list[Text], Field(max_length=MOST_ROWS)]
+Ref = tuple[Text, Text]
+Refs = Annotated[list[Ref], Field(max_length=_MOST_REFS)]
+Columns = Annotated[list[Text], Field(max_length=_MOST_COLUMNS)]
+Unknown = Literal["refuse", "tell"]
+
+
+class Which(BaseModel):
+    """Which runs, in which order; see `seamark.store.query.selection.Selection`.
+
+    Attributes:
+        unknown: Whether a path that no run has is an error, or told beside the answer.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    project: Text | None = None
+    query: Annotated[str, Field(max_length=_MOST_QUERY)] | None = None
+    id: Text | Texts | None = None
+    state: Text | Texts | None = None
+    owner: Text | Texts | None = None
+    tag: Text | Texts | None = None
+    trashed: bool | None = False
+    limit: Annotated[int, Field(ge=1, le=_INT)] | None = None
+    offset: Annotated[int, Field(ge=0, le=_INT)] = 0
+    sort_by: Text = "sys/creation_time"
+    ascending: bool = False
+    unknown: Unknown = "refuse"
+
+    def selection(self, may_read: Callable[[str], bool] | None, **more: Any) -> Selection:
+        """Return it as the store takes it, restricted to what may be read.
+
+        Raises:
+            ArgumentError: If the query is too long.
+        """
+        if self.query is not None and len(self.query.encode("utf-8", "replace")) > _MOST_QUERY:
+            msg = f"query: expected at most {_MOST_QUERY:,} bytes"
+            raise ArgumentError(msg)
+        given = self.model_dump(include=_OF_SELECTION)
+        return Selection(**(given | more), readable=may_read)
+
+
+_OF_SELECTION: Final = set(Which.model_fields) - {"unknown"}
+
+
+class _TableBody(Which):
+    columns: Columns | None = None
+
+
+class _FieldsBody(Which):
+    contains: Text = ""
+    sample: Annotated[int, Field(ge=1, le=900)] = 50
+
+
+class _GroupsBody(Which):
+    by: Annotated[list[Text], Field(min_length=1, max_length=8)]
+    columns: Annotated[list[Text], Field(max_length=100)] = []
+
+
+class _RefsBody(BaseModel):
+    refs: Refs
+
+
+class _SeriesPathsBody(_RefsBody):
+    paths: Annotated[list[Text], Field(max_length=_MOST_REFS)] | None = None
+
+
+class _SeriesBody(_RefsBody):
+    paths: Annotated[list[Text], Field(min_length=1, max_length=1000)]
+    attempt: Annotated[int, Field(ge=0)] | Text = "latest"
+    points: Annotated[int, Field(ge=2, le=MOST_PARTS)] | None = None
+    unknown: Unknown | None = None
+
+
+class _Told:
+    """Gathers what is said of paths that no run has, or refuses them."""
+
+    def __init__(self, unknown: Unknown | None) -> None:
+        self.messages: list[str] = []
+        self._refuse = unknown == "refuse"
+
+    def __call__(self, error: QueryError) -> None:
+        if self._refuse:
+            raise error
+        self.messages.append(str(error))
+
+
+def _ask(every: Several, question: Callable[[Store, sa.Connection], T]) -> T:
+    """Return the answer to a question about one snapshot of the store."""
+    store = every.server.store()
+    with store.database.reading() as connection:
+        return question(store, connection)
+
+
+def _restriction(every: Several) -> Callable[[str], bool] | None:
+    return None if every.sees_all else every.may_read
+
+
+# ---------------------------------------------------------------------- tables of runs
+
+
+@router.get("/runs", operation_id="getRuns", responses=answers("runs", tagged=True))
+def runs(
+    every: All,
+    project: Annotated[str | None, Query(max_length=_LONG)] = None,
+    query: Annotated[str | None, Query(max_length=_MOST_QUERY)] = None,
+    id: Annotated[list[str] | None, Query(max_length=1000)] = None,  # noqa: A002 - as in Python
+    state: Annotated[list[str] | None, Query(max_length=20)] = None,
+    owner: Annotated[list[str] | None, Query(max_length=100)] = None,
+    tag: Annotated[list[str] | None, Query(max_length=100)] = None,
+    trashed: Literal["false", "true", "any"] = "false",
+    sort_by: Annotated[str, Query(max_length=_LONG)] = "sys/creation_time",
+    ascending: bool = False,  # noqa: FBT001, FBT002 - from the address
+    offset: Annotated[int, Query(ge=0, le=_INT)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 200,
+    columns: Annotated[list[str] | None, Query(max_length=_MOST_COLUMNS)] = None,
+    unknown: Unknown = "refuse",
+) -> Response:
+    """Return the runs that match with the columns asked for; ``columns`` may be repeated."""
+    body = _TableBody(
+        project=project,
+        query=query,
+        id=id,
+        state=state,
+        owner=owner,
+        tag=tag,
+        trashed={"false": False, "true": True, "any": None}[trashed],
+        sort_by=sort_by,
+        ascending=ascending,
+        offset=offset,
+        limit=limit,
+        columns=columns,
+        unknown=unknown,
+    )
+    # Times such as "-2h" in a query mean something else with every second that passes.
+    timeless = query is None or '"-' not in query.replace("'", '"')
+    return every.answer(lambda: _table(every, body), every.tag() if timeless else None)
+
+
+@router.post("/runs", operation_id="readRuns", responses=answers("runs"))
+def read_runs(every: All, body: _TableBody) -> Response:
+    """Return the runs that match; for many ids, columns or long queries."""
+    return every.answer(lambda: _table(every, body))
+
+
+def _table(every: Several, body: _TableBody) -> dict[str, Any]:
+    told = _Told(body.unknown)
+    limit = min(body.limit or MOST_ROWS, MOST_ROWS)
+    selection = body.selection(_restriction(every), limit=limit)
+    cursor = every.cursor()
+
+    def answer(store: Store, connection: sa.Connection) -> RunsTable:
+        return query_runs(store, connection, selection, body.columns, every.now_ns, told)
+
+    with heavy():
+        table = _ask(every, answer)
+        if len(table) * len(table.columns) > _MOST_CELLS:
+            most = max(1, _MOST_CELLS // len(table.columns))
+            hint = (
+                f"{len(table):,} runs with {len(table.columns):,} columns are too many at a time: "
+                f"ask for fewer columns, or with limit={most}"
+            )
+            raise Refusal(413, "too-many-cells", hint, limit=most)
+    return {"table": table, "told": told.messages, "cursor": str(cursor)}
+
+
+@router.post("/runs/select", operation_id="selectRuns", responses=answers("select"))
+def select(every: All, body: Which) -> Response:
+    """Return project and run id of the runs that match, in order."""
+
+    def make() -> dict[str, Any]:
+        told = _Told(body.unknown)
+        selection = body.selection(_restriction(every))
+        chosen = _ask(
+            every, lambda store, asked: choose(store, asked, selection, every.now_ns, told)
+        )
+        refs = [list(ref) for ref in chosen.refs]
+        return {"refs": refs, "total": chosen.total, "told": told.messages}
+
+    return every.answer(make)
+
+
+@router.post("/runs/fields", operation_id="readFields", responses=answers("fields"))
+def fields(every: All, body: _FieldsBody) -> Response:
+    """Return which numbers, texts and series the first ``sample`` of the chosen runs have."""
+
+    def make() -> dict[str, Any]:
+        told = _Told(body.unknown)
+        selection = body.selection(_restriction(every))
+
+        def answer(store: Store, connection: sa.Connection) -> dict[str, Any]:
+            chosen = choose(store, connection, selection, every.now_ns, told)
+            some = chosen.numbers[: body.sample]
+            found = shared_paths(store, connection, some, body.sample)
+            wanted = body.contains.lower()
+            shown = [
+                {
+                    "path": one.path,
+                    "series": one.series,
+                    "runs": one.runs,
+                    "differs": one.differs,
+                    "longest": one.longest,
+                }
+                for one in sorted(found, key=lambda one: one.path)
+                if wanted in one.path.lower()
+            ]
+            return {"fields": shown, "of": len(some), "told": told.messages}
+
+        return _ask(every, answer)
+
+    return every.answer(make)
+
+
+@router.post("/runs/groups", operation_id="readGroups", responses=answers("groups"))
+def groups(every: All, body: _GroupsBody) -> Response:
+    """Return runs grouped by the values of some paths, and sums of the numbers of others.
+
+    ``std`` is that of a sample (n - 1), null for one run; ``limit`` and ``offset`` are of groups,
+    which come in the order of their first runs.
+    """
+
+    def make() -> dict[str, Any]:
+        told = _Told(body.unknown)
+        selection = body.selection(_restriction(every), limit=MOST_ROWS, offset=0)
+        columns = list(dict.fromkeys([*body.by, *body.columns]))
+
+        def answer(store: Store, connection: sa.Connection) -> RunsTable:
+            return query_runs(store, connection, selection, columns, every.now_ns, told)
+
+        with heavy():
+            table = _ask(every, answer)
+        if table.total > len(table):
+            hint = f"{table.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query"
+            raise Refusal(413, "too-many-runs", hint, limit=MOST_ROWS)
+        found = _grouped(table, body)
+        end = None if body.limit is None else body.offset + body.limit
+        return {
+            "groups": found[body.offset : end],
+            "total": len(found),
+            "told": told.messages,
+        }
+
+    return every.answer(make)
+
+
+def _grouped(table: RunsTable, body: _GroupsBody) -> list[dict[str, Any]]:
+    by = [table[path] if path in table else [None] * len(table) for path in body.by]
+    values = {path: table[path] for path in body.columns if path in table}
+    rows: dict[str, list[int]] = {}
+    for at, key in enumerate(zip(*by, strict=True)):
+        rows.setdefault(repr(key), []).append(at)  # lists, NaN and 1 beside True are keys, too
+    return [
+        {
+            "by": {path: column[some[0]] for path, column in zip(body.by, by, strict=True)},
+            "n": len(some),
+            "refs": [list(table.refs[at]) for at in some],
+            "values": {path: _sums([column[at] for at in some]) for path, column in values.items()},
+        }
+        for some in rows.values()
+    ]
+
+
+def _sums(values: Sequence[Any]) -> dict[str, Any]:
+    """Return what is said of the finite numbers among some values."""
+    numbers = [
+        float(one)
+        for one in values
+        if type(one) in (int, float) and abs(one) < _HUGE and math.isfinite(one)
+    ]
+    if not numbers:
+        return {"n": 0, "mean": None, "std": None, "min": None, "max": None}
+    return {
+        "n": len(numbers),
+        "mean": statistics.fmean(numbers),
+        "std": statistics.stdev(numbers) if len(numbers) > 1 else None,
+        "min": min(numbers),
+        "max": max(numbers),
+    }
+
+
+_HUGE: Final = 1e300
+"""Numbers whose squares are none are left out of sums."""
+
+
+# ---------------------------------------------------------------------- what there is
+
+_run: Final = schema.run.c
+_running: Final = sa.case((sa.and_(_run.state == "running", _run.trashed == 0), 1), else_=0)
+
+
+@router.get("/projects", operation_id="getProjects", responses=answers("projects", tagged=True))
+def projects(every: All) -> Response:
+    """Return the projects that may be read, with how many runs each has; the trash apart."""
+
+    def answer(store: Store, connection: sa.Connection) -> list[dict[str, Any]]:
+        alive = _run.beat >= every.now_ns - SETTLE_NS
+        statement = (
+            sa.select(
+                _run.project,
+                sa.func.sum(1 - _run.trashed),
+                sa.func.sum(sa.case((alive, _running), else_=0)),
+                sa.func.sum(_run.trashed),
+                sa.func.max(_run.modified),
+            )
+            .where(_run.name != PROJECT_LOG)
+            .group_by(_run.project)
+        )
+        seen = in_projects(store, connection, _restriction(every))
+        if seen is not None:
+            statement = statement.where(seen)
+        return [
+            {
+                "project": project,
+                "runs": int(count),
+                "running": int(running),
+                "trashed": int(trashed),
+                "last_record_ns": int(last),
+            }
+            for project, count, running, trashed, last in sorted(
+                store.database.query(connection, statement)
+            )
+        ]
+
+    return every.answer(lambda: {"projects": _ask(every, answer)}, every.tag())
+
+
+@router.get("/runs/names", operation_id="getNames", responses=answers("names", tagged=True))
+def names(every: All, project: Annotated[str, Query(max_length=_LONG)] = "") -> Response:
+    """Return every run and what it is called, the newest first."""
+
+    def make() -> dict[str, Any]:
+        return {"names": _ask(every, lambda store, asked: run_names(store, asked, meant))}
+
+    meant = _within(every, project)
+    return every.answer(make, every.tag())
+
+
+def _within(every: Several, project: str) -> Callable[[str], bool] | None:
+    """Return what tells whether a project may be read and is in another; None if all are."""
+    if not project:
+        return _restriction(every)
+    return lambda one: is_inside(one, project) and every.may_read(one)
+
+
+@router.get("/paths", operation_id="getPaths", responses=answers("paths", tagged=True))
+def paths(every: All, project: Annotated[str, Query(max_length=_LONG)] = "") -> Response:
+    """Return every path that a run has, sorted."""
+    meant = _within(every, project)
+
+    def answer(store: Store, connection: sa.Connection) -> list[str]:
+        seen = in_projects(store, connection, meant)
+        if seen is None:
+            return sorted(store.numbers.everything(connection))
+        row = schema.attribute.c
+        statement = (
+            sa.select(row.path)
+            .join(schema.run, schema.run.c.id == row.run)
+            .where(seen, row.visible == 1)
+            .distinct()
+        )
+        numbers = [number for (number,) in store.database.query(connection, statement)]
+        return sorted(store.numbers.paths(connection, numbers).values())
+
+    return every.answer(lambda: {"paths": _ask(every, answer)}, every.tag())
+
+
+# ---------------------------------------------------------------------- of some runs
+
+
+@router.post("/runs/losses", operation_id="readLosses", responses=answers("losses"))
+def losses(every: All, body: _RefsBody) -> Response:
+    """Return what is missing of runs, only of those of which something is."""
+    return every.answer(lambda: {"losses": _of_runs(every, body.refs, load_losses)})
+
+
+@router.post("/runs/crash-reasons", operation_id="readCrashReasons", responses=answers("reasons"))
+def crash_reasons(every: All, body: _RefsBody) -> Response:
+    """Return why runs crashed, as far as that was told: the server saw none of their processes."""
+
+    def reasons(store: Store, asked: sa.Connection, runs: Sequence[int]) -> dict[int, str]:
+        return reasons_of(store, asked, runs, every.now_ns)
+
+    return every.answer(lambda: {"reasons": _of_runs(every, body.refs, reasons)})
+
+
+def _of_runs(
+    every: Several,
+    refs: Sequence[Ref],
+    question: Callable[[Store, sa.Connection, Sequence[int]], Any],
+) -> list[list[Any]]:
+    """Return [project, run, answer] to a question about runs, which is asked by their numbers."""
+    wanted = every.only_readable(refs)
+
+    def answer(store: Store, connection: sa.Connection) -> list[list[Any]]:
+        numbers = numbers_of(store, connection, wanted)
+        found = question(store, connection, list(numbers))
+        return [[*numbers[number], one] for number, one in found.items()]
+
+    return _ask(every, answer) if wanted else []
+
+
+@router.post(
+    "/runs/series-paths", operation_id="readSeriesPaths", responses=answers("series-paths")
+)
+def series_paths(every: All, body: _SeriesPathsBody) -> Response:
+    """Return which float series runs show, of some paths or of all."""
+    wanted = None if body.paths is None else set(body.paths)
+
+    def make() -> dict[str, Any]:
+        refs = every.only_readable(body.refs)
+        found = _ask(
+            every,
+            lambda store, asked: series_of(
+                store, asked, refs, lambda path: wanted is None or path in wanted
+            ),
+        )
+        return {"paths": [[*ref, sorted(paths)] for ref, paths in found.items()]}
+
+    return every.answer(make)
+
+
+@router.post("/runs/series", operation_id="readSeries", responses=answers("series"))
+def series(every: All, body: _SeriesBody) -> Response:
+    """Return the points or curves of the float series of many runs, as many runs as fit."""
+    attempt = attempt_of(str(body.attempt))
+    if body.points is not None:
+        check_points(body.points)
+    told = _Told(body.unknown)
+
+    def answer(store: Store, connection: sa.Connection) -> dict[str, Any]:
+        refs = every.only_readable(body.refs)
+        parts: list[tuple[str, str, Any]] = []
+        size, end = 0, 0
+        while end < len(refs) and size < MOST_POINTS:
+            some = refs[end : end + _RUNS_AT_ONCE]
+            found = read_many(
+                store, connection, some, body.paths, attempt, every.sources, None, body.points
+            )
+            parts += found
+            size += sum(len(part) for _, _, part in found)
+            end += len(some)
+        if body.unknown is not None:
+            _check_series(every, store, connection, body, told, {path for _, path, _ in parts})
+        table = SeriesTable(parts) if body.points is None else CurveTable(parts)
+        return {
+            "table": table,
+            "told": told.messages,
+            "left": [list(ref) for ref in refs[end:]],
+        }
+
+    def make() -> dict[str, Any]:
+        with heavy():
+            return _ask(every, answer)
+
+    return every.answer(make)
+
+
+def _check_series(
+    every: Several,
+    store: Store,
+    connection: sa.Connection,
+    body: _SeriesBody,
+    told: _Told,
+    found: set[str],
+) -> None:
+    """Tell of patterns that are a series of no run that may be read."""
+    seen = in_projects(store, connection, _restriction(every))
+    checks = KnownPaths(store, connection, told, seen)
+    for pattern in body.paths:
+        if not any(one == pattern or fnmatchcase(one, pattern) for one in found):
+            checks.check_series(pattern)

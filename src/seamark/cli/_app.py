@@ -109,7 +109,7 @@ def root_option(command: Any) -> Any:
         metavar="URI",
         expose_value=False,
         callback=keep,
-        help="The server that has the runs, such as https://seamark.lab.  [default: SEAMARK_REMOTE]",
+        help="The server that has the runs: https://seamark.lab.  [default: SEAMARK_REMOTE]",
     )(command)
     return click.option(
         "--root",
@@ -218,7 +218,8 @@ def app(context: click.Context, root: str | None, remote: str | None, *, version
     """Look at what training runs recorded.
 
     Runs are read from --root DIR or --remote URI, from SEAMARK_REMOTE, from SEAMARK_DIR, or from
-    the nearest .seamark folder, in the working directory or above. A training may be running: reading never disturbs it.
+    the nearest .seamark folder, in the working directory or above. A training may be running:
+    reading never disturbs it.
 
     \b
     A first look:

@@ -53,7 +53,7 @@ def refuse(error: QueryError) -> None:
 
 
 class Wanted(Protocol):
-    """Which runs, in which order; `seamark.store.query.selection.Selection` says what it all means."""
+    """Which runs, in which order; see `seamark.store.query.selection.Selection`."""
 
     @property
     def project(self) -> str | None:

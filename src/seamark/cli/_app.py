@@ -70,6 +70,7 @@ _COMMANDS: Final = {
     "trash": "trash",
     "untrash": "trash",
     "purge": "purge",
+    "sync": "sync",
     "fsck": "fsck",
     "reindex": "reindex",
     "login": "login",

@@ -6,20 +6,22 @@ checkpoint of ten gigabytes holds up no metric. What an earlier try has sent is 
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from seamark.blobs import open_blob
 from seamark.errors import FileMissingError
 from seamark.journal.safe import names_in
+from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
-from seamark.remote.protocol import Busy, Purged, Refused, RemoteError, RunKey, Unreachable
+from seamark.remote.protocol import Busy, Purged, RemoteError, RunKey, Unfit, Unreachable
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
@@ -27,10 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FileSender", "files_of", "send_file"]
 
+log = logging.getLogger("seamark")
+
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _LOOK_S: Final = 5.0
 _FIRST_WAIT_S: Final = 1.0
 _LAST_WAIT_S: Final = 60.0
+_TICK_NS: Final = 2 * 10**9
 
 
 def files_of(folder: RunFolder) -> dict[str, int]:
@@ -73,135 +78,166 @@ class _Watched:
         folder: Where it lies.
         there: Digests that need no more thought: they are there, or will never be.
         seen: Time of the folder's last change when all that was in it was there, ns; 0 for never.
+        looks: How often it was looked through to its end.
+        left: How many files are known not to be sent yet, and their bytes.
+        over: Whether nothing more is sent of it.
+        finished: After how many looks everything was seen; None as long as files may come.
     """
 
     folder: RunFolder
-    there: set[str]
+    there: set[str] = field(default_factory=set)
     seen: int = 0
-    purged: bool = False
+    looks: int = 0
+    left: tuple[int, int] = (0, 0)
+    over: bool = False
+    finished: int | None = None
 
 
 class FileSender:
     """Sends files of runs to one remote, on a thread that begins with the first run.
 
-    Nothing of it raises into who calls it.
+    Nothing of it raises into who calls it, or waits for the remote but `flush`.
 
     Args:
-        remote: Where to; its own, or one that several threads may use.
-        say: Takes a line for a person when something is given up or refused.
+        open_: Returns the remote, for this thread alone; called on it.
+        say: Takes a line for a person when something is refused.
         look_s: How often it looks for new files, seconds.
     """
 
-    def __init__(self, remote: Remote, say: Callable[[str], None], look_s: float = _LOOK_S) -> None:
-        self._remote, self._say, self._look_s = remote, say, look_s
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._runs: dict[tuple[str, str], _Watched] = {}
+    def __init__(
+        self,
+        open_: Callable[[], Remote],
+        say: Callable[[str], None],
+        look_s: float = _LOOK_S,
+    ) -> None:
+        self._open, self._say, self._look_s = open_, say, look_s
+        self._changed = threading.Condition()
+        self._runs: dict[RunKey, _Watched] = {}
         self._thread: threading.Thread | None = None
-        self._hurry = 0
-        self._rounds = 0
-        self._closed = False
-        self._left: dict[tuple[str, str], tuple[int, int]] = {}
+        self._hurry = False
         self._told: set[str] = set()
 
     def watch(self, folder: RunFolder) -> None:
-        """Send the files of a run, those that are there and those that come."""
-        with self._lock:
-            key = folder.project, folder.run
-            if key not in self._runs and not self._closed:
-                self._runs[key] = _Watched(folder, set())
-            if self._thread is None and not self._closed:
-                self._thread = threading.Thread(
-                    target=self._work, name="seamark-files", daemon=True
-                )
-                self._thread.start()
-            self._hurry += 1
-            self._changed.notify_all()
+        """Send the files of a run: those that are there, and those that come."""
+        with self._changed:
+            run = self._runs.get(key := _key(folder))
+            if run is None or run.folder != folder:
+                self._runs[key] = _Watched(folder)
+                self._start()
+            else:
+                run.finished = None
 
-    def forget(self, folder: RunFolder) -> None:
-        """Look no more for files of a run."""
-        with self._lock:
-            self._runs.pop((folder.project, folder.run), None)
-            self._left.pop((folder.project, folder.run), None)
+    def finish(self, folder: RunFolder) -> None:
+        """Expect no further files of a run; what is there is still sent."""
+        with self._changed:
+            if (run := self._runs.get(_key(folder))) is not None:
+                run.finished = run.looks + 2  # the look under way may have begun too early
+                self._wake()
 
-    def flush(self, seconds: float) -> bool:
-        """Wait until all files that are there now are sent; False if that took too long."""
+    def flush(self, seconds: float, folder: RunFolder | None = None) -> bool:
+        """Wait until all files that are there now are sent; return whether they are.
+
+        Args:
+            seconds: At most how long.
+            folder: Of the run that is waited for; None waits for all.
+        """
         end = time.monotonic() + seconds
-        with self._lock:
-            if self._thread is None:
-                return True
-            self._hurry += 1
-            wanted = self._rounds + 2  # the one under way may have begun before
-            self._changed.notify_all()
-            while self._rounds < wanted or self._left:
+        with self._changed:
+            key = None if folder is None else _key(folder)
+            waited = [run for each, run in self._runs.items() if key in (None, each)]
+            # A look that is under way may have begun before the last file came.
+            wanted = [(run, run.looks + 2) for run in waited]
+            while any(run.looks < looks and not run.over for run, looks in wanted):
                 left = end - time.monotonic()
-                if left <= 0 or not self._thread.is_alive():
-                    return not self._left and self._rounds >= wanted
-                if self._rounds >= wanted:
-                    self._hurry += 1
-                    self._changed.notify_all()
-                self._changed.wait(min(left, 1.0))
+                if left <= 0 or self._thread is None or not self._thread.is_alive():
+                    return False
+                self._wake()
+                self._changed.wait(min(left, 0.25))
         return True
 
     @property
     def left(self) -> tuple[int, int]:
         """How many files are known not to be sent yet, and their bytes."""
-        with self._lock:
-            return (
-                sum(count for count, _ in self._left.values()),
-                sum(size for _, size in self._left.values()),
-            )
+        with self._changed:
+            known = [run.left for run in self._runs.values()]
+        return sum(count for count, _ in known), sum(size for _, size in known)
 
-    def close(self) -> None:
-        """End the thread after the part that it is sending; harmless when called twice."""
-        with self._lock:
-            self._closed = True
-            self._changed.notify_all()
+    def _start(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name="seamark-files", daemon=True)
+            with quietly(only=RuntimeError):  # no more threads, or the interpreter is ending
+                thread.start()
+                self._thread = thread
+
+    def _wake(self) -> None:
+        self._hurry = True
+        self._changed.notify_all()
 
     # ------------------------------------------------------------------ on the thread
 
     def _work(self) -> None:
+        remote: Remote | None = None
         pause = 0.0
         while True:
-            with self._lock:
-                seen = self._hurry
-                runs = list(self._runs.items())
-            if self._closed:
-                return
-            wait_s = self._round(runs)
-            pause = 0.0 if wait_s is None else min(_LAST_WAIT_S, max(_FIRST_WAIT_S, 2 * pause))
-            with self._lock:
-                self._rounds += 1
-                self._changed.notify_all()
-                if wait_s is None:  # all is well
-                    if self._hurry == seen and not self._closed:
-                        self._changed.wait(self._look_s)
-                elif not self._closed:
-                    self._changed.wait(max(wait_s, pause * random.uniform(0.5, 1.0)))  # noqa: S311 - spreads, keeps no secret
-
-    def _round(self, runs: list[tuple[tuple[str, str], _Watched]]) -> float | None:
-        """Send what is new of all runs; return for how long to wait where the remote is away."""
-        for key, run in runs:
-            if run.purged:
-                continue
+            wait_s: float | None = _FIRST_WAIT_S
             try:
-                self._send(key, run)
+                if remote is None:
+                    with fork.held_off():  # modules are imported
+                        remote = self._open()
+                wait_s = self._round(remote)
+            except Exception:  # a fault of ours: training comes first
+                log.debug("seamark: sending files failed", exc_info=True)
+            pause = 0.0 if wait_s is None else min(_LAST_WAIT_S, max(_FIRST_WAIT_S, 2 * pause))
+            if self._rest(wait_s, pause):
+                break
+        with quietly():
+            if remote is not None:
+                remote.close()
+
+    def _rest(self, wait_s: float | None, pause: float) -> bool:
+        """Wait for the next round; return whether there is nothing left to do."""
+        with self._changed:
+            done = [key for key, run in self._runs.items() if _is_done(run)]
+            for key in done:
+                del self._runs[key]
+            self._changed.notify_all()
+            if not self._runs:
+                self._thread = None
+                return True
+            if wait_s is None:
+                if not self._hurry:
+                    self._changed.wait(self._look_s)
+                self._hurry = any(run.finished is not None for run in self._runs.values())
+            else:  # whoever waits may not hurry a remote that is away
+                until = time.monotonic() + max(wait_s, pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads, keeps no secret
+                while (left := until - time.monotonic()) > 0:
+                    self._changed.wait(left)
+        return False
+
+    def _round(self, remote: Remote) -> float | None:
+        """Send what is new of all runs; return for how long to wait where the remote is away."""
+        with self._changed:
+            runs = [(key, run) for key, run in self._runs.items() if not run.over]
+        for key, run in runs:
+            try:
+                self._send(remote, key, run)
             except Busy as error:
                 return error.wait_s
             except Unreachable:
                 return 0.0
             except Purged:
-                run.purged = True
-                self._set_left(key, [])
+                run.over = True  # the shipper of its journals says so
             except RemoteError as error:
-                self._say_once(f"{run.folder.words}: files are not sent: {error}")
-                run.purged = isinstance(error, Refused)
-                self._set_left(key, [])
-            except Exception as error:  # noqa: BLE001 - recording goes on whatever happens here
-                self._say_once(f"{run.folder.words}: files are not sent: {error!r}")
+                run.over = True
+                self._say_once(f"files of run {key.run} are not sent: {error}")
+            except OSError as error:  # it will be looked at again
+                log.debug("seamark: %s cannot be read: %s", run.folder.path, error)
+            with self._changed:
+                run.looks += 1
+                run.left = (0, 0)
         return None
 
-    def _send(self, key: tuple[str, str], run: _Watched) -> None:
+    def _send(self, remote: Remote, key: RunKey, run: _Watched) -> None:
         changed = 0
         with quietly(only=OSError):
             changed = run.folder.blobs_dir.stat().st_mtime_ns
@@ -210,35 +246,32 @@ class FileSender:
         sizes = files_of(run.folder)
         new = sizes.keys() - run.there
         if new:
-            self._set_left(key, [sizes[each] for each in new])
-            missing = set(self._remote.missing_blobs(RunKey(*key), sorted(new))) & new
+            run.left = len(new), sum(sizes[each] for each in new)
+            missing = set(remote.missing_blobs(key, sorted(new))) & new
             run.there |= new - missing
             todo = sorted(missing, key=lambda each: sizes[each])  # small ones first
             for number, digest in enumerate(todo):
-                if self._closed:
-                    return
-                self._set_left(key, [sizes[each] for each in todo[number:]])
-                self._send_one(run, digest, sizes[digest])
-        self._set_left(key, [])
-        run.seen = changed if time.time_ns() - changed > 2 * 10**9 else 0
+                run.left = len(todo) - number, sum(sizes[each] for each in todo[number:])
+                self._send_one(remote, run, digest, sizes[digest])
+        # Another change within the same tick of the disk's clock would not be seen.
+        run.seen = changed if time.time_ns() - changed > _TICK_NS else 0
 
-    def _send_one(self, run: _Watched, digest: str, size: int) -> None:
+    def _send_one(self, remote: Remote, run: _Watched, digest: str, size: int) -> None:
         try:
-            send_file(self._remote, run.folder, digest, size)
-        except (Unreachable, Purged):
-            raise
-        except RemoteError as error:  # the next one may be taken
-            self._say_once(f"{run.folder.words}: a file of {size:,} bytes is not sent: {error}")
+            send_file(remote, run.folder, digest, size)
+        except Unfit as error:  # the next one may be taken
+            self._say_once(f"a file of run {run.folder.run} is not sent: {error}")
         run.there.add(digest)
-
-    def _set_left(self, key: tuple[str, str], sizes: list[int]) -> None:
-        with self._lock:
-            if sizes:
-                self._left[key] = len(sizes), sum(sizes)
-            else:
-                self._left.pop(key, None)
 
     def _say_once(self, line: str) -> None:
         if line not in self._told:
             self._told.add(line)
             self._say(line)
+
+
+def _is_done(run: _Watched) -> bool:
+    return run.finished is not None and (run.over or run.looks >= run.finished)
+
+
+def _key(folder: RunFolder) -> RunKey:
+    return RunKey(folder.project, folder.run)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.process import fork
 from seamark.process.interrupts import quietly
+from seamark.remote.files import FileSender
 from seamark.remote.places import open_remote, shown
 from seamark.remote.protocol import (
     Busy,
@@ -98,7 +99,7 @@ class Shipper:
         self._failures = 0
         self._back_at = 0.0
         self._told_away = self._gave_up = self._busy = False
-        self._files = Files()
+        self._files = FileSender(self._open_again, self._say_files)
 
     # ---------------------------------------------------------------- what is to be sent
 
@@ -130,6 +131,7 @@ class Shipper:
         """Expect nothing more of a run; what is left is sent, and waited for with `wait`."""
         if (shipment := self._shipments.get(_key(folder))) is not None:
             shipment.finish()
+            self._files.finish(folder)
             self.wake()
 
     def wake(self) -> None:
@@ -164,7 +166,11 @@ class Shipper:
             folder: Of the run that is waited for; None waits for all.
             show: Called from time to time with how many bytes are sent, and of how many.
         """
-        waited = self._of(folder)
+        waited = [
+            one
+            for key, one in list(self._shipments.items())
+            if folder is None or key == _key(folder)
+        ]
         for one in waited:
             one.look_now()
         turn: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -206,36 +212,29 @@ class Shipper:
         show: Callable[[int, int], None] | None = None,
     ) -> bool:
         """Wait as `wait` does, but not long where that was of no use before; say what is left."""
-        now = self._clock()
         if self._gave_up and self._failures:
             seconds = min(seconds, _GIVEN_UP_S)
-        left = self._of(folder)
-        if all(one.given_up or one.is_refused(now) for one in left):
-            return not left  # a line has said so
+        until = self._clock() + seconds
         done = self.wait(seconds, folder, show)
+        files = not done or self._files.flush(max(0.0, until - self._clock()), folder)
+        done = done and files
         self._gave_up = not done
+        now = self._clock()
         if not done:
-            self._tell_left([one for one in left if one.left or one.unseen])
+            waits = [
+                one for one in list(self._shipments.values()) if one.left or one.unseen or not files
+            ]
+            waits = [one for one in waits if folder is None or one.key == _key(folder)]
+            if not (runs := [one.key.run for one in waits if not one.is_refused(now)]):
+                return False  # a line has said why
+            what = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs"
+            names = " ".join(runs[:3]) if len(runs) <= 3 else ""  # noqa: PLR2004
+            log.warning(
+                "seamark: not all of %s was sent to %s; all of it is on this disk, and "
+                "`seamark sync %s--to %s` sends the rest",
+                *(what, self.name, f"{names} " if names else "", self.name),
+            )
         return done
-
-    def _of(self, folder: RunFolder | None) -> list[Shipment]:
-        """Return what is to be sent of one run, or of all."""
-        found = list(self._shipments.items())
-        return [one for key, one in found if folder is None or key == _key(folder)]
-
-    def _tell_left(self, left: list[Shipment]) -> None:
-        runs = [one.key.run for one in left]
-        for one in left:
-            one.given_up = True
-        if not runs:
-            return
-        what = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs"
-        named = f"{runs[0]} " if len(runs) == 1 else ""
-        log.warning(
-            "seamark: not all of %s was sent to %s in time. It is on this disk, and "
-            "`seamark sync %s--to %s` sends the rest",
-            *(what, self.name, named, self.name),
-        )
 
     # ---------------------------------------------------------------- the thread
 
@@ -336,7 +335,7 @@ class Shipper:
                 shipment.position = max(shipment.position, sum(kept.values()))
         for tail in list(shipment.tails.values()):
             asked = self._step(remote, shipment, tail) or asked
-        self._files.ship(remote, shipment)
+        self._files.watch(shipment.folder)  # behind the journals that name them
         return asked
 
     def _step(self, remote: Remote, shipment: Shipment, tail: Tail) -> bool:
@@ -377,7 +376,14 @@ class Shipper:
                 self._remote = self._open(self.uri, self._token)
         return self._remote
 
+    def _open_again(self) -> Remote:
+        """Open the remote once more: files of gigabytes hold up no journal."""
+        return self._open(self.uri, self._token)
+
     # ---------------------------------------------------------------- what goes wrong
+
+    def _say_files(self, line: str) -> None:
+        log.warning("seamark: %s: %s. `seamark sync` sends what is missing later", self.name, line)
 
     def _pause(self, failures: int) -> float:
         """Return for how long to leave alone what failed so often in a row, in seconds."""
@@ -424,13 +430,6 @@ class Shipper:
 
     def _say_aside(self, tail: Tail, why: str) -> None:
         log.warning("seamark: journal %s is not sent to %s: %s", tail.name, self.name, why[:600])
-
-
-class Files:
-    """What is sent beside journals; nothing so far."""
-
-    def ship(self, remote: Remote, shipment: Shipment) -> None:
-        """Send files of a run."""
 
 
 def _words(error: BaseException, name: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from seamark.errors import JournalError
 from seamark.journal.reader import JournalReader
-from seamark.journal.shipping import Batch, next_batch
+from seamark.journal.shipping import next_batch
 from seamark.process.interrupts import let_pass
 from seamark.remote.files import files_of, send_file
 from seamark.remote.protocol import (
@@ -25,15 +25,16 @@ from seamark.remote.protocol import (
     Purged,
     RemoteError,
     RunKey,
-    Sent,
+    Unfit,
     Unreachable,
 )
+from seamark.remote.tail import Tail
 
 if TYPE_CHECKING:
     from seamark.journal.folder import JournalFile, RunFolder
     from seamark.remote.protocol import Remote
 
-__all__ = ["Left", "Synced", "sync_run", "what_is_left"]
+__all__ = ["Left", "Patience", "Synced", "sync_run", "what_is_left"]
 
 T = TypeVar("T")
 
@@ -88,26 +89,65 @@ class Synced:
     problems: list[str] = field(default_factory=list)
 
 
-def what_is_left(folder: RunFolder, remote: Remote) -> Left:
+class Patience:
+    """How long a remote that does not answer is asked again, by all who ask it together.
+
+    Args:
+        tries: How often one thing is asked. Once that was of no use, nothing is asked any more.
+        wait: Waits for some seconds.
+    """
+
+    def __init__(self, tries: int = _TRIES, wait: Callable[[float], None] = time.sleep) -> None:
+        self._tries, self._wait = tries, wait
+        self._away: Unreachable | None = None
+
+    def ask(self, call: Callable[[], T]) -> T:
+        """Call again for a while where the remote does not answer, or asks for time.
+
+        Raises:
+            RemoteError: What the last try raised.
+        """
+        pause = _FIRST_WAIT_S
+        for last in range(self._tries, 0, -1):
+            if self._away is not None:
+                raise self._away
+            try:
+                return call()
+            except Unreachable as error:
+                if last == 1:
+                    self._away = error
+                    raise
+                asked = error.wait_s if isinstance(error, Busy) else 0.0
+                pause *= random.uniform(1.0, 2.0)  # noqa: S311 - spreads, keeps no secret
+                self._wait(min(_LONGEST_WAIT_S, max(asked, pause)))
+        raise AssertionError  # the last try returns or raises
+
+
+def what_is_left(folder: RunFolder, remote: Remote, patience: Patience | None = None) -> Left:
     """Find out what of a run is not kept elsewhere; nothing is sent.
 
     Never raises for what is wrong with the run or with the remote: that is among the problems.
+
+    Args:
+        folder: The run.
+        remote: Where to; may be used by several threads.
+        patience: With a remote that does not answer; shared by those who ask the same one.
     """
-    found = Left(folder)
+    found, patience = Left(folder), patience or Patience()
     try:
-        found.known = dict(_persist(lambda: remote.journals(_key(folder))))
+        found.known = dict(patience.ask(lambda: remote.journals(_key(folder))))
         for file in folder.journals():
             _look_at(found, file)
         sizes = files_of(folder)
         if sizes:
-            missing = set(_persist(lambda: remote.missing_blobs(_key(folder), sorted(sizes))))
+            missing = set(patience.ask(lambda: remote.missing_blobs(_key(folder), sorted(sizes))))
             found.files = {digest: sizes[digest] for digest in sorted(missing & sizes.keys())}
         found.there = len(sizes) - len(found.files)
     except Purged as error:
-        found.problems.append(f"{folder.words}: {error}; it stays here")
+        found.problems.append(f"{error}; it stays here")
     except (RemoteError, OSError) as error:
         let_pass(error)
-        found.problems.append(f"{folder.words}: {error}")
+        found.problems.append(str(error))
     return found
 
 
@@ -119,8 +159,8 @@ def _look_at(found: Left, file: JournalFile) -> None:
             size = reader.size
             if known > size:
                 found.problems.append(
-                    f"{found.folder.words}: {name} has {known - size:,} bytes there that are not"
-                    " here; this machine has lost its last writes, readers of the remote have them"
+                    f"{name} has {known - size:,} bytes there that are not here: this machine has"
+                    " lost its last writes, and readers of the remote have them"
                 )
                 return
             if known == size:
@@ -129,16 +169,19 @@ def _look_at(found: Left, file: JournalFile) -> None:
             while (batch := next_batch(reader, end)) is not None:
                 end = batch.end
             if reader.stopped == "newer":
-                found.problems.append(f"{found.folder.words}: {name} needs a newer Seamark")
+                found.problems.append(f"{name} needs a newer Seamark")
         if end > known:
             found.journals[name] = end - known
     except JournalError as error:
         let_pass(error)
-        found.problems.append(f"{found.folder.words}: {error}")
+        found.problems.append(str(error))
 
 
 def sync_run(
-    left: Left, remote: Remote, progress: Callable[[int], None] = lambda _: None
+    left: Left,
+    remote: Remote,
+    progress: Callable[[int], None] = lambda _: None,
+    patience: Patience | None = None,
 ) -> Synced:
     """Send what is left of a run: its journals, then its files.
 
@@ -149,95 +192,84 @@ def sync_run(
         left: What there is to send; see `what_is_left`.
         remote: Where to; may be used by several threads.
         progress: Told after each part how many bytes were sent.
+        patience: As in `what_is_left`.
     """
     folder, done = left.folder, Synced(left.folder, problems=list(left.problems))
+    patience = patience or Patience()
     try:
         for file in folder.journals():
             if file.path.name in left.journals:
-                _send_journal(done, file, left.known.get(file.path.name, 0), remote, progress)
+                known = left.known.get(file.path.name, 0)
+                _send_journal(done, file, known, remote, progress, patience)
         for digest, size in sorted(left.files.items(), key=lambda each: each[1]):
-            _send_content(done, digest, size, remote, progress)
+            _send_content(done, digest, size, remote, progress, patience)
     except Purged as error:
-        done.problems.append(f"{folder.words}: {error}; it stays here")
+        done.problems.append(f"{error}; it stays here")
     except (RemoteError, OSError) as error:
         let_pass(error)
-        done.problems.append(f"{folder.words}: {error}")
+        done.problems.append(str(error))
     return done
 
 
 def _send_journal(
-    done: Synced, file: JournalFile, offset: int, remote: Remote, progress: Callable[[int], None]
+    done: Synced,
+    file: JournalFile,
+    offset: int,
+    remote: Remote,
+    progress: Callable[[int], None],
+    patience: Patience,
 ) -> None:
     """Send the rest of a journal.
 
     Raises:
         RemoteError: If the remote takes nothing (any more).
     """
-    name, key = file.path.name, _key(done.folder)
-    try:
-        with JournalReader(file.path) as reader:
-            returns = 0
-            while (batch := next_batch(reader, offset)) is not None:
-                try:
-                    sent = _persist(lambda: _send(remote, key, name, batch))
-                    offset = sent.offset
-                except Gap as error:  # it keeps less than it said, or somebody else was faster
-                    returns += 1
-                    if returns > _TRIES:
-                        raise
-                    offset = error.known
-                    continue
-                done.journal_bytes += batch.length
-                progress(batch.length)
-    except (Diverged, Gap) as error:
-        done.problems.append(f"{done.folder.words}: {name} is set aside: {error}")
-    except JournalError as error:
-        let_pass(error)
-        done.problems.append(f"{done.folder.words}: {error}")
-
-
-def _send(remote: Remote, key: RunKey, name: str, batch: Batch) -> Sent:
-    if batch.is_gap:
-        return remote.send_gap(key, name, batch.offset, batch.length)
-    return remote.send(key, name, batch.offset, batch.data)
+    tail, before = Tail(file.path, mine=False), offset
+    tail.place(offset)
+    while True:
+        try:
+            sent = patience.ask(lambda: tail.step(remote, _key(done.folder)))
+        except Gap as error:  # it keeps less than it said, or somebody else was faster
+            if tail.gaps <= _TRIES:
+                continue
+            done.problems.append(f"{tail.name} is set aside: {error}")
+            return
+        except (Diverged, Unfit) as error:
+            done.problems.append(f"{tail.name} is set aside: {error}")
+            return
+        except JournalError as error:
+            let_pass(error)
+            done.problems.append(str(error))
+            return
+        if sent is None:
+            return
+        progress(sent.offset - before)
+        done.journal_bytes += sent.offset - before
+        before = sent.offset
 
 
 def _send_content(
-    done: Synced, digest: str, size: int, remote: Remote, progress: Callable[[int], None]
+    done: Synced,
+    digest: str,
+    size: int,
+    remote: Remote,
+    progress: Callable[[int], None],
+    patience: Patience,
 ) -> None:
     try:
-        sent = _persist(lambda: send_file(remote, done.folder, digest, size))
+        sent = patience.ask(lambda: send_file(remote, done.folder, digest, size))
     except (Unreachable, Purged):
         raise
     except RemoteError as error:
-        done.problems.append(f"{done.folder.words}: the file {digest} is not sent: {error}")
+        done.problems.append(f"the file {digest} is not sent: {error}")
         return
     if not sent:
         said = "is not what its name says, or is gone"
-        done.problems.append(f"{done.folder.words}: the file {digest} {said}: see seamark fsck")
+        done.problems.append(f"the file {digest} {said}: see seamark fsck")
         return
     done.files += 1
     done.file_bytes += size
     progress(size)
-
-
-def _persist(call: Callable[[], T]) -> T:
-    """Call again for a while where the remote does not answer, or asks for time.
-
-    Raises:
-        RemoteError: What the last try raised.
-    """
-    pause = _FIRST_WAIT_S
-    for last in range(_TRIES, 0, -1):
-        try:
-            return call()
-        except Unreachable as error:
-            if last == 1:
-                raise
-            asked = error.wait_s if isinstance(error, Busy) else 0.0
-            time.sleep(min(_LONGEST_WAIT_S, max(asked, pause * random.uniform(0.5, 1.0))))  # noqa: S311 - spreads, keeps no secret
-            pause *= 2
-    raise AssertionError  # the last try returns or raises
 
 
 def _key(folder: RunFolder) -> RunKey:

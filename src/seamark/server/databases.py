@@ -362,7 +362,7 @@ class Databases:
             database.engine.dispose()
             msg = f"{name!r} of {self.url} has version {said[0][0]}, not {schema.SCHEMA_VERSION}"
             raise SchemaNewer(msg)
-        return Store(database, PathNumbers(database))
+        return Store(database, PathNumbers(database), here=False)
 
     def begin(self, name: str) -> None:
         """Make a store the live one if there is none yet."""

@@ -175,7 +175,7 @@ def run_columns(run: RunState) -> dict[str, Any]:
     """Return what the row of a run derives from its state, times in ns since the Unix epoch."""
     journals = list(run.journals.values())
     found = [one.first_t for one in journals if one.first_t is not None]
-    owners = [one.last_t for one in journals if one.owner]
+    owners = [one.seen for one in journals if one.owner]
     trashed = run.surviving("sys/trashed")
     in_time = sorted(journals, key=lambda one: one.first_t or 0)
     user = next((one.header["user"] for one in in_time if "user" in one.header), "")
@@ -203,7 +203,7 @@ def is_crashed(
     """
     if state != "running":
         return False
-    fresh = [journal for journal in owners if journal.last_t >= now_ns - SETTLE_NS]
+    fresh = [journal for journal in owners if journal.seen >= now_ns - SETTLE_NS]
     if not here:
         return not fresh
     return all(process_alive(journal.header) is False for journal in fresh)

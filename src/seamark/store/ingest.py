@@ -92,6 +92,8 @@ class Folding:
         sources: Opens a journal by its file name.
         now_ns: Clock, nanoseconds since the Unix epoch.
         unknown: Whether the store is known not to have it; if it has, saving is a `Conflict`.
+        heard: Returns when the last bytes of a journal came here from elsewhere, by its file name,
+            ns since the Unix epoch; left out for files of this machine.
 
     Attributes:
         run: As it was loaded, and folded since.
@@ -109,12 +111,14 @@ class Folding:
         now_ns: Callable[[], int],
         *,
         unknown: bool = False,
+        heard: Callable[[str], int] | None = None,
     ) -> None:
         self.store = store
         self.waiting: set[str] = set()
         self.failed: set[str] = set()
         self._sources = sources
         self._now_ns = now_ns
+        self._heard = heard
         self._groups: list[Group] = []
         self._dropped: list[tuple[int, int]] = []
         self._bytes = 0
@@ -196,6 +200,8 @@ class Folding:
 
     def _fold_journal(self, journal: JournalState) -> None:
         before = _facts(journal)
+        if self._heard is not None:
+            journal.heard = self._heard(journal.file)
         self.waiting.discard(journal.file)
         try:
             with self._reader(journal.file) as reader:
@@ -218,7 +224,7 @@ class Folding:
         reader.block_bytes = min(BLOCK_BYTES, max(4096, size - start))
         gathering = self._begin_gathering(journal, reader, size)
         for block in reader.blocks(start):
-            journal.gaps = gaps + [list(gap) for gap in reader.gaps]
+            journal.gaps = gaps + _passed(reader, block.base)
             crc = _crc_with(journal, block, reader)
             decoded = fold(self.state, journal.writer, block)
             journal.prefix_crc = crc
@@ -227,8 +233,8 @@ class Folding:
             self._bytes += len(block.data)
             if self._bytes > _STEP_BYTES and not self.state.needs_refold:
                 self._save_step(journal, gathering)
-        journal.gaps = gaps + [list(gap) for gap in reader.gaps]
-        journal.tail = list(reader.tail) if reader.tail else None
+        journal.gaps = gaps + _passed(reader, journal.offset)
+        journal.tail = list(reader.tail) if reader.tail else _end_of(reader, journal.offset)
         journal.stopped = reader.stopped
         ended = journal.closed and journal.chunked < journal.offset > SMALL_BYTES
         if gathering is None and ended:
@@ -323,6 +329,17 @@ class Folding:
             journal.saved()
         self._anew = self.is_new = False
         self._groups, self._dropped, self._bytes = [], [], 0
+
+
+def _passed(reader: JournalReader, end: int) -> list[list[int]]:
+    """Return what was passed over before an offset: what is behind it is found there again."""
+    return [[offset, length] for offset, length in reader.gaps if offset < end]
+
+
+def _end_of(reader: JournalReader, start: int) -> list[int] | None:
+    """Return what is known at the end never to be a frame, behind the last that is one."""
+    last = reader.gaps[-1] if reader.gaps else None
+    return [start, sum(last) - start] if last is not None and last[0] >= start else None
 
 
 def _facts(journal: JournalState) -> tuple[object, ...]:

@@ -181,9 +181,9 @@ _journal: Final = schema.journal.c
 _WELL: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
 """How the facts of a journal end that has no gaps, lost nothing and could be read to its end."""
 _UNWELL: Final = sa.select(_journal.run, _journal.facts).where(_journal.facts.not_like(f"%{_WELL}"))
-_OWNERS: Final = sa.select(_journal.run, _journal.last_t, _journal.heard, _journal.header).where(
-    _journal.owner == 1
-)
+_OWNERS: Final = sa.select(
+    _journal.run, sa.func.coalesce(_journal.heard, _journal.last_t), _journal.header
+).where(_journal.owner == 1)
 _JOURNALS_MANY: Final = sa.select(*schema.journal.c).where(
     _one_of(schema.journal.c.run, RUNS_AT_ONCE)
 )
@@ -218,8 +218,8 @@ class Store:
         database: Which has the tables.
         numbers: Of its paths.
         here: Whether processes of its runs may be on this machine, which then knows best whether
-            they live. Where it is false, as on a server, runs are judged by ``beat`` of their rows
-            alone, by the clock of whoever folds.
+            they live. Where it is false, as on a server, runs are judged by when they were heard
+            of alone, by the clock of whoever folds.
     """
 
     database: Database
@@ -393,10 +393,10 @@ def load_losses(
 
 def load_owners(
     store: Store, connection: sa.Connection, runs: Sequence[int]
-) -> Iterator[tuple[int, int, int | None, str]]:
-    """Yield run, last_t, heard and HEADER (JSON) of each journal that speaks for a run.
+) -> Iterator[tuple[int, int, str]]:
+    """Yield run, last sign of life and HEADER (JSON) of each journal that speaks for a run.
 
-    The times are as `JournalState` has them.
+    The time is in nanoseconds since the Unix epoch, by the clock here.
     """
     yield from _of_runs(store, connection, _OWNERS, runs)
 

@@ -387,11 +387,9 @@ class Accounts:
         Raises:
             NoSuch: If there is none.
         """
+        self.token(token)
         table = tables.token
-        with self._alone() as connection:
-            if not connection.execute(sa.select(table.c.id).where(table.c.id == token)).first():
-                msg = f"no token begins with {token[:80]!r}"
-                raise NoSuch(msg)
+        with self._database.writing() as connection:
             connection.execute(
                 sa.update(table)
                 .where(table.c.id == token, table.c.revoked_ns.is_(None))
@@ -463,6 +461,15 @@ class Accounts:
                 )
         with self._lock:
             self._visible = None
+
+    # ------------------------------------------------------------------ what was purged
+
+    def is_purged(self, project: str, run: str) -> bool:
+        """Return whether a run was purged and must not come back."""
+        table = tables.tombstone.c
+        asked = sa.select(table.run).where(table.project == project, table.run == run)
+        with self._database.reading() as connection:
+            return connection.execute(asked).first() is not None
 
     # ------------------------------------------------------------------ what was done
 

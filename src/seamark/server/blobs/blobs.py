@@ -384,7 +384,7 @@ class Blobs:
     # ------------------------------------------------------------------ leaving
 
     def forget_run(self, project: str, run: str) -> None:
-        """Note that a run was purged; what no other run of the project needs goes with `collect`."""
+        """Note that a run was purged; what no other of its project needs goes with `collect`."""
         with self._database.writing() as connection:
             self._run(connection, sql.FORGET_RUN, at_project=project, at_run=run)
 
@@ -403,7 +403,7 @@ class Blobs:
         with self._database.reading() as connection:
             unused = self._rows(connection, sql.UNUSED, now=limit)
             given_up = self._rows(connection, sql.GIVEN_UP, before=now - ABANDONED_NS)
-        count = sum(self._leave(*row, limit) for row in unused)
+        count = sum(self._leave(row[0], row[1], row[2], limit) for row in unused)
         for (upload,) in given_up:
             count += self._drop(upload)
         with self._database.reading() as connection:

@@ -34,9 +34,10 @@ def rebuild_blobs(database: Database, objects: Objects, now_ns: int) -> int:
         How many contents there are.
     """
     database.create_tables(sql.metadata)
-    whole = [found for found in map(parse, objects.names(PREFIX)) if _is_content(found)]
     count = 0
-    for each in whole:
+    for each in filter(None, map(parse, objects.names(PREFIX))):
+        if each.what not in (ONE, WHOLE):
+            continue
         parts = _parts_of(objects, each)
         if parts is None:
             continue
@@ -51,10 +52,6 @@ def rebuild_blobs(database: Database, objects: Objects, now_ns: int) -> int:
             database.run_many(connection, sql.USE, [row])
         count += new
     return count
-
-
-def _is_content(found: BlobObject | None) -> bool:
-    return found is not None and found.what in (ONE, WHOLE)
 
 
 def _parts_of(objects: Objects, found: BlobObject) -> Iterable[tuple[int, int, str]] | None:

@@ -7,7 +7,7 @@ from seamark.errors import SeamarkError
 __all__ = ["BlobRefused", "DigestWrong", "OffsetGap", "QuotaExceeded", "TooLarge"]
 
 
-class BlobRefused(SeamarkError):
+class BlobRefused(SeamarkError):  # noqa: N818 - says what is so
     """A content, or a part of one, was not taken; the message says what to do.
 
     Attributes:

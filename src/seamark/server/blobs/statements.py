@@ -35,8 +35,9 @@ __all__ = [
     "metadata",
 ]
 
-_project, _digest = sa.bindparam("at_project"), sa.bindparam("at_digest")
-_upload = sa.bindparam("at_upload")
+_project: Final[sa.BindParameter[str]] = sa.bindparam("at_project")
+_digest: Final[sa.BindParameter[str]] = sa.bindparam("at_digest")
+_upload: Final[sa.BindParameter[str]] = sa.bindparam("at_upload")
 _at_blob: Final = sa.and_(blob.c.project == _project, blob.c.digest == _digest)
 _used: Final = (
     sa.select(use.c.run)

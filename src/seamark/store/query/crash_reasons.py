@@ -33,13 +33,13 @@ def reasons_of(
         now_ns: Nanoseconds since the Unix epoch.
     """
     newest: dict[int, tuple[int, str]] = {}
-    for run, last_t, header in load_owners(store, connection, list(crashed)):
-        if run not in newest or last_t > newest[run][0]:
-            newest[run] = last_t, header
+    for run, seen, header in load_owners(store, connection, list(crashed)):
+        if run not in newest or seen > newest[run][0]:
+            newest[run] = seen, header
     evidence = Evidence(now_ns=now_ns, here=store.here)
     found = {}
-    for run, (last_t, header) in newest.items():
-        found[run] = evidence.crash(json.loads(header) if header else {}, last_t).reason
+    for run, (seen, header) in newest.items():
+        found[run] = evidence.crash(json.loads(header) if header else {}, seen).reason
     return found
 
 

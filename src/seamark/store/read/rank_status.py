@@ -194,8 +194,8 @@ def _status(
     began = min(one.first_t or 0 for one in journals)
     # A forked child of the launcher may be this very rank, which records in a journal of its own.
     rows = [one for one in others if one.header.get("rank") == rank and one.last_t >= began]
-    row_t = max((one.last_row_t for one in rows), default=0)
-    last_t = max(one.last_t for one in journals)
+    row_t = max((one.here(one.last_row_t) for one in rows if one.rows), default=0)
+    last_t = max(one.seen for one in journals)
     state = _state(said, journals[0], rows, now_ns, evidence)
     ended = state not in ("running", "hangs")
     why = _why(said) if state in ("failed", "interrupted") else ""
@@ -231,7 +231,7 @@ def _state(
     alive = evidence.alive(newest.header)
     if alive is False:
         return "killed"
-    heard = newest.last_t >= now_ns - SETTLE_NS
+    heard = newest.seen >= now_ns - SETTLE_NS
     if not heard:
         return "hangs" if alive else "lost"
     return "hangs" if _rests(rows, now_ns) else "running"
@@ -242,8 +242,8 @@ def _rests(rows: list[JournalState], now_ns: int) -> bool:
     count = sum(one.rows for one in rows)
     if not count:
         return False
-    last = max(one.last_row_t for one in rows)
-    first = min(one.first_row_t for one in rows if one.rows)
+    last = max(one.here(one.last_row_t) for one in rows if one.rows)
+    first = min(one.here(one.first_row_t) for one in rows if one.rows)
     return now_ns - last > max(_QUIET_NS, _MANY_PAUSES * (last - first) // count)
 
 

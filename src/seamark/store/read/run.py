@@ -65,7 +65,6 @@ _SHOWN: Final = (
     .join(schema.path, schema.path.c.id == _cells.path)
     .where(_cells.run == sa.bindparam("run"), _cells.visible == 1)
 )
-_BEAT: Final = sa.select(schema.run.c.beat).where(schema.run.c.id == sa.bindparam("run"))
 _OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
 _HIDDEN: Final = (
     sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
@@ -85,7 +84,7 @@ class Snapshot:
         store: Where it is.
         connection: Of the transaction.
         run: As loaded.
-        now_ns: Time by the clock of the processes of the run, nanoseconds since the Unix epoch.
+        now_ns: Time by the clock of the reader, nanoseconds since the Unix epoch.
     """
 
     store: Store
@@ -149,8 +148,7 @@ class RunReader:
             if run is None:
                 msg = f"run {self.name!r} does not exist in project {self.project!r}"
                 raise RunNotFoundError(msg)
-            now_ns = self._now_ns() - _ahead(store, connection, run)
-            return question(Snapshot(store, connection, run, now_ns))
+            return question(Snapshot(store, connection, run, self._now_ns()))
 
     # ------------------------------------------------------------------ attributes
 
@@ -281,13 +279,13 @@ class RunReader:
         if self._state_of(seen) != CRASHED:
             return None
         owners = (one for one in seen.state.journals.values() if one.owner)
-        last = max(owners, key=_last_t, default=None)
+        last = max(owners, key=_seen, default=None)
         if last is None:
             return None
-        asked = (last.writer, last.last_t)
+        asked = (last.writer, last.seen)
         if self._crash is None or self._crash[0] != asked or self._crash[1].reason == LOST:
             evidence = Evidence(here=seen.store.here)
-            self._crash = asked, evidence.crash(last.header, last.last_t)
+            self._crash = asked, evidence.crash(last.header, last.seen)
         return self._crash[1]
 
     @property
@@ -649,20 +647,8 @@ class RunReader:
         return self._ask(answer)
 
 
-def _ahead(store: Store, connection: sa.Connection, run: StoredRun) -> int:
-    """Return how far the clock of whoever folds a run is ahead of that of its processes, ns.
-
-    Elsewhere the row of a run has the time at which its owner was last heard of there.
-    """
-    told = max((one.last_t for one in run.state.journals.values() if one.owner), default=0)
-    if store.here or not told:
-        return 0
-    ((beat,),) = store.database.rows(connection, _BEAT, run=run.number)
-    return int(beat) - told
-
-
-def _last_t(journal: JournalState) -> int:
-    return journal.last_t
+def _seen(journal: JournalState) -> int:
+    return journal.seen
 
 
 def gaps_of(journal: JournalState) -> list[tuple[int, int]]:

@@ -1,0 +1,272 @@
+"""``seamark sync``: send what is left of runs to the places that keep them too."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from seamark.cli import _checks
+from seamark.cli._app import EXIT_TROUBLE, misuse, root_option
+from seamark.cli._progress import progress_bar
+from seamark.cli._runs import (
+    Runs,
+    open_runs,
+    project_option,
+    query_option,
+    runs_argument,
+)
+from seamark.cli._screen import note
+from seamark.cli._text import human_bytes, plural
+from seamark.errors import ArgumentError
+from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
+
+if TYPE_CHECKING:
+    from seamark.remote.protocol import Remote
+    from seamark.remote.sync import Left, Synced
+
+__all__ = ["sync"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+_AT_ONCE: Final = 4
+"""Runs that are sent at the same time; a server collects what arrives together."""
+
+
+@click.command(short_help="Send what is left of runs to a server or another root.")
+@runs_argument
+@click.option(
+    "--to",
+    "uris",
+    multiple=True,
+    metavar="URI",
+    help="Where to, such as https://seamark.lab or file:///mnt/runs; may be given several times.  "
+    "[default: SEAMARK_REMOTE]",
+)
+@project_option
+@query_option
+@click.option("--dry-run", is_flag=True, help="Only tell what would be sent.")
+@root_option
+@click.pass_context
+def sync(
+    context: click.Context,
+    names: tuple[str, ...],
+    uris: tuple[str, ...],
+    project: str | None,
+    query: str | None,
+    *,
+    dry_run: bool,
+) -> None:
+    """Send what is left of runs, and of the logs of their projects, to a server or another root.
+
+    A training that has a remote sends by itself. What it could not, because it was killed or had no
+    network, is sent from its folder here, whether its process lives or not; what is kept there
+    already is not sent again. Files that a dead process had queued are stored first. Without RUN or
+    --query, everything below the root.
+
+    It may be interrupted at any time and goes on where it was. The exit code is 1 if something
+    could not be sent.
+
+    \b
+    Examples:
+      seamark sync                                  everything, to SEAMARK_REMOTE
+      seamark sync quick-otter --to https://seamark.lab
+      seamark sync --project digits --dry-run
+    """
+    remotes = _targets(uris)
+    folders = _chosen(context, names, project, query)
+    if not dry_run:
+        _finish(folders)
+    failed = False
+    for uri in remotes:
+        failed |= _sync_to(uri, folders, dry_run=dry_run)
+    if failed:
+        context.exit(EXIT_TROUBLE)
+
+
+def _targets(uris: Sequence[str]) -> list[str]:
+    """Return the URIs that were given, by option or variable.
+
+    Raises:
+        Misuse: If none was.
+        ArgumentError: If one is none.
+    """
+    from seamark.remote.places import check_uri
+
+    given = uris or os.environ.get("SEAMARK_REMOTE", "").replace(",", " ").split()
+    found = list(dict.fromkeys(given))
+    if not found:
+        misuse("sync where? name a place with --to URI, or in SEAMARK_REMOTE")
+    for uri in found:
+        check_uri(uri)
+    return found
+
+
+def _chosen(
+    context: click.Context, names: Sequence[str], project: str | None, query: str | None
+) -> list[RunFolder]:
+    """Return the folders that are meant, purged ones left out."""
+    chosen = bool(names) or query is not None
+    runs = open_runs(context, project, refresh=chosen)
+    if chosen:
+        refs = _refs(runs, names, project, query)
+        folders: Iterable[RunFolder] = refs
+    else:
+        folders = [*iter_runs(runs.root, project), *_checks.project_logs(runs.root, project)]
+    return [folder for folder in folders if not folder.purged_mark.exists()]
+
+
+def _refs(
+    runs: Runs, names: Sequence[str], project: str | None, query: str | None
+) -> list[RunFolder]:
+    refs = runs.chosen(names, project, query, trashed=False if names else None)
+    return [RunFolder(runs.root, ref.project, ref.run) for ref in refs]
+
+
+def _finish(folders: Sequence[RunFolder]) -> None:
+    """Store the files that dead processes had taken."""
+    from seamark.blobs import finish_staged
+
+    count = 0
+    for folder in folders:
+        try:
+            count += finish_staged(folder)
+        except OSError as error:
+            note(f"{folder.words}: queued files were not stored: {error}", style="warning")
+    if count:
+        note(f"stored {plural(count, 'file')} that a process had left unfinished")
+
+
+def _sync_to(uri: str, folders: Sequence[RunFolder], *, dry_run: bool) -> bool:
+    """Send to one place, and say what was sent; return whether something could not be."""
+    from seamark.remote.places import open_remote, shown
+    from seamark.remote.sync import Patience, sync_run, what_is_left
+
+    remote, place, patience = open_remote(uri), shown(uri), Patience()
+    try:
+        _expect_other_place(remote, folders)
+        with progress_bar(f"Asking {place}") as progress:
+            found = _together(lambda one: what_is_left(one, remote, patience), folders, progress)
+        if dry_run:
+            return _tell_left(place, found)
+        counted = _Counted(sum(one.size for one in found))
+        with progress_bar(f"Sending to {place}", of_bytes=True) as progress:
+            counted.show = progress
+            done = _together(lambda one: sync_run(one, remote, counted.add, patience), found)
+    finally:
+        remote.close()
+    return _tell(place, found, done)
+
+
+def _expect_other_place(remote: Remote, folders: Sequence[RunFolder]) -> None:
+    """Refuse to send a root to itself.
+
+    Raises:
+        ArgumentError: If the remote is the root that is read.
+    """
+    there = getattr(remote, "root", None)
+    if isinstance(there, Path) and any(
+        there.exists() and folder.root.exists() and there.samefile(folder.root)
+        for folder in folders[:1]
+    ):
+        msg = f"--to: expected another place than the root itself, got {there}"
+        raise ArgumentError(msg)
+
+
+def _together(
+    call: Callable[[A], B],
+    given: Sequence[A],
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> list[B]:
+    """Return what a function returns for each, several at a time; an interrupt ends it soon."""
+    found = []
+    pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="seamark-sync")
+    try:
+        waiting = [pool.submit(call, one) for one in given]
+        for number, one in enumerate(waiting):
+            progress(number, len(given))
+            found.append(one.result())
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    return found
+
+
+class _Counted:
+    """How many bytes were sent, by all threads together."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done = total, 0
+        self._lock = threading.Lock()
+        self.show: Callable[[int, int], None] = lambda _done, _total: None
+
+    def add(self, size: int) -> None:
+        """Add bytes to what was sent, and show it."""
+        with self._lock:
+            self._done += size
+            self.show(self._done, max(self._total, self._done))
+
+
+def _tell_left(place: str, found: Sequence[Left]) -> bool:
+    """Say what would be sent."""
+    todo = [one for one in found if one.size or one.files]
+    for one in todo:
+        journals, files = sum(one.journals.values()), sum(one.files.values())
+        click.echo(
+            f"{one.folder.project}/{one.folder.run}"
+            f"\t{plural(len(one.journals), 'journal')}, {human_bytes(journals)}"
+            f"\t{plural(len(one.files), 'file')}, {human_bytes(files)}"
+        )
+    failed = _tell_problems(found)
+    if todo:
+        size = human_bytes(sum(one.size for one in todo))
+        note(f"would send {size} of {_words(todo)} to {place}")
+    _tell_there(place, found)
+    return bool(failed)
+
+
+def _tell(place: str, found: Sequence[Left], done: Sequence[Synced]) -> bool:
+    """Say what was sent and what was there already."""
+    failed = _tell_problems(done)
+    if sent := [one for one in done if one.journal_bytes or one.files]:
+        files = sum(one.files for one in sent)
+        size = human_bytes(sum(one.journal_bytes + one.file_bytes for one in sent))
+        more = f", {plural(files, 'file')} with them" if files else ""
+        note(f"sent {size} of {_words(sent)} to {place}{more}")
+    _tell_there(place, found)
+    if failed:
+        note(f"not everything of {_words(failed)} is at {place}; sync again later", style="error")
+    return bool(failed)
+
+
+def _tell_problems(found: Sequence[Left] | Sequence[Synced]) -> list[Left | Synced]:
+    """Say what went wrong, once where it is the same for many; return those that have problems."""
+    failed = [one for one in found if one.problems]
+    by_line: dict[str, list[Left | Synced]] = {}
+    for one in failed:
+        for line in one.problems:
+            by_line.setdefault(line, []).append(one)
+    for line, of in by_line.items():
+        note(f"{of[0].folder.words if len(of) == 1 else _words(of)}: {line}", style="warning")
+    return failed
+
+
+def _tell_there(place: str, found: Sequence[Left]) -> None:
+    there = [one for one in found if not (one.size or one.files or one.problems)]
+    if not found:
+        note("there are no runs to send")
+    elif there:
+        note(f"{_words(there)} {'was' if len(there) == 1 else 'were'} at {place} already")
+
+
+def _words(found: Sequence[Left | Synced]) -> str:
+    """Return how many runs and logs of projects these are, in words."""
+    logs = sum(one.folder.run == PROJECT_LOG for one in found)
+    runs = len(found) - logs
+    parts = [plural(runs, "run")] if runs or not logs else []
+    return " and ".join([*parts, *([plural(logs, "project log")] if logs else [])])

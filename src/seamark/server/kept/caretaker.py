@@ -1,0 +1,389 @@
+"""What is done with objects after they were written: compaction, rewriting, and collection.
+
+Fold workers do it now and then, several of them at once if it so happens: every step either takes
+effect as a whole or is undone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from seamark.journal.format import FILE_HEADER_BYTES, salt_of
+from seamark.journal.shipping import check_journal_name
+from seamark.server.kept import tables
+from seamark.server.kept.commit import OutrunError, insert_object
+from seamark.server.kept.parts import PREFIX, Part, names_of_worker, packed
+from seamark.server.kept.releasing import REMOVE_NS, release
+from seamark.store.database import Conflict, insertion
+from seamark.store.fold.walk import walk
+
+if TYPE_CHECKING:
+    from seamark.server.objects import ObjectStore
+    from seamark.store.database import Database
+
+__all__ = ["Caretaker"]
+
+COMPACT_BYTES: Final = 1 << 20
+"""From how much on what is loose of a run gets an object of its own."""
+REST_NS: Final = 600 * 10**9
+"""A run that was not heard from for so long gets one in any case."""
+OBJECT_BYTES: Final = 64 << 20
+"""How much one object holds at most, unless one stretch alone is more."""
+ORPHAN_NS: Final = 3600 * 10**9
+"""How old an object is that nobody named, before it counts as nobody's."""
+ORPHANS_EVERY_NS: Final = 3600 * 10**9
+"""How often they are looked for; all objects are listed then."""
+
+_AT_ONCE: Final = 50
+_LATER_NS: Final = 3600 * 10**9
+"""After how long it is tried again with what failed."""
+
+_log: Final = logging.getLogger("seamark.server")
+_run, _journal, _object, _segment = tables.runs, tables.journals, tables.objects, tables.segments
+
+_DUE: Final = (
+    sa.select(_object.c.number, _object.c.name, _object.c.state)
+    .where(_object.c.remove_ns <= sa.bindparam("now"))
+    .order_by(_object.c.remove_ns)
+    .limit(_AT_ONCE)
+)
+_LOOSE: Final = (
+    sa.select(_run.c.number)
+    .where(_run.c.loose > 0, _run.c.purged_ns.is_(None))
+    .where(sa.or_(_run.c.loose >= sa.bindparam("bytes"), _run.c.heard_ns < sa.bindparam("before")))
+    .order_by(_run.c.loose.desc())
+    .limit(_AT_ONCE)
+)
+_STRETCHES: Final = (
+    sa.select(
+        _run.c.number,
+        _run.c.project,
+        _run.c.run,
+        _journal.c.number,
+        _journal.c.name,
+        _journal.c.ahead_ns,
+        _segment.c.offset,
+        _segment.c.length,
+        _segment.c.object,
+        _object.c.name,
+        _segment.c.place,
+        _segment.c.heard_ns,
+        _segment.c.loose,
+    )
+    .join_from(_segment, _journal, _journal.c.number == _segment.c.journal)
+    .join(_run, _run.c.number == _journal.c.run)
+    .join(_object, _object.c.number == _segment.c.object)
+    .order_by(_run.c.number, _journal.c.number, _segment.c.offset)
+)
+_OF_RUN: Final = _STRETCHES.where(_run.c.number == sa.bindparam("number"), _segment.c.loose > 0)
+_OF_OBJECT: Final = _STRETCHES.where(_segment.c.object == sa.bindparam("number"))
+_STALE: Final = (
+    sa.select(_object.c.number).where(_object.c.stale > 0).order_by(_object.c.number).limit(8)
+)
+_LOCK: Final = (
+    sa.select(_run.c.number)
+    .where(_run.c.number.in_(sa.bindparam("numbers", expanding=True)))
+    .order_by(_run.c.key)
+    .with_for_update()
+)
+_TAKE: Final = sa.delete(_segment).where(
+    _segment.c.journal == sa.bindparam("its_journal"),
+    _segment.c.offset == sa.bindparam("its_offset"),
+    _segment.c.length == sa.bindparam("its_length"),
+    _segment.c.object == sa.bindparam("its_object"),
+)
+_LESS: Final = (
+    sa.update(_run)
+    .values(loose=_run.c.loose - sa.bindparam("less", type_=sa.BigInteger))
+    .where(_run.c.number == sa.bindparam("row"))
+)
+_NEW_SEGMENT: Final = insertion(_segment)
+
+
+class _Stretch(NamedTuple):
+    """A row of `_STRETCHES`."""
+
+    run: int
+    project: str
+    run_id: str
+    journal: int
+    file: str
+    ahead_ns: int
+    offset: int
+    length: int
+    object: int
+    name: str
+    place: int | None
+    heard_ns: int
+    loose: int
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes it has in its object."""
+        return 0 if self.place is None else self.length
+
+
+class Caretaker:
+    """Takes care of objects that hold journals.
+
+    Args:
+        database: The set of tables that is called ``kept``.
+        objects: Where bytes lie.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+    """
+
+    def __init__(
+        self, database: Database, objects: ObjectStore, now_ns: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._database, self._objects, self._now_ns = database, objects, now_ns
+        self._names = names_of_worker()
+        # Not at once: whoever restarts a server in a loop should not list a bucket each time.
+        self._next_orphans = now_ns() + random.randrange(ORPHANS_EVERY_NS // 10)  # noqa: S311 - spreads work
+        self._failed: dict[tuple[str, int], int] = {}
+
+    def tend(self, stop: Callable[[], bool]) -> None:
+        """Do what is to be done now, a little of each.
+
+        Args:
+            stop: Returns whether to end soon.
+        """
+        self.remove_due(stop)
+        self.compact(stop)
+        self.rewrite(stop)
+        if self._now_ns() >= self._next_orphans and not stop():
+            self._next_orphans = self._now_ns() + ORPHANS_EVERY_NS
+            self.claim_orphans(stop)
+
+    # ------------------------------------------------------------------ removing
+
+    def remove_due(self, stop: Callable[[], bool]) -> None:
+        """Remove objects that were let go of long enough ago."""
+        with self._database.reading() as connection:
+            rows = self._database.rows(connection, _DUE, now=self._now_ns())
+        for number, name, state in rows:
+            if stop():
+                return
+            try:
+                self._objects.delete(name)
+            except OSError as error:
+                _log.warning("object %r cannot be removed: %s", name, error)
+                continue
+            mine = _object.c.number == number
+            done: Any = sa.delete(_object).where(mine)
+            if state == tables.CLAIMED:  # whoever wrote it may still come: the name stays taken
+                done = sa.update(_object).where(mine).values(remove_ns=None)
+            with self._database.writing() as connection:
+                connection.execute(done)
+
+    def claim_orphans(self, stop: Callable[[], bool]) -> None:
+        """Claim the names of objects that nobody named, so that nobody can any more.
+
+        Whoever wrote one and died had acknowledged nothing; whoever is only late will find the name
+        taken, and write another object.
+        """
+        before = self._now_ns() - ORPHAN_NS
+        old = (found for found in self._objects.listed(PREFIX) if found.made_ns < before)
+        for some in _chunks(old, 500):
+            if stop():
+                return
+            names = [found.name for found in some]
+            known = sa.select(_object.c.name, _object.c.state, _object.c.remove_ns).where(
+                _object.c.name.in_(names)
+            )
+            with self._database.reading() as connection:
+                rows = {row[0]: tuple(row[1:]) for row in connection.execute(known)}
+            for found in some:
+                if found.name not in rows:
+                    self._claim(found.name, found.size)
+                elif rows[found.name] == (tables.CLAIMED, None):  # it came to light late
+                    with contextlib.suppress(OSError):
+                        self._objects.delete(found.name)
+
+    def _claim(self, name: str, size: int) -> None:
+        with contextlib.suppress(OutrunError, Conflict), self._database.writing() as connection:
+            number = insert_object(self._database, connection, name, size)
+            connection.execute(
+                sa.update(_object)
+                .where(_object.c.number == number)
+                .values(state=tables.CLAIMED, remove_ns=self._now_ns() + REMOVE_NS)
+            )
+
+    # ------------------------------------------------------------------ writing anew
+
+    def compact(self, stop: Callable[[], bool]) -> None:
+        """Give runs objects of their own in the place of those that they share."""
+        now = self._now_ns()
+        with self._database.reading() as connection:
+            rows = self._database.rows(
+                connection, _LOOSE, bytes=COMPACT_BYTES, before=now - REST_NS
+            )
+        for (number,) in rows:
+            self._rewrite(stop, "run", number, _OF_RUN)
+
+    def rewrite(self, stop: Callable[[], bool]) -> None:
+        """Write objects anew that hold bytes of purged runs beside others."""
+        with self._database.reading() as connection:
+            rows = self._database.rows(connection, _STALE)
+        for (number,) in rows:
+            self._rewrite(stop, "object", number, _OF_OBJECT)
+            with self._database.writing() as connection:
+                release(connection, [number], self._now_ns() + REMOVE_NS)
+
+    def _rewrite(self, stop: Callable[[], bool], what: str, number: int, statement: Any) -> None:
+        if stop() or self._failed.get((what, number), 0) > self._now_ns():
+            return
+        with self._database.reading() as connection:
+            rows = self._database.rows(connection, statement, number=number)
+        try:
+            for group in _groups(_Stretch(*row) for row in rows):
+                if stop():
+                    return
+                self._move(group)
+        except (OutrunError, Conflict):
+            return  # somebody else moved them
+        except (OSError, ValueError) as error:
+            _log.error("%s %d cannot be compacted: %s", what, number, error)
+            self._failed[what, number] = self._now_ns() + _LATER_NS
+
+    def _move(self, group: list[_Stretch]) -> None:
+        """Write stretches into an object of their own and name that in their place.
+
+        Raises:
+            OutrunError: If one of them is not where it was any more.
+            OSError: If bytes cannot be read or written.
+            ValueError: If they are not what they were.
+        """
+        merged = list(_merged(group))
+        data = [self._read(stretches) for stretches in merged]
+        parts = [
+            Part(
+                first.project,
+                first.run_id,
+                first.file,
+                first.offset,
+                stretches[-1].offset + stretches[-1].length - first.offset,
+                max(each.heard_ns for each in stretches),
+                first.ahead_ns,
+                None if first.place is None else zlib.crc32(bytes_),
+            )
+            for stretches, bytes_ in zip(merged, data, strict=True)
+            for first in stretches[:1]
+        ]
+        sizes = [len(each) for each in data]
+        name = next(self._names)
+        head, parts = packed(parts, self._now_ns(), shared=False, sizes=sizes)
+        self._objects.put(name, head, *data)
+        try:
+            self._swap(group, merged, parts, name, len(head) + sum(sizes))
+        except (OutrunError, Conflict):
+            with contextlib.suppress(OSError):
+                self._objects.delete(name)
+            raise
+
+    def _read(self, stretches: list[_Stretch]) -> bytes:
+        """Return the bytes of adjacent stretches, each frame of which is checked once more."""
+        first = stretches[0]
+        if first.place is None:
+            return b""
+        pieces = [self._objects.get(each.name, each.place or 0, each.length) for each in stretches]
+        data = b"".join(pieces)
+        start = max(0, FILE_HEADER_BYTES - first.offset)
+        salt = salt_of(check_journal_name(first.file)[1])
+        if start + walk(data[start:], salt)[1] != sum(each.length for each in stretches):
+            msg = f"journal {first.file!r}: damaged in object {first.name!r} or the next ones"
+            raise ValueError(msg)
+        return data
+
+    def _swap(
+        self,
+        group: list[_Stretch],
+        merged: list[list[_Stretch]],
+        parts: list[Part],
+        name: str,
+        size: int,
+    ) -> None:
+        with self._database.writing() as connection:
+            connection.execute(_LOCK, {"numbers": sorted({each.run for each in group})}).all()
+            number = insert_object(self._database, connection, name, size)
+            less: dict[int, int] = {}
+            for each in group:
+                taken = self._database.run(
+                    connection,
+                    _TAKE,
+                    its_journal=each.journal,
+                    its_offset=each.offset,
+                    its_length=each.length,
+                    its_object=each.object,
+                )
+                if taken != 1:
+                    raise OutrunError
+                if each.loose:
+                    less[each.run] = less.get(each.run, 0) + each.length
+            self._database.run_many(
+                connection,
+                _NEW_SEGMENT,
+                (
+                    (
+                        stretches[0].journal,
+                        part.offset,
+                        part.length,
+                        number,
+                        part.place,
+                        part.heard_ns,
+                        0,
+                    )
+                    for stretches, part in zip(merged, parts, strict=True)
+                ),
+            )
+            for run, amount in sorted(less.items()):
+                self._database.run(connection, _LESS, row=run, less=amount)
+            release(connection, sorted({each.object for each in group}), self._now_ns() + REMOVE_NS)
+
+
+def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    some = []
+    for item in items:
+        some.append(item)
+        if len(some) == size:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def _groups(stretches: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:
+    """Yield what goes into one object: of one run, and not too much."""
+    group: list[_Stretch] = []
+    size = 0
+    for each in stretches:
+        if group and (each.run != group[0].run or size + each.bytes > OBJECT_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(each)
+        size += each.bytes
+    if group:
+        yield group
+
+
+def _merged(group: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:
+    """Yield stretches that follow each other in one journal, bytes and gaps apart."""
+    found: list[_Stretch] = []
+    for each in group:
+        if found and (
+            each.journal != found[-1].journal
+            or each.offset != found[-1].offset + found[-1].length
+            or (each.place is None) != (found[-1].place is None)
+        ):
+            yield found
+            found = []
+        found.append(each)
+    if found:
+        yield found

@@ -1,0 +1,213 @@
+"""The transaction that names an object: offsets advance by compare-and-set, all or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from seamark.server.kept import tables
+from seamark.server.kept.plan import Key, key_of, read_rows
+from seamark.store.database import Upsert, insertion
+
+if TYPE_CHECKING:
+    from seamark.server.kept.parts import Part
+    from seamark.store.database import Database
+
+__all__ = ["OutrunError", "commit", "insert_object"]
+
+
+class OutrunError(Exception):
+    """Somebody else advanced a journal meanwhile, or claimed the name: nothing was written."""
+
+
+_NEW_RUN: Final = Upsert(
+    tables.runs, ("key", "project", "run", "position", "loose", "heard_ns"), ("key",)
+)
+_NEW_JOURNAL: Final = Upsert(
+    tables.journals, ("run", "name", "size", "heard_ns", "ahead_ns"), ("run", "name")
+)
+_NEW_OBJECT: Final = Upsert(
+    tables.objects,
+    ("name", "size", "state", "remove_ns", "stale"),
+    ("name",),
+    returned=tables.objects.c.number,
+)
+_NEW_SEGMENT: Final = insertion(tables.segments)
+_journal, _run = tables.journals, tables.runs
+_later: Any = sa.bindparam("ahead", type_=sa.BigInteger)
+_ADVANCE: Final = (
+    sa.update(_journal)
+    .values(
+        size=sa.bindparam("end"),
+        heard_ns=sa.bindparam("heard"),
+        ahead_ns=sa.case((_journal.c.ahead_ns < _later, _later), else_=_journal.c.ahead_ns),
+    )
+    .where(_journal.c.number == sa.bindparam("row"), _journal.c.size == sa.bindparam("before"))
+)
+_heard: Any = sa.bindparam("heard", type_=sa.BigInteger)
+_added: Any = sa.bindparam("added", type_=sa.BigInteger)
+_GROW: Final = (
+    sa.update(_run)
+    .values(
+        position=_run.c.position + _added,
+        loose=_run.c.loose + _added,
+        heard_ns=_heard,
+        waiting_ns=sa.func.coalesce(_run.c.waiting_ns, _heard),
+    )
+    .where(_run.c.number == sa.bindparam("row"))
+)
+
+
+def insert_object(
+    database: Database, connection: sa.Connection, name: str, size: int, *, stale: bool = False
+) -> int:
+    """Name an object in the tables; return its number.
+
+    Raises:
+        OutrunError: If the name was claimed, because nobody seemed to want it any more.
+    """
+    rows = database.rows(
+        connection,
+        _NEW_OBJECT,
+        name=name,
+        size=size,
+        state=tables.LIVE,
+        remove_ns=None,
+        stale=int(stale),
+    )
+    if not rows:
+        raise OutrunError
+    return int(rows[0][0])
+
+
+def commit(
+    database: Database,
+    name: str,
+    size: int,
+    parts: Sequence[Part],
+    sizes: Mapping[Key, int],
+    most_journals: int,
+) -> dict[str, int]:
+    """Advance the journals of an object by what it holds.
+
+    Args:
+        database: Which has the tables.
+        name: Of the object, which is durable.
+        size: Of the object, bytes.
+        parts: What it holds; those of one journal in order.
+        sizes: How many bytes of each journal were kept when that was decided.
+        most_journals: Of one run.
+
+    Returns:
+        The positions of the runs, by their keys.
+
+    Raises:
+        OutrunError: If one of the journals has another size by now, or its run was purged.
+        Conflict: If another transaction is in the way.
+    """
+    keys: dict[Key, Part] = {}
+    for part in parts:
+        keys[key_of(part.project, part.run), part.journal] = part  # the last one of each
+    with database.writing() as connection:
+        of_runs = {key[0]: part for key, part in keys.items()}
+        _make_runs(database, connection, of_runs)
+        runs, journals = read_rows(connection, keys, locked=True)
+        if any(row.purged_ns is not None for row in runs.values()):
+            raise OutrunError
+        new = [key for key in sorted(keys) if key not in journals]
+        if new:
+            for key in new:
+                number, heard = runs[key[0]].number, keys[key].heard_ns
+                database.run(
+                    connection,
+                    _NEW_JOURNAL,
+                    run=number,
+                    name=key[1],
+                    size=0,
+                    heard_ns=heard,
+                    ahead_ns=0,
+                )
+            runs, journals = read_rows(connection, keys)
+            _check_count(connection, {journals[key].run for key in new}, most_journals)
+        if any(journals[key].size != sizes[key] for key in keys):
+            raise OutrunError
+        number = insert_object(database, connection, name, size)
+        grown: dict[str, int] = {}
+        ahead: dict[Key, int] = {}
+        for part in parts:
+            run = key_of(part.project, part.run)
+            ahead[run, part.journal] = max(ahead.get((run, part.journal), 0), part.ahead_ns)
+            grown[run] = grown.get(run, 0) + part.length
+        for key in sorted(keys):
+            changed = database.run(
+                connection,
+                _ADVANCE,
+                row=journals[key].number,
+                before=sizes[key],
+                end=keys[key].end,
+                heard=keys[key].heard_ns,
+                ahead=ahead[key],
+            )
+            if changed != 1:
+                raise OutrunError
+        for run in sorted(grown):
+            database.run(
+                connection,
+                _GROW,
+                row=runs[run].number,
+                added=grown[run],
+                heard=of_runs[run].heard_ns,
+            )
+        database.run_many(
+            connection,
+            _NEW_SEGMENT,
+            (
+                (
+                    journals[key_of(part.project, part.run), part.journal].number,
+                    part.offset,
+                    part.length,
+                    number,
+                    part.place,
+                    part.heard_ns,
+                    1,
+                )
+                for part in parts
+            ),
+        )
+    return {run: runs[run].position + more for run, more in grown.items()}
+
+
+def _make_runs(database: Database, connection: sa.Connection, of_runs: Mapping[str, Part]) -> None:
+    """Make the rows of runs that are not there, before any row is locked: no two wait in a ring."""
+    there = {
+        row[0]
+        for row in connection.execute(
+            sa.select(_run.c.key).where(_run.c.key.in_(sa.bindparam("keys", expanding=True))),
+            {"keys": list(of_runs)},
+        )
+    }
+    for key in sorted(set(of_runs) - there):
+        part = of_runs[key]
+        database.run(
+            connection,
+            _NEW_RUN,
+            key=key,
+            project=part.project,
+            run=part.run,
+            position=0,
+            loose=0,
+            heard_ns=part.heard_ns,
+        )
+
+
+def _check_count(connection: sa.Connection, runs: set[int], most: int) -> None:
+    counts = connection.execute(
+        sa.select(sa.func.count())
+        .where(_journal.c.run.in_(sa.bindparam("runs", expanding=True)))
+        .group_by(_journal.c.run),
+        {"runs": sorted(runs)},
+    )
+    if any(row[0] > most for row in counts):
+        raise OutrunError  # planned again, that batch alone is refused

@@ -1,0 +1,332 @@
+"""Taking batches of journals: what several runs sent is kept together, and then acknowledged.
+
+One thread collects what has arrived for a moment, writes it into one object, and names that object
+in one transaction. Only then are the senders answered, so what was acknowledged is kept for good.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final
+
+import sqlalchemy as sa
+
+from seamark.errors import PathError
+from seamark.journal.folder import DEEPEST, PROJECT_LOG
+from seamark.journal.shipping import check_frames, check_gap
+from seamark.paths import check_name, check_project
+from seamark.server.kept import tables
+from seamark.server.kept.commit import OutrunError, commit
+from seamark.server.kept.parts import names_of_worker, packed
+from seamark.server.kept.plan import Arrived, Kept, Plan, key_of
+from seamark.server.kept.refusals import BatchRefused, FullError, PurgedError
+from seamark.server.writer import Taken
+from seamark.store.database import Conflict, Database
+from seamark.store.fold.walk import walk
+
+if TYPE_CHECKING:
+    from seamark.server.objects import ObjectStore
+
+__all__ = ["Intake", "check_run"]
+
+WINDOW_S: Final = 0.25
+"""How long batches are collected at most, seconds."""
+GROUP_BYTES: Final = 8 << 20
+"""How much is collected at most, unless one batch alone is more."""
+WAITING_BYTES: Final = 128 << 20
+"""How much may wait to be written; then senders are asked to come again."""
+MOST_JOURNALS: Final = 4096
+"""Of one run."""
+AHEAD_NS: Final = 3600 * 10**9
+"""A writer's clock that is further ahead is noted."""
+
+_MOST_PROJECT_BYTES: Final = 1024
+_EACH_S: Final = 0.01
+"""How much longer is collected for each batch that the last group had: alone, nobody waits."""
+_TRIES: Final = 8
+_BULK_BYTES: Final = 1 << 20
+"""Who sends this much at once has more, and need not wait."""
+_LEAST_S: Final = 1.0
+_MOST_S: Final = 10.0
+_MEMORY: Final = 0.9
+"""How much of what was known of the load stays with every group."""
+
+_log: Final = logging.getLogger("seamark.server")
+
+_KNOWN: Final = (
+    sa.select(
+        tables.runs.c.position,
+        tables.runs.c.purged_ns,
+        tables.journals.c.name,
+        tables.journals.c.size,
+    )
+    .join_from(
+        tables.runs, tables.journals, tables.journals.c.run == tables.runs.c.number, isouter=True
+    )
+    .where(tables.runs.c.key == sa.bindparam("key"))
+)
+
+
+def check_run(project: str, run: str) -> None:
+    """Make sure that a project and a run id can be those of a run.
+
+    Raises:
+        PathError: If they cannot.
+    """
+    check_project(project)
+    if len(project) > _MOST_PROJECT_BYTES or project.count("/") >= DEEPEST:
+        msg = (
+            f"project: expected at most {DEEPEST} parts and {_MOST_PROJECT_BYTES} characters, "
+            f"got {project.count('/') + 1} and {len(project)}"
+        )
+        raise PathError(msg)
+    if run != PROJECT_LOG:
+        check_name(run, "run id")
+
+
+class Intake:
+    """Takes batches of journals for good; safe to use from threads.
+
+    Args:
+        database: The set of tables that is called ``kept``.
+        objects: Where bytes are written.
+        gone: Tells whether a run (project path, run id) was purged; asked for runs that the tables
+            do not know.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+        most_journals: Of one run.
+        window_s: How long batches are collected at most, seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        objects: ObjectStore,
+        *,
+        gone: Callable[[str, str], bool] | None = None,
+        now_ns: Callable[[], int] = time.time_ns,
+        most_journals: int = MOST_JOURNALS,
+        window_s: float = WINDOW_S,
+    ) -> None:
+        self._database, self._objects = database, objects
+        self._gone = gone or _nobody
+        self._now_ns, self._most, self._window_s = now_ns, most_journals, window_s
+        self._names = names_of_worker()
+        self._changed = threading.Condition()
+        self._queue: deque[Arrived] = deque()
+        self._bytes = 0
+        self._last_group = 0
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._load = 0.0
+        self._ended = time.monotonic()
+
+    # ------------------------------------------------------------------ asking
+
+    def known(self, project: str, run: str) -> tuple[dict[str, int], int]:
+        """Return how many bytes of each journal of a run are kept, and its position.
+
+        Raises:
+            PathError: If these are no names.
+            PurgedError: If the run was purged.
+        """
+        check_run(project, run)
+        with self._database.reading() as connection:
+            rows = self._database.rows(connection, _KNOWN, key=key_of(project, run))
+        if any(row[1] is not None for row in rows) or (not rows and self._gone(project, run)):
+            msg = f"run {run!r} of {project!r} was purged here and is not taken back"
+            raise PurgedError(msg)
+        return {row[2]: row[3] for row in rows if row[2]}, rows[0][0] if rows else 0
+
+    # ------------------------------------------------------------------ taking
+
+    def put(
+        self, project: str, run: str, journal: str, offset: int, data: bytes = b"", *, gap: int = 0
+    ) -> Kept:
+        """Keep a batch of a journal, or a declared gap; returns once it is durable.
+
+        Args:
+            project: Project path.
+            run: Run id, or ``.project``.
+            journal: File name.
+            offset: Of its first byte in the file.
+            data: Whole frames; see `seamark.journal.shipping`.
+            gap: How many bytes will never be frames; then there is no data.
+
+        Raises:
+            BatchError: If it is no such batch, or exceeds a limit.
+            BatchRefused: If it is not taken: `GapError`, `DivergedError`, `PurgedError`,
+                `TooManyError`, `FullError`.
+            PathError: If project or run are no names.
+        """
+        return self.submit(project, run, journal, offset, data, gap=gap).result()
+
+    def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Taken:
+        """Keep a batch; see `put` and `seamark.server.writer.Takes`."""
+        kept = self.put(project, run, journal, offset, data)
+        return Taken(kept.offset, kept.position)
+
+    def submit(
+        self, project: str, run: str, journal: str, offset: int, data: bytes = b"", *, gap: int = 0
+    ) -> Future[Kept]:
+        """Check a batch and have it kept; see `put`, whose errors this raises or answers."""
+        check_run(project, run)
+        now = self._now_ns()
+        ahead = 0
+        if gap:
+            check_gap(journal, offset, gap)
+        else:
+            ahead = check_frames(project, run, journal, offset, data, walk) - now
+        ahead = ahead if ahead > AHEAD_NS else 0
+        batch = Arrived(project, run, journal, offset, gap or len(data), data, now, ahead)
+        with self._changed:
+            if self._closing:
+                msg = "the server is stopping; send it again in a moment"
+                raise FullError(msg)
+            if self._bytes and self._bytes + len(data) > WAITING_BYTES:
+                msg = "the server has too much to do; send it again in some seconds"
+                raise FullError(msg)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="seamark-intake", daemon=True
+                )
+                self._thread.start()
+            self._queue.append(batch)
+            self._bytes += len(data)
+            self._changed.notify_all()
+        return batch.done
+
+    def has_room(self) -> bool:
+        """Return whether another batch would be accepted now, so that it is worth reading."""
+        with self._changed:
+            return not self._closing and self._bytes < WAITING_BYTES
+
+    def close(self) -> None:
+        """Keep what was accepted, then accept no more; harmless when called twice."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    # ------------------------------------------------------------------ the thread
+
+    def _work(self) -> None:
+        while group := self._gather():
+            started = time.monotonic()
+            try:
+                self._keep(group)
+            except Exception as error:  # noqa: BLE001 - the senders are told, the next group is kept
+                _log.exception("a group of batches could not be kept")
+                for batch in group:
+                    _fail(batch, error)
+            finally:
+                self._measure(started)
+                self._last_group = len(group)
+                with self._changed:
+                    self._bytes -= sum(len(batch.data) for batch in group)
+
+    def _gather(self) -> list[Arrived]:
+        """Return what to keep together; empty once there will be no more."""
+        with self._changed:
+            while not self._queue and not self._closing:
+                self._changed.wait()
+            end = time.monotonic() + min(self._window_s, _EACH_S * self._last_group)
+            while not self._closing and self._bytes < GROUP_BYTES:
+                if (left := end - time.monotonic()) <= 0:
+                    break
+                self._changed.wait(left)
+            group: list[Arrived] = []
+            size = 0
+            while self._queue and (not group or size + len(self._queue[0].data) <= GROUP_BYTES):
+                group.append(self._queue.popleft())
+                size += len(group[-1].data)
+            return group
+
+    def _measure(self, started: float) -> None:
+        """Note how much of the time since the last group this one took."""
+        now = time.monotonic()
+        busy = (now - started) / max(now - self._ended, 1e-6)
+        self._load = _MEMORY * self._load + (1 - _MEMORY) * min(1.0, busy)
+        self._ended = now
+
+    def _wait_s(self, batch: Arrived) -> float:
+        """Return when the sender of a batch is welcome again."""
+        busy = max(0.0, 2 * self._load - 1)  # below one half nobody is in anybody's way
+        if len(batch.data) >= _BULK_BYTES:
+            return round(busy, 2)
+        return round(_LEAST_S + (_MOST_S - _LEAST_S) * busy, 2)
+
+    def _keep(self, group: list[Arrived]) -> None:
+        for _ in range(_TRIES):
+            plan = Plan(self._database, self._objects, self._most, self._gone)
+            try:
+                plan.make(group)
+                positions = self._write(plan)
+            except (OutrunError, Conflict):  # another worker was faster: look again
+                continue
+            except (OSError, sa.exc.SQLAlchemyError) as error:
+                _log.warning("batches cannot be kept now: %s", error)
+                msg = "the server cannot write now; the same may be sent again"
+                refusal = FullError(msg)
+                refusal.__cause__ = error
+                for batch in group:
+                    _fail(batch, refusal)
+                return
+            self._answer(plan, positions)
+            return
+        msg = "others send the same run all the time; send it again in some seconds"
+        for batch in group:
+            _fail(batch, FullError(msg))
+
+    def _write(self, plan: Plan) -> dict[str, int]:
+        """Write an object and name it; return the positions of its runs."""
+        if not plan.parts:
+            return {}
+        name, sizes = next(self._names), [len(data) for data in plan.data]
+        head, parts = packed(plan.parts, self._now_ns(), shared=True, sizes=sizes)
+        self._objects.put(name, head, *plan.data)
+        try:
+            return commit(
+                self._database, name, len(head) + sum(sizes), parts, plan.sizes, self._most
+            )
+        except (OutrunError, Conflict):  # nothing was written, so nobody knows the object
+            with contextlib.suppress(OSError):  # else it is collected as an orphan
+                self._objects.delete(name)
+            raise
+
+    def _answer(self, plan: Plan, positions: dict[str, int]) -> None:
+        for batch, error in plan.refused:
+            _fail(batch, error)
+        for batch, kept in plan.settled:
+            _finish(batch, kept._replace(wait_s=self._wait_s(batch)))
+        for batch, offset in plan.waiting:
+            position = positions[key_of(batch.project, batch.run)]
+            _finish(batch, Kept(offset, position, self._wait_s(batch)))
+
+
+def _finish(batch: Arrived, kept: Kept) -> None:
+    if batch.done.set_running_or_notify_cancel():
+        batch.done.set_result(kept)
+
+
+def _fail(batch: Arrived, error: Exception) -> None:
+    if batch.done.done() or not batch.done.set_running_or_notify_cancel():
+        return
+    if not isinstance(error, BatchRefused):
+        msg = "the server cannot take this now; the same may be sent again"
+        refusal = FullError(msg)
+        refusal.__cause__ = error
+        error = refusal
+    batch.done.set_exception(error)
+
+
+def _nobody(project: str, run: str) -> bool:
+    del project, run
+    return False

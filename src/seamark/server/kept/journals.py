@@ -1,0 +1,174 @@
+"""The journals that a server keeps, as those see them who fold and read them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import sqlalchemy as sa
+
+from seamark.errors import FileMissingError
+from seamark.server.folding.kept import KeptJournal, KeptRun
+from seamark.server.kept import tables
+from seamark.server.kept.caretaker import Caretaker
+from seamark.server.kept.plan import key_of
+from seamark.server.kept.releasing import REMOVE_NS, release
+from seamark.server.kept.source import KeptSource, segments_of
+from seamark.store.database import Upsert
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from seamark.journal.source import Source
+    from seamark.server.objects import ObjectStore
+    from seamark.store.database import Database
+
+__all__ = ["KeptJournals"]
+
+_AT_ONCE: Final = 1000
+
+_run, _journal, _object, _segment = tables.runs, tables.journals, tables.objects, tables.segments
+_REF: Final = (_run.c.project, _run.c.run, _run.c.position)
+_UNFOLDED: Final = (
+    sa.select(*_REF)
+    .where(_run.c.waiting_ns.isnot(None))
+    .order_by(_run.c.waiting_ns)
+    .limit(sa.bindparam("most", type_=sa.Integer))
+)
+_NOTE: Final = (
+    sa.update(_run)
+    .values(waiting_ns=None)
+    .where(_run.c.key == sa.bindparam("run_key"), _run.c.position <= sa.bindparam("folded"))
+)
+_NEXT: Final = (
+    sa.select(*_REF)
+    .where(_run.c.purged_ns.is_(None), _run.c.project >= sa.bindparam("project"))
+    .where(
+        sa.or_(
+            _run.c.project > sa.bindparam("project"),
+            _run.c.run > sa.bindparam("run_id"),
+        )
+    )
+    .order_by(_run.c.project, _run.c.run)
+    .limit(_AT_ONCE)
+)
+_OF_RUN: Final = (
+    sa.select(_journal.c.name, _journal.c.size, _journal.c.heard_ns, _journal.c.number)
+    .join_from(_run, _journal, _journal.c.run == _run.c.number)
+    .where(_run.c.key == sa.bindparam("run_key"), _run.c.purged_ns.is_(None))
+)
+_ONE: Final = _OF_RUN.where(_journal.c.name == sa.bindparam("file"))
+_PURGE: Final = Upsert(
+    _run,
+    ("key", "project", "run", "position", "loose", "heard_ns", "purged_ns"),
+    ("key",),
+)
+_PURGED: Final = (
+    sa.update(_run)
+    .values(purged_ns=sa.bindparam("now"), waiting_ns=None, loose=0)
+    .where(_run.c.key == sa.bindparam("run_key"), _run.c.purged_ns.is_(None))
+)
+_mine: Final = (
+    sa.select(_journal.c.number)
+    .join(_run, _run.c.number == _journal.c.run)
+    .where(_run.c.key == sa.bindparam("run_key"))
+)
+
+
+class KeptJournals:
+    """What is kept of journals; see `seamark.server.folding.kept.Kept`. Safe to use from threads.
+
+    Args:
+        database: The set of tables that is called ``kept``.
+        objects: Where bytes lie.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        objects: ObjectStore,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._database, self._objects, self._now_ns = database, objects, now_ns
+        self._caretaker = Caretaker(database, objects, now_ns)
+
+    # ------------------------------------------------------------------ runs
+
+    def unfolded(self, most: int) -> list[KeptRun]:
+        """Return runs of which more is kept than was noted, those that wait longest first."""
+        with self._database.reading() as connection:
+            rows = self._database.rows(connection, _UNFOLDED, most=most)
+        return [KeptRun(*row) for row in rows]
+
+    def note(self, project: str, run: str, position: int) -> None:
+        """Note that a run is folded up to a position; nothing happens if more is kept by now."""
+        with self._database.writing() as connection:
+            self._database.run(connection, _NOTE, run_key=key_of(project, run), folded=position)
+
+    def runs(self) -> Iterator[KeptRun]:
+        """Yield all runs, ordered by project and run id."""
+        project = run = ""
+        while True:
+            with self._database.reading() as connection:
+                rows = self._database.rows(connection, _NEXT, project=project, run_id=run)
+            yield from (KeptRun(*row) for row in rows)
+            if len(rows) < _AT_ONCE:
+                return
+            project, run = rows[-1][:2]
+
+    # ------------------------------------------------------------------ journals
+
+    def journals(self, project: str, run: str) -> Mapping[str, KeptJournal]:
+        """Return what is kept of a run now, by file name; empty for a run that is not there."""
+        with self._database.reading() as connection:
+            rows = self._database.rows(connection, _OF_RUN, run_key=key_of(project, run))
+        return {name: KeptJournal(size, heard_ns) for name, size, heard_ns, _ in rows}
+
+    def source(self, project: str, run: str, journal: str) -> Source:
+        """Open a journal.
+
+        Raises:
+            FileMissingError: If nothing is kept of it.
+        """
+        key = key_of(project, run)
+        with self._database.reading() as connection:
+            rows = self._database.rows(connection, _ONE, run_key=key, file=journal)
+            if not rows:
+                msg = f"journal {journal!r} of run {run!r} is not kept here"
+                raise FileMissingError(msg)
+            segments = segments_of(self._database, connection, rows[0][3])
+        return KeptSource(self._objects, journal, segments)
+
+    # ------------------------------------------------------------------ removing
+
+    def forget(self, project: str, run: str) -> None:
+        """Remove every row of a run, so that its bytes are collected; for good after a tombstone.
+
+        Its own row stays and says that it was purged, so that a batch on its way is not kept.
+        """
+        key, now = key_of(project, run), self._now_ns()
+        with self._database.writing() as connection:
+            self._database.run(
+                connection,
+                _PURGE,
+                key=key,
+                project=project,
+                run=run,
+                position=0,
+                loose=0,
+                heard_ns=now,
+                purged_ns=now,
+            )
+            self._database.run(connection, _PURGED, run_key=key, now=now)
+            given = {"run_key": key}
+            named = sa.select(_segment.c.object).where(_segment.c.journal.in_(_mine)).distinct()
+            touched = sorted(row[0] for row in connection.execute(named, given))
+            connection.execute(sa.delete(_segment).where(_segment.c.journal.in_(_mine)), given)
+            connection.execute(sa.delete(_journal).where(_journal.c.number.in_(_mine)), given)
+            release(connection, touched, now + REMOVE_NS, stale=True)
+
+    def tend(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """Compact objects and collect those that nobody needs, a little each time."""
+        self._caretaker.tend(stop)

@@ -1,0 +1,171 @@
+"""Objects that hold stretches of journals, and say themselves which.
+
+::
+
+    0   8  89 53 4D 4F 0D 0A 1A 0A     magic
+    8   4  u32 length of the list      12  4  u32 crc32 of the list
+    16  …  the list: JSON, then the bytes of its parts, one after the other
+
+The list has who wrote the object and when, and for each part the run, the journal, where in the
+file it begins, how long it is, when it came, and its CRC. A declared gap is a part without bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import struct
+import zlib
+from collections.abc import Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from seamark.errors import PathError
+from seamark.journal.format import dump_json
+from seamark.journal.records import WHOLE, whole
+from seamark.journal.shipping import BatchError, check_journal_name
+from seamark.paths import check_project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from seamark.server.objects import ObjectStore
+
+__all__ = ["PREFIX", "Part", "names_of_worker", "packed", "read_parts"]
+
+PREFIX: Final = "journals/"
+"""What the names of these objects begin with."""
+
+_MAGIC: Final = b"\x89SMO\r\n\x1a\n"
+_HEAD: Final = struct.Struct("<8sII")
+_MOST_BYTES: Final = 64 << 20
+"""Of a list; thousands of times what is written."""
+_FORMAT: Final = 1
+_FOLDER: Final = 1000
+
+
+class Part(NamedTuple):
+    """A stretch of a journal in an object.
+
+    Attributes:
+        project: Project path.
+        run: Run id.
+        journal: File name.
+        offset: In the journal, bytes.
+        length: In bytes.
+        heard_ns: When the last of it came, ns since the Unix epoch by the clock of the server.
+        ahead_ns: How far its writer's clock was ahead, ns; 0 if by less than an hour.
+        crc: CRC32 of its bytes; None for a declared gap.
+        place: Where it is in the object, bytes; None for a declared gap.
+    """
+
+    project: str
+    run: str
+    journal: str
+    offset: int
+    length: int
+    heard_ns: int
+    ahead_ns: int
+    crc: int | None
+    place: int | None = None
+
+    @property
+    def end(self) -> int:
+        """Where it ends in the journal."""
+        return self.offset + self.length
+
+
+def names_of_worker() -> Iterator[str]:
+    """Yield names that no other process gives: a random id, and a number that counts up."""
+    worker = secrets.token_hex(8)
+    for number in count():
+        yield f"{PREFIX}{worker}/{number // _FOLDER}/{number:08d}"
+
+
+def packed(
+    parts: Sequence[Part], made_ns: int, *, shared: bool, sizes: Sequence[int]
+) -> tuple[bytes, list[Part]]:
+    """Return what an object begins with, and its parts with their places.
+
+    Args:
+        parts: In the order in which their bytes follow.
+        made_ns: Now, nanoseconds since the Unix epoch.
+        shared: Whether it is of several runs.
+        sizes: How many bytes each part has in the object; 0 for a declared gap.
+    """
+    listed = {
+        "format": _FORMAT,
+        "made_ns": made_ns,
+        "shared": shared,
+        "parts": [part[:8] for part in parts],
+    }
+    text = dump_json(listed)
+    head = _HEAD.pack(_MAGIC, len(text), zlib.crc32(text)) + text
+    placed, place = [], len(head)
+    for part, size in zip(parts, sizes, strict=True):
+        placed.append(part._replace(place=place if size else None))
+        place += size
+    return head, placed
+
+
+def read_parts(objects: ObjectStore, name: str, size: int) -> tuple[list[Part], bool]:
+    """Return what an object holds, and whether it is of several runs.
+
+    Args:
+        objects: Where it is.
+        name: Of the object.
+        size: Of the object, bytes.
+
+    Raises:
+        ValueError: If it is no such object, or damaged.
+        OSError: If it cannot be read.
+    """
+    head = objects.get(name, 0, _HEAD.size)
+    if len(head) < _HEAD.size:
+        msg = f"object {name!r} is cut short"
+        raise ValueError(msg)
+    magic, length, crc = _HEAD.unpack(head)
+    if magic != _MAGIC or length > min(_MOST_BYTES, size):
+        msg = f"object {name!r} holds no journals"
+        raise ValueError(msg)
+    text = objects.get(name, _HEAD.size, length)
+    if len(text) < length or zlib.crc32(text) != crc:
+        msg = f"object {name!r} is damaged: its list does not have its CRC"
+        raise ValueError(msg)
+    listed = json.loads(text)
+    if listed["format"] != _FORMAT:
+        msg = f"object {name!r} was written by a newer Seamark"
+        raise ValueError(msg)
+    parts, place = [], _HEAD.size + length
+    for one in listed["parts"]:
+        part = _sound(one)
+        if part.crc is not None:
+            part = part._replace(place=place)
+            place += part.length
+        parts.append(part)
+    if place != size:
+        msg = f"object {name!r} has {size} bytes, its list says {place}"
+        raise ValueError(msg)
+    return parts, bool(listed["shared"])
+
+
+def _sound(one: Any) -> Part:
+    """Return a part of a list, checked: a bucket may hold what somebody else has put there.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    part = Part(*one)
+    numbers = (part.offset, part.length, part.heard_ns, part.ahead_ns)
+    try:
+        check_project(part.project)
+        check_journal_name(part.journal)
+    except (PathError, BatchError) as error:
+        raise ValueError(str(error)) from error
+    if not all(whole(number) for number in numbers) or part.end >= WHOLE or "/" in part.run:
+        msg = f"part {one!r:.200} is none"
+        raise ValueError(msg)
+    if part.crc is not None and not whole(part.crc, 1 << 32):
+        msg = f"part {one!r:.200} has no CRC"
+        raise ValueError(msg)
+    return part

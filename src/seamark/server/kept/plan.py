@@ -1,0 +1,283 @@
+"""What a group of batches comes to: what is new, what is kept already, and what cannot be."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from seamark.server.kept import tables
+from seamark.server.kept.parts import Part
+from seamark.server.kept.refusals import DivergedError, GapError, PurgedError, TooManyError
+from seamark.server.kept.source import KeptSource, segments_of
+
+if TYPE_CHECKING:
+    from seamark.server.objects import ObjectStore
+    from seamark.store.database import Database
+
+__all__ = ["Arrived", "JournalRow", "Kept", "Key", "Plan", "RunRow", "key_of", "read_rows"]
+
+Key = tuple[str, str]
+"""Key of a run (see `key_of`) and file name of a journal."""
+
+
+def key_of(project: str, run: str) -> str:
+    """Return what tells a run from all others: run ids have no slash."""
+    return f"{project}/{run}"
+
+
+class Kept(NamedTuple):
+    """What is answered to a batch that was taken.
+
+    Attributes:
+        offset: How many bytes of the journal are kept now.
+        position: How many bytes of all journals of the run are kept now.
+        wait_s: After how many seconds the next batch is welcome.
+    """
+
+    offset: int
+    position: int
+    wait_s: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Arrived:
+    """A batch that was checked, and waits to be kept.
+
+    Attributes:
+        project: Project path.
+        run: Run id.
+        journal: File name.
+        offset: In the journal, bytes.
+        length: In bytes.
+        data: These bytes; empty for a declared gap.
+        heard_ns: When it came, nanoseconds since the Unix epoch.
+        ahead_ns: How far its writer's clock was ahead, ns; 0 if by less than an hour.
+        done: Takes the answer.
+    """
+
+    project: str
+    run: str
+    journal: str
+    offset: int
+    length: int
+    data: bytes
+    heard_ns: int
+    ahead_ns: int
+    done: Future[Kept] = field(default_factory=Future)
+
+    @property
+    def key(self) -> Key:
+        """Which journal it is of."""
+        return key_of(self.project, self.run), self.journal
+
+    @property
+    def end(self) -> int:
+        """Where it ends in the journal."""
+        return self.offset + self.length
+
+
+class RunRow(NamedTuple):
+    """A run as the tables have it."""
+
+    number: int
+    key: str
+    position: int
+    purged_ns: int | None
+
+
+class JournalRow(NamedTuple):
+    """A journal as the tables have it."""
+
+    number: int
+    run: int
+    name: str
+    size: int
+
+
+_of_run, _of_journal = tables.runs.c, tables.journals.c
+_RUNS: Final = (
+    sa.select(_of_run.number, _of_run.key, _of_run.position, _of_run.purged_ns)
+    .where(_of_run.key.in_(sa.bindparam("keys", expanding=True)))
+    .order_by(_of_run.key)
+)
+_RUNS_LOCKED: Final = _RUNS.with_for_update()
+_JOURNALS: Final = (
+    sa.select(_of_journal.number, _of_journal.run, _of_journal.name, _of_journal.size)
+    .where(_of_journal.run.in_(sa.bindparam("runs", expanding=True)))
+    .where(_of_journal.name.in_(sa.bindparam("names", expanding=True)))
+)
+_COUNTS: Final = (
+    sa.select(_of_journal.run, sa.func.count())
+    .where(_of_journal.run.in_(sa.bindparam("runs", expanding=True)))
+    .group_by(_of_journal.run)
+)
+
+
+def read_rows(
+    connection: sa.Connection, keys: Iterable[Key], *, locked: bool = False
+) -> tuple[dict[str, RunRow], dict[Key, JournalRow]]:
+    """Return the rows of runs and of journals.
+
+    Args:
+        connection: Of a transaction.
+        keys: Of the journals.
+        locked: Whether nobody else may change the runs before the transaction ends. Rows are
+            locked in the order of their keys, by everybody.
+    """
+    wanted = list(keys)
+    statement = _RUNS_LOCKED if locked else _RUNS
+    given = {"keys": sorted({key for key, _ in wanted})}
+    runs = {row[1]: RunRow(*row) for row in connection.execute(statement, given)}
+    if not runs:
+        return {}, {}
+    keys_of = {row.number: row.key for row in runs.values()}
+    given_names = {"runs": list(keys_of), "names": sorted({name for _, name in wanted})}
+    rows = (JournalRow(*row) for row in connection.execute(_JOURNALS, given_names))
+    return runs, {(keys_of[row.run], row.name): row for row in rows}
+
+
+class Plan:
+    """A group of batches, sorted out against what is kept.
+
+    Args:
+        database: Which has the tables.
+        objects: Where bytes lie.
+        most_journals: Of one run.
+        gone: Tells whether a run was purged, for those that the tables do not have.
+
+    Attributes:
+        parts: What is new, in order.
+        data: The bytes of each; empty for a declared gap.
+        sizes: How many bytes each journal had before.
+        waiting: Batches whose answer depends on the parts, each with the offset to answer.
+        settled: Batches that are kept already, each with what to answer.
+        refused: Those that are not taken, each with the reason.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        objects: ObjectStore,
+        most_journals: int,
+        gone: Callable[[str, str], bool],
+    ) -> None:
+        self._database, self._objects = database, objects
+        self._most, self._gone = most_journals, gone
+        self.parts: list[Part] = []
+        self.data: list[bytes] = []
+        self.sizes: dict[Key, int] = {}
+        self.waiting: list[tuple[Arrived, int]] = []
+        self.settled: list[tuple[Arrived, Kept]] = []
+        self.refused: list[tuple[Arrived, Exception]] = []
+        self._ends: dict[Key, int] = {}
+        self._of: dict[Key, list[int]] = {}
+
+    def make(self, arrived: Iterable[Arrived]) -> None:
+        """Sort out batches, in the order in which they came."""
+        group = list(arrived)
+        with self._database.reading() as connection:
+            self._runs, self._journals = read_rows(connection, [each.key for each in group])
+            numbers = [row.number for row in self._runs.values()]
+            counts: dict[int, int] = {}
+            if numbers:
+                counts = {row[0]: row[1] for row in connection.execute(_COUNTS, {"runs": numbers})}
+            self._counts = {row.key: counts.get(row.number, 0) for row in self._runs.values()}
+            for each in group:
+                try:
+                    self._add(connection, each)
+                except Exception as error:  # noqa: BLE001 - of this batch alone
+                    self.refused.append((each, error))
+
+    def _add(self, connection: sa.Connection, batch: Arrived) -> None:
+        key = batch.key
+        self._admit(batch)
+        if key not in self._ends:
+            row = self._journals.get(key)
+            self.sizes[key] = self._ends[key] = row.size if row else 0
+        known = self._ends[key]
+        if batch.offset > known:
+            msg = (
+                f"journal {batch.journal!r} is kept up to byte {known}, and this begins at "
+                f"{batch.offset}: send what is between, or declare it a gap"
+            )
+            raise GapError(msg, known=known)
+        if batch.offset < known:
+            self._compare(connection, batch, known)
+        if batch.end > known:
+            self._append(batch, known)
+        if batch.end > self.sizes[key]:
+            self.waiting.append((batch, self._ends[key]))
+        else:
+            position = self._runs[key[0]].position if key[0] in self._runs else 0
+            self.settled.append((batch, Kept(self.sizes[key], position)))
+
+    def _admit(self, batch: Arrived) -> None:
+        """Refuse what belongs to a run that was purged, or has too many journals."""
+        key = batch.key
+        row = self._runs.get(key[0])
+        if (row and row.purged_ns is not None) or (
+            row is None and self._gone(batch.project, batch.run)
+        ):
+            msg = f"run {batch.run!r} of {batch.project!r} was purged here and is not taken back"
+            raise PurgedError(msg)
+        if key in self._journals or key in self._ends:
+            return
+        count = self._counts.get(key[0], 0) + 1
+        if count > self._most:
+            msg = f"run {batch.run!r} has {self._most} journals, more are not taken"
+            raise TooManyError(msg, limit="journals", allowed=self._most)
+        self._counts[key[0]] = count
+
+    def _compare(self, connection: sa.Connection, batch: Arrived, known: int) -> None:
+        """Make sure that what a batch repeats is what is kept."""
+        at, end = batch.offset, min(batch.end, known)
+        for length, data in self._kept(connection, batch.key, at, end):
+            start = at - batch.offset
+            mine = batch.data[start : start + length] if batch.data else None
+            if mine != data:
+                msg = (
+                    f"journal {batch.journal!r}: other bytes are kept from byte {at} on, so that "
+                    "there are two files of one name: one was written by a copied machine"
+                )
+                raise DivergedError(msg, known=known)
+            at += length
+
+    def _kept(
+        self, connection: sa.Connection, key: Key, start: int, end: int
+    ) -> Iterator[tuple[int, bytes | None]]:
+        """Yield what is kept, and what is about to be, from one byte to another."""
+        stored = min(end, self.sizes[key])
+        if start < stored:
+            found = segments_of(
+                self._database, connection, self._journals[key].number, start, stored
+            )
+            yield from KeptSource(self._objects, key[1], found).stretches(start, stored)
+        for index in self._of.get(key, ()):
+            part, data = self.parts[index], self.data[index]
+            first, last = max(start, part.offset), min(end, part.end)
+            if first < last:
+                piece = data[first - part.offset : last - part.offset] if data else None
+                yield last - first, piece
+
+    def _append(self, batch: Arrived, known: int) -> None:
+        data = batch.data[known - batch.offset :] if batch.data else b""
+        self._of.setdefault(batch.key, []).append(len(self.parts))
+        self.data.append(data)
+        self.parts.append(
+            Part(
+                batch.project,
+                batch.run,
+                batch.journal,
+                known,
+                batch.end - known,
+                batch.heard_ns,
+                batch.ahead_ns,
+                zlib.crc32(data) if data else None,
+            )
+        )
+        self._ends[batch.key] = batch.end

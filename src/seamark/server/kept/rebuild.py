@@ -1,0 +1,231 @@
+"""Making the tables of journals again from the objects alone.
+
+An object says what it holds. Of stretches that overlap, because objects were being compacted or
+were written and never named, those are taken that reach furthest; what is the same stays the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from seamark.server.kept import tables
+from seamark.server.kept.commit import insert_object
+from seamark.server.kept.parts import PREFIX, Part, read_parts
+from seamark.server.kept.plan import key_of
+from seamark.store.database import insertion
+
+if TYPE_CHECKING:
+    from seamark.server.objects import ObjectStore
+    from seamark.store.database import Database
+
+__all__ = ["Rebuilt", "needs_rebuild", "rebuild"]
+
+_log: Final = logging.getLogger("seamark.server")
+_SEGMENT: Final = insertion(tables.segments)
+
+
+class Rebuilt(NamedTuple):
+    """What was found.
+
+    Attributes:
+        runs: How many runs there are.
+        journals: How many journals.
+        bytes: How many bytes of them are kept, gaps included.
+        damaged: Names of objects that could not be read.
+        missing: Journals of which a stretch is missing: (run's key, file name, from which byte on).
+    """
+
+    runs: int
+    journals: int
+    bytes: int
+    damaged: list[str]
+    missing: list[tuple[str, str, int]]
+
+
+class _Found(NamedTuple):
+    """A part, and the object that it is in."""
+
+    part: Part
+    name: str
+    shared: bool
+
+
+def needs_rebuild(database: Database, objects: ObjectStore) -> bool:
+    """Return whether there are objects, but no row says what is in them."""
+    with database.reading() as connection:
+        if connection.execute(sa.select(tables.objects.c.number).limit(1)).first():
+            return False
+    return next(objects.names(PREFIX), None) is not None
+
+
+def rebuild(
+    database: Database,
+    objects: ObjectStore,
+    *,
+    gone: Callable[[str, str], bool],
+    verify: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+) -> Rebuilt:
+    """Make the tables again; nobody may send or fold meanwhile.
+
+    Args:
+        database: The set of tables that is called ``kept``; what is in those of journals is
+            replaced.
+        objects: Where bytes lie.
+        gone: Tells whether a run (project path, run id) was purged; its bytes are left to the
+            collection.
+        verify: Whether to read all bytes and compare their CRC; what is damaged counts as missing.
+        stop: Returns whether to give up; then the tables stay as they were.
+
+    Raises:
+        InterruptedError: If it was given up.
+        OSError: If the place of the objects fails.
+    """
+    found: dict[str, dict[str, list[_Found]]] = {}
+    sizes: dict[str, int] = {}
+    damaged: list[str] = []
+    for info in objects.listed(PREFIX):
+        if stop():
+            msg = "given up"
+            raise InterruptedError(msg)
+        try:
+            parts, shared = read_parts(objects, info.name, info.size)
+        except FileNotFoundError:
+            continue  # it was due to be removed
+        except (ValueError, TypeError, KeyError) as error:
+            _log.error("rebuild: %s", error)
+            damaged.append(info.name)
+            continue
+        sizes[info.name] = info.size
+        for part in parts:
+            if verify and not _is_sound(objects, info.name, part):
+                _log.error("rebuild: %r is damaged at byte %s", info.name, part.place)
+                damaged.append(info.name)
+                continue
+            of_run = found.setdefault(key_of(part.project, part.run), {})
+            of_run.setdefault(part.journal, []).append(_Found(part, info.name, shared))
+    return _Writer(database, sizes, gone).write(found, sorted(set(damaged)))
+
+
+def _is_sound(objects: ObjectStore, name: str, part: Part) -> bool:
+    if part.place is None:
+        return True
+    return zlib.crc32(objects.get(name, part.place, part.length)) == part.crc
+
+
+def _chain(found: Iterable[_Found]) -> Iterator[tuple[int, int, _Found]]:
+    """Yield the stretches that follow each other from the beginning on: offset, end, where."""
+    left = sorted(found, key=lambda each: (each.part.offset, -each.part.end, each.shared))
+    known = index = 0
+    while True:
+        best: _Found | None = None
+        while index < len(left) and left[index].part.offset <= known:
+            if left[index].part.end > (best.part.end if best else known):
+                best = left[index]
+            index += 1
+        if best is None:
+            return
+        yield known, best.part.end, best
+        known = best.part.end
+
+
+class _Writer:
+    """Writes all rows, in one transaction."""
+
+    def __init__(
+        self, database: Database, sizes: dict[str, int], gone: Callable[[str, str], bool]
+    ) -> None:
+        self._database, self._sizes, self._gone = database, sizes, gone
+        self._numbers: dict[str, int] = {}
+
+    def write(self, found: dict[str, dict[str, list[_Found]]], damaged: list[str]) -> Rebuilt:
+        journals = total = 0
+        missing: list[tuple[str, str, int]] = []
+        purged = {key for key, files in found.items() if self._is_gone(files)}
+        with self._database.writing() as connection:
+            for table in (tables.segments, tables.journals, tables.runs, tables.objects):
+                connection.execute(sa.delete(table))
+            stale = self._touched(found[key] for key in purged)
+            for key in sorted(found):
+                if key in purged:
+                    continue
+                chains = {}
+                for file, parts in sorted(found[key].items()):
+                    chain = list(_chain(parts))
+                    known = chain[-1][1] if chain else 0
+                    if max(each.part.end for each in parts) > known:
+                        missing.append((key, file, known))
+                    if chain:
+                        chains[file] = chain
+                if chains:
+                    total += self._write_run(connection, key, chains, stale)
+                    journals += len(chains)
+        return Rebuilt(len(found) - len(purged), journals, total, damaged, missing)
+
+    def _is_gone(self, files: dict[str, list[_Found]]) -> bool:
+        part = next(iter(files.values()))[0].part
+        return self._gone(part.project, part.run)
+
+    @staticmethod
+    def _touched(runs: Iterable[dict[str, list[_Found]]]) -> set[str]:
+        return {each.name for files in runs for parts in files.values() for each in parts}
+
+    def _write_run(
+        self,
+        connection: sa.Connection,
+        key: str,
+        chains: dict[str, list[tuple[int, int, _Found]]],
+        stale: set[str],
+    ) -> int:
+        every = [each for chain in chains.values() for each in chain]
+        heard = max(where.part.heard_ns for _, _, where in every)
+        position = sum(end - start for start, end, _ in every)
+        first = every[0][2].part
+        run = _inserted(
+            connection,
+            tables.runs,
+            key=key,
+            project=first.project,
+            run=first.run,
+            position=position,
+            waiting_ns=heard,
+            loose=sum(end - start for start, end, where in every if where.shared),
+            heard_ns=heard,
+        )
+        for file, chain in chains.items():
+            journal = _inserted(
+                connection,
+                tables.journals,
+                run=run,
+                name=file,
+                size=chain[-1][1],
+                heard_ns=max(where.part.heard_ns for _, _, where in chain),
+                ahead_ns=max(where.part.ahead_ns for _, _, where in chain),
+            )
+            rows: list[Any] = []
+            for start, end, where in chain:
+                part = where.part
+                place = None if part.place is None else part.place + start - part.offset
+                number = self._object(connection, where.name, stale)
+                rows.append(
+                    (journal, start, end - start, number, place, part.heard_ns, int(where.shared))
+                )
+            self._database.run_many(connection, _SEGMENT, rows)
+        return position
+
+    def _object(self, connection: sa.Connection, name: str, stale: set[str]) -> int:
+        if name not in self._numbers:
+            self._numbers[name] = insert_object(
+                self._database, connection, name, self._sizes[name], stale=name in stale
+            )
+        return self._numbers[name]
+
+
+def _inserted(connection: sa.Connection, table: sa.Table, **values: Any) -> int:
+    made = connection.execute(sa.insert(table).values(**values).returning(table.c.number))
+    return int(made.scalar_one())

@@ -1,0 +1,108 @@
+"""The tables of the set ``kept`` that are about journals; see `seamark.server.databases`.
+
+All of them are derived from objects; see `seamark.server.kept.rebuild`.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+__all__ = ["CLAIMED", "LIVE", "RELEASED", "journals", "metadata", "objects", "runs", "segments"]
+
+metadata = sa.MetaData()
+_Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+_Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # only that counts by itself there
+
+LIVE = 0
+"""State of an object that segments name."""
+RELEASED = 1
+"""State of one that nothing names any more; its row goes with it."""
+CLAIMED = 2
+"""State of one that nobody had named in time. Its row stays, so that nobody does so later."""
+
+runs = sa.Table(
+    "kept_run",
+    metadata,
+    sa.Column("number", _Number, primary_key=True, autoincrement=True),
+    # Project path, a slash, and the run id, which has none.
+    sa.Column("key", _Text, nullable=False, unique=True),
+    sa.Column("project", _Text, nullable=False),
+    sa.Column("run", _Text, nullable=False),
+    # Bytes of all journals, gaps included; only grows.
+    sa.Column("position", sa.BigInteger, nullable=False),
+    # Since when more is kept than somebody has noted as folded, ns since the epoch.
+    sa.Column("waiting_ns", sa.BigInteger),
+    # Bytes that lie in objects which several runs share, and when the last of them came.
+    sa.Column("loose", sa.BigInteger, nullable=False),
+    sa.Column("heard_ns", sa.BigInteger, nullable=False),
+    # When it was purged, ns since the epoch: nothing of it is taken any more.
+    sa.Column("purged_ns", sa.BigInteger),
+)
+sa.Index(
+    "kept_run_waiting",
+    runs.c.waiting_ns,
+    sqlite_where=runs.c.waiting_ns.isnot(None),
+    postgresql_where=runs.c.waiting_ns.isnot(None),
+)
+sa.Index(
+    "kept_run_loose",
+    runs.c.loose,
+    sqlite_where=runs.c.loose > 0,
+    postgresql_where=runs.c.loose > 0,
+)
+sa.Index("kept_run_of_project", runs.c.project, runs.c.run)
+
+journals = sa.Table(
+    "kept_journal",
+    metadata,
+    sa.Column("number", _Number, primary_key=True, autoincrement=True),
+    sa.Column("run", sa.BigInteger, nullable=False),
+    sa.Column("name", _Text, nullable=False),
+    # Bytes that are kept, gaps included. It advances by compare-and-set.
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("heard_ns", sa.BigInteger, nullable=False),
+    # How far its writer's clock was ahead of ours at worst, ns; 0 if by less than an hour.
+    sa.Column("ahead_ns", sa.BigInteger, nullable=False),
+    sa.UniqueConstraint("run", "name"),
+)
+
+objects = sa.Table(
+    "kept_object",
+    metadata,
+    sa.Column("number", _Number, primary_key=True, autoincrement=True),
+    sa.Column("name", _Text, nullable=False, unique=True),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.SmallInteger, nullable=False),
+    # From when on it may be removed, ns since the epoch.
+    sa.Column("remove_ns", sa.BigInteger),
+    # Whether it holds bytes of a run that was purged, beside others.
+    sa.Column("stale", sa.SmallInteger, nullable=False),
+)
+sa.Index(
+    "kept_object_remove",
+    objects.c.remove_ns,
+    sqlite_where=objects.c.remove_ns.isnot(None),
+    postgresql_where=objects.c.remove_ns.isnot(None),
+)
+sa.Index(
+    "kept_object_stale",
+    objects.c.stale,
+    sqlite_where=objects.c.stale > 0,
+    postgresql_where=objects.c.stale > 0,
+)
+
+segments = sa.Table(
+    "kept_segment",
+    metadata,
+    sa.Column("journal", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("offset", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("length", sa.BigInteger, nullable=False),
+    # Which object holds it; the one that says so, for a declared gap.
+    sa.Column("object", sa.BigInteger, nullable=False, index=True),
+    # Where in the object, bytes; none for a declared gap.
+    sa.Column("place", sa.BigInteger),
+    # When the last of it came, ns since the epoch by the clock of the server.
+    sa.Column("heard_ns", sa.BigInteger, nullable=False),
+    # Whether it still shares its object with other runs.
+    sa.Column("loose", sa.SmallInteger, nullable=False),
+)

@@ -1,0 +1,437 @@
+"""Where a server keeps bytes: objects that are written once, and never again.
+
+An object is a named byte string. It comes into being whole and durable, or not at all, and no
+object is ever overwritten; so whoever has read a name may read it again. That is all that is asked
+of a place, and a folder as well as a bucket can do it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
+
+from seamark.errors import ArgumentError, MissingExtraError
+from seamark.journal.safe import parts_of
+
+__all__ = ["FolderObjects", "FsspecObjects", "ObjectInfo", "ObjectStore", "open_objects"]
+
+_NEW: Final = ".new"
+"""Folder of what is being written; nothing in it is an object."""
+_LEFT_NS: Final = 24 * 3600 * 10**9
+"""What is older there was left by a process that died."""
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+_OPEN: Final = 128
+_CACHED_BYTES: Final = 128 << 20
+_BLOCK_BYTES: Final = 1 << 20
+
+
+class ObjectInfo(NamedTuple):
+    """What a place tells of an object without reading it.
+
+    Attributes:
+        name: Its name.
+        size: In bytes.
+        made_ns: When it was written, by the clock of the place, nanoseconds since the Unix epoch.
+    """
+
+    name: str
+    size: int
+    made_ns: int
+
+
+class ObjectStore(Protocol):
+    """Keeps objects; safe to use from threads, and from several processes at once.
+
+    Names are relative, with ``/``; see `seamark.journal.safe.parts_of`.
+    """
+
+    def put(self, name: str, data: bytes, *more: bytes) -> None:
+        """Write an object that does not exist; it is durable when this returns.
+
+        Args:
+            name: Of the object.
+            data: Its bytes.
+            *more: What follows them.
+
+        Raises:
+            FileExistsError: If there is one of that name, which is left as it is.
+            OSError: If the place refuses; then there is no such object.
+        """
+        ...
+
+    def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Return bytes of an object; fewer than asked for where it ends.
+
+        Raises:
+            FileNotFoundError: If there is none of that name.
+            OSError: If it cannot be read now.
+        """
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove an object; nothing happens if there is none of that name.
+
+        Raises:
+            OSError: If the place refuses.
+        """
+        ...
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """Yield the names of all objects that begin so."""
+        ...
+
+    def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield what is known of all objects whose names begin so."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is open; harmless when called twice."""
+        ...
+
+
+def open_objects(uri: str) -> ObjectStore:
+    """Open a place by its URI.
+
+    Args:
+        uri: ``file:///folder``, which is made if it is not there; or what fsspec reaches, such as
+            ``s3://bucket/prefix``, with the package that it needs for that.
+
+    Raises:
+        ArgumentError: If the URI names no place.
+        MissingExtraError: If a package is missing.
+        OSError: If the folder cannot be made or written.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+            msg = f"objects: expected an absolute folder such as file:///srv/seamark, got {uri!r}"
+            raise ArgumentError(msg)
+        return FolderObjects(Path(unquote(parts.path)))
+    if not parts.scheme or not parts.netloc:
+        msg = f"objects: expected a URI such as file:///srv/seamark or s3://bucket, got {uri!r}"
+        raise ArgumentError(msg)
+    return FsspecObjects(uri)
+
+
+# ---------------------------------------------------------------------- a folder
+
+
+class FolderObjects:
+    """Objects as files of a folder; see `ObjectStore`.
+
+    An object is written to a file of its own, synced, and linked to its name, which fails where
+    the name is taken; then the folders on the way are synced.
+
+    Args:
+        folder: Absolute; made if it is not there, for nobody but its owner.
+
+    Raises:
+        OSError: If it cannot be made or written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._new = folder / _NEW
+        self._new.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._made: set[Path] = {folder}
+        self._open: OrderedDict[str, int] = OrderedDict()
+        self._lock = Lock()
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what processes left that died while they wrote."""
+        before = time.time_ns() - _LEFT_NS
+        for path in self._new.iterdir():
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime_ns < before:
+                    path.unlink()
+
+    def _path(self, name: str) -> Path:
+        parts = parts_of(name, "object")
+        if parts[0] == _NEW:
+            msg = f"object: {name!r} is where objects are written first"
+            raise ArgumentError(msg)
+        return self.folder.joinpath(*parts)
+
+    def put(self, name: str, data: bytes, *more: bytes) -> None:
+        """See `ObjectStore.put`."""
+        path = self._path(name)
+        self._make(path.parent)
+        new = self._new / secrets.token_hex(16)
+        try:
+            _write(new, (data, *more))
+            _link(new, path)
+        finally:
+            with contextlib.suppress(OSError):
+                new.unlink()
+        try:
+            _sync_folder(path.parent)
+        except OSError:
+            with contextlib.suppress(OSError):  # not durable: then it should not be there either
+                path.unlink()
+            raise
+
+    def _make(self, folder: Path) -> None:
+        """Make a folder durably, with those above it."""
+        if folder in self._made and folder.is_dir():
+            return
+        missing = []
+        while folder != self.folder and not folder.is_dir():
+            missing.append(folder)
+            folder = folder.parent
+        for each in reversed(missing):
+            each.mkdir(exist_ok=True, mode=0o700)
+            _sync_folder(each.parent)
+            if len(self._made) > _CACHED_BYTES >> 10:
+                self._made.clear()
+            self._made.add(each)
+
+    def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """See `ObjectStore.get`."""
+        with self._descriptor(name) as fd:
+            if length is None:
+                length = max(0, os.fstat(fd).st_size - offset)
+            parts = []
+            while length and (part := os.pread(fd, length, offset)):
+                parts.append(part)
+                offset, length = offset + len(part), length - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    @contextlib.contextmanager
+    def _descriptor(self, name: str) -> Iterator[int]:
+        """Lend a descriptor; the last ones stay open, because journals are read piece by piece.
+
+        A descriptor is taken out while it is lent, so that nobody closes it meanwhile.
+        """
+        with self._lock:
+            fd = self._open.pop(name, -1)
+        if fd < 0:
+            fd = os.open(self._path(name), _READ)
+        try:
+            yield fd
+        except BaseException:
+            os.close(fd)
+            raise
+        closed = [fd]
+        with self._lock:
+            if self._open is not _SHUT and name not in self._open:
+                self._open[name] = closed.pop()
+                if len(self._open) > _OPEN:
+                    closed.append(self._open.popitem(last=False)[1])
+        for each in closed:
+            os.close(each)
+
+    def delete(self, name: str) -> None:
+        """See `ObjectStore.delete`. Folders that become empty stay."""
+        path = self._path(name)
+        with self._lock:
+            fd = self._open.pop(name, -1)
+        if fd >= 0:
+            os.close(fd)
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """See `ObjectStore.names`."""
+        for name, _ in self._files(prefix):
+            yield name
+
+    def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See `ObjectStore.listed`."""
+        for name, entry in self._files(prefix):
+            with contextlib.suppress(FileNotFoundError):
+                found = entry.stat(follow_symlinks=False)
+                yield ObjectInfo(name, found.st_size, found.st_mtime_ns)
+
+    def _files(self, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        waiting = [prefix.rpartition("/")[0]]
+        while waiting:
+            above = waiting.pop()
+            try:
+                with os.scandir(self.folder / above if above else self.folder) as entries:
+                    found = sorted(entries, key=lambda entry: entry.name)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for entry in found:
+                name = f"{above}/{entry.name}" if above else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    inside = name + "/"
+                    if name != _NEW and (inside.startswith(prefix) or prefix.startswith(inside)):
+                        waiting.append(name)
+                elif name.startswith(prefix) and entry.is_file(follow_symlinks=False):
+                    yield name, entry
+
+    def close(self) -> None:
+        """See `ObjectStore.close`."""
+        with self._lock:
+            left, self._open = list(self._open.values()), _SHUT
+        for fd in left:
+            os.close(fd)
+
+
+_SHUT: Final[OrderedDict[str, int]] = OrderedDict()
+"""Stands for the descriptors of a place that was closed; stays empty."""
+
+
+def _write(path: Path, parts: tuple[bytes, ...]) -> None:
+    fd = os.open(path, _CREATE, 0o600)
+    try:
+        for part in parts:
+            view = memoryview(part)
+            while view:
+                view = view[os.write(fd, view) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _link(new: Path, path: Path) -> None:
+    """Give a file its name, unless it is taken."""
+    try:
+        os.link(new, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # A file system without hard links. Names are drawn at random: nobody has this one.
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        new.rename(path)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# ---------------------------------------------------------------------- elsewhere
+
+
+class FsspecObjects:
+    """Objects where fsspec reaches, such as S3; see `ObjectStore`.
+
+    The address is given by whoever runs the server, never by a record.
+
+    Args:
+        uri: Such as ``s3://bucket/prefix``.
+
+    Raises:
+        ArgumentError: If fsspec knows no such place.
+        MissingExtraError: If fsspec, or its package for this kind of place, is missing.
+    """
+
+    def __init__(self, uri: str) -> None:
+        try:
+            from fsspec.core import url_to_fs
+
+            self._fs, root = url_to_fs(uri)
+        except ImportError as error:
+            msg = f"objects: {uri!r} needs a package that is missing: {error}"
+            raise MissingExtraError(msg) from error
+        except ValueError as error:
+            msg = f"objects: {uri!r} names no place that fsspec knows: {error}"
+            raise ArgumentError(msg) from error
+        self._root = str(root).rstrip("/")
+        self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._cached = 0
+        self._lock = Lock()
+
+    def _path(self, name: str) -> str:
+        parts_of(name, "object")
+        return f"{self._root}/{name}"
+
+    def put(self, name: str, data: bytes, *more: bytes) -> None:
+        """See `ObjectStore.put`. Names are drawn at random, so that looking first is enough."""
+        path = self._path(name)
+        if self._fs.exists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        self._fs.pipe_file(path, b"".join((data, *more)))
+
+    def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """See `ObjectStore.get`. The last blocks read are kept: an object never changes."""
+        if length is None:
+            found: bytes = self._fs.cat_file(self._path(name), start=offset)
+            return found
+        parts, end = [], offset + length
+        while offset < end:
+            number, start = divmod(offset, _BLOCK_BYTES)
+            block = self._block(name, number)
+            part = block[start : start + end - offset]
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+        return b"".join(parts)
+
+    def _block(self, name: str, number: int) -> bytes:
+        with self._lock:
+            if (known := self._blocks.get((name, number))) is not None:
+                self._blocks.move_to_end((name, number))
+                return known
+        path, start = self._path(name), number * _BLOCK_BYTES
+        size = int(self._fs.size(path))
+        block: bytes = b""
+        if start < size:
+            block = self._fs.cat_file(path, start=start, end=min(size, start + _BLOCK_BYTES))
+        with self._lock:
+            if (name, number) not in self._blocks:
+                self._blocks[name, number] = block
+                self._cached += len(block)
+            while self._cached > _CACHED_BYTES:
+                self._cached -= len(self._blocks.popitem(last=False)[1])
+        return block
+
+    def delete(self, name: str) -> None:
+        """See `ObjectStore.delete`."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(self._path(name))
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """See `ObjectStore.names`."""
+        for info in self.listed(prefix):
+            yield info.name
+
+    def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See `ObjectStore.listed`."""
+        above = prefix.rpartition("/")[0]
+        self._fs.invalidate_cache()
+        try:
+            found = self._fs.find(f"{self._root}/{above}" if above else self._root, detail=True)
+        except FileNotFoundError:
+            return
+        for path, info in sorted(found.items()):
+            name = str(path)[len(self._root) + 1 :]
+            if name.startswith(prefix):
+                yield ObjectInfo(name, int(info["size"]), _time_of(info))
+
+    def close(self) -> None:
+        """See `ObjectStore.close`."""
+        with self._lock:
+            self._blocks.clear()
+            self._cached = 0
+
+
+def _time_of(info: dict[str, Any]) -> int:
+    """Return when an object was made; now where the place does not tell, so that it stays."""
+    for key in ("LastModified", "last_modified", "mtime", "updated", "created"):
+        value = info.get(key)
+        if isinstance(value, datetime):
+            return int(value.timestamp() * 1e9)
+        if isinstance(value, (int, float)):
+            return int(value * 1e9)
+    return time.time_ns()

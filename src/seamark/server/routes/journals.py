@@ -1,0 +1,141 @@
+"""Sending journals: how much of each is kept, and what follows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from seamark.journal.shipping import BATCH_BYTES, PLAIN_BYTES, BatchError, TooLargeError
+from seamark.server.access import Role
+from seamark.server.failures import Refusal
+from seamark.server.guard import expect, needs, server_of
+from seamark.server.kept.packing import PackingError, longest_body, unpacked
+from seamark.server.kept.refusals import BatchRefused, FullError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Future
+
+    from seamark.server.kept.intake import Intake
+    from seamark.server.kept.plan import Kept
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["journals"])
+
+_OF_RUN: Final = "/runs/{project:path}/{run}/journals"
+_MAX_WHOLE: Final = (1 << 63) - 1
+
+
+@router.get(_OF_RUN)
+def known(request: Request, project: str, run: str) -> dict[str, Any]:
+    """Return how many bytes of each journal of a run are kept, by file name."""
+    expect(request, project, Role.CONTRIBUTOR)
+    try:
+        journals, position = _intake(request).known(project, run)
+    except BatchRefused as error:
+        raise _told(error) from error
+    return {"journals": journals, "position": position}
+
+
+@router.put(
+    _OF_RUN + "/{journal}",
+    dependencies=[Depends(needs(Role.CONTRIBUTOR))],
+    openapi_extra={
+        "requestBody": {
+            "content": {
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+            }
+        }
+    },
+)
+async def put(
+    request: Request,
+    project: str,
+    run: str,
+    journal: str,
+    offset: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Of the batch in the file.")],
+    gap: Annotated[
+        int, Query(ge=0, le=_MAX_WHOLE, description="How many bytes will never be frames.")
+    ] = 0,
+) -> dict[str, Any]:
+    """Keep whole frames of a journal, or a declared gap (then without a body).
+
+    The body is compressed with zstd (``Content-Encoding: zstd``), or plain. What is answered is
+    kept for good.
+    """
+    intake = _intake(request)
+    if not intake.has_room():
+        raise _told(FullError("the server has too much to do; send it again in some seconds"))
+    packing = request.headers.get("content-encoding", "identity").strip().lower()
+    body = await _body(request)
+
+    def submit() -> Future[Kept]:
+        if gap and body:
+            msg = "a declared gap has no body"
+            raise BatchError(msg)
+        return intake.submit(project, run, journal, offset, unpacked(body, packing), gap=gap)
+
+    try:
+        kept = await asyncio.wrap_future(await run_in_threadpool(submit))
+    except (BatchError, BatchRefused, PackingError) as error:
+        raise _told(error) from error
+    return {"offset": kept.offset, "position": kept.position, "wait_s": kept.wait_s}
+
+
+async def _body(request: Request) -> bytes:
+    """Read the body of a request, and no more of it than a batch may have."""
+    most, parts, size = longest_body(), [], 0
+    stated = request.headers.get("content-length", "")
+    if stated.isdigit() and len(stated) < 20 and int(stated) > most:  # noqa: PLR2004 - digits
+        raise _too_long(int(stated))
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise _too_long(size)
+            parts.append(part)
+    except ClientDisconnect as error:  # nobody reads the answer
+        raise Refusal(400, "bad-request", "the request was cut short; send it again") from error
+    return b"".join(parts)
+
+
+def _too_long(size: int) -> Refusal:
+    hint = f"batch_bytes: at most {BATCH_BYTES} are accepted, got {size}: send it in smaller parts"
+    return Refusal(
+        413,
+        "too-large",
+        hint,
+        headers={"Connection": "close"},
+        limit="batch_bytes",
+        allowed=BATCH_BYTES,
+    )
+
+
+def _intake(request: Request) -> Intake:
+    found: Intake = server_of(request).intake
+    return found
+
+
+def _told(error: Exception) -> Refusal:
+    """Return the answer for a batch that is not taken."""
+    more: Mapping[str, Any] = {}
+    headers, status, slug = {}, 422, "not-a-journal"
+    if isinstance(error, BatchRefused):
+        status, slug, more = error.status, error.slug, error.more
+        if error.wait_s is not None:
+            headers["Retry-After"] = str(max(1, round(error.wait_s)))
+    elif isinstance(error, TooLargeError):
+        status, slug = 413, error.slug
+        more = {"limit": error.limit, "allowed": error.allowed}
+    elif isinstance(error, BatchError):
+        slug = error.slug
+    elif isinstance(error, PackingError):
+        status, slug = error.status, error.slug
+        if status == 413:  # noqa: PLR2004 - a status
+            more = {"limit": "plain_bytes", "allowed": PLAIN_BYTES}
+    return Refusal(status, slug, str(error), headers=headers, **more)

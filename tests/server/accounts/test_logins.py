@@ -1,0 +1,179 @@
+"""Who asks: what is remembered, for how long, and how often somebody may be wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from seamark.server.access import NOBODY, Identity
+from seamark.server.accounts.accounts import Accounts
+from seamark.server.accounts.logins import Logins, deciding_by
+from seamark.server.accounts.migrate import migrate
+from seamark.server.accounts.throttle import Throttle
+from seamark.server.accounts.tokens import is_token, new_token
+from seamark.server.databases import open_databases
+from seamark.server.failures import Refusal
+
+S = 1_000_000_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000 * S
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def accounts(tmp_path, clock):
+    databases = open_databases(f"sqlite:///{tmp_path}")
+    migrate(databases.account)
+    yield Accounts(databases.account, clock, keep_s=0)
+    databases.close()
+
+
+@pytest.fixture
+def logins(accounts, clock):
+    return Logins(accounts, None, clock, clock)
+
+
+def bearing(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def status_of(logins: Logins, headers: dict[str, str], address: str = "1.1.1.1") -> int:
+    try:
+        logins.identify(headers, address)
+    except Refusal as refusal:
+        return refusal.status_code
+    return 200
+
+
+def test_either_header_says_who_asks(logins, accounts) -> None:
+    """The usual header, or one of our own where a proxy takes the usual one; none is nobody."""
+    token = accounts.first_admin().secret
+    for headers in (bearing(token), {"authorization": f"bearer  {token} "}, {"x-seamark-token": token}):
+        assert logins.identify(headers, "").name == "admin"
+    for headers in ({}, {"authorization": "Basic abc"}, {"authorization": "Bearer"}):
+        assert logins.identify(headers, "") == NOBODY
+
+
+def test_a_revocation_is_noticed_within_seconds(logins, accounts, clock) -> None:
+    """What is remembered of a good token does not outlive it by more than two seconds."""
+    made = accounts.first_admin()
+    assert status_of(logins, bearing(made.secret)) == 200
+    accounts.revoke(made.prefix)
+    clock.now += 2 * S
+    assert status_of(logins, bearing(made.secret)) == 401
+
+
+def test_what_was_changed_here_counts_at_once(logins, accounts) -> None:
+    """The process that revokes a token forgets it."""
+    made = accounts.first_admin()
+    assert status_of(logins, bearing(made.secret)) == 200
+    accounts.revoke(made.prefix)
+    logins.forget()
+    assert status_of(logins, bearing(made.secret)) == 401
+
+
+def test_a_token_ends_at_its_time(logins, accounts, clock) -> None:
+    """Also in the middle of the seconds for which it is remembered."""
+    accounts.first_admin()
+    made = accounts.create_token("admin", by="admin", expires_ns=clock.now + S)
+    assert status_of(logins, bearing(made.secret)) == 200
+    clock.now += S
+    with pytest.raises(Refusal, match="has expired"):
+        logins.identify(bearing(made.secret), "")
+
+
+def test_a_disabled_user_has_no_good_token(logins, accounts, clock) -> None:
+    """Disabling somebody ends all their tokens, until they are let in again."""
+    accounts.first_admin()
+    accounts.add_user("alice")
+    made = accounts.create_token("alice", by="admin")
+    accounts.set_user("alice", disabled=True)
+    assert status_of(logins, bearing(made.secret)) == 401
+    accounts.set_user("alice", disabled=False)
+    assert status_of(logins, bearing(made.secret)) == 200
+
+
+def test_who_guesses_has_to_wait_and_others_do_not(logins, accounts, clock) -> None:
+    """By address; a token that was good here before passes, so that no guesser locks it out."""
+    good = accounts.first_admin().secret
+    assert status_of(logins, bearing(good)) == 200
+    answers = [status_of(logins, bearing(new_token().secret)) for _ in range(30)]
+    assert answers == [401] * 20 + [429] * 10
+    clock.now += 2 * S  # what is remembered is looked up again
+    assert status_of(logins, bearing(good)) == 200
+    assert status_of(logins, bearing(new_token().secret), "2.2.2.2") == 401
+    with pytest.raises(Refusal) as refused:
+        logins.identify(bearing(new_token().secret), "1.1.1.1")
+    clock.now += int(refused.value.headers["Retry-After"]) * S
+    assert status_of(logins, bearing(new_token().secret)) == 401
+
+
+def test_guessing_the_rest_of_one_token_is_bounded_from_all_addresses(logins, accounts) -> None:
+    """By the beginning of a token, which is shown and known to many."""
+    made = accounts.first_admin()
+    guesses = [made.prefix + new_token().secret[16:] for _ in range(15)]
+    answers = [
+        status_of(logins, bearing(guess), f"10.0.0.{at}") for at, guess in enumerate(guesses)
+    ]
+    assert answers == [401] * 10 + [429] * 5
+
+
+@pytest.mark.parametrize("text", ["x", "seamark_", "é" * 51, "\udcff" * 9, "seamark_" + "a" * 44])
+def test_what_is_no_token_is_unknown_like_any_other(logins, text) -> None:
+    """Whatever a header holds."""
+    assert not is_token(text)
+    assert status_of(logins, bearing(text)) == 401
+
+
+def test_a_throttle_takes_a_bounded_memory(clock) -> None:
+    """Who comes from ever new addresses makes it forget the oldest."""
+    throttle = Throttle(2, 1, 100, clock)
+    for number in range(10_000):
+        throttle.failed(str(number))
+    assert len(throttle) == 100
+
+
+def test_the_last_use_is_written_rarely(logins, accounts, clock) -> None:
+    """Once in five minutes, whatever is asked in between."""
+    made = accounts.first_admin()
+    first = clock.now
+    for _ in range(10):
+        assert status_of(logins, bearing(made.secret)) == 200
+        clock.now += 20 * S
+    assert accounts.token(made.prefix).used_ns == first
+    clock.now += 300 * S
+    assert status_of(logins, bearing(made.secret)) == 200
+    assert accounts.token(made.prefix).used_ns == clock.now
+
+
+def test_a_labs_own_way_to_say_who_asks_comes_first(accounts, clock) -> None:
+    """It gives an identity, the name of a user, or leaves it to the token."""
+    token = accounts.first_admin().secret
+
+    def deciding(headers, address):
+        if "x-remote-user" in headers:
+            return headers["x-remote-user"]
+        return Identity("guest", roles={}) if address == "10.0.0.9" else None
+
+    logins = Logins(accounts, deciding, clock, clock)
+    assert logins.identify({"X-Remote-User": "admin"}, "").admin
+    assert logins.identify({}, "10.0.0.9").name == "guest"
+    assert logins.identify(bearing(token), "").name == "admin"
+    assert status_of(logins, {"X-Remote-User": "nobody-here"}) == 401
+
+
+def test_an_unknown_way_to_say_who_asks_is_named() -> None:
+    """Before anything starts."""
+    with pytest.raises(ValueError, match="no package that is installed offers 'ldap'"):
+        deciding_by("ldap")

@@ -1,0 +1,33 @@
+"""One server a module and engine, which its tests share: each uses projects of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def account_url(request, tmp_path: Path) -> str:
+    """URL of empty databases of a server, once on each engine."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgresql_url"))
+    return f"sqlite:///{tmp_path / 'databases'}"
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def team(request, postgresql, tmp_path_factory) -> Iterator[Any]:
+    """A server that runs for all tests of a module; see `server_process.Running`."""
+    pytest.importorskip("fastapi")
+    from databases import fresh_database
+    from server_process import running_server
+
+    with contextlib.ExitStack() as stack:
+        store = None
+        if request.param == "postgresql":
+            store = stack.enter_context(fresh_database(postgresql()))
+        folder = tmp_path_factory.mktemp("server")
+        yield stack.enter_context(running_server(folder, store=store))

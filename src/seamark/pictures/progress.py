@@ -18,7 +18,7 @@ _DELAY_S: Final = 0.4
 
 @contextmanager
 def progress_bar(
-    title: str, *, quiet: bool, in_bytes: bool = False
+    title: str, *, quiet: bool, of_bytes: bool = False
 ) -> Iterator[Callable[[int, int], None]]:
     """Give a function that takes how much is done and how much there is.
 
@@ -28,9 +28,9 @@ def progress_bar(
     Args:
         title: What is being done.
         quiet: Show nothing in any case.
-        in_bytes: Whether bytes are counted.
+        of_bytes: Whether bytes are counted, and their rate is told.
     """
-    bar = _Bar(title, quiet=quiet, in_bytes=in_bytes)
+    bar = _Bar(title, quiet=quiet, of_bytes=of_bytes)
     try:
         yield bar.show
     finally:
@@ -38,9 +38,9 @@ def progress_bar(
 
 
 class _Bar:
-    def __init__(self, title: str, *, quiet: bool, in_bytes: bool) -> None:
+    def __init__(self, title: str, *, quiet: bool, of_bytes: bool) -> None:
         self._title = title
-        self._in_bytes = in_bytes
+        self._of_bytes = of_bytes
         self._started = time.monotonic()
         self._wanted = not quiet and obeys_escapes(sys.stderr)
         self._progress: Any = None
@@ -53,10 +53,15 @@ class _Bar:
             from rich import progress
             from rich.console import Console
 
+            counts: tuple[progress.ProgressColumn, ...] = (
+                (progress.DownloadColumn(), progress.TransferSpeedColumn())
+                if self._of_bytes
+                else (progress.MofNCompleteColumn(),)
+            )
             self._progress = progress.Progress(
                 progress.TextColumn("{task.description}", markup=False),
                 progress.BarColumn(),
-                progress.DownloadColumn() if self._in_bytes else progress.MofNCompleteColumn(),
+                *counts,
                 progress.TimeRemainingColumn(),
                 console=Console(file=sys.stderr),
                 transient=True,

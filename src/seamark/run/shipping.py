@@ -110,7 +110,7 @@ def _wait(shippers: list[Any], seconds: float, folder: Any) -> None:
     until = time.monotonic() + seconds
     for shipper in shippers:
         left = max(0.0, until - time.monotonic())
-        with progress_bar(f"sending to {shipper.name}", quiet=is_quiet(), in_bytes=True) as show:
+        with progress_bar(f"sending to {shipper.name}", quiet=is_quiet(), of_bytes=True) as show:
             shipper.wait_at_end(left, folder, show)
 
 

@@ -99,12 +99,19 @@ class Misplaced(Misuse):
 
 
 def root_option(command: Any) -> Any:
-    """Give a command the option ``--root``, which may also come before the command's name."""
+    """Give a command ``--root`` and ``--remote``, which may also come before the command's name."""
 
-    def keep(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    def keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
         if value is not None:
-            context.find_root().params["root"] = value
+            context.find_root().params[str(option.name)] = value
 
+    command = click.option(
+        "--remote",
+        metavar="URI",
+        expose_value=False,
+        callback=keep,
+        help="The server that has the runs: https://seamark.lab.  [default: SEAMARK_REMOTE]",
+    )(command)
     return click.option(
         "--root",
         type=click.Path(),
@@ -197,6 +204,7 @@ def _os_words(error: OSError) -> str:
 )
 @click.option("--version", is_flag=True, help="Show the version and exit.")
 @click.option("--root", type=click.Path(), metavar="DIR", hidden=True)
+@click.option("--remote", metavar="URI", hidden=True)
 @click.option(
     "-q",
     "--quiet",
@@ -207,11 +215,12 @@ def _os_words(error: OSError) -> str:
     "--query).",
 )
 @click.pass_context
-def app(context: click.Context, root: str | None, *, version: bool) -> None:
+def app(context: click.Context, root: str | None, remote: str | None, *, version: bool) -> None:
     """Look at what training runs recorded.
 
-    Runs are read from --root DIR, from SEAMARK_DIR, or from the nearest .seamark folder, in the
-    working directory or above. A training may be running: reading never disturbs it.
+    Runs are read from --root DIR or --remote URI, from SEAMARK_REMOTE, from SEAMARK_DIR, or from
+    the nearest .seamark folder, in the working directory or above. A training may be running:
+    reading never disturbs it.
 
     \b
     A first look:
@@ -227,7 +236,7 @@ def app(context: click.Context, root: str | None, *, version: bool) -> None:
     the newest run; each may be prefixed with PROJECT/. Piped output is plain and never truncated;
     --limit and --columns still apply. --json is for programs.
     """
-    del root  # read from the context
+    del root, remote  # read from the context
     if version:
         from seamark import __version__
 
@@ -315,12 +324,26 @@ def _drop_output() -> None:
     os.dup2(null, sys.stdout.fileno())
 
 
-def root_of(context: click.Context) -> tuple[Path, bool]:
-    """Return the root folder, and whether an option or a variable named it."""
-    from seamark.journal.folder import root_dir
+def place_of(context: click.Context) -> tuple[Path | str, bool]:
+    """Return where the runs are, and whether an option or a variable named it.
 
-    given = context.find_root().params.get("root")
-    return root_dir(given), bool(given or os.environ.get("SEAMARK_DIR"))
+    That is a root folder or the address of a server. An option counts before a variable, and
+    ``SEAMARK_REMOTE`` before ``SEAMARK_DIR``, where a training may keep its own copy.
+
+    Raises:
+        Misuse: If options name both a root and a remote.
+        ArgumentError: If the remote cannot be read.
+    """
+    from seamark.journal.folder import root_dir
+    from seamark.run.catalogs import first_remote, readable
+
+    params = context.find_root().params
+    root, remote = params.get("root"), params.get("remote")
+    if root is not None and remote is not None:
+        misuse("expected one of --root and --remote, got both")
+    if root is None and (uri := remote or first_remote(os.environ.get("SEAMARK_REMOTE"))):
+        return readable(uri), True
+    return root_dir(root), bool(root or os.environ.get("SEAMARK_DIR"))
 
 
 def misuse(message: str) -> NoReturn:

@@ -66,8 +66,8 @@ def fsck(
       seamark fsck --blobs quick-otter       one run, its stored files too
       seamark fsck --json | jq '.findings[].problem'
     """
-    runs = open_runs(context, project)
-    root = runs.root
+    runs = open_runs(context, project, local="fsck")
+    root = runs.local("fsck").root
     refs = [runs.find(name, project) for name in names]
     folders = [RunFolder(root, ref.project, ref.run) for ref in refs] or _all_folders(root, project)
     if finish:
@@ -124,7 +124,7 @@ def _check(
 def _check_one(
     runs: Runs, folder: RunFolder, totals: Totals, *, digests: bool
 ) -> Iterator[Finding]:
-    own_log = folder.run.startswith(".")
+    own_log, index = folder.run.startswith("."), runs.local("fsck")
     totals.runs += not own_log
     for file in folder.journals():
         yield from _checks.check_journal(folder, file, totals)
@@ -133,11 +133,11 @@ def _check_one(
         return
     try:
         if own_log:
-            runs.index.refresh(folder.project, folder.run)
-        for name in runs.index.verify(folder.project, folder.run):
+            index.refresh(folder.project, folder.run)
+        for name in index.verify(folder.project, folder.run):
             detail = "its bytes are not those that were read before; it was read again"
             yield Finding(folder.project, folder.run, "changed", name, detail)
-        view = runs.index.view(folder.project, folder.run)
+        view = index.view(folder.project, folder.run)
         yield from _checks.check_copies(view)
         yield from _checks.check_records(view)
         yield from _checks.check_blobs(view, totals, digests=digests)

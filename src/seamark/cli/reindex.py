@@ -30,11 +30,12 @@ def reindex(context: click.Context) -> None:
       seamark reindex --root /data/experiments
     """
     started = time.monotonic()
-    runs = open_runs(context, refresh=False)
+    runs = open_runs(context, refresh=False, local="reindex")
+    index = runs.local("reindex")
     with progress_bar("Reading runs") as progress:
-        runs.index.rebuild(progress=progress)
+        index.rebuild(progress=progress)
     count = len(runs.refs())
     note(
-        f"indexed {plural(count, 'run')} of {runs.root} "
+        f"indexed {plural(count, 'run')} of {index.root} "
         f"in {human_duration(time.monotonic() - started)}"
     )

@@ -246,7 +246,9 @@ class Connection:
                 with self._told():
                     said = response.read(1 << 16)
                 whole = len(said) < 1 << 16
-                raise self._failure(response.status, response.headers, said, path)
+                failure = self._failure(response.status, response.headers, said, path)
+                failure.status, failure.said = response.status, _record(said)
+                raise failure
             yield response
             whole = True
         finally:
@@ -321,6 +323,15 @@ class Connection:
         if status == HTTPStatus.NOT_FOUND and not slug:
             message = f"{where} to {API}{path}: is it a Seamark server that is not older than this?"
         return _REFUSALS.get(status, Refused)(message)
+
+
+def _record(body: bytes) -> dict[str, Any]:
+    """Return an error as it was answered; empty if it is no object."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(body)
+        if isinstance(found, dict):
+            return found
+    return {}
 
 
 def _words(body: bytes) -> tuple[str, str, int | None]:

@@ -37,6 +37,7 @@ from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.resume import Origin, Resume, Saved, origin_of
 from seamark.run.rivals import Rivals
+from seamark.run.shipping import Shipping
 from seamark.run.state import OwnState
 from seamark.run.together import Together
 from seamark.values import Atom, encode_atom
@@ -71,6 +72,7 @@ def init_run(
     ranks: str = "zero",
     resume: str = "auto",
     checkpoints: str | None = None,
+    remote: str | Iterable[str] | None = None,
     api_token: str | None = None,
     git_ref: Any = None,
     source_files: str | Iterable[str] | None = None,
@@ -125,7 +127,11 @@ def init_run(
             its run. ``"never"``: each start is a new run. ``"must"``: a run to resume has to exist,
             named by ``with_id``, ``custom_run_id``, a restart or a checkpoint.
         checkpoints: ``"reference"`` or ``"keep"``; None means keep with a remote, else reference.
-        api_token: For remotes; kept in memory only.
+        remote: Where the run is sent while it is recorded: the address of a Seamark server such as
+            ``"https://seamark.lab"``, another root such as ``"file:///mnt/runs"``, or several.
+            SEAMARK_REMOTE, separated by commas. It is recorded on this disk in any case.
+        api_token: For remotes; kept in memory only. SEAMARK_API_TOKEN, or what ``seamark login``
+            has kept.
         git_ref: A repository's path, or False to record nothing of git.
         source_files: Files, folders and patterns to store under ``source_code/files``: at most
             2,000 files and 100 MiB, taken while the training goes on, without what ``.gitignore``
@@ -307,6 +313,7 @@ class Run(Container):
         )
         self.resume = Resume(options, self.recorder, origin or Origin())
         self.together = Together(options, self.recorder, self.policy, self.resume)
+        self._shipping = Shipping(options, self.recorder)
         fork.register(self.after_fork)
 
     def begin_at_once(self) -> None:
@@ -624,6 +631,7 @@ class Run(Container):
     def _header(self) -> dict[str, Any]:
         from seamark import __version__
 
+        self._shipping.begin()  # here, as a forked child opens journals of its own
         state, here = self._state, self._state.is_here  # a forked helper is not an owner
         rank, apart = current_rank(), self.recorder.rank
         owner = bool(state.owner) and here and not apart
@@ -1012,6 +1020,7 @@ class Run(Container):
             else:
                 at_exit.settle(self._key)
             self.recorder.rest()
+            self._shipping.rest()
             self.recorded.close()
         else:
             self.note_state(state, error=error)
@@ -1037,6 +1046,7 @@ class Run(Container):
         if writer is not None and not self._state.is_here:
             if writer.writer is not None:  # a forked helper closes what it wrote itself
                 writer.close(reason)
+                self._shipping.finish(seconds, in_haste=True)
             return
         if self.lifecycle.phase == STOPPED:
             return
@@ -1055,6 +1065,8 @@ class Run(Container):
             self.note_state("completed")
         lost = self.recorder.close(reason, timeout_s)
         self.recorded.close()
+        in_haste = self.state in ("interrupted", "suspended")
+        self._shipping.finish(0 if quiet else seconds, in_haste=in_haste, quiet=quiet)
         if writer is not None and self._state.owner and not self.recorder.rank and not quiet:
             self._say_end(self.state, lost)
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.errors import QueryError
 from seamark.journal.folder import PROJECT_LOG
+from seamark.reading.catalog import Unknown, refuse
 from seamark.store import schema
 from seamark.store.query.expression import Among, Comparison, Field, comparisons_of
 from seamark.store.query.kinds import (
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KnownPaths", "Unknown", "in_projects", "refuse"]
 
-Unknown = Callable[[QueryError], None]
-"""What is to be done about a path that no run has."""
-
 _cells: Final = schema.attribute.c
 
 
@@ -59,11 +56,6 @@ _ANY_RUN: Final = sa.select(schema.run.c.id).where(schema.run.c.name != PROJECT_
 _PROJECTS: Final = sa.select(schema.run.c.project).distinct()
 _TRIED: Final = 16
 """How many paths that look like one that no run has are looked at; runs may have lost some."""
-
-
-def refuse(error: QueryError) -> None:
-    """Raise the error."""
-    raise error
 
 
 def in_projects(

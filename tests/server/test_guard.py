@@ -12,6 +12,7 @@ from asking import ask
 
 from seamark.server.app import routers
 
+
 def every_route() -> list[tuple[str, str]]:
     found = [
         (method, route.path)

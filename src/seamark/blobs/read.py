@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from seamark.blobs.references import open_reference
@@ -12,12 +14,26 @@ from seamark.errors import FileMissingError
 from seamark.journal.safe import MAX_TEXT_BYTES, folder_below, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from seamark.journal.folder import RunFolder
 
-__all__ = ["is_pending", "read_file", "read_text", "write_file"]
+__all__ = [
+    "Copy",
+    "Opened",
+    "digest_of",
+    "is_pending",
+    "read_file",
+    "read_text",
+    "write_file",
+    "write_parts",
+]
+
+Copy = Callable[[BinaryIO], None]
+"""Writes the bytes of a recorded file."""
+Opened = Callable[[str, Sequence[str]], contextlib.AbstractContextManager[Copy]]
+"""Opens a file: given where it is recorded, for messages, and its names within a folder."""
 
 _BLOCK: Final = 1 << 20
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
@@ -43,6 +59,23 @@ def _open(
     """
     if "ref" in file:
         return open_reference(folder, file, path, inner, wanted=references)
+    sha256, size = digest_of(file, path, inner)
+    return open_blob(folder, sha256, size)
+
+
+def digest_of(
+    file: Mapping[str, Any], path: str, inner: Sequence[str] = ()
+) -> tuple[str, int | None]:
+    """Return SHA-256 (hex) and size of the content of a FILE record that is no reference.
+
+    Args:
+        file: The record.
+        path: Attribute path, for messages.
+        inner: Names of a member of a recorded folder.
+
+    Raises:
+        FileMissingError: If there are no bytes: still pending, or lost.
+    """
     size, sha256 = file.get("size"), file.get("sha256")
     if inner:
         size, sha256 = file["members"]["/".join(inner)]
@@ -55,7 +88,7 @@ def _open(
         name = inner[-1] if inner else file.get("name", "")
         msg = f"{path}: the file {name!r} {why}"
         raise FileMissingError(msg)
-    return open_blob(folder, sha256, size)
+    return sha256, size
 
 
 def read_text(folder: RunFolder, record: Mapping[str, Any]) -> str:
@@ -103,10 +136,7 @@ def write_file(
     name: str | None = None,
     references: bool = False,
 ) -> Path:
-    """Write a recorded file, or folder, to disk and return where.
-
-    Whatever the record says, everything that is written lies below the target, and no link that
-    lies there is followed.
+    """Write a recorded file, or folder, to disk and return where; see `write_parts`.
 
     Args:
         folder: The run.
@@ -120,6 +150,39 @@ def write_file(
         FileMissingError: If the bytes are not there, or a link or another file is at the target.
         ArgumentError: If a name in the record leads out of the target, or is too long for a file.
     """
+
+    @contextlib.contextmanager
+    def opened(where: str, inner: Sequence[str]) -> Iterator[Copy]:
+        with _open(folder, file, where, inner, references=references) as source:
+            yield lambda out: _copy(source, out)
+
+    return write_parts(opened, file, target, path, name=name)
+
+
+def write_parts(
+    opened: Opened,
+    file: Mapping[str, Any],
+    target: Path,
+    path: str,
+    *,
+    name: str | None = None,
+) -> Path:
+    """Write a recorded file, or folder, to disk and return where.
+
+    Whatever the record says, everything that is written lies below the target, and no link that
+    lies there is followed.
+
+    Args:
+        opened: Opens the file, or a member of it.
+        file: FILE record.
+        target: An existing folder, in which the file gets its own name, or the name to give it.
+        path: Attribute path, for messages.
+        name: Of the file below ``target``, which is then a folder in any case; may contain ``/``.
+
+    Raises:
+        FileMissingError: If the bytes are not there, or a link or another file is at the target.
+        ArgumentError: If a name in the record leads out of the target, or is too long for a file.
+    """
     if name is None and target.is_dir():
         name = os.path.basename(str(file.get("name") or path.rpartition("/")[2]))
         name = name if name not in {"", ".", ".."} else "file"
@@ -127,25 +190,29 @@ def write_file(
         (target.parent, (target.name,)) if name is None else (target, parts_of(name, path))
     )
     if not file.get("dir"):
-        with _open(folder, file, path, references=references) as source:
-            _write(source, base, parts)
+        with opened(path, ()) as copy:
+            _write(copy, base, parts)
     for member in file.get("members", {}) if file.get("dir") else ():
         inner = parts_of(member, path)
-        with _open(folder, file, f"{path}: {member}", inner, references=references) as source:
-            _write(source, base, (*parts, *inner))
+        with opened(f"{path}: {member}", inner) as copy:
+            _write(copy, base, (*parts, *inner))
     return base.joinpath(*parts)
 
 
-def _write(source: BinaryIO, base: Path, parts: Sequence[str]) -> None:
-    """Copy to a temporary name first, so that nothing is half-written."""
+def _copy(source: BinaryIO, out: BinaryIO) -> None:
     left = os.fstat(source.fileno()).st_size  # a file that grows meanwhile would have no end
+    while left > 0 and (block := source.read(min(left, _BLOCK))):
+        out.write(block)
+        left -= len(block)
+
+
+def _write(copy: Copy, base: Path, parts: Sequence[str]) -> None:
+    """Copy to a temporary name first, so that nothing is half-written."""
     part = f".seamark-{secrets.token_hex(8)}"
     with folder_below(base, parts[:-1]) as fd:
         try:
             with os.fdopen(os.open(part, _NEW, 0o666, dir_fd=fd), "wb") as out:
-                while left > 0 and (block := source.read(min(left, _BLOCK))):
-                    out.write(block)
-                    left -= len(block)
+                copy(out)
             os.replace(part, parts[-1], src_dir_fd=fd, dst_dir_fd=fd)
         except BaseException:
             os.unlink(part, dir_fd=fd)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from seamark.reading.interest import aside, holds_parameters, is_counter, metric_order
 
 if TYPE_CHECKING:
-    from seamark.store.read.shared import SharedPath
+    from seamark.reading.catalog import SharedPath
 
 __all__ = ["PLAIN", "asked_aside", "importance", "left_out", "telling_columns"]
 

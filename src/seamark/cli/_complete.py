@@ -11,16 +11,17 @@ import contextlib
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
-from seamark.cli._app import root_of
+from seamark.cli._app import place_of
 from seamark.cli._text import clean
 
 if TYPE_CHECKING:
-    from seamark.local.index import Index
+    from seamark.reading.catalog import Catalog
 
 __all__ = ["paths", "projects", "run_or_path", "runs", "states", "tags"]
 
@@ -33,7 +34,7 @@ _OF_TRASH: Final = ("purge", "untrash")
 _NAME, _STATE, _TAGS = "sys/name", "sys/state", "sys/tags"
 
 Words = Iterable[CompletionItem]
-Finder = Callable[["Index", click.Context, str], Words]
+Finder = Callable[["Catalog", click.Context, str], Words]
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
@@ -60,13 +61,13 @@ def _fits(word: CompletionItem, incomplete: str) -> bool:
 
 
 @contextlib.contextmanager
-def _opened(context: click.Context) -> Iterator[Index]:
-    from seamark.local.index import Index
+def _opened(context: click.Context) -> Iterator[Catalog]:
+    from seamark.run.catalogs import open_catalog
 
-    root, _ = root_of(context)
-    if not root.is_dir():
+    place, _ = place_of(context)
+    if isinstance(place, Path) and not place.is_dir():
         raise _EnoughError
-    with Index.open(root) as index:
+    with contextlib.closing(open_catalog(place)) as index:
         with contextlib.suppress(_EnoughError):
             index.refresh(progress=_not_much)
         yield index
@@ -78,7 +79,7 @@ def _not_much(done: int, total: int) -> None:
         raise _EnoughError
 
 
-def _newest(index: Index, context: click.Context) -> list[tuple[str, dict[str, Any]]]:
+def _newest(index: Catalog, context: click.Context) -> list[tuple[str, dict[str, Any]]]:
     """Return project and facts of the newest runs."""
     from seamark.store.query.selection import Selection
 
@@ -89,7 +90,7 @@ def _newest(index: Index, context: click.Context) -> list[tuple[str, dict[str, A
     return [(ref[0], row) for ref, row in zip(table.refs, table.to_rows(), strict=True)]
 
 
-def _runs(index: Index, context: click.Context, incomplete: str) -> Words:
+def _runs(index: Catalog, context: click.Context, incomplete: str) -> Words:
     rows = _newest(index, context)
     if rows:
         yield CompletionItem("latest", help="the newest run")
@@ -101,12 +102,12 @@ def _runs(index: Index, context: click.Context, incomplete: str) -> Words:
             yield CompletionItem(run, help=f"{state} {clean(name)}".strip())
 
 
-def _projects(index: Index, context: click.Context, incomplete: str) -> Words:
+def _projects(index: Catalog, context: click.Context, incomplete: str) -> Words:
     del context, incomplete
     return (CompletionItem(project) for project in sorted({project for project, _ in index.runs()}))
 
 
-def _paths(index: Index, context: click.Context, incomplete: str) -> Words:
+def _paths(index: Catalog, context: click.Context, incomplete: str) -> Words:
     """Find the paths of the run that the line names before, else those of all runs."""
     word, known = context.params.get("run"), index.paths()
     for project, row in _newest(index, context) if isinstance(word, str) else ():
@@ -120,19 +121,19 @@ def _paths(index: Index, context: click.Context, incomplete: str) -> Words:
     return (CompletionItem(one) for one in found[:_MOST_PATHS])
 
 
-def _run_or_path(index: Index, context: click.Context, incomplete: str) -> Words:
+def _run_or_path(index: Catalog, context: click.Context, incomplete: str) -> Words:
     yield from _runs(index, context, incomplete)
     if context.params.get("words") or context.params.get("query"):
         yield from _paths(index, context, incomplete)
 
 
-def _tags(index: Index, context: click.Context, incomplete: str) -> Words:
+def _tags(index: Catalog, context: click.Context, incomplete: str) -> Words:
     del incomplete
     found = {tag for _, row in _newest(index, context) for tag in row.get(_TAGS) or ()}
     return (CompletionItem(tag) for tag in sorted(found))
 
 
-def _states(index: Index, context: click.Context, incomplete: str) -> Words:
+def _states(index: Catalog, context: click.Context, incomplete: str) -> Words:
     from seamark.store.query.selection import STATES
 
     del index, context, incomplete

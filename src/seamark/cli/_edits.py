@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._app import Trouble, misuse
@@ -42,6 +42,9 @@ def record(runs: Runs, ref: RunRef, ops: Iterable[Mapping[str, Any]]) -> None:
         JournalError: If the folder of the run cannot be written.
         Trouble: If a record did not reach the disk.
     """
+    if runs.root is None:
+        _record_there(runs, ref, list(ops))
+        return
     from seamark.run.run import init_run
 
     run = init_run(
@@ -68,6 +71,32 @@ def record(runs: Runs, ref: RunRef, ops: Iterable[Mapping[str, Any]]) -> None:
         msg = f"{run.folder.path}: the change could not be written"
         raise Trouble(msg)
     runs.refresh(ref.project, ref.run)
+
+
+def _record_there(runs: Runs, ref: RunRef, ops: Sequence[Mapping[str, Any]]) -> None:
+    """Have a server change what ops would change.
+
+    Raises:
+        SeamarkError: If the server cannot be asked, or refuses it.
+    """
+    from seamark.remote.http.catalog import RemoteCatalog
+
+    assert isinstance(runs.index, RemoteCatalog)  # noqa: S101 - there are no other places
+    pair = (ref.project, ref.run)
+    changes: dict[str, Any] = {}
+    for op in ops:
+        if op["op"] in ("add", "remove"):
+            changes[f"{op['op']}_tags"] = [str(one) for one in op["values"]]
+        elif op["op"] == "delete":
+            changes |= dict.fromkeys(path.partition("/")[2] for path in op["paths"])
+        else:
+            changes |= {path.partition("/")[2]: atom[1] for path, atom in op["atoms"].items()}
+    if "description" in changes:
+        found = runs.view(ref).attribute("sys/description")
+        is_text = found is not None and isinstance(found.value, str)
+        changes["description_was"] = found.value if found is not None and is_text else None
+    runs.index.edit(pair, changes)
+    runs.refresh(*pair)
 
 
 def as_recorded(text: str) -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import math
-import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._health import ailments, listed
@@ -40,7 +37,6 @@ from seamark.process.crashes import (
 )
 from seamark.reading.names import generated_name
 from seamark.reading.points import time_of
-from seamark.store.read.ending import error_text
 from seamark.store.read.rank_status import owning_processes, process_of
 
 if TYPE_CHECKING:
@@ -48,10 +44,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from seamark.cli._runs import RunRef
-    from seamark.journal.folder import RunFolder
-    from seamark.local.view import RunView
     from seamark.process.crashes import Crash
     from seamark.reading.attributes import Attribute
+    from seamark.reading.reader import Reader
 
 __all__ = [
     "CODE",
@@ -73,7 +68,6 @@ __all__ = [
     "troubles",
     "value_mapping",
     "value_text",
-    "whereabouts",
     "whole_text",
 ]
 
@@ -153,7 +147,7 @@ def short_text(attribute: Attribute, *, exact: bool) -> str:
     return value_text(attribute.value, exact=exact)
 
 
-def full_text(view: RunView, attribute: Attribute) -> str:
+def full_text(view: Reader, attribute: Attribute) -> str:
     """Return the value of an atom as lines: JSON indented, texts with their line feeds."""
     value = attribute.value
     if isinstance(value, str) or attribute.type == "text":
@@ -168,7 +162,7 @@ def time_text(time_ns: int) -> str:
     return human_time(datetime.fromtimestamp(time_ns / 1e9, tz=timezone.utc))
 
 
-def whole_text(view: RunView, text: str | Mapping[str, Any]) -> str:
+def whole_text(view: Reader, text: str | Mapping[str, Any]) -> str:
     """Return a text in full; a very long one is kept as a file of the run.
 
     Raises:
@@ -176,17 +170,15 @@ def whole_text(view: RunView, text: str | Mapping[str, Any]) -> str:
     """
     if isinstance(text, str):
         return text
-    from seamark.blobs import read_text
-
-    return read_text(view.folder, text)
+    return view.contents.text(text)
 
 
-def text_or_record(view: RunView, text: str | Mapping[str, Any], path: str) -> Any:
+def text_or_record(view: Reader, text: str | Mapping[str, Any], path: str) -> Any:
     """Return a text in full; where it is not there, what stands for it, and say so."""
     try:
         return whole_text(view, text)
     except OSError as error:
-        note(f"{view.folder.run}: {path}: {error}; its record is used instead", style="warning")
+        note(f"{view.name}: {path}: {error}; its record is used instead", style="warning")
         return dict(text) if isinstance(text, Mapping) else text
 
 
@@ -240,7 +232,7 @@ def sparkline(values: NDArray[np.float64], width: int) -> str:
 # Files
 
 
-def file_words(view: RunView, attribute: Attribute) -> tuple[str, str, str]:
+def file_words(view: Reader, attribute: Attribute) -> tuple[str, str, str]:
     """Return size, whereabouts and name of a file, a file set or an artifact.
 
     The whereabouts are ``kept`` (in the run folder), ``reference`` (where it was recorded),
@@ -260,12 +252,16 @@ def file_words(view: RunView, attribute: Attribute) -> tuple[str, str, str]:
         words = plural(len(files) + len(value.get("references", [])), "file")
         return human_bytes(size), value.get("kind", "tracked"), words
     size = human_bytes(value["size"]) if isinstance(value.get("size"), int) else ""
-    return size, whereabouts(view, value), _referred(view, value) or _file_name(value)
+    return (
+        size,
+        view.contents.whereabouts(value),
+        view.contents.referred(value) or _file_name(value),
+    )
 
 
-def file_place(view: RunView, name: str) -> str:
+def file_place(view: Reader, name: str) -> str:
     """Return where a file is, relative to the run's folder if it lies in there."""
-    return name.removeprefix(f"{view.folder.path.absolute()}/")
+    return view.contents.shorter(name)
 
 
 def _file_name(record: Mapping[str, Any]) -> str:
@@ -273,69 +269,7 @@ def _file_name(record: Mapping[str, Any]) -> str:
     return name if not ending or name.endswith(f".{ending}") else f"{name}.{ending}"
 
 
-def whereabouts(view: RunView, record: Mapping[str, Any]) -> str:
-    """Return where the content of one FILE record is; see `file_words`."""
-    from seamark.blobs.inside import find_inside, is_below
-    from seamark.blobs.store import has_blob
-
-    if reference := record.get("ref"):
-        if (found := find_inside(view.folder, record)) is not None:
-            moved = not is_below(view.folder, str(reference))
-            return "reference" if _is_same(found.status, record, moved=moved) else "changed"
-        return _reference_state(str(reference), record) if _ours(view.folder) else "reference"
-    if record.get("pending"):
-        return "pending"
-    if digest := record.get("sha256"):
-        return "kept" if has_blob(view.folder, str(digest)) else "missing"
-    return "kept"
-
-
-def _referred(view: RunView, record: Mapping[str, Any]) -> str:
-    """Return where a FILE record leads now; empty if it is no reference."""
-    from seamark.blobs.inside import find_inside, is_below
-
-    reference = str(record.get("ref") or "")
-    if reference and not is_below(view.folder, reference):
-        found = find_inside(view.folder, record)
-        return reference if found is None else str(found.path)
-    return reference
-
-
-@functools.lru_cache(maxsize=16)
-def _ours(folder: RunFolder) -> bool:
-    """Return whether what a run refers to may be looked at; see `seamark.blobs.are_ours`."""
-    from seamark.blobs import are_ours
-
-    return are_ours(folder)
-
-
-def _reference_state(reference: str, record: Mapping[str, Any]) -> str:
-    if "://" in reference:
-        return "reference"
-    try:
-        found = Path(reference).stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return "gone"
-    except (OSError, ValueError):
-        return "reference"
-    return "reference" if _is_same(found, record, moved=False) else "changed"
-
-
-def _is_same(found: os.stat_result, record: Mapping[str, Any], *, moved: bool) -> bool:
-    """Return whether what a reference leads to looks like what was recorded.
-
-    Args:
-        found: Its status.
-        record: FILE record.
-        moved: The run folder is a copy or was moved; copies have times of their own.
-    """
-    return bool(record.get("dir")) or (
-        found.st_size == record.get("size", found.st_size)
-        and (moved or found.st_mtime_ns == record.get("mtime_ns", found.st_mtime_ns))
-    )
-
-
-def details(view: RunView, attribute: Attribute) -> Iterator[tuple[str, str]]:
+def details(view: Reader, attribute: Attribute) -> Iterator[tuple[str, str]]:
     """Yield what is known about an attribute other than an atom or a series of numbers or texts."""
     yield "path", attribute.path
     yield "family", attribute.family.replace("_", " ")
@@ -355,7 +289,10 @@ def details(view: RunView, attribute: Attribute) -> Iterator[tuple[str, str]]:
             yield human_bytes(member.get("size") or 0), str(member["path"])
     elif attribute.family == "file_series":
         for point in view.files(attribute.path):
-            size, where = human_bytes(point.file.get("size") or 0), whereabouts(view, point.file)
+            size, where = (
+                human_bytes(point.file.get("size") or 0),
+                view.contents.whereabouts(point.file),
+            )
             yield f"step {step_text(point.step)}", f"{_file_name(point.file)}  {size}  {where}"
     else:
         yield "points", f"{attribute.value.count:,}"
@@ -363,22 +300,20 @@ def details(view: RunView, attribute: Attribute) -> Iterator[tuple[str, str]]:
         yield "last", last_text(attribute)
 
 
-def _file_details(view: RunView, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    from seamark.blobs.store import blob_path
-
-    where = whereabouts(view, record)
+def _file_details(view: Reader, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    where = view.contents.whereabouts(record)
     yield "name", _file_name(record)
     if isinstance(record.get("size"), int):
         yield "size", f"{record['size']:,} bytes"
     yield "where", where
     if "ref" in record:
         yield "refers to", str(record["ref"])
-        if (place := _referred(view, record)) != str(record["ref"]):
+        if (place := view.contents.referred(record)) != str(record["ref"]):
             yield "is at", place
     if digest := record.get("sha256"):
         yield "sha256", str(digest)
         if "ref" not in record:
-            yield "stored at", str(blob_path(view.folder, str(digest)))
+            yield "stored at", view.contents.stored_at(str(digest))
     for name, member in sorted((record.get("members") or {}).items()):
         yield human_bytes(member[0] or 0), name
 
@@ -387,7 +322,7 @@ def _file_details(view: RunView, record: Mapping[str, Any]) -> Iterator[tuple[st
 
 
 def print_facts(
-    screen: Screen, ref: RunRef, view: RunView, more: Iterable[tuple[str, str]] = ()
+    screen: Screen, ref: RunRef, view: Reader, more: Iterable[tuple[str, str]] = ()
 ) -> None:
     """Print the facts of a run, and in bold how it ended if that was bad.
 
@@ -431,7 +366,7 @@ def _is_fact(attribute: Attribute) -> bool:
 
 
 def _fact_lines(
-    screen: Screen, ref: RunRef, view: RunView, facts: Mapping[str, Any], now: datetime
+    screen: Screen, ref: RunRef, view: Reader, facts: Mapping[str, Any], now: datetime
 ) -> Iterator[tuple[str, str]]:
     yield "run", str(ref)
     yield from _given_lines(facts)
@@ -458,10 +393,10 @@ def _fact_lines(
     yield from rank_facts(view, str(facts.get("sys/state")))
     if hidden := sorted(facts.get("sys/masked") or ()):
         yield "masked", f"{plural(len(hidden), 'value')} ({listed(hidden)})"
-    yield "folder", str(view.folder.path)
+    yield view.contents.kind, view.contents.where
 
 
-def _changes(view: RunView, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _changes(view: Reader, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return when the run itself last recorded something, and when others changed it after that.
 
     A tag that somebody adds to a dead run does not make it look alive.
@@ -484,7 +419,7 @@ def _given_lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield label, ", ".join(sorted(facts[path]))
 
 
-def _attempts(view: RunView) -> str:
+def _attempts(view: Reader) -> str:
     """Return how often the training was begun, and where the last attempt went on; "" if once."""
     headers = [one.header for one in view.journals()]
     numbers = {
@@ -511,7 +446,7 @@ def _step(step: float) -> str:
     return f"{int(text):,}" if text.lstrip("-").isdecimal() else text
 
 
-def _code(view: RunView) -> str:
+def _code(view: Reader) -> str:
     """Return what was executed: ``"main.py · 3f2a91c0 (main, 2 files changed: diff kept) · ..."``.
 
     Empty if none of it was recorded.
@@ -546,7 +481,7 @@ def _commit(found: Mapping[str, Attribute], text: Callable[[str], str]) -> str:
     return f"{commit or 'no commit'}" + (f" ({', '.join(words)})" if words else "")
 
 
-def _devices(view: RunView) -> str:
+def _devices(view: Reader) -> str:
     """Return what a training ran on: ``"1 process, cpu"``; "" if that was not recorded."""
     found = {
         one.path.rpartition("/")[2]: one.value
@@ -567,14 +502,14 @@ def _devices(view: RunView) -> str:
     return ", ".join(words)
 
 
-def troubles(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
+def troubles(view: Reader, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each thing that a reader must know: a bad end, losses, damage."""
     yield from ends(view, facts)
     for one in ailments(view):
         yield one.text
 
 
-def _surroundings(view: RunView) -> Iterator[str]:
+def _surroundings(view: Reader) -> Iterator[str]:
     """Yield what the process that trained the run was in: a job, a container, a service, torch."""
     told = _environment(view)
     for cluster, of_array, task in _CLUSTERS:
@@ -593,7 +528,7 @@ def _surroundings(view: RunView) -> Iterator[str]:
         yield f"torch {torch}"
 
 
-def _environment(view: RunView) -> dict[str, str]:
+def _environment(view: Reader) -> dict[str, str]:
     """Return what the process told of where it ran that spoke for the run last, by name."""
     journals = {one.writer: one for one in view.journals()}
     owners = owning_processes(one.header for one in journals.values())
@@ -615,7 +550,7 @@ def _environment(view: RunView) -> dict[str, str]:
     return found[max(found, key=order)] if found else {}
 
 
-def ends(view: RunView, facts: Mapping[str, Any]) -> Iterator[str]:
+def ends(view: Reader, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each bad end: that of the run, and those of its ranks."""
     state = facts.get("sys/state")
     if state == "crashed" and (crash := view.crash()) is not None:
@@ -652,40 +587,10 @@ def _crash(crash: Crash, now_ns: int) -> str:
     return f"crashed: {why}; {seen}"
 
 
-def _ending(view: RunView, state: str) -> str:
+def _ending(view: Reader, state: str) -> str:
     """Return how a run ended, and where to read more."""
-    record = view.state_of_fold.state[1]
-    error, signal = record.get("error"), record.get("signal")
-    why = ""
-    if isinstance(error, Mapping):
-        why = f": {error_text(error)}" if error_text(error) else ""
-    elif signal:
-        why = f" by {signal}"
-    path = _traceback(view)
-    where = f" (seamark show {view.folder.run} {path})" if path else ""
+    reason, signal = view.reason, view.signal
+    why = f" by {signal}" if signal else f": {reason}" if reason else ""
+    path = view.traceback
+    where = f" (seamark show {view.name} {path})" if path else ""
     return shorten(f"{state}{why}".splitlines()[0], _LONGEST_REASON) + where
-
-
-def _traceback(view: RunView) -> str | None:
-    """Return the path of the traceback that belongs to the run's end; None if there is none.
-
-    Other ranks have others, and so have older attempts and processes that do not own the run.
-    """
-    run = view.state_of_fold
-    owners = owning_processes(one.header for one in run.journals.values())
-    journals = {f"monitoring/{one.writer}/traceback": one for one in run.journals.values()}
-    speakers = [one for one in journals.values() if one.uid == run.state[0][1]]
-
-    def order(path: str) -> float:
-        """Return when its process began; -1 for a process that did not set the run's state."""
-        one = journals.get(path)
-        if one is None or not speakers:
-            return 0  # a namespace that somebody chose
-        rank, attempt = one.header.get("rank"), one.attempt
-        same = (rank, attempt) == (speakers[0].header.get("rank"), speakers[0].attempt)
-        speaks = rank or process_of(one.header) in owners
-        return float(one.first_t or 0) if same and speaks else -1
-
-    paths = [a.path for a in view.attributes("monitoring") if a.path.endswith("/traceback")]
-    best = max(paths, key=order, default=None)
-    return None if best is None or order(best) < 0 else best

@@ -12,8 +12,8 @@ from seamark.cli._text import clean, human_bytes, plural
 
 if TYPE_CHECKING:
     from seamark.cli._screen import Screen
-    from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
+    from seamark.reading.reader import Reader
 
 __all__ = ["Ailment", "ailments", "listed", "losses_in_short", "print_health"]
 
@@ -82,7 +82,7 @@ class Ailment:
         return {"kind": self.kind, "text": self.text, "advice": self.advice, "what": self.what}
 
 
-def ailments(view: RunView) -> Iterator[Ailment]:
+def ailments(view: Reader) -> Iterator[Ailment]:
     """Yield what a run lost while it was recorded, what is damaged, and what contradicts itself.
 
     Args:

@@ -18,9 +18,9 @@ from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
     from seamark.cli._runs import RunRef, Runs
-    from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute, SeriesSummary
     from seamark.reading.ranks import RankStatus
+    from seamark.reading.reader import Reader
 
 __all__ = ["Looker", "Seen"]
 
@@ -54,7 +54,7 @@ class Seen:
         output: The last lines that it printed.
     """
 
-    view: RunView
+    view: Reader
     label: str
     state: str
     facts: Mapping[str, Any]
@@ -152,7 +152,7 @@ class Looker:
             return any(matches(path, pattern) for pattern in self._patterns)
         return aside(path) is None and of_rank(path) is None and not is_counter(path)
 
-    def _told_progress(self, view: RunView) -> str:
+    def _told_progress(self, view: Reader) -> str:
         """Return step, epoch, pace and time left, as far as the series say it."""
         series = {one.path: one.value for one in self._attributes if one.family == "float_series"}
         own = {
@@ -175,7 +175,7 @@ class Looker:
         return ", ".join(words)
 
 
-def _steps_per_second(view: RunView, path: str) -> float:
+def _steps_per_second(view: Reader, path: str) -> float:
     """Return the pace of the last points of a series; 0 where they do not tell."""
     points = view.points(path, limit=_PACE)
     if len(points) < 2:  # noqa: PLR2004 - a pace is between two points

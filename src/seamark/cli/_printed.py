@@ -14,8 +14,8 @@ from seamark.cli._facts import text_or_record
 from seamark.pictures.terminal import ROWS, Terminal
 
 if TYPE_CHECKING:
-    from seamark.local.view import RunView
     from seamark.reading.attributes import JournalInfo
+    from seamark.reading.reader import Reader
 
 __all__ = [
     "STREAMS",
@@ -101,13 +101,13 @@ def is_output(path: str, family: str, streams: Collection[str] = STREAMS) -> boo
     return family == "string_series" and path.rpartition("/")[2] in streams
 
 
-def output_paths(view: RunView, streams: Collection[str] = STREAMS) -> list[str]:
+def output_paths(view: Reader, streams: Collection[str] = STREAMS) -> list[str]:
     """Return the series that hold what was printed."""
     found = view.families().items()
     return [path for path, family in found if is_output(path, family, streams)]
 
 
-def ranks_that_printed(view: RunView, streams: Collection[str] = STREAMS) -> set[int]:
+def ranks_that_printed(view: Reader, streams: Collection[str] = STREAMS) -> set[int]:
     """Return the ranks of the processes that printed something that is recorded.
 
     Where a series is not named after its writer, that is every rank, unless rank 0 wrote to it.
@@ -152,7 +152,7 @@ class Printing:
         self._begins: dict[str, int] = {}
         self._folded: list[tuple[str, int]] | None = None
 
-    def new(self, view: RunView) -> Iterator[Part]:
+    def new(self, view: Reader) -> Iterator[Part]:
         """Yield what was recorded since the last time, in order of time."""
         journals = view.journals()
         folded = [(journal.file, journal.offset) for journal in journals]
@@ -169,7 +169,7 @@ class Printing:
         yield from heapq.merge(*texts, key=lambda part: part.t)
         self._folded = folded
 
-    def begun(self, view: RunView) -> dict[Process, int]:
+    def begun(self, view: Reader) -> dict[Process, int]:
         """Return the processes that printed something, and when the first of it was recorded."""
         paths = output_paths(view, self._streams)
         found = {}
@@ -181,7 +181,7 @@ class Printing:
                     found[process] = points[0][0]
         return found
 
-    def _begin(self, view: RunView, file: str, paths: Collection[str]) -> int:
+    def _begin(self, view: Reader, file: str, paths: Collection[str]) -> int:
         if self._since_ns is None and self._lines is None:
             return 0
         return view.text_begin(
@@ -193,7 +193,7 @@ class Printing:
         )
 
     def _texts(
-        self, view: RunView, file: str, paths: Collection[str], process: Process
+        self, view: Reader, file: str, paths: Collection[str], process: Process
     ) -> Iterator[Part]:
         more = True
         while more:
@@ -353,7 +353,7 @@ class LastLines:
         self._last: deque[Printed] = deque(maxlen=count)
         self._printing: Printing | None = None
 
-    def look(self, view: RunView) -> list[Printed]:
+    def look(self, view: Reader) -> list[Printed]:
         """Return the last lines as they are now; reads what is new.
 
         Args:

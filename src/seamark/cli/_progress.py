@@ -2,72 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from seamark.cli._screen import quiet
-from seamark.pictures.printing import obeys_escapes
+from seamark.pictures import progress
 
 __all__ = ["progress_bar"]
 
-_DELAY_S: Final = 0.4
-"""What is done sooner needs no bar."""
 
-
-@contextmanager
-def progress_bar(title: str, *, of_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(
+    title: str, *, of_bytes: bool = False
+) -> AbstractContextManager[Callable[[int, int], None]]:
     """Give a function that takes how much is done and how much there is.
 
-    Nothing is shown where standard error is not a terminal that can move its cursor, and rich is
-    only imported once there is something to show.
+    Nothing is shown where an option or the environment asks for quiet.
 
     Args:
         title: What is done.
         of_bytes: Whether bytes are counted, and their rate is told.
     """
-    bar = _Bar(title, of_bytes=of_bytes)
-    try:
-        yield bar.show
-    finally:
-        bar.close()
-
-
-class _Bar:
-    def __init__(self, title: str, *, of_bytes: bool) -> None:
-        self._title = title
-        self._of_bytes = of_bytes
-        self._started = time.monotonic()
-        self._wanted = obeys_escapes(sys.stderr) and not quiet()
-        self._progress: Any = None
-        self._task: Any = None
-
-    def show(self, done: int, total: int) -> None:
-        if not self._wanted or time.monotonic() - self._started < _DELAY_S:
-            return
-        if self._progress is None:
-            from rich import progress
-            from rich.console import Console
-
-            counts: tuple[progress.ProgressColumn, ...] = (
-                (progress.DownloadColumn(), progress.TransferSpeedColumn())
-                if self._of_bytes
-                else (progress.MofNCompleteColumn(),)
-            )
-            self._progress = progress.Progress(
-                progress.TextColumn("{task.description}", markup=False),
-                progress.BarColumn(),
-                *counts,
-                progress.TimeRemainingColumn(),
-                console=Console(file=sys.stderr),
-                transient=True,
-            )
-            self._progress.start()
-            self._task = self._progress.add_task(self._title, total=total)
-        self._progress.update(self._task, completed=done, total=total)
-
-    def close(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+    return progress.progress_bar(title, quiet=quiet(), of_bytes=of_bytes)

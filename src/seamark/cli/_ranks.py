@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.cli._text import human_age, human_duration, human_time, plural, shorten
 
 if TYPE_CHECKING:
-    from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
     from seamark.reading.ranks import RankStatus
+    from seamark.reading.reader import Reader
 
 __all__ = ["lags", "of_rank", "rank_facts", "rank_mappings", "rank_troubles", "seen_text"]
 
@@ -63,7 +63,7 @@ def lags(attributes: Iterable[Attribute]) -> dict[int, float]:
     return found
 
 
-def rank_facts(view: RunView, state: str) -> Iterator[tuple[str, str]]:
+def rank_facts(view: Reader, state: str) -> Iterator[tuple[str, str]]:
     """Yield label and text of the facts that are shown of a run with ranks, or a running one."""
     ranks = view.ranks()
     if len(ranks) > 1:
@@ -77,7 +77,7 @@ def rank_facts(view: RunView, state: str) -> Iterator[tuple[str, str]]:
         yield "last step", seen_text(max(rows), view.now_ns)
 
 
-def rank_mappings(view: RunView) -> list[dict[str, Any]]:
+def rank_mappings(view: Reader) -> list[dict[str, Any]]:
     """Return how each rank is doing, for JSON."""
     from seamark.reading.points import time_of
 
@@ -102,7 +102,7 @@ def seen_text(t_ns: int, now_ns: int) -> str:
     return f"{human_time(moment)} ({human_age(moment, now)})"
 
 
-def rank_troubles(view: RunView, state: str) -> Iterator[str]:
+def rank_troubles(view: Reader, state: str) -> Iterator[str]:
     """Yield a line for each rank that ended badly or hangs, in the order of their last records.
 
     Of a run whose only rank is 0, the state says everything but a hang; of several ranks, what

@@ -1,4 +1,4 @@
-"""Opening the index of a root, and finding the runs and paths that a person means."""
+"""Opening a place with runs, and finding the runs and paths that a person means."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seamark.cli import _complete
-from seamark.cli._app import misuse, root_of
+from seamark.cli._app import misuse, place_of
 from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
 from seamark.cli._text import clean
@@ -21,9 +21,10 @@ from seamark.paths import check_project, is_inside
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
-    from seamark.local.finding import Finder
     from seamark.local.index import Index
-    from seamark.local.view import RunView
+    from seamark.reading.catalog import Catalog
+    from seamark.reading.finding import Finder
+    from seamark.reading.reader import Reader
 
 __all__ = [
     "RunRef",
@@ -118,18 +119,36 @@ class RunRef:
 
 
 class Runs:
-    """The runs of one root, as last folded.
+    """The runs of one place, as they were when they were read last.
 
     Attributes:
-        root: The root folder.
-        index: Its local index.
+        index: What has them: the local index of a root, or what asks a server.
     """
 
-    def __init__(self, root: Path, index: Index) -> None:
-        """Keep both; see `open_runs`."""
-        self.root, self.index = root, index
+    def __init__(self, index: Catalog) -> None:
+        """Keep it; see `open_runs`."""
+        self.index = index
         self._refs: list[RunRef] | None = None
         self._finder: Finder | None = None
+
+    @property
+    def where(self) -> str:
+        """The place in words: the path of a root, or the address of a server."""
+        return self.index.where
+
+    @property
+    def root(self) -> Path | None:
+        """The root folder; None where the runs are on a server."""
+        found = getattr(self.index, "root", None)
+        return found if isinstance(found, Path) else None
+
+    @property
+    def local(self) -> Index:
+        """The index of the root, for commands that look into folders; see `open_runs`."""
+        from seamark.local.index import Index
+
+        assert isinstance(self.index, Index)  # noqa: S101 - it was opened for such a command
+        return self.index
 
     def refresh(self, project: str | None = None, run: str | None = None) -> None:
         """Fold what is new, with a progress bar if that takes a while."""
@@ -145,7 +164,7 @@ class Runs:
             return self._refs
         return [ref for ref in self._refs if is_inside(ref.project, project)]
 
-    def view(self, ref: RunRef) -> RunView:
+    def view(self, ref: RunRef) -> Reader:
         """Return what reads one run."""
         return self.index.view(ref.project, ref.run)
 
@@ -153,7 +172,7 @@ class Runs:
     def finder(self) -> Finder:
         """What finds a run by a word."""
         if self._finder is None:
-            from seamark.local.finding import Finder
+            from seamark.reading.finding import Finder
 
             self._finder = Finder(self.index)
         return self._finder
@@ -170,7 +189,7 @@ class Runs:
         trashed: bool = False,
         beginnings: bool = True,
     ) -> RunRef:
-        """Return the run that a person means by ``name``; `seamark.local.finding` says which.
+        """Return the run that a person means by ``name``; `seamark.reading.finding` says which.
 
         Args:
             name: What was typed.
@@ -192,10 +211,11 @@ class Runs:
 
     def _at(self, place: str) -> RunRef | None:
         """Return the run whose folder is at a path, as Seamark prints it; None if none is."""
-        if "/" not in place:
+        root = self.root
+        if "/" not in place or root is None:
             return None
         with contextlib.suppress(OSError, ValueError):
-            inside = Path(place).expanduser().resolve().relative_to(self.root.resolve())
+            inside = Path(place).expanduser().resolve().relative_to(root.resolve())
             ref = RunRef(inside.parent.as_posix(), inside.name)
             return ref if ref in self.refs() else None
         return None
@@ -273,23 +293,33 @@ def open_runs(
     *,
     refresh: bool = True,
     missing_ok: bool = False,
+    local: str = "",
 ) -> Runs:
-    """Open the index of the root that was asked for, and fold what is new.
+    """Open the place that was asked for, a root or a server, and read what is new.
+
+    Args:
+        context: Of the command.
+        project: Only this project and its sub-projects are read; None for all.
+        refresh: Whether to read what is new.
+        missing_ok: Whether a root that nobody named may be missing.
+        local: Name of a command that can look at nothing but a root; else empty.
 
     Raises:
-        Misuse: If the root does not exist where it has to, is a file, or holds the root meant.
+        Misuse: If the root does not exist where it has to, is a file, or holds the root meant; or
+            if both a root and a remote were named.
         ArgumentError: If nobody named a root, and the nearest one is another user's.
         PathError: If the project's name is not legal.
     """
-    from seamark.local.index import Index
+    from seamark.run.catalogs import open_catalog
 
     if project is not None:
         check_project(project)
-    root, named = root_of(context)
-    _expect_root(root, missing_ok=missing_ok and not named)
-    index = Index.open(root)
+    place, named = place_of(context, local=local)
+    if isinstance(place, Path):
+        _expect_root(place, missing_ok=missing_ok and not named)
+    index = open_catalog(place)
     context.call_on_close(index.close)
-    runs = Runs(root, index)
+    runs = Runs(index)
     if refresh:
         runs.refresh()
     return runs
@@ -317,7 +347,7 @@ def _expect_root(root: Path, *, missing_ok: bool) -> None:
 
 
 def matching_paths(
-    view: RunView, patterns: Sequence[str], families: Sequence[str] | None
+    view: Reader, patterns: Sequence[str], families: Sequence[str] | None
 ) -> list[str]:
     """Return the paths of a run that are, lie below, or match patterns, in their order.
 

@@ -10,9 +10,9 @@ from seamark.cli._json import dumps
 from seamark.cli._runs import RunRef, matching_paths
 
 if TYPE_CHECKING:
-    from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
     from seamark.reading.points import Attempt, Points
+    from seamark.reading.reader import Reader
 
 __all__ = ["ATTRIBUTES", "POINTS", "AttributeRow", "Tables", "Texts", "utc"]
 
@@ -56,7 +56,7 @@ class Tables:
     """
 
     def __init__(
-        self, views: Iterator[tuple[RunRef, RunView]], patterns: Sequence[str], attempt: Attempt
+        self, views: Iterator[tuple[RunRef, Reader]], patterns: Sequence[str], attempt: Attempt
     ) -> None:
         self.views, self.patterns, self.attempt = views, patterns, attempt
 
@@ -94,13 +94,13 @@ class Tables:
                     )
 
 
-def _text(view: RunView, text: Any, path: str) -> str:
+def _text(view: Reader, text: Any, path: str) -> str:
     """Return a text in full; of a long one whose file is not there, its record."""
     found = _facts.text_or_record(view, text, path)
     return found if isinstance(found, str) else dumps(found, indent=None)
 
 
-def _value(view: RunView, attribute: Attribute) -> str:
+def _value(view: Reader, attribute: Attribute) -> str:
     value = attribute.value
     if isinstance(value, str) or attribute.type == "text":
         return _text(view, value, attribute.path)

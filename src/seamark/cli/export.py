@@ -34,8 +34,8 @@ from seamark.cli.show import as_mapping
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
-    from seamark.local.view import RunView
     from seamark.reading.points import Attempt
+    from seamark.reading.reader import Reader
 
 __all__ = ["export"]
 
@@ -297,7 +297,7 @@ def _write_json(file: IO[str], tables: Tables, what: str | None) -> int:
 
 
 def _document(
-    ref: RunRef, view: RunView, what: str | None, patterns: Sequence[str], attempt: Attempt
+    ref: RunRef, view: Reader, what: str | None, patterns: Sequence[str], attempt: Attempt
 ) -> dict[str, Any]:
     out: dict[str, Any] = {"project": ref.project, "run": ref.run}
     if what in {None, "attributes"}:
@@ -313,7 +313,7 @@ def _document(
     return out
 
 
-def _series_columns(view: RunView, path: str, attempt: Attempt) -> dict[str, Any]:
+def _series_columns(view: Reader, path: str, attempt: Attempt) -> dict[str, Any]:
     points = view.points(path, attempt)
     return {
         "step": points.step.tolist(),
@@ -323,7 +323,7 @@ def _series_columns(view: RunView, path: str, attempt: Attempt) -> dict[str, Any
     }
 
 
-def _text_columns(view: RunView, path: str, attempt: Attempt) -> dict[str, Any]:
+def _text_columns(view: Reader, path: str, attempt: Attempt) -> dict[str, Any]:
     points = view.texts(path, attempt)
     return {
         "step": [point.step for point in points],

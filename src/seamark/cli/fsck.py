@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from seamark.cli import _checks
-from seamark.cli._app import root_option
+from seamark.cli._app import root_only
 from seamark.cli._checks import Finding, Totals
 from seamark.cli._json import dumps
 from seamark.cli._progress import progress_bar
@@ -40,7 +40,7 @@ _EXIT_FOUND: Final = 1
     help="First store the files that dead processes had queued but not stored.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write one strict JSON document.")
-@root_option
+@root_only
 @click.pass_context
 def fsck(
     context: click.Context,
@@ -66,8 +66,8 @@ def fsck(
       seamark fsck --blobs quick-otter       one run, its stored files too
       seamark fsck --json | jq '.findings[].problem'
     """
-    runs = open_runs(context, project)
-    root = runs.root
+    runs = open_runs(context, project, local="fsck")
+    root = runs.local.root
     refs = [runs.find(name, project) for name in names]
     folders = [RunFolder(root, ref.project, ref.run) for ref in refs] or _all_folders(root, project)
     if finish:
@@ -124,7 +124,7 @@ def _check(
 def _check_one(
     runs: Runs, folder: RunFolder, totals: Totals, *, digests: bool
 ) -> Iterator[Finding]:
-    own_log = folder.run.startswith(".")
+    own_log, index = folder.run.startswith("."), runs.local
     totals.runs += not own_log
     for file in folder.journals():
         yield from _checks.check_journal(folder, file, totals)
@@ -133,11 +133,11 @@ def _check_one(
         return
     try:
         if own_log:
-            runs.index.refresh(folder.project, folder.run)
-        for name in runs.index.verify(folder.project, folder.run):
+            index.refresh(folder.project, folder.run)
+        for name in index.verify(folder.project, folder.run):
             detail = "its bytes are not those that were read before; it was read again"
             yield Finding(folder.project, folder.run, "changed", name, detail)
-        view = runs.index.view(folder.project, folder.run)
+        view = index.view(folder.project, folder.run)
         yield from _checks.check_copies(view)
         yield from _checks.check_records(view)
         yield from _checks.check_blobs(view, totals, digests=digests)

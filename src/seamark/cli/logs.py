@@ -36,7 +36,7 @@ from seamark.reading.points import time_of
 from seamark.store.query.moments import MOMENTS, moment
 
 if TYPE_CHECKING:
-    from seamark.local.view import RunView
+    from seamark.reading.reader import Reader
 
 __all__ = ["logs"]
 
@@ -189,7 +189,7 @@ def logs(
     )
     if goes_on:
 
-        def look() -> RunView:
+        def look() -> Reader:
             runs.index.refresh(ref.project, ref.run)
             return runs.view(ref)
 
@@ -207,7 +207,7 @@ def logs(
 
 
 def _say_why(
-    view: RunView,
+    view: Reader,
     ranks: Collection[int],
     streams: Collection[str],
     since_ns: int | None,
@@ -231,7 +231,7 @@ def _nothing(only: str | None) -> str:
 
 
 def _ranks(
-    view: RunView, ref: RunRef, streams: Collection[str], wanted: tuple[int, ...]
+    view: Reader, ref: RunRef, streams: Collection[str], wanted: tuple[int, ...]
 ) -> set[int]:
     """Return the ranks to show.
 
@@ -395,7 +395,7 @@ class _Following:
         self._latest_ns = 0
         self._heard_s = time.monotonic()
 
-    def follow(self, look: Callable[[], RunView]) -> str:
+    def follow(self, look: Callable[[], Reader]) -> str:
         """Show lines until the run has ended, and return its state.
 
         Args:
@@ -415,7 +415,7 @@ class _Following:
         finally:
             self._writer.leave()
 
-    def _finished(self, view: RunView) -> Iterator[Printed]:
+    def _finished(self, view: Reader) -> Iterator[Printed]:
         yield from self._lines.finished(self._heard(self._printing.new(view)))
         silent = time.monotonic() - self._heard_s > _SETTLED_NS / 1e9
         yield from self._lines.settled(None if silent else self._latest_ns - _SETTLED_NS)

@@ -38,7 +38,7 @@ from seamark.reading.interest import aside
 from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:
-    from seamark.store.read.shared import SharedPath
+    from seamark.reading.catalog import SharedPath
 
 __all__ = ["ls"]
 
@@ -267,8 +267,8 @@ def ls(
     elif rows:
         _note_troubles(runs, table.refs, rows)
         _print(Screen(), rows, shown, asked)
-    elif runs.root.is_dir():  # else that has been said
-        missing = "no run matches" if runs.refs() else f"no runs in {runs.root} yet"
+    elif runs.root is None or runs.root.is_dir():  # else that has been said
+        missing = "no run matches" if runs.refs() else f"no runs in {runs.where} yet"
         note("the trash is empty" if trashed else missing + _no_such_tag(runs, tags))
     if rows and wanted and (said := left_out(table.columns, shown)):
         note(said)

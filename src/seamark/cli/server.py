@@ -110,6 +110,32 @@ def server(
     context.exit(run.serve(settings, note, tell))
 
 
+@server.command(short_help="Make the tables and the first admin, and end.")
+@click.pass_context
+def init(context: click.Context) -> None:
+    """Make the tables and the first admin, print the admin's token, and end.
+
+    `seamark server` does so by itself at its first start. Where that would print the token into a
+    log, as under systemd, do it by hand before.
+
+    \b
+    Example:
+      seamark server --store postgresql://seamark@db/seamark init
+    """
+    from seamark.server import run
+
+    os.umask(0o077)
+    settings = settings_at(*context.obj)
+    prepared = run.prepare(settings)
+    for line in prepared.notes:
+        note(line)
+    if prepared.token is None:
+        note("everything is there already; its admins have their tokens")
+    else:
+        click.echo(prepared.token)
+        note("token of the first admin, shown this once; keep it: seamark login URL")
+
+
 def settings_at(folder: Path | None, store: str | None, blobs: str | None, **rest: Any) -> Settings:
     """Return the settings of a server, after a look whether its packages are installed.
 

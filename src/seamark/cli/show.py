@@ -33,8 +33,8 @@ from seamark.reading.units import unit_of
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
-    from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
+    from seamark.reading.reader import Reader
 
 __all__ = ["show"]
 
@@ -183,7 +183,7 @@ class _Shown:
     """
 
     screen: Screen
-    view: RunView
+    view: Reader
     digest: bool = False
     best: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, CheckpointNote] = field(default_factory=dict)
@@ -192,7 +192,7 @@ class _Shown:
 def _print(
     screen: Screen,
     ref: RunRef,
-    view: RunView,
+    view: Reader,
     attributes: Sequence[Attribute],
     *,
     narrowed: bool,
@@ -248,7 +248,7 @@ def _is_told(attribute: Attribute) -> bool:
 
 
 def _output(
-    screen: Screen, ref: RunRef, view: RunView, attributes: Sequence[Attribute]
+    screen: Screen, ref: RunRef, view: Reader, attributes: Sequence[Attribute]
 ) -> list[str]:
     """Show the last lines that a run printed which ended badly; return where to read others."""
     if not any(is_output(one.path, one.family) for one in attributes):
@@ -342,7 +342,7 @@ def _section_of(attribute: Attribute) -> str:
 # One attribute, in full
 
 
-def _single(screen: Screen, view: RunView, attribute: Attribute, limit: int) -> None:
+def _single(screen: Screen, view: Reader, attribute: Attribute, limit: int) -> None:
     path, family = attribute.path, attribute.family
     if family == "atom":
         screen.line(_facts.full_text(view, attribute))

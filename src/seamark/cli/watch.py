@@ -133,7 +133,7 @@ def _newest(runs: Runs, project: str | None) -> RunRef:
         return running[0]
     found = newest(None)
     if not found:
-        where = f"project {project!r}" if project else str(runs.root)
+        where = f"project {project!r}" if project else runs.where
         msg = f"nothing to watch: no runs in {where}"
         raise Misuse(msg)
     note("no run is running; this is the newest")
@@ -158,7 +158,7 @@ class _Lines(AbstractContextManager["_Lines"]):
     def show(self, seen: Seen) -> None:
         """Write what is new since the last time, if anything is."""
         if self._said is None:
-            self._screen.line(f"{seen.label}: {seen.view.folder.path}")
+            self._screen.line(f"{seen.label}: {seen.view.contents.where}")
         news = (seen.state, {path: (one.last, one.count) for path, one in seen.series.items()})
         if repr(news) != self._said:
             self._said = repr(news)

@@ -101,6 +101,9 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         root: Folder of all runs; SEAMARK_DIR or ``./.seamark``.
         owner: Whether this process decides the run's state; None: if it creates the run or trains
             in it.
+        remote: Where the run is sent while it is recorded: the address of a Seamark server, another
+            root (``"file:///mnt/runs"``), or several; SEAMARK_REMOTE. Checkpoints are kept by
+            default then.
         api_token: The same as ``api_key``, by its name in ``init_run``.
         git_ref: A repository's path, or False to record nothing of git.
         source_files: Files to store under ``source_code/files``: paths, folders and patterns; the
@@ -173,6 +176,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         | None = None,
         root: str | os.PathLike[str] | None = None,
         owner: bool | None = None,
+        remote: str | Iterable[str] | None = None,
         api_token: str | None = None,
         git_ref: bool | str | os.PathLike[str] | None = None,
         source_files: str | Iterable[str] | None = None,

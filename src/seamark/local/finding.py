@@ -1,236 +1,21 @@
-"""Finding the run that a person means by a word, in the command as in Python.
-
-A word is tried in these ways, and the first that finds something counts:
-
-1. ``latest``: the run that was created last. No name and no id stands in its way.
-2. A whole id, or ``PROJECT/ID``.
-3. A name (``sys/name``), or ``PROJECT/NAME``.
-4. A generated name (`seamark.reading.names`), or ``PROJECT/`` before it. It goes on finding a run
-   that was given a name later, but a recorded name comes first.
-5. The beginning of an id; in Python only for reading, as the next run may begin like it.
-
-``PROJECT/`` means that very project, or, where it holds no such run, those below it; before
-``latest`` it means both. Without it every run of the place that is searched counts alike. Of
-several runs those count that are not in the trash, unless those in it are asked for.
-"""
+"""Finding the run below a root that a person means by a word; see `seamark.reading.finding`."""
 
 from __future__ import annotations
 
-import difflib
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from seamark.errors import ArgumentError, PathError, RunNotFoundError
-from seamark.journal.root import root_inside
+from seamark.errors import PathError, RunNotFoundError
 from seamark.journal.safe import is_folder
 from seamark.local.index import Index
-from seamark.paths import check_project, is_inside
-from seamark.reading.ages import age_words
-from seamark.reading.names import LATEST, RunName, generated_name
-from seamark.values import escape
+from seamark.paths import check_project
+from seamark.reading.finding import Finder, parted
 
 if TYPE_CHECKING:
-    from seamark.local.looks import Ref
+    from seamark.reading.catalog import Ref
 
-__all__ = ["Finder", "find_below"]
-
-_LISTED: Final = 8
-_MOST_COMPARED: Final = 5000
-"""Of more names than this none is looked for that is nearly the one that was given."""
-
-Way = Callable[[RunName, str], bool]
-_WHOLE: Final[tuple[Way, ...]] = (
-    lambda one, word: one.run == word,
-    lambda one, word: one.name == word,
-    lambda one, word: generated_name(one.run) == word,
-)
-_BEGINNING: Final[Way] = lambda one, word: one.run.startswith(word)  # noqa: E731 - one of the ways
-
-
-class Finder:
-    """The runs of an index as they were last folded, to be found by what people call them.
-
-    Args:
-        index: Of a root.
-    """
-
-    def __init__(self, index: Index) -> None:
-        self._root = index.root
-        self._now_ns = index.now_ns()
-        self._names = index.names()
-        self._by_ref = {one.ref: one for one in self._names}
-
-    def find(
-        self,
-        word: str,
-        project: str | None = None,
-        *,
-        elsewhere: bool = True,
-        trashed: bool = False,
-        beginnings: bool = True,
-    ) -> Ref:
-        """Return project and id of the run that a word means.
-
-        Args:
-            word: What a person gave; see the module.
-            project: Only runs of this project and its sub-projects; None for all.
-            elsewhere: Whether ``PROJECT/`` in the word may be a project outside of ``project``.
-            trashed: Whether runs in the trash are meant rather than others.
-            beginnings: Whether the beginning of an id will do.
-
-        Raises:
-            RunNotFoundError: If no run is meant.
-            ArgumentError: If several may be meant; they are listed, the newest first.
-        """
-        found = self._meant(word, project, elsewhere=elsewhere, trashed=trashed, whole=True)
-        begun = found or self._meant(
-            word, project, elsewhere=elsewhere, trashed=trashed, whole=False
-        )
-        if not found and not beginnings and begun:
-            why = f"it begins the id of {self._listed(begun)}, but to record into a run its whole "
-            raise RunNotFoundError(self._missing(word, project, f"{why}id or its name is needed"))
-        if not begun:
-            raise RunNotFoundError(self._missing(word, project, self._hint(word, project)))
-        if len(begun) > 1:
-            listed = self._listed(begun)
-            msg = f"{word!r:.200} may be any of {len(begun)} runs: {listed} (give the id of one)"
-            raise ArgumentError(msg)
-        return begun[0].ref
-
-    def label(self, ref: Ref) -> str:
-        """Return what to call a run: its name, recorded or generated, else its id.
-
-        The id where the name would not find it, as where two runs have one name.
-        """
-        one = self._by_ref.get(ref)
-        if one is None:
-            return ref[1]
-        for calls in self._called:
-            if found := calls.get(one.shown):
-                kept = [each for each in found if each.trashed == one.trashed]
-                return one.shown if kept == [one] and one.shown != LATEST else one.run
-        return one.run
-
-    def labels(self, refs: Sequence[Ref]) -> list[str]:
-        """Return what to call each of several runs beside the others.
-
-        That is its name, recorded or generated. Where two have the same: ``PROJECT/NAME``, or, of
-        one project, with the id in brackets.
-        """
-        names = [self._by_ref[ref].shown if ref in self._by_ref else ref[1] for ref in refs]
-        told = [f"{project}/{name}" for (project, _), name in zip(refs, names, strict=True)]
-
-        def label(at: int) -> str:
-            if names.count(names[at]) == 1:
-                return names[at]
-            return told[at] if told.count(told[at]) == 1 else f"{names[at]} ({refs[at][1]})"
-
-        return [label(at) for at in range(len(refs))]
-
-    def others_called(self, name: str, ref: Ref) -> str:
-        """Return, in words, why a name that a run was given may also mean another; else nothing."""
-        for calls, why in zip(self._called, ("the id of", "the name of", ""), strict=True):
-            others = [one for one in calls.get(name, ()) if one.ref != ref]
-            if others and why:
-                return f"{name!r:.200} is also {why} {self._listed(others)}"
-            if unnamed := [one for one in others if not one.name]:
-                return f"{name!r:.200} is what {self._listed(unnamed)} is called as it has no name"
-        if self._meant(name, None, elsewhere=True, trashed=False, whole=True)[:1] != [
-            self._by_ref.get(ref)
-        ]:
-            return f"{name!r:.200} means another run"
-        return ""
-
-    @functools.cached_property
-    def _called(self) -> tuple[dict[str, list[RunName]], ...]:
-        """The runs by what `_WHOLE` compares."""
-        calls: tuple[dict[str, list[RunName]], ...] = ({}, {}, {})
-        for one in self._names:
-            for words, word in zip(
-                calls, (one.run, one.name, generated_name(one.run)), strict=True
-            ):
-                if word:
-                    words.setdefault(word, []).append(one)
-        return calls
-
-    # ---------------------------------------------------------------- the ways
-
-    def _meant(
-        self, word: str, project: str | None, *, elsewhere: bool, trashed: bool, whole: bool
-    ) -> list[RunName]:
-        """Return the runs that a word may mean, the newest first."""
-        scopes = list(self._scopes(escape(word), project, elsewhere=elsewhere))
-        for _, below, rest in scopes:
-            if rest == LATEST:
-                return [one for one in below if one.trashed == trashed][:1]
-        for way in _WHOLE if whole else (_BEGINNING,):
-            for own, below, rest in scopes:
-                found = [one for one in own if way(one, rest)]
-                found = found or [one for one in below if way(one, rest)]
-                if found:
-                    return [one for one in found if one.trashed == trashed] or found
-        return []
-
-    def _scopes(
-        self, word: str, project: str | None, *, elsewhere: bool
-    ) -> Iterator[tuple[list[RunName], list[RunName], str]]:
-        """Yield where a word is looked for: first, then instead; and what is looked for there."""
-        inside = _below(self._names, project)
-        if word:
-            yield inside, inside, word
-        for left, rest in _parted(word):
-            below = _below(self._names if elsewhere else inside, left)
-            if left and below and rest:
-                yield [one for one in below if one.project == left], below, rest
-
-    # ---------------------------------------------------------------- messages
-
-    def _missing(self, word: str, project: str | None, why: str) -> str:
-        where = f"project {project!r} below {self._root}" if project else str(self._root)
-        return f"no run {word!r:.200} in {where} ({why})"
-
-    def _hint(self, word: str, project: str | None) -> str:
-        """Return what may help a person who named a run that is not there."""
-        others = self._meant(word, None, elsewhere=True, trashed=False, whole=True)
-        if others:
-            return f"but there is {self._listed(others)}"
-        if not self._names and (inside := root_inside(self._root)) is not None:
-            return f"did you mean the root {inside}?"
-        if any(is_inside(one.project, word) for one in self._names):
-            return f"it is a project: seamark ls --project {word}, or {word}/latest"
-        begun = [one for one in _below(self._names, project) if one.shown.startswith(word)]
-        if word and len(begun) > 1:
-            return f"it begins the name of {self._listed(begun)}"
-        near = [one.shown for one in begun] if word else []
-        if not near and len(self._names) < _MOST_COMPARED:
-            known = {one.shown: None for one in _below(self._names, project)}
-            near = difflib.get_close_matches(word, known, 1, 0.7)
-        return f"did you mean {near[0]!r}?" if near else "seamark ls lists the runs"
-
-    def _listed(self, found: Sequence[RunName]) -> str:
-        listed = "; ".join(self._told(one) for one in found[:_LISTED])
-        more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        return listed + more
-
-    def _told(self, one: RunName) -> str:
-        name = f"{one.name!r:.100}" if one.name else one.shown
-        age = age_words((self._now_ns - one.created_ns) / 1e9)
-        return f"{one.project}/{one.run} ({name}, {age}{', in the trash' * one.trashed})"
-
-
-def _below(names: Iterable[RunName], project: str | None) -> list[RunName]:
-    return [one for one in names if project is None or is_inside(one.project, project)]
-
-
-def _parted(word: str) -> Iterator[tuple[str, str]]:
-    """Yield what may be ``PROJECT`` and the rest of a word, the longest project first."""
-    left, slash, rest = word.rpartition("/")
-    while slash:
-        yield left, rest
-        left, slash, more = left.rpartition("/")
-        rest = f"{more}/{rest}"
+__all__ = ["find_below"]
 
 
 def find_below(root: Path, word: str, project: str, *, beginnings: bool) -> Ref:
@@ -257,7 +42,7 @@ def find_below(root: Path, word: str, project: str, *, beginnings: bool) -> Ref:
 
 def _projects(root: Path, word: str) -> Iterator[str]:
     """Yield the projects that a word may begin with."""
-    for left, _ in _parted(word):
+    for left, _ in parted(word):
         try:
             folder = root / check_project(left)
         except PathError:

@@ -24,12 +24,14 @@ import sqlalchemy as sa
 
 from seamark.errors import RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs, purged_ids
+from seamark.journal.root import root_inside
 from seamark.local import looks, place
 from seamark.local.lock import exclusive
 from seamark.local.looks import Known, Looks, Ref
 from seamark.paths import is_inside
 from seamark.process import fork
 from seamark.process.interrupts import quietly
+from seamark.reading.catalog import Columns, Unknown, Wanted, refuse
 from seamark.reading.curves import check_points
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
@@ -38,10 +40,10 @@ from seamark.store.damage import DamageError
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.query.crash_reasons import reasons_of
-from seamark.store.query.known import KnownPaths, Unknown, refuse
+from seamark.store.query.known import KnownPaths
 from seamark.store.query.selection import Selection, choose
 from seamark.store.read.names import run_names
-from seamark.store.read.tables import Columns, query_runs
+from seamark.store.read.tables import query_runs
 from seamark.store.runs import (
     Conflict,
     Store,
@@ -109,6 +111,16 @@ class Index:
         Another thread may have been reading: nobody is left there to let go of the old one.
         """
         self.lock = threading.RLock()
+
+    @property
+    def where(self) -> str:
+        """The root."""
+        return str(self.root)
+
+    def place_meant(self) -> str | None:
+        """Return the root that lies in this folder, in words; None if there is none."""
+        inside = root_inside(self.root)
+        return None if inside is None else f"the root {inside}"
 
     @classmethod
     def open(cls, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> Index:
@@ -596,7 +608,7 @@ class Index:
         """Return every run and what it is called, the newest first, as last folded."""
         return self._ask(lambda connection: run_names(self.store, connection))
 
-    def select(self, selection: Selection, unknown: Unknown = refuse) -> list[Ref]:
+    def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
         """Return (project, run id) of the runs that match, in order, as last folded.
 
         Args:
@@ -610,13 +622,13 @@ class Index:
         """
 
         def answer(connection: sa.Connection) -> list[Ref]:
-            return choose(self.store, connection, selection, self.now_ns(), unknown).refs
+            return choose(self.store, connection, _own(selection), self.now_ns(), unknown).refs
 
         return self._ask(answer)
 
     def table(
         self,
-        selection: Selection,
+        selection: Wanted,
         columns: Columns = None,
         unknown: Unknown = refuse,
     ) -> RunsTable:
@@ -637,7 +649,8 @@ class Index:
             wanted = list(columns)  # it may be asked for twice
 
         def answer(connection: sa.Connection) -> RunsTable:
-            return query_runs(self.store, connection, selection, wanted, self.now_ns(), unknown)
+            chosen = _own(selection)
+            return query_runs(self.store, connection, chosen, wanted, self.now_ns(), unknown)
 
         return self._ask(answer)
 
@@ -795,6 +808,12 @@ class Index:
     def store_of(self, ref: Ref) -> Store:
         """Return where a run is found: in the file, or beside it if that could not be written."""
         return self._aside.get(ref) or self.store
+
+
+def _own(selection: Wanted) -> Selection:
+    """Return a selection as the store has it, which is the only one that there is."""
+    assert isinstance(selection, Selection)  # noqa: S101 - see above
+    return selection
 
 
 def _store_on(engine: sa.Engine) -> Store:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from seamark.blobs.contents import FolderContents
 from seamark.local.copies import open_journal
 from seamark.store.read.run import RunReader, Snapshot
 
@@ -28,6 +29,7 @@ class RunView(RunReader):
 
     Attributes:
         folder: Where it lies.
+        contents: Its files.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class RunView(RunReader):
         now_ns: Callable[[], int],
     ) -> None:
         self.folder = folder
+        self.contents = FolderContents(folder)
         self._guarded = guarded
         super().__init__(
             store,

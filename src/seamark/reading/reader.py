@@ -6,18 +6,49 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from seamark.process.crashes import Crash
     from seamark.reading.attributes import Attribute, JournalInfo
+    from seamark.reading.contents import Contents
     from seamark.reading.curves import Curve, Drawing
-    from seamark.reading.points import Attempt, FilePoint, HistogramPoint, Points, TextPoint
+    from seamark.reading.points import (
+        Attempt,
+        FilePoint,
+        HistogramPoint,
+        Points,
+        TextPage,
+        TextPoint,
+    )
+    from seamark.reading.ranks import RankStatus
 
 __all__ = ["Reader"]
 
 
 class Reader(Protocol):
-    """One run as a store has it; every answer is of one moment.
+    """One run; every answer is of one moment.
 
-    `seamark.store.read.run.RunReader` reads from a database, and says what each verb does.
+    `seamark.store.read.run.RunReader` reads from a database, and says what each verb does;
+    `seamark.remote.http.run.RemoteRun` asks a server.
     """
+
+    @property
+    def project(self) -> str:
+        """Project path."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Run id."""
+        ...
+
+    @property
+    def now_ns(self) -> int:
+        """Time by the clock of who judges the run, nanoseconds since the Unix epoch."""
+        ...
+
+    @property
+    def contents(self) -> Contents:
+        """The files of the run, and where it is."""
+        ...
 
     def attributes(self, namespace: str = "") -> list[Attribute]:
         """Return what is visible at and below a path, sorted by path."""
@@ -51,6 +82,28 @@ class Reader(Protocol):
     @property
     def reason(self) -> str:
         """What made the run's last recorded state: an error or a signal; empty if not known."""
+        ...
+
+    @property
+    def signal(self) -> str:
+        """The signal that made it, if one did, such as ``"SIGTERM"``; else empty."""
+        ...
+
+    @property
+    def traceback(self) -> str | None:
+        """Path of the traceback that belongs to the run's end; None if there is none."""
+        ...
+
+    def crash(self) -> Crash | None:
+        """Return how the process ended that trained the run; None unless the run crashed."""
+        ...
+
+    def has_failed(self) -> bool:
+        """Return whether a process that spoke for the run noted that it failed."""
+        ...
+
+    def ranks(self) -> list[RankStatus]:
+        """Return how each rank that takes part in the run is doing, by rank."""
         ...
 
     def journals(self) -> list[JournalInfo]:
@@ -91,6 +144,22 @@ class Reader(Protocol):
 
     def texts(self, path: str, attempt: Attempt = "latest") -> list[TextPoint]:
         """Return the points of a string series."""
+        ...
+
+    def text_page(self, file: str, paths: Collection[str], begin: int = 0) -> TextPage:
+        """Return texts that one journal holds, in the order of writing, a page of them."""
+        ...
+
+    def text_begin(
+        self,
+        file: str,
+        paths: Collection[str],
+        *,
+        since_ns: int | None = None,
+        lines: int | None = None,
+        points: int | None = None,
+    ) -> int:
+        """Return where in a journal to begin to read for the last texts, in bytes."""
         ...
 
     def files(self, path: str, attempt: Attempt = "latest") -> list[FilePoint]:

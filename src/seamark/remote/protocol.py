@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 from seamark.errors import SeamarkError
 
@@ -56,7 +56,15 @@ class Sent(NamedTuple):
 
 
 class RemoteError(SeamarkError):
-    """A remote did not take what it was sent."""
+    """A remote did not take what it was sent, or does not tell what it was asked.
+
+    Attributes:
+        status: Of HTTP, if it answered so; else 0.
+        said: What it answered, as it wrote it: a stranger's.
+    """
+
+    status: int = 0
+    said: Mapping[str, Any] = {}  # noqa: RUF012 - replaced, never changed
 
 
 class Unreachable(RemoteError):

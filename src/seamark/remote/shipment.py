@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
@@ -46,6 +47,7 @@ class Shipment:
         failures: How often in a row sending it failed.
         refused_until: Until when it is not tried again because it was refused; 0 if it was not.
         finished: Whether no further journal will be written.
+        given_up: Whether the end of the run waited for it in vain.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -58,7 +60,9 @@ class Shipment:
         self.later = self.refused_until = 0.0
         self.failures = 0
         self.finished = False
-        self._sources: list[tuple[weakref.ref[Writing], frozenset[str]]] = []
+        self.given_up = False
+        self._mine = f"-{os.getpid()}-"  # part of the writer ids of this process
+        self._sources: list[weakref.ref[Writing]] = []
         self._ids: set[str] = set()
         self._look_at = 0.0
         self._rests = False
@@ -67,11 +71,11 @@ class Shipment:
     # ---------------------------------------------------------------- on any thread
 
     def add(self, writer: Writing, ready: Callable[[], bool] | None) -> None:
-        """Send what somebody writes from now on; what was written before is its parent's."""
-        self.finished = self._rests = False
-        self._ready = ready
-        if all(ref() is not writer for ref, _ in self._sources):
-            self._sources = [*self._sources, (weakref.ref(writer), frozenset(writer.writers))]
+        """Send what somebody writes in this process; what its parent wrote is the parent's."""
+        self.finished = self._rests = self.given_up = False
+        self._ready, self._look_at = ready, 0.0
+        if all(ref() is not writer for ref in self._sources):
+            self._sources = [*self._sources, weakref.ref(writer)]
 
     def rest(self) -> None:
         """Look less often from now on: training has ended."""
@@ -85,9 +89,9 @@ class Shipment:
 
     def _note(self) -> None:
         """Take note of which journals are this process's; they outlive who writes them."""
-        for ref, before in self._sources:
+        for ref in self._sources:
             if (writer := ref()) is not None:
-                self._ids.update(each for each in writer.writers if each not in before)
+                self._ids.update(each for each in writer.writers if self._mine in each)
 
     # ---------------------------------------------------------------- on the thread
 

@@ -166,11 +166,7 @@ class Shipper:
             folder: Of the run that is waited for; None waits for all.
             show: Called from time to time with how many bytes are sent, and of how many.
         """
-        waited = [
-            one
-            for key, one in list(self._shipments.items())
-            if folder is None or key == _key(folder)
-        ]
+        waited = self._of(folder)
         for one in waited:
             one.look_now()
         turn: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -212,29 +208,38 @@ class Shipper:
         show: Callable[[int, int], None] | None = None,
     ) -> bool:
         """Wait as `wait` does, but not long where that was of no use before; say what is left."""
+        now = self._clock()
         if self._gave_up and self._failures:
             seconds = min(seconds, _GIVEN_UP_S)
-        until = self._clock() + seconds
+        left, until = self._of(folder), now + seconds
+        if all(one.given_up or one.is_refused(now) for one in left):
+            return not left  # a line has said so
         done = self.wait(seconds, folder, show)
         files = not done or self._files.flush(max(0.0, until - self._clock()), folder)
         done = done and files
         self._gave_up = not done
-        now = self._clock()
         if not done:
-            waits = [
-                one for one in list(self._shipments.values()) if one.left or one.unseen or not files
-            ]
-            waits = [one for one in waits if folder is None or one.key == _key(folder)]
-            if not (runs := [one.key.run for one in waits if not one.is_refused(now)]):
-                return False  # a line has said why
-            what = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs"
-            names = " ".join(runs[:3]) if len(runs) <= 3 else ""  # noqa: PLR2004
-            log.warning(
-                "seamark: not all of %s was sent to %s; all of it is on this disk, and "
-                "`seamark sync %s--to %s` sends the rest",
-                *(what, self.name, f"{names} " if names else "", self.name),
-            )
+            self._tell_left([one for one in left if one.left or one.unseen or not files])
         return done
+
+    def _of(self, folder: RunFolder | None) -> list[Shipment]:
+        """Return what is to be sent of one run, or of all."""
+        found = list(self._shipments.items())
+        return [one for key, one in found if folder is None or key == _key(folder)]
+
+    def _tell_left(self, left: list[Shipment]) -> None:
+        runs = [one.key.run for one in left]
+        for one in left:
+            one.given_up = True
+        if not runs:
+            return
+        what = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs"
+        named = f"{runs[0]} " if len(runs) == 1 else ""
+        log.warning(
+            "seamark: not all of %s was sent to %s in time. It is on this disk, and "
+            "`seamark sync %s--to %s` sends the rest",
+            *(what, self.name, named, self.name),
+        )
 
     # ---------------------------------------------------------------- the thread
 

@@ -68,7 +68,13 @@ class Tail:
         size = self.size()
         if self.aside or size == self._nothing_at:
             return 0
-        return max(0, size - (self.known or 0))
+        return max(0, size - self._start)
+
+    @property
+    def _start(self) -> int:
+        """Where the next batch begins, in bytes."""
+        known = self.known or 0
+        return min(known, self._sent) if self._mine else known
 
     def place(self, known: int) -> None:
         """Take what the remote says that it keeps, in bytes; 0 if it has no such journal."""
@@ -97,10 +103,9 @@ class Tail:
                 the remote says, or is smaller.
             OSError: If the journal cannot be read.
         """
-        size, known = self.size(), self.known
-        if self.aside or known is None or size <= known:
+        size, known, start = self.size(), self.known, self._start
+        if self.aside or known is None or size <= start:
             return None
-        start = min(known, self._sent) if self._mine else known
         with JournalReader(self.path) as reader:
             batch = next_batch(reader, start, self._limit)
             if batch is None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import os
 from collections.abc import Callable
 from typing import Protocol
 
 from seamark.capture.ending.worker_end import at_worker_end
 
-__all__ = ["Finishing", "finish_at_exit", "say_at_exit", "settle"]
+__all__ = ["Finishing", "afterwards", "finish_at_exit", "say_at_exit", "settle"]
 
 
 class Finishing(Protocol):
@@ -20,16 +21,32 @@ class Finishing(Protocol):
 
 _running: dict[str, Finishing] = {}
 _last_lines: dict[str, Callable[[], None]] = {}
+_last: dict[Callable[[BaseException | None], None], int] = {}
 
 
 def finish_at_exit(key: str, run: Finishing) -> None:
     """Have a run finished when the process ends; `settle` takes that back."""
+    _register()
+    _running[key] = run
+    _last_lines.pop(key, None)
+
+
+def afterwards(call: Callable[[BaseException | None], None]) -> None:
+    """Have something called at the end of this process, once, after all runs were finished.
+
+    Args:
+        call: Takes what ended the process, if anything did; must not raise.
+    """
+    if _last.get(call) != os.getpid():
+        _last[call] = os.getpid()
+        _register()
+
+
+def _register() -> None:
     # Always the newest of the registered, hence the first called: before a debug root is removed.
     atexit.unregister(_finish_all)
     atexit.register(_finish_all)
     at_worker_end(_finish_all)
-    _running[key] = run
-    _last_lines.pop(key, None)
 
 
 def say_at_exit(key: str, say: Callable[[], None]) -> None:
@@ -51,3 +68,6 @@ def _finish_all(error: BaseException | None = None) -> None:
     for key, say in list(_last_lines.items()):
         settle(key)
         say()
+    for call, pid in list(_last.items()):
+        if pid == os.getpid():
+            call(error)

@@ -6,13 +6,10 @@ code that runs on all ranks is not to raise on some of them.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seamark.blobs import finish_staged, is_pending, read_file, write_file
 from seamark.errors import ArgumentError, FamilyError, MissingExtraError, MissingFieldError
 from seamark.journal.families import spoken
 
@@ -212,13 +209,13 @@ def download(
     """
     if recorded.silent:
         return
-    folder, files = recorded.folder, _files(recorded, path)
-    if _finishes(recorded, [file for _, file in files]):
+    files, contents = _files(recorded, path), recorded.contents()
+    if contents.finish([file for _, file in files]):
         files = _files(recorded, path)
     target = Path(destination) if destination is not None else Path.cwd()
     for name, file in files:
         below = f"{path}/{name}" if name else path
-        write_file(folder, file, target, below, name=name, references=references)
+        contents.write(file, target, below, name=name, references=references)
 
 
 def bytes_of(recorded: Recorded, path: str, *, references: bool = False) -> bytes:
@@ -232,9 +229,10 @@ def bytes_of(recorded: Recorded, path: str, *, references: bool = False) -> byte
     if recorded.silent:
         return b""
     file = _single_file(recorded, path)
-    if _finishes(recorded, [file]):
+    contents = recorded.contents()
+    if contents.finish([file]):
         file = _single_file(recorded, path)
-    return read_file(recorded.folder, file, path, references=references)
+    return contents.read(file, path, references=references)
 
 
 def _single_file(recorded: Recorded, path: str) -> dict[str, Any]:
@@ -264,16 +262,7 @@ def download_last(
         raise MissingFieldError(msg)
     name, file = files[-1]
     target = Path(destination) if destination is not None else Path.cwd()
-    write_file(recorded.folder, file, target, path, name=name)
-
-
-def _finishes(recorded: Recorded, files: Iterable[dict[str, Any]]) -> bool:
-    """Store what a process that died had taken of files; return whether there was such a thing."""
-    if not any(map(is_pending, files)) or not _is_own(recorded.folder.path):
-        return False
-    with contextlib.suppress(OSError):  # a root that is read-only stays as it is
-        finish_staged(recorded.folder)
-    return True
+    recorded.contents().write(file, target, path, name=name)
 
 
 def _files(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, Any]]]:
@@ -299,11 +288,3 @@ def _point_name(point: Any) -> str:
     if float(step) != point.step:
         step = repr(point.step).removesuffix(".0")
     return step + (f".{extension}" if extension else "")
-
-
-def _is_own(folder: Path) -> bool:
-    """Return whether a folder is this user's; one of somebody else is left as it is."""
-    try:
-        return folder.stat().st_uid == os.geteuid()
-    except OSError:
-        return False

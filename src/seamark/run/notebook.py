@@ -10,7 +10,7 @@ import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.blobs import open_blob
+from seamark.errors import SeamarkError
 from seamark.journal.folder import PROJECT_LOG
 from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
 from seamark.reading.html import block, count_of, line_of, number, table, text
@@ -18,7 +18,6 @@ from seamark.reading.interest import is_background, is_counter, metric_order
 from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
     from seamark.reading.reader import Reader
     from seamark.run.recorded import Recorded
 
@@ -159,7 +158,7 @@ def _handler(
 ) -> str:
     below = {one: families[one] for one in families if one.startswith(f"{path}/")}
     here = _some(recorded, reader, [path]) if path in families else []
-    of = text(recorded.folder.words)
+    of = text(recorded.words)
     if not here and not below:
         return block(text(path), f"<div>nothing is recorded here in {of}</div>")
     parts = [part for one in here for part in _whole(recorded, reader, one)]
@@ -183,7 +182,7 @@ def _whole(recorded: Recorded, reader: Reader | None, one: Attribute) -> Iterato
         yield table((), rows)
         return
     if one.family == "file":
-        yield _image(recorded.folder, one.value)
+        yield _image(reader, one.value)
     if one.family == "file_set":
         members = sorted(one.value)
         rows = [(text(name), _file(one.value[name])) for name in members[:_FEW]]
@@ -244,17 +243,16 @@ def _file(file: Any) -> str:
 # ---------------------------------------------------------------------- images
 
 
-def _image(folder: RunFolder, file: Any) -> str:
+def _image(reader: Reader | None, file: Any) -> str:
     """Return a small PNG or JPEG whose bytes the run holds itself; else nothing."""
-    if not isinstance(file, Mapping):
+    if not isinstance(file, Mapping) or reader is None:
         return ""
     sha256, size = file.get("sha256"), file.get("size")
     if not isinstance(sha256, str) or not isinstance(size, int) or size > _MOST_IMAGE_BYTES:
         return ""
     try:
-        with open_blob(folder, sha256, size) as blob:
-            data = blob.read(_MOST_IMAGE_BYTES)
-    except (OSError, ValueError):
+        data = reader.contents.begin_of(sha256, size, _MOST_IMAGE_BYTES)
+    except (OSError, ValueError, SeamarkError):
         return ""
     kind = image_type(data)
     if kind is None:

@@ -48,6 +48,8 @@ __all__ = [
 log = logging.getLogger("seamark")
 
 MODES: Final = ("online", "async", "sync", "offline", "read-only", "disabled", "debug")
+_SENDING: Final = frozenset({"online", "async", "sync"})
+"""Modes in which a run is sent to its remotes."""
 WITHOUT_MEANING: Final = frozenset(
     {
         "async_lag_callback",
@@ -72,7 +74,7 @@ _CAPTURES: Final = (
     "traceback",
 )
 
-_OTHER_VARIABLES: Final = ("CUSTOM_RUN_ID", "DIR", "INDEX", "QUIET", "TRACEBACK")
+_OTHER_VARIABLES: Final = ("API_TOKEN", "CUSTOM_RUN_ID", "DIR", "INDEX", "QUIET", "TRACEBACK")
 """What follows SEAMARK_ in the names of variables that stand for no argument declared here."""
 _RESERVED: Final = ("sys", "source_code")
 """Namespaces that belong to the run, and not to one of its processes."""
@@ -109,13 +111,14 @@ def strings(values: Any, where: str) -> list[str]:
     return found
 
 
-def _one_of(*allowed: str) -> Check:
+def _one_of(*allowed: str | None) -> Check:
     def check(what: str, given: object) -> object:
         if given in allowed:
             return given
-        near = difflib.get_close_matches(str(given), allowed, 1)
+        words = [each for each in allowed if each is not None]
+        near = difflib.get_close_matches(str(given), words, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        msg = f"{what}: expected one of {', '.join(map(repr, allowed))}, got {given!r}{hint}"
+        msg = f"{what}: expected one of {', '.join(map(repr, words))}, got {given!r}{hint}"
         raise ArgumentError(msg)
 
     return check
@@ -214,6 +217,24 @@ def _secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...]:
         msg = f"{what}: {error}"
         raise ArgumentError(msg) from None
     return found
+
+
+def _remotes(what: str, given: Any) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    from seamark.remote.places import canonical  # for those who name one
+
+    several = given.split(",") if isinstance(given, str) else strings(given, what)
+    found = []
+    for uri in several:
+        if not uri.strip():
+            continue
+        try:
+            found.append(canonical(uri.strip()))
+        except ArgumentError as error:
+            msg = f"{what}: {str(error).removeprefix('remote: ')}"
+            raise ArgumentError(msg) from None
+    return tuple(dict.fromkeys(found))
 
 
 def _project(_: str, given: Any) -> str:
@@ -318,7 +339,8 @@ class RunOptions:
     owner: bool | None = _argument(_switch)
     ranks: str = _argument(_one_of("zero", "all"), "zero")
     resume: str = _argument(_one_of("auto", "never", "must"), "auto")
-    checkpoints: str = _argument(_one_of("reference", "keep"), otherwise="reference")
+    checkpoints: str = _argument(_one_of("reference", "keep", None))
+    remote: tuple[str, ...] = _argument(_remotes, variable="REMOTE")
     api_token: str | None = _argument(_text, shown=False)
     git_ref: Any = _argument(_repository)
     source_files: Any = _argument(_sources)
@@ -354,6 +376,10 @@ class RunOptions:
             raise ArgumentError(msg)
         if not kept["with_id"] and not kept["custom_run_id"]:
             kept["custom_run_id"] = _environment("CUSTOM_RUN_ID")[1]
+        if kept["checkpoints"] is None:
+            # A path of one machine means nothing where it is read on another.
+            sent = kept["remote"] and kept["mode"] in _SENDING
+            kept["checkpoints"] = "keep" if sent else "reference"
         options = cls(**kept)
         if options.mode == "read-only" and not options.names_a_run:
             msg = (
@@ -377,6 +403,11 @@ class RunOptions:
     def must_resume(self) -> bool:
         """Whether the run was asked to be one that exists: ``resume="must"``."""
         return self.resume == "must" and self.mode != "disabled"
+
+    @property
+    def remotes(self) -> tuple[str, ...]:
+        """URIs of the remotes that this run is sent to; none where its mode sends nothing."""
+        return self.remote if self.mode in _SENDING else ()
 
     @property
     def captures(self) -> dict[str, Any]:

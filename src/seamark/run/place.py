@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import os
 import shutil
@@ -20,12 +21,15 @@ from seamark.errors import (
 from seamark.journal.folder import RunFolder, hashed_run_id, mint_run_id, root_dir
 from seamark.paths import check_name, check_project
 from seamark.process.interrupts import quietly
+from seamark.reading.finding import Finder
 from seamark.reading.names import LATEST
+from seamark.run.catalogs import open_catalog, place_to_read, readable
 
 if TYPE_CHECKING:
+    from seamark.reading.catalog import Ref
     from seamark.run.options import RunOptions
 
-__all__ = ["expect_place", "expect_run", "expect_writable", "run_folder"]
+__all__ = ["expect_place", "expect_run", "expect_writable", "reading_place", "run_folder"]
 
 _NO_PLACE = frozenset(
     {
@@ -39,6 +43,22 @@ _NO_PLACE = frozenset(
         errno.EROFS,
     }
 )
+
+
+def reading_place(options: RunOptions) -> Path | str | None:
+    """Return where a run that is only read is, if that is another place than its root.
+
+    The first remote that was named; one that only ``SEAMARK_REMOTE`` names does not count where a
+    root was given.
+
+    Raises:
+        ArgumentError: If nothing can be read from that remote.
+    """
+    if options.mode != "read-only" or not options.remote:
+        return None
+    if options.root is not None and place_to_read(None, None) == readable(options.remote[0]):
+        return None
+    return readable(options.remote[0])
 
 
 def run_folder(options: RunOptions) -> RunFolder:
@@ -56,6 +76,9 @@ def run_folder(options: RunOptions) -> RunFolder:
     else:
         used = options.mode != "disabled" or bool(options.with_id)
         root = root_dir(options.root, used=used)
+    if isinstance(place := reading_place(options), str):
+        return _named_there(place, root, options)
+    root = place or root
     if options.with_id:
         return _named(root, options)
     if options.custom_run_id:
@@ -79,6 +102,32 @@ def _named(root: Path, options: RunOptions) -> RunFolder:
         return _find(root, options)
     folder = None if word == LATEST else _legal(root, project, word)
     return folder or RunFolder(root, project, hashed_run_id(project, f"with_id\0{word}"))
+
+
+def _named_there(place: str, root: Path, options: RunOptions) -> RunFolder:
+    """Return the run of a server that ``with_id`` names; one that is not there if there is none.
+
+    Its folder is below our root, where nothing of it may be.
+    """
+    project = options.project
+    run = hashed_run_id(project, options.custom_run_id or f"with_id\0{options.with_id}")
+    if options.with_id:
+        with quietly(only=SeamarkError):
+            return RunFolder(root, *_find_there(place, options))
+    return RunFolder(root, project, run)
+
+
+def _find_there(place: str, options: RunOptions) -> Ref:
+    """Ask a server what ``with_id`` means.
+
+    Raises:
+        RunNotFoundError: If it means no run.
+        ArgumentError: If it may mean several.
+        RemoteError: If the server cannot be asked.
+    """
+    with contextlib.closing(open_catalog(place)) as catalog:
+        catalog.refresh()
+        return Finder(catalog).find(str(options.with_id), options.project)
 
 
 def _legal(root: Path, project: str, run: str) -> RunFolder | None:
@@ -119,7 +168,13 @@ def expect_place(options: RunOptions, folder: RunFolder) -> None:
         ArgumentError: If it was purged, or if ``with_id`` may mean several runs.
     """
     must_exist = options.mode == "read-only" or (options.must_resume and options.names_a_run)
-    if options.with_id or must_exist:
+    if isinstance(place := reading_place(options), str):
+        if options.with_id:
+            _find_there(place, options)  # which says what is wrong with the name
+        else:
+            with contextlib.closing(open_catalog(place)) as catalog:
+                catalog.fresh_view(folder.project, folder.run)
+    elif options.with_id or must_exist:
         if options.with_id and not _something(folder):
             _find(folder.root, options)  # which says what is wrong with the name
         expect_run(folder)

@@ -24,7 +24,7 @@ from seamark.run.drawing import (
 )
 
 if TYPE_CHECKING:
-    from seamark.local.index import Index
+    from seamark.reading.catalog import Catalog
     from seamark.run.recorded import Recorded
 
 __all__ = ["follow", "plot_run", "plot_runs"]
@@ -66,27 +66,27 @@ def plot_run(
         MissingFieldError: If there is no such series.
         ArgumentError: If ``refresh`` is no number, or asked for outside of a notebook.
     """
-    folder = recorded.folder
+    folder, words = recorded.folder, recorded.words
 
     def found(_: Warn) -> _Found:
-        from seamark.local.finding import Finder
+        from seamark.reading.finding import Finder
 
         reader = recorded.reader()
         if reader is None:
-            return _Found([], folder.words, goes_on=True)
+            return _Found([], words, goes_on=True)
         ref = (folder.project, folder.run)
         is_project = folder.run == PROJECT_LOG
         (named,) = [folder.project] if is_project else Finder(recorded.index).labels([ref])
         sources = [Source(named, "/".join(ref), reader)]
-        return _Found(sources, folder.words, reader.state in _GOES_ON)
+        return _Found(sources, words, reader.state in _GOES_ON)
 
     if recorded.silent:
-        return _figure([], patterns, asked, folder.words)
+        return _figure([], patterns, asked, words)
     return _plotted(found, patterns, asked, refresh)
 
 
 def plot_runs(
-    runs: Callable[[], tuple[Index, list[tuple[str, str]]]],
+    runs: Callable[[], tuple[Catalog, list[tuple[str, str]]]],
     patterns: Sequence[str],
     asked: Asked,
     where: str,
@@ -111,7 +111,7 @@ def plot_runs(
     """
 
     def found(warn: Warn) -> _Found:
-        from seamark.local.finding import Finder
+        from seamark.reading.finding import Finder
 
         now, refs = runs()
         drawn, place = refs, where
@@ -127,7 +127,7 @@ def plot_runs(
 
 
 def _few(
-    index: Index,
+    index: Catalog,
     refs: list[tuple[str, str]],
     patterns: Sequence[str],
     asked: Asked,

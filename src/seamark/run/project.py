@@ -8,20 +8,21 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, overload
 
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
-from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs, root_dir
+from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.pictures.printing import obeys_escapes
 from seamark.process import fork
 from seamark.process.liveness import process_facts
 from seamark.reading.names import LATEST
+from seamark.run.catalogs import place_to_read
 from seamark.run.container import Container
 from seamark.run.drawing import Asked
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from seamark.local.index import Index
+    from seamark.reading.catalog import Catalog
     from seamark.reading.points import Attempt
     from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 
@@ -60,6 +61,7 @@ def init_project(
     *,
     mode: str | None = None,
     root: str | os.PathLike[str] | None = None,
+    remote: str | Sequence[str] | None = None,
 ) -> Project:
     """Open a project, to read tables of its runs or to record facts about the project itself.
 
@@ -72,13 +74,16 @@ def init_project(
             here. SEAMARK_MODE, NEPTUNE_MODE or ``"online"``.
         root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``, see the page on
             environment variables.
+        remote: Server whose runs are read, such as ``"https://seamark.lab"``, of several the first;
+            SEAMARK_REMOTE unless ``root`` is given.
 
     Raises:
         PathError: If the project's path breaks the grammar.
-        ArgumentError: If there is no such mode.
+        ArgumentError: If there is no such mode, or the remote cannot be read.
     """
     path, stated = project_and_mode(project, mode)
-    return Project(RunFolder(root_dir(root), path, PROJECT_LOG), stated)
+    place = place_to_read(root, remote)
+    return Project(RunFolder(root_dir(root), path, PROJECT_LOG), stated, place=place)
 
 
 class Project(Container):
@@ -88,7 +93,7 @@ class Project(Container):
     log.
     """
 
-    def __init__(self, folder: RunFolder, mode: str) -> None:
+    def __init__(self, folder: RunFolder, mode: str, *, place: Path | str | None = None) -> None:
         self.lifecycle = Lifecycle()
         policy = EveryRank(disabled=mode == "disabled")
         self.recorder = Recorder(
@@ -101,7 +106,11 @@ class Project(Container):
             secrets=hidden_by_environment(),
         )
         self.recorded = Recorded(
-            folder, silent=lambda: policy.silent, known=list, disabled=mode == "disabled"
+            folder,
+            silent=lambda: policy.silent,
+            known=list,
+            disabled=mode == "disabled",
+            place=place,
         )
         self._told: set[str] = set()
         self._looked = False
@@ -207,13 +216,15 @@ class Project(Container):
             selection = replace(selection, id=self._ids(index, words, trashed=trashed))
         return index.table(selection, columns, self._warn)
 
-    def _ids(self, index: Index, given: str | Iterable[str], *, trashed: bool | None) -> list[str]:
+    def _ids(
+        self, index: Catalog, given: str | Iterable[str], *, trashed: bool | None
+    ) -> list[str]:
         """Return the ids of the runs that are meant; what means none stays, and is warned about.
 
         Raises:
             ArgumentError: If one may be any of several runs.
         """
-        from seamark.local.finding import Finder
+        from seamark.reading.finding import Finder
 
         finder, known = Finder(index), {run for _, run in index.runs(self.folder.project)}
 
@@ -335,7 +346,7 @@ class Project(Container):
         """
         asked = Asked(x, smooth, log_x, log_y, attempt, points)
 
-        def found() -> tuple[Index, list[tuple[str, str]]]:
+        def found() -> tuple[Catalog, list[tuple[str, str]]]:
             index = self._fresh_index(progress_bar)
             return index, self._meant(index, runs)
 
@@ -343,9 +354,9 @@ class Project(Container):
         order = "newest" if runs is None or isinstance(runs, str) else "first"
         return plot_runs(found, paths, asked, where, refresh, order)
 
-    def _meant(self, index: Index, runs: Any) -> list[tuple[str, str]]:
+    def _meant(self, index: Catalog, runs: Any) -> list[tuple[str, str]]:
         """Return (project, run id) of the runs that ``runs`` stands for."""
-        from seamark.local.finding import Finder
+        from seamark.reading.finding import Finder
         from seamark.reading.tables import RunsTable
         from seamark.store.query.language import parse
         from seamark.store.query.selection import Selection
@@ -392,19 +403,19 @@ class Project(Container):
 
     def _expect_there(self) -> None:
         """Say once that there is no such project among those that there are."""
-        root = self.folder.root
-        if self._looked or (root / self.path).is_dir():
+        if self._looked:
             return
-        others = sorted({one.project for one in islice(iter_runs(root), _MOST_LISTED)})
+        others = self.recorded.other_projects(_MOST_LISTED)
         if others:
             self._looked = True
             name = self.path.rpartition("/")[2]
             near = difflib.get_close_matches(self.path, others, 1)
             near = near or [one for one in others if one.rpartition("/")[2] == name]
             hint = f"; did you mean {near[0]!r}?" if near else " (seamark ls lists the runs)"
-            self._tell(f"there is no project {self.path!r} below {root}{hint}")
+            where = self.recorded.where
+            self._tell(f"there is no project {self.path!r} below {where}{hint}")
 
-    def _fresh_index(self, progress_bar: Progress) -> Index:
+    def _fresh_index(self, progress_bar: Progress) -> Catalog:
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
             wanted = "True, False, None or a function of two numbers"
             msg = f"progress_bar: expected {wanted}, got {progress_bar!r:.80}"

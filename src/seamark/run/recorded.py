@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seamark.blobs import read_text
-from seamark.errors import MissingFieldError, RunNotFoundError
+from seamark.errors import MissingFieldError, RunNotFoundError, SeamarkError
+from seamark.journal.folder import RunFolder, iter_runs
 from seamark.paths import is_inside
+from seamark.run.catalogs import open_catalog
 from seamark.run.tree import nest
 
 if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
-    from seamark.local.index import Index
-    from seamark.local.view import RunView
     from seamark.reading.attributes import Attribute
+    from seamark.reading.catalog import Catalog
+    from seamark.reading.contents import Contents
     from seamark.reading.reader import Reader
 
 __all__ = ["Recorded"]
@@ -31,9 +33,11 @@ class Recorded:
         silent: Returns whether this process records nothing by design, so that reads are empty.
         known: Returns what is known of a run before its first record.
         disabled: Whether that is so because the mode is ``"disabled"``.
+        place: What is read in the place of the folder's root: another root, or the address of a
+            server; None for the root.
 
     Attributes:
-        folder: Where it is recorded.
+        folder: Where it is recorded, or would be.
         disabled: The same.
     """
 
@@ -44,30 +48,66 @@ class Recorded:
         silent: Callable[[], bool],
         known: Callable[[], Iterable[Attribute]],
         disabled: bool = False,
+        place: Path | str | None = None,
     ) -> None:
         self.folder = folder
         self.disabled = disabled
         self._silent = silent
         self._known = known
-        self._index: Index | None = None
+        self._place = place
+        self._index: Catalog | None = None
 
     # ---------------------------------------------------------------- where from
 
     @property
-    def index(self) -> Index:
-        """The index of the root."""
+    def index(self) -> Catalog:
+        """What has the runs: the local index of the root, or what asks the server."""
         if self._index is None:
-            from seamark.local.index import Index
-
-            self._index = Index.open(self.folder.root)
+            self._index = open_catalog(self._place or self.folder.root)
         return self._index
+
+    @property
+    def remote(self) -> bool:
+        """Whether a server is asked."""
+        return isinstance(self._place, str)
+
+    @property
+    def _there(self) -> RunFolder:
+        """The folder that is read, where that is one."""
+        if isinstance(self._place, Path):
+            return RunFolder(self._place, self.folder.project, self.folder.run)
+        return self.folder
+
+    @property
+    def where(self) -> str:
+        """The place that is read, in words."""
+        return str(self._place or self.folder.root)
+
+    @property
+    def words(self) -> str:
+        """What is read, for messages."""
+        return self.folder.words + (f" on {self._place}" if self.remote else "")
+
+    def other_projects(self, most: int) -> list[str]:
+        """Return the projects of the place if ours is none of them, sorted; else nothing.
+
+        Args:
+            most: Of more runs not all are looked at.
+        """
+        own, root = self.folder.project, self._there.root
+        if self.remote:
+            projects = {project for project, _ in self.index.runs()}
+            return [] if any(is_inside(one, own) for one in projects) else sorted(projects)
+        if (root / own).is_dir():
+            return []
+        return sorted({one.project for one in islice(iter_runs(root), most)})
 
     @property
     def was_read(self) -> bool:
         """Whether something was read since this was made or closed."""
         return self._index is not None
 
-    def view(self) -> RunView:
+    def view(self) -> Reader:
         """Return what is recorded up to now, of every process.
 
         Raises:
@@ -92,7 +132,9 @@ class Recorded:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to read, for this process at least."""
-        return self._silent() or not self.folder.journal_dir.is_dir()
+        if self._silent():
+            return True
+        return not self.remote and not self._there.journal_dir.is_dir()
 
     def close(self) -> None:
         """Let go of the index; it is opened again if something is read later."""
@@ -153,7 +195,7 @@ class Recorded:
         reader = reader or self.reader()
         near = nearest_path(path, [] if reader is None else reader.families())
         hint = f"; did you mean {near!r}?" if near else ""
-        msg = f"path {path!r}: nothing is recorded there in {self.folder.words}{hint}"
+        msg = f"path {path!r}: nothing is recorded there in {self.words}{hint}"
         return MissingFieldError(msg)
 
     def exists(self, path: str) -> bool:
@@ -167,7 +209,11 @@ class Recorded:
         atoms = {one.path: self.whole_if_there(one.value) for one in found if one.family == "atom"}
         return nest(atoms, namespace)
 
-    # ---------------------------------------------------------------- very long texts
+    # ---------------------------------------------------------------- files, very long texts
+
+    def contents(self) -> Contents:
+        """Return the files of what is recorded."""
+        return self.index.view(self.folder.project, self.folder.run).contents
 
     def whole(self, value: Any) -> Any:
         """Return a value as it was written: what stands for a very long text is not its value.
@@ -177,7 +223,7 @@ class Recorded:
         """
         if not isinstance(value, dict) or value.keys() != {"sha256", "size"}:
             return value
-        return read_text(self.folder, value)
+        return self.contents().text(value)
 
     def whole_if_there(self, value: Any) -> Any:
         """Return the same; the record of a text that cannot be read stays in its place.
@@ -186,6 +232,6 @@ class Recorded:
         """
         try:
             return self.whole(value)
-        except OSError as error:
-            log.warning("seamark: a text of %s cannot be read: %s", self.folder.words, error)
+        except (OSError, SeamarkError) as error:
+            log.warning("seamark: a text of %s cannot be read: %s", self.words, error)
             return value

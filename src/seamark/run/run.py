@@ -25,18 +25,20 @@ from seamark.run import at_exit
 from seamark.run.captured import Captured
 from seamark.run.container import INTERNAL, Container
 from seamark.run.drawing import Asked
+from seamark.run.elsewhere import Elsewhere, find_elsewhere
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED, Lifecycle
 from seamark.run.opened import was_made
 from seamark.run.options import RunOptions, check_arguments
-from seamark.run.place import expect_place, expect_writable, run_folder
+from seamark.run.place import expect_place, expect_writable, reading_place, run_folder
 from seamark.run.plotting import plot_run
 from seamark.run.ranks import RankPolicy, was_here
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.resume import Origin, Resume, Saved, origin_of
 from seamark.run.rivals import Rivals
+from seamark.run.shipping import Shipping
 from seamark.run.state import OwnState
 from seamark.run.together import Together
 from seamark.values import Atom, encode_atom
@@ -71,6 +73,7 @@ def init_run(
     ranks: str = "zero",
     resume: str = "auto",
     checkpoints: str | None = None,
+    remote: str | Iterable[str] | None = None,
     api_token: str | None = None,
     git_ref: Any = None,
     source_files: str | Iterable[str] | None = None,
@@ -125,7 +128,11 @@ def init_run(
             its run. ``"never"``: each start is a new run. ``"must"``: a run to resume has to exist,
             named by ``with_id``, ``custom_run_id``, a restart or a checkpoint.
         checkpoints: ``"reference"`` or ``"keep"``; None means keep with a remote, else reference.
-        api_token: For remotes; kept in memory only.
+        remote: Where the run is sent while it is recorded: the address of a Seamark server such as
+            ``"https://seamark.lab"``, another root such as ``"file:///mnt/runs"``, or several.
+            SEAMARK_REMOTE, separated by commas. It is recorded on this disk in any case.
+        api_token: For remotes; kept in memory only. SEAMARK_API_TOKEN, or what ``seamark login``
+            has kept.
         git_ref: A repository's path, or False to record nothing of git.
         source_files: Files, folders and patterns to store under ``source_code/files``: at most
             2,000 files and 100 MiB, taken while the training goes on, without what ``.gitignore``
@@ -190,8 +197,11 @@ def make_run(**given: Any) -> Run:
 
 def _made(given: Mapping[str, Any]) -> Run:
     options = RunOptions.of(**given)
-    folder, origin = origin_of(options, run_folder(options))
-    return Run(options, folder, origin, made_in=os.getpid())
+    elsewhere = find_elsewhere(options, run_folder(options))
+    folder, origin = origin_of(options, elsewhere.folder)
+    run = Run(options, folder, origin, made_in=os.getpid())
+    run.go_on_from(elsewhere)
+    return run
 
 
 @dataclass(frozen=True)
@@ -251,6 +261,7 @@ class Run(Container):
         "expect_resumed",
         "finish_at_exit",
         "follows_zero",
+        "go_on_from",
         "must_resume",
         "note_state",
         "own",
@@ -304,10 +315,20 @@ class Run(Container):
             silent=lambda: self.policy.silent,
             known=self._introduction.known,
             disabled=options.mode == "disabled",
+            place=reading_place(options),
         )
         self.resume = Resume(options, self.recorder, origin or Origin())
         self.together = Together(options, self.recorder, self.policy, self.resume)
+        self._shipping = Shipping(options, self.recorder)
+        self._elsewhere = Elsewhere(folder)
         fork.register(self.after_fork)
+
+    def go_on_from(self, elsewhere: Elsewhere) -> None:
+        """Take note of what a remote knows of the run, of which nothing is on this disk."""
+        self._elsewhere = elsewhere
+        if (opening := elsewhere.opening) is not None:
+            self._state.opening = self.resume.opening = opening
+            self.recorder.after_t = opening.largest_t
 
     def begin_at_once(self) -> None:
         """Record what is known now, as a script expects that holds no logger.
@@ -343,7 +364,8 @@ class Run(Container):
             RunNotFoundError: If it does not exist.
             ArgumentError: If it was purged.
         """
-        expect_place(self._options, self.folder)
+        if not self._elsewhere.may_begin:
+            expect_place(self._options, self.folder)
 
     def _expect_origin(self) -> None:
         self.expect_place()
@@ -553,6 +575,8 @@ class Run(Container):
             return
         self.resume.expect_found()
         existed, made = bool(self.folder.journals()), was_made(self.folder, self._lineage)
+        if (opening := self._elsewhere.opening) is not None:
+            existed, made = True, made or opening.was_made(self._lineage)
         writer = self.recorder.open()
         rank = self.recorder.rank
         self._state.begin_here()
@@ -624,6 +648,7 @@ class Run(Container):
     def _header(self) -> dict[str, Any]:
         from seamark import __version__
 
+        self._shipping.begin()  # here, as a forked child opens journals of its own
         state, here = self._state, self._state.is_here  # a forked helper is not an owner
         rank, apart = current_rank(), self.recorder.rank
         owner = bool(state.owner) and here and not apart
@@ -1012,6 +1037,7 @@ class Run(Container):
             else:
                 at_exit.settle(self._key)
             self.recorder.rest()
+            self._shipping.rest()
             self.recorded.close()
         else:
             self.note_state(state, error=error)
@@ -1037,6 +1063,7 @@ class Run(Container):
         if writer is not None and not self._state.is_here:
             if writer.writer is not None:  # a forked helper closes what it wrote itself
                 writer.close(reason)
+                self._shipping.finish(seconds, in_haste=True)
             return
         if self.lifecycle.phase == STOPPED:
             return
@@ -1055,6 +1082,8 @@ class Run(Container):
             self.note_state("completed")
         lost = self.recorder.close(reason, timeout_s)
         self.recorded.close()
+        in_haste = self.state in ("interrupted", "suspended")
+        self._shipping.finish(0 if quiet else seconds, in_haste=in_haste, quiet=quiet)
         if writer is not None and self._state.owner and not self.recorder.rank and not quiet:
             self._say_end(self.state, lost)
 

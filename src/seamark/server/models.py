@@ -211,6 +211,8 @@ MODELS: Final[dict[str, Any]] = {
         **_of_run,
         state=str,
         reason=str,
+        signal=str,
+        traceback=str | None,
         failed=bool,
         crash=Crash | None,
         troubles=dict[str, Any],

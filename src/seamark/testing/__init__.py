@@ -1,1 +1,8 @@
-"""What others test with what they build for Seamark: suites that every such thing must pass."""
+"""Suites for those who extend Seamark: what a remote of their own has to do.
+
+Needs pytest, which the package itself does not bring.
+"""
+
+from seamark.testing.remotes import RemoteContract
+
+__all__ = ["RemoteContract"]

@@ -97,7 +97,7 @@ def rebuild(
             parts, shared = read_parts(objects, info.name, info.size)
         except FileNotFoundError:
             continue  # it was due to be removed
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             _log.error("rebuild: %s", error)
             damaged.append(info.name)
             continue

@@ -12,6 +12,7 @@ Of one run, below ``runs/{project}/{run}/`` (`seamark.server.routes.reads`):
 
 =======================================================  ========================================
 ``GET overview``                                         ``{"project", "run", "state", "reason",
+                                                         "signal", "traceback": str | null,
                                                          "failed": bool, "crash": Crash | null,
                                                          "troubles": {...}}``
 ``GET ranks``                                            ``{"ranks": [RankStatus]}``

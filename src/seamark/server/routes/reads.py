@@ -76,6 +76,8 @@ def overview(one: One) -> Response:
             "run": one.run,
             "state": read.state,
             "reason": read.reason,
+            "signal": read.signal,
+            "traceback": read.traceback,
             "failed": read.has_failed(),
             "crash": read.crash(),
             "troubles": read.troubles(),

@@ -48,6 +48,7 @@ from seamark.store.read.series import (
     read_text_page,
     text_begin,
 )
+from seamark.store.read.traceback import traceback_of
 from seamark.store.runs import Store, StoredRun, load_attributes, load_run
 
 if TYPE_CHECKING:
@@ -307,6 +308,29 @@ class RunReader:
             if isinstance(error, Mapping):
                 return error_text(error)
             return signal if isinstance(signal, str) else ""
+
+        return self._ask(answer)
+
+    @property
+    def signal(self) -> str:
+        """The signal that made the last recorded state, if one did and no error; else empty."""
+
+        def answer(seen: Snapshot) -> str:
+            record = seen.state.state[1]
+            error, signal = record.get("error"), record.get("signal")
+            return signal if isinstance(signal, str) and not isinstance(error, Mapping) else ""
+
+        return self._ask(answer)
+
+    @property
+    def traceback(self) -> str | None:
+        """Path of the traceback that belongs to the run's end; None if there is none.
+
+        Other ranks have others, and so have older attempts and processes that do not own the run.
+        """
+
+        def answer(seen: Snapshot) -> str | None:
+            return traceback_of(seen.state, self._families(seen))
 
         return self._ask(answer)
 

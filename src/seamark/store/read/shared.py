@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
 
+from seamark.reading.catalog import SharedPath
 from seamark.store import schema
 
 if TYPE_CHECKING:
@@ -18,25 +18,6 @@ __all__ = ["SAMPLE", "SharedPath", "shared_paths"]
 SAMPLE: Final = 50
 """Of how many runs, the first ones, the paths are looked at."""
 _TYPES: Final = ("int", "float", "bool", "string", "float_series")
-
-
-@dataclass(frozen=True, slots=True)
-class SharedPath:
-    """A number, a text or a series of numbers that some runs have.
-
-    Attributes:
-        path: Attribute path.
-        series: Whether it is a series in one of them.
-        runs: How many have it.
-        differs: Whether it is not the same in all that have it.
-        longest: Characters of the longest text.
-    """
-
-    path: str
-    series: bool
-    runs: int
-    differs: bool
-    longest: int
 
 
 def shared_paths(

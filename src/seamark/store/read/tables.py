@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
+from seamark.reading.catalog import Columns
 from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
@@ -19,7 +20,7 @@ from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import parse_field
 from seamark.store.query.selection import Chosen, Selection, choose
 from seamark.store.query.sql import AGGREGATE_COLUMNS
-from seamark.store.read.shared import SharedPath, shared_paths
+from seamark.store.read.shared import shared_paths
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store
@@ -45,9 +46,6 @@ _APART: Final = frozenset({"string_set", *_LONG})
 """What these show is not in the columns that all have."""
 _PART: Final = 900
 """How many values one statement has at most; old SQLite takes 999."""
-
-Columns = Iterable[str] | Callable[[Sequence[SharedPath]], Iterable[str]] | None
-"""Columns, or what chooses them by the paths that the first of the chosen runs have."""
 
 At = tuple[str, str | None]
 """A path and what is asked of a series there; None: what it shows."""

@@ -1,0 +1,261 @@
+"""What can be asked of the runs of one place, be it a root on this machine or a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from seamark.errors import QueryError
+
+if TYPE_CHECKING:
+    from seamark.reading.names import RunName
+    from seamark.reading.points import Attempt
+    from seamark.reading.reader import Reader
+    from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
+
+__all__ = ["Catalog", "Columns", "Progress", "Ref", "SharedPath", "Unknown", "Wanted", "refuse"]
+
+Ref = tuple[str, str]
+"""Project and id of a run."""
+Progress = Callable[[int, int], None]
+"""Told how many runs are done, and how many there are."""
+Unknown = Callable[[QueryError], None]
+"""What is to be done about a path that no run has."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPath:
+    """A number, a text or a series of numbers that some runs have.
+
+    Attributes:
+        path: Attribute path.
+        series: Whether it is a series in one of them.
+        runs: How many have it.
+        differs: Whether it is not the same in all that have it.
+        longest: Characters of the longest text.
+    """
+
+    path: str
+    series: bool
+    runs: int
+    differs: bool
+    longest: int
+
+
+Columns = Iterable[str] | Callable[[Sequence[SharedPath]], Iterable[str]] | None
+"""Columns, or what chooses them by the paths that the first of the chosen runs have."""
+
+
+def refuse(error: QueryError) -> None:
+    """Raise the error."""
+    raise error
+
+
+class Wanted(Protocol):
+    """Which runs, in which order; see `seamark.store.query.selection.Selection`."""
+
+    @property
+    def project(self) -> str | None:
+        """Only this project and its sub-projects."""
+        ...
+
+    @property
+    def query(self) -> str | None:
+        """In the query language."""
+        ...
+
+    @property
+    def id(self) -> str | Iterable[str] | None:
+        """One run id or several."""
+        ...
+
+    @property
+    def state(self) -> str | Iterable[str] | None:
+        """One state or several."""
+        ...
+
+    @property
+    def owner(self) -> str | Iterable[str] | None:
+        """One owner or several."""
+        ...
+
+    @property
+    def tag(self) -> str | Iterable[str] | None:
+        """One tag, or several that a run must all have."""
+        ...
+
+    @property
+    def trashed(self) -> bool | None:
+        """Whether runs are in the trash; None for both."""
+        ...
+
+    @property
+    def limit(self) -> int | None:
+        """At most this many."""
+        ...
+
+    @property
+    def offset(self) -> int:
+        """How many of the first to leave out."""
+        ...
+
+    @property
+    def sort_by(self) -> str:
+        """Path, perhaps with an aggregate."""
+        ...
+
+    @property
+    def ascending(self) -> bool:
+        """Smallest first."""
+        ...
+
+    @property
+    def local(self) -> bool:
+        """Whether times in the query are in this computer's time zone."""
+        ...
+
+    def check(self) -> None:
+        """Check what `expression` does not look at.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+        """
+        ...
+
+    def expression(self) -> Any:
+        """Return the conditions as one expression.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query breaks the grammar.
+        """
+        ...
+
+
+class Catalog(Protocol):
+    """The runs of one place.
+
+    `seamark.local.index.Index` has those of a root and `seamark.remote.http.catalog.RemoteCatalog`
+    those of a server. Both answer alike, and raise the same errors.
+    """
+
+    @property
+    def where(self) -> str:
+        """The place in words: the path of a root, or the address of a server."""
+        ...
+
+    @property
+    def now_ns(self) -> Callable[[], int]:
+        """Clock by which the runs are judged, nanoseconds since the Unix epoch."""
+        ...
+
+    def place_meant(self) -> str | None:
+        """Return which place may be meant rather than this one, if this one has no runs."""
+        ...
+
+    def refresh(
+        self,
+        project: str | None = None,
+        run: str | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> None:
+        """Have answers from here on show what was recorded before this call.
+
+        Args:
+            project: Only this project and its sub-projects; None for all.
+            run: Only this run of the project (``".project"``: the project's own log).
+            progress: Called with the number of runs done and the number of runs to do.
+        """
+        ...
+
+    def runs(self, project: str | None = None) -> list[Ref]:
+        """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
+        ...
+
+    def names(self) -> list[RunName]:
+        """Return every run and what it is called, the newest first."""
+        ...
+
+    def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
+        """Return (project, run id) of the runs that match, in order.
+
+        Args:
+            selection: Which runs.
+            unknown: Called with an error for each path asked for that no run has; raises it by
+                itself.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query breaks the grammar, or asks for what cannot be there.
+        """
+        ...
+
+    def table(
+        self, selection: Wanted, columns: Columns = None, unknown: Unknown = refuse
+    ) -> RunsTable:
+        """Return the runs that match with the columns that are asked for; see `select`."""
+        ...
+
+    def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
+        """Return what is missing of runs, only of those of which something is."""
+        ...
+
+    def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
+        """Return why runs crashed that did; see `seamark.process.crashes.CRASH_REASONS`."""
+        ...
+
+    def series(
+        self,
+        refs: Sequence[Ref],
+        patterns: Sequence[str],
+        attempt: Attempt = "latest",
+        progress: Progress | None = None,
+        points: int | None = None,
+        unknown: Unknown | None = None,
+    ) -> SeriesTable | CurveTable:
+        """Return the points of the float series that match, of these runs.
+
+        Args:
+            refs: (project, run id) of the runs.
+            patterns: Paths, or patterns with ``*`` and ``?``.
+            attempt: See `seamark.reading.reader.Reader.points`.
+            progress: Called with the number of runs read and of all.
+            points: Read curves of at most this many representative points; None for all points.
+            unknown: Called with an error for each of the patterns that is a series of no run.
+
+        Raises:
+            ArgumentError: If ``attempt`` or ``points`` cannot be one.
+        """
+        ...
+
+    def series_of(
+        self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
+    ) -> Mapping[Ref, set[str]]:
+        """Return which float series runs show, of those that are meant."""
+        ...
+
+    def paths(self) -> list[str]:
+        """Return every path that a run has or had, sorted."""
+        ...
+
+    def view(self, project: str, run: str) -> Reader:
+        """Return one run as it was when this was refreshed.
+
+        Raises:
+            RunNotFoundError: If there is no such run.
+        """
+        ...
+
+    def fresh_view(self, project: str, run: str) -> Reader:
+        """Return one run as it is now.
+
+        Raises:
+            RunNotFoundError: If there is no such run.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections; harmless when called twice."""
+        ...

@@ -1,0 +1,210 @@
+"""Asking a server for what it has folded: its clock, its errors, what it has told before."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from urllib.parse import quote, urlencode
+
+from seamark.errors import ArgumentError, QueryError, RunNotFoundError
+from seamark.reading.wire import WireError, loads
+from seamark.remote import shipper
+from seamark.remote.http.connection import Connection, run_path
+from seamark.remote.protocol import Busy, Missing, RemoteError, RunKey, TooLong
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from seamark.remote.http.connection import Answer
+
+__all__ = ["Asking", "part", "parts"]
+
+T = TypeVar("T")
+
+_SEND_S: Final = 2.0
+"""How long a read waits until this process has sent what it recorded, seconds."""
+_BUSY_S: Final = 10.0
+"""How long a read waits all in all for a server that asks for time, seconds."""
+_KEPT: Final = 128
+_KEPT_BYTES: Final = 4 << 20
+"""Answers that are kept, to be told that they are what they were; longer ones are not."""
+_MOST_POSITIONS: Final = 200
+_NOW: Final = "Seamark-Now"
+_POSITION: Final = "Seamark-Position"
+_MESSAGE: Final = 4000
+
+
+class Asking:
+    """Asks one server for what can be read there; for any number of threads.
+
+    Args:
+        connection: To the server.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._lock = threading.Lock()
+        self._ahead_ns = 0
+        self._kept: OrderedDict[str, tuple[str, dict[str, Any]]] = OrderedDict()
+        self._edited: dict[RunKey, int] = {}
+
+    @property
+    def where(self) -> str:
+        """Address of the server."""
+        return str(self.connection.address)
+
+    def now_ns(self) -> int:
+        """Return the time by the clock of the server, nanoseconds since the Unix epoch."""
+        return time.time_ns() + self._ahead_ns
+
+    def send_first(self) -> None:
+        """Wait a little until this process has sent to the server what it recorded so far."""
+        shipper.flush(self.where, _SEND_S)
+
+    def edited(self, run: RunKey, position: int) -> None:
+        """Have reads from here on see an edit.
+
+        Args:
+            run: The run.
+            position: What the server answered to it.
+        """
+        with self._lock:
+            self._edited[run] = max(position, self._edited.get(run, 0))
+
+    # ---------------------------------------------------------------- asking
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return what is at a path, decoded.
+
+        Args:
+            path: Below the API, quoted.
+            query: What follows the ``?``; None is left out.
+
+        Raises:
+            QueryError: If the server says so.
+            ArgumentError: If the server says so.
+            RunNotFoundError: If there is no such run for who asks.
+            RemoteError: If the server cannot be asked, or does not answer as agreed.
+        """
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        given = {
+            name: ("true" if value else "false") if isinstance(value, bool) else value
+            for name, value in given.items()
+        }
+        key = f"{path}?{urlencode(given, doseq=True)}"
+        with self._lock:
+            known = self._kept.get(key)
+        headers = {"If-None-Match": known[0]} if known else {}
+        answer = self._patient(
+            lambda: self.connection.ask("GET", path, query=given, headers=self._with(headers)), path
+        )
+        self._learn_time(answer)
+        if answer.status == 304 and known:  # noqa: PLR2004 - not modified
+            return known[1]
+        found = _decoded(answer)
+        tag = answer.headers.get("ETag")
+        if tag and len(answer.body) < _KEPT_BYTES:
+            with self._lock:
+                self._kept[key] = tag, found
+                self._kept.move_to_end(key)
+                while len(self._kept) > _KEPT:
+                    self._kept.popitem(last=False)
+        return found
+
+    def post(self, path: str, body: Mapping[str, Any], method: str = "POST") -> dict[str, Any]:
+        """Return the answer to a question that may be long; see `get`."""
+        answer = self._patient(
+            lambda: self.connection.send_json(method, path, body, headers=self._with({})), path
+        )
+        self._learn_time(answer)
+        return _decoded(answer)
+
+    def of_run(self, run: RunKey, what: str) -> str:
+        """Return the path of something of a run."""
+        return f"{run_path(run)}/{what}"
+
+    def _with(self, headers: Mapping[str, str]) -> dict[str, str]:
+        positions = {**shipper.positions(self.where), **self._edited}
+        some = list(positions.items())[-_MOST_POSITIONS:]
+        if not some:
+            return dict(headers)
+        told = ", ".join(
+            f"{quote(f'{run.project}/{run.run}', safe='/')}={number}" for run, number in some
+        )
+        return {**headers, _POSITION: told}
+
+    def _patient(self, ask: Callable[[], Answer], path: str) -> Answer:
+        """Ask, and again for a while where the server asks for time."""
+        until = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                return ask()
+            except Busy as error:
+                wait = max(0.2, error.wait_s)
+                if time.monotonic() + wait > until:
+                    raise
+                time.sleep(wait)
+            except RemoteError as error:
+                _raise(error, path)
+
+    def _learn_time(self, answer: Answer) -> None:
+        told = answer.headers.get(_NOW, "")
+        if told.isascii() and told.isdigit() and len(told) < 20:  # noqa: PLR2004 - fits into 64 bits
+            self._ahead_ns = int(told) - time.time_ns()
+
+
+def _decoded(answer: Answer) -> dict[str, Any]:
+    found = loads(answer.body)
+    if not isinstance(found, dict):
+        msg = f"the answer is not as agreed: expected an object, got {type(found).__name__}"
+        raise WireError(msg)
+    return found
+
+
+def _raise(error: RemoteError, path: str) -> NoReturn:
+    """Raise what an error of a server is in Python, where the same is wrong below a root."""
+    slug, hint = error.said.get("error"), error.said.get("hint")
+    words = _legible(hint) if isinstance(hint, str) else ""
+    if slug == "query" and words:
+        raise QueryError(words) from None
+    if error.status == 422 and words and not isinstance(error, TooLong):  # noqa: PLR2004
+        raise ArgumentError(words) from None
+    if isinstance(error, Missing) and slug and path.startswith("runs/"):
+        raise RunNotFoundError(words or str(error)) from None
+    raise error
+
+
+def _legible(text: str) -> str:
+    """Return a text of several lines of which a terminal obeys nothing."""
+    return "".join(one if one.isprintable() or one == "\n" else " " for one in text)[:_MESSAGE]
+
+
+def part(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    """Return a member of an answer.
+
+    Raises:
+        WireError: If it is missing or of another kind.
+    """
+    value = found.get(name)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        msg = (
+            f"the answer is not as agreed: expected {name} to be {kind.__name__}, got {value!r:.80}"
+        )
+        raise WireError(msg)
+    return value
+
+
+def parts(found: Mapping[str, Any], name: str, kind: type[T]) -> list[T]:
+    """Return a member of an answer that is a list of one kind.
+
+    Raises:
+        WireError: If it is none.
+    """
+    values = part(found, name, list)
+    if wrong := next((one for one in values if not isinstance(one, kind)), None):
+        msg = f"the answer is not as agreed: expected {name} of {kind.__name__}, got {wrong!r:.80}"
+        raise WireError(msg)
+    return values

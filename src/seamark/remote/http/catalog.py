@@ -1,0 +1,361 @@
+"""The runs of a server: every verb of a catalog, asked over HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import QueryError, RunNotFoundError
+from seamark.paths import is_inside
+from seamark.reading.catalog import (
+    Columns,
+    Progress,
+    Ref,
+    SharedPath,
+    Unknown,
+    Wanted,
+    refuse,
+)
+from seamark.reading.curves import check_points
+from seamark.reading.names import RunName
+from seamark.reading.points import Attempt, check_attempt
+from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
+from seamark.reading.wire import WireError
+from seamark.remote.http.asking import Asking, part, parts
+from seamark.remote.http.connection import Connection
+from seamark.remote.http.run import RemoteRun
+from seamark.remote.protocol import RunKey, TooLong
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["RemoteCatalog"]
+
+_ROWS: Final = 10_000
+"""Rows of one answer."""
+_REFS: Final = 10_000
+"""Runs that are named in one question."""
+_SAMPLE: Final = 50
+_OF_SELECTION: Final = (
+    *("project", "query", "id", "state", "owner", "tag", "trashed"),
+    *("offset", "sort_by", "ascending"),
+)
+_LOCAL_TIME: Final = re.compile(
+    r"(?P<before>`?sys/(?:creation_time|modification_time)`?\s*(?:<=|>=|!=|=|<|>)\s*)"
+    r"(?P<quote>[\"']?)"
+    r"(?P<time>\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?)"
+    r"(?P=quote)(?![\w:.+-])"
+)
+
+
+class RemoteCatalog:
+    """The runs that a server lets its asker read; see `seamark.reading.catalog.Catalog`.
+
+    Args:
+        connection: To the server.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._asking = Asking(connection)
+        self._names: list[RunName] | None = None
+
+    @classmethod
+    def open(cls, uri: str, token: str | None = None) -> Self:
+        """Return the runs of a server; nothing is asked yet.
+
+        Args:
+            uri: Its address.
+            token: To show there; None for ``SEAMARK_API_TOKEN`` or what ``seamark login`` kept.
+
+        Raises:
+            ArgumentError: If the address cannot be used.
+        """
+        return cls(Connection(uri, token))
+
+    @property
+    def where(self) -> str:
+        """Address of the server."""
+        return self._asking.where
+
+    @property
+    def now_ns(self) -> Callable[[], int]:
+        """Clock of the server, nanoseconds since the Unix epoch."""
+        return self._asking.now_ns
+
+    def place_meant(self) -> str | None:
+        """Return None: no other place is known."""
+        return None
+
+    def close(self) -> None:
+        """Let go of the connections; harmless when called twice."""
+        self._asking.connection.close()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of the connections."""
+        self.close()
+
+    def refresh(
+        self,
+        project: str | None = None,
+        run: str | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> None:
+        """Have answers from here on show what was recorded before this call.
+
+        What this process recorded is sent first, for 2 s at most.
+        """
+        del project, run, progress
+        self._names = None
+        self._asking.send_first()
+
+    # ------------------------------------------------------------------ many runs
+
+    def names(self) -> list[RunName]:
+        """Return every run and what it is called, the newest first."""
+        if self._names is None:
+            self._names = parts(self._asking.get("runs/names"), "names", RunName)
+        return list(self._names)
+
+    def runs(self, project: str | None = None) -> list[Ref]:
+        """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
+        found = (one.ref for one in self.names())
+        return sorted(ref for ref in found if project is None or is_inside(ref[0], project))
+
+    def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
+        """Return (project, run id) of the runs that match, in order."""
+        body = _body(selection, unknown) | {"limit": selection.limit}
+        answer = self._asking.post("runs/select", body)
+        _tell(answer, unknown)
+        return [_ref(one) for one in parts(answer, "refs", list)]
+
+    def table(
+        self, selection: Wanted, columns: Columns = None, unknown: Unknown = refuse
+    ) -> RunsTable:
+        """Return the runs that match with the columns that are asked for."""
+        body = _body(selection, unknown)
+        if callable(columns):
+            asked = body | {"limit": selection.limit, "sample": _SAMPLE}
+            answer = self._asking.post("runs/fields", asked)
+            columns = columns([_shared(one) for one in parts(answer, "fields", dict)])
+        if columns is not None:
+            columns = [columns] if isinstance(columns, str) else list(columns)
+        return self._tables(body | {"columns": columns}, selection, unknown)
+
+    def _tables(self, body: dict[str, Any], selection: Wanted, unknown: Unknown) -> RunsTable:
+        """Return a table that may come in several answers, one below the other."""
+        found: RunsTable | None = None
+        most, begun = _ROWS, selection.offset
+        while True:
+            done = 0 if found is None else len(found.refs)
+            left = most if selection.limit is None else min(most, selection.limit - done)
+            try:
+                answer = self._asking.post("runs", body | {"offset": begun + done, "limit": left})
+            except TooLong as error:
+                fewer = error.said.get("limit")
+                if not isinstance(fewer, int) or not 0 < fewer < left:
+                    raise
+                most = fewer
+                continue
+            some = part(answer, "table", RunsTable)
+            if found is None:
+                _tell(answer, unknown)
+            found = some if found is None else _below(found, some, begun)
+            wanted = found.total - begun
+            if selection.limit is not None:
+                wanted = min(wanted, selection.limit)
+            if len(found.refs) >= wanted or not some.refs:
+                return found
+
+    def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
+        """Return what is missing of runs, only of those of which something is."""
+        return self._of_runs("runs/losses", "losses", refs)
+
+    def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
+        """Return why runs crashed that did."""
+        return self._of_runs("runs/crash-reasons", "reasons", crashed)
+
+    def _of_runs(
+        self, path: str, name: str, refs: Sequence[Ref], more: Mapping[str, Any] | None = None
+    ) -> dict[Ref, Any]:
+        found: dict[Ref, Any] = {}
+        for begin in range(0, len(refs), _REFS):
+            some = [list(ref) for ref in refs[begin : begin + _REFS]]
+            answer = self._asking.post(path, {"refs": some, **(more or {})})
+            for one in parts(answer, name, list):
+                found[_ref(one)] = one[-1]
+        return found
+
+    def series(
+        self,
+        refs: Sequence[Ref],
+        patterns: Sequence[str],
+        attempt: Attempt = "latest",
+        progress: Progress | None = None,
+        points: int | None = None,
+        unknown: Unknown | None = None,
+    ) -> SeriesTable | CurveTable:
+        """Return the points of the float series that match, of these runs."""
+        chosen = check_attempt(attempt)
+        if points is not None:
+            check_points(points)
+        kind: Any = SeriesTable if points is None else CurveTable
+        found: list[Any] = []
+        told: dict[str, None] | None = None
+        left = list(refs)
+        while left:
+            some, rest = left[:_REFS], left[_REFS:]
+            body = {
+                "refs": [list(ref) for ref in some],
+                "paths": list(patterns),
+                "attempt": chosen,
+                "points": points,
+                "unknown": None if unknown is None else "tell",
+            }
+            answer = self._asking.post("runs/series", body)
+            found += part(answer, "table", kind).parts
+            said = dict.fromkeys(parts(answer, "told", str))
+            told = said if told is None else {one: None for one in told if one in said}
+            again = [_ref(one) for one in parts(answer, "left", list)]
+            if len(again) >= len(some):
+                msg = "the answer is not as agreed: it leaves out every run"
+                raise WireError(msg)
+            left = again + rest
+            if progress is not None:
+                progress(len(refs) - len(left), len(refs))
+        if unknown is not None:
+            for message in told or ():
+                unknown(QueryError(message))
+        made: SeriesTable | CurveTable = kind(found)
+        return made
+
+    def series_of(
+        self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
+    ) -> dict[Ref, set[str]]:
+        """Return which float series runs show, of those that are meant."""
+        found = self._of_runs("runs/series-paths", "paths", refs)
+        meant = {
+            ref: {path for path in paths if isinstance(path, str) and is_meant(path)}
+            for ref, paths in found.items()
+        }
+        return {ref: paths for ref, paths in meant.items() if paths}
+
+    def paths(self) -> list[str]:
+        """Return every path that a run has or had, sorted."""
+        return parts(self._asking.get("paths"), "paths", str)
+
+    # ------------------------------------------------------------------ one run
+
+    def view(self, project: str, run: str) -> RemoteRun:
+        """Return one run.
+
+        Raises:
+            RunNotFoundError: If there is no such run for who asks.
+        """
+        found = RemoteRun(self._asking, project, run)
+        try:
+            found.expect()
+        except RunNotFoundError as error:
+            where = f"project {project!r} on {self.where}"
+            msg = f"run {run!r} does not exist in {where}, or you may not see it"
+            raise RunNotFoundError(msg) from error
+        return found
+
+    def fresh_view(self, project: str, run: str) -> RemoteRun:
+        """Return one run as it is now; see `view`."""
+        self.refresh(project, run)
+        return self.view(project, run)
+
+    def edit(self, ref: Ref, changes: Mapping[str, Any]) -> None:
+        """Change what people may change of a run.
+
+        Args:
+            ref: (project, run id) of the run.
+            changes: ``name``, ``description`` (with ``description_was``), ``add_tags``,
+                ``remove_tags`` and ``trashed``, as far as they change.
+
+        Raises:
+            RunNotFoundError: If there is no such run for who asks.
+            RemoteError: If the server refuses it.
+        """
+        answer = self._asking.post("runs", {"refs": [list(ref)], **changes}, "PATCH")
+        for one in parts(answer, "runs", dict):
+            if isinstance(position := one.get("position"), int):
+                self._asking.edited(RunKey(*ref), position)
+
+    def purge(self, ref: Ref) -> None:
+        """Delete a run for good; see `edit`."""
+        run = RunKey(*ref)
+        self._asking.post(self._asking.of_run(run, "").rstrip("/"), {}, "DELETE")
+
+
+def _body(selection: Wanted, unknown: Unknown) -> dict[str, Any]:
+    """Return which runs are meant, as the server takes it.
+
+    Raises:
+        ArgumentError: If an argument has a value that cannot be used.
+        QueryError: If the query breaks the grammar.
+    """
+    selection.check()
+    selection.expression()
+    found = {name: _plain(getattr(selection, name)) for name in _OF_SELECTION}
+    if selection.local and isinstance(found["query"], str):
+        found["query"] = _LOCAL_TIME.sub(_with_offset, found["query"])
+    return found | {"unknown": "refuse" if unknown is refuse else "tell"}
+
+
+def _plain(value: Any) -> Any:
+    is_some = isinstance(value, Iterable) and not isinstance(value, str)
+    return list(value) if is_some else value
+
+
+def _with_offset(match: re.Match[str]) -> str:
+    """Return a comparison with a time of this computer's zone as one that names its offset."""
+    try:
+        moment = datetime.fromisoformat(match["time"]).astimezone()
+    except (ValueError, OverflowError):
+        return match[0]
+    quote = match["quote"]
+    return f"{match['before']}{quote}{moment.isoformat()}{quote}"
+
+
+def _tell(answer: Mapping[str, Any], unknown: Unknown) -> None:
+    for message in parts(answer, "told", str):
+        unknown(QueryError(message))
+
+
+def _ref(one: Any) -> Ref:
+    if isinstance(one, list) and len(one) > 1 and all(isinstance(each, str) for each in one[:2]):
+        return one[0], one[1]
+    msg = f"the answer is not as agreed: expected project and run, got {one!r:.80}"
+    raise WireError(msg)
+
+
+def _shared(one: dict[str, Any]) -> SharedPath:
+    return SharedPath(
+        part(one, "path", str),
+        part(one, "series", bool),
+        part(one, "runs", int),
+        part(one, "differs", bool),
+        part(one, "longest", int),
+    )
+
+
+def _below(first: RunsTable, second: RunsTable, offset: int) -> RunsTable:
+    """Return two parts of a table as one; a column that one of them lacks is empty there."""
+    columns = list(dict.fromkeys([*first.columns, *second.columns]))
+    empty = [None] * len(first.refs), [None] * len(second.refs)
+    cells = {
+        name: [
+            *(first[name] if name in first else empty[0]),
+            *(second[name] if name in second else empty[1]),
+        ]
+        for name in columns
+    }
+    return RunsTable(cells, [*first.refs, *second.refs], second.total, offset)

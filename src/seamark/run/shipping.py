@@ -1,0 +1,118 @@
+"""The part of a run that has it sent to remotes while it is recorded."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.process.interrupts import quietly
+from seamark.run import at_exit
+
+if TYPE_CHECKING:
+    from seamark.run.options import RunOptions
+    from seamark.run.recorder import Recorder
+
+__all__ = ["Shipping"]
+
+log = logging.getLogger("seamark")
+
+_UNSETTLED_S: Final = 30.0
+"""How long a worker that may turn out to be another rank sends nothing, in seconds."""
+
+
+class Shipping:
+    """Hands what a run writes to the shippers of this process. Nothing here raises.
+
+    Args:
+        options: Of the run.
+        recorder: Of the run.
+    """
+
+    def __init__(self, options: RunOptions, recorder: Recorder) -> None:
+        self._uris = options.remotes
+        self._token = options.api_token
+        self._recorder = recorder
+        self._since = 0.0
+
+    def begin(self) -> None:
+        """Have what is written in this process sent; called whenever a journal is opened."""
+        if not self._uris:
+            return
+        with quietly(_failed):
+            from seamark.remote.shipper import shipper_of
+
+            if (writer := self._recorder.writer) is None:
+                return
+            self._since = time.monotonic()
+            for uri in self._uris:
+                shipper_of(uri, self._token).add(self._recorder.folder, writer, self._may_send)
+            at_exit.afterwards(_send_last)
+
+    def _may_send(self) -> bool:
+        """Return whether what is recorded stays: a worker may turn out to be a silent rank."""
+        if self._recorder.watch_rank is None:
+            return True
+        processes: Any = sys.modules.get("multiprocessing.process")
+        is_worker = processes is not None and processes.parent_process() is not None
+        return not is_worker or time.monotonic() > self._since + _UNSETTLED_S
+
+    def rest(self) -> None:
+        """Send what is left while the process does something else."""
+        with quietly(_failed):
+            for shipper in self._shippers():
+                shipper.rest(self._recorder.folder)
+
+    def finish(
+        self, seconds: float | None = None, *, in_haste: bool = False, quiet: bool = False
+    ) -> None:
+        """Wait for what is left, though not for ever, and say what was not sent.
+
+        Args:
+            seconds: At most how long; None for as long as the end of a run waits.
+            in_haste: Whether a signal ends the process.
+            quiet: Whether what was begun is taken back, so that nobody needs to wait.
+        """
+        with quietly(_failed):
+            from seamark.remote.shipper import EXIT_S, SIGNAL_S
+
+            shippers = self._shippers()
+            for shipper in shippers:
+                shipper.finish(self._recorder.folder)
+            if quiet or not shippers:
+                return
+            longest = SIGNAL_S if in_haste else EXIT_S
+            if seconds is not None:
+                longest = min(longest, seconds)
+            _wait(shippers, longest, self._recorder.folder)
+
+    def _shippers(self) -> list[Any]:
+        if not self._uris:
+            return []
+        from seamark.remote.shipper import known
+
+        return [found for uri in self._uris if (found := known(uri)) is not None]
+
+
+def _send_last(error: BaseException | None) -> None:
+    """Wait at the end of the process for what is left of runs at rest."""
+    with quietly(_failed):
+        from seamark.remote.shipper import EXIT_S, SIGNAL_S, shippers
+
+        _wait(shippers(), SIGNAL_S if isinstance(error, KeyboardInterrupt) else EXIT_S, None)
+
+
+def _wait(shippers: list[Any], seconds: float, folder: Any) -> None:
+    from seamark.pictures.progress import progress_bar
+    from seamark.process.quiet import is_quiet
+
+    until = time.monotonic() + seconds
+    for shipper in shippers:
+        left = max(0.0, until - time.monotonic())
+        with progress_bar(f"sending to {shipper.name}", quiet=is_quiet(), of_bytes=True) as show:
+            shipper.wait_at_end(left, folder, show)
+
+
+def _failed(error: Exception) -> None:
+    log.debug("seamark: sending failed: %r", error)

@@ -1,0 +1,237 @@
+"""The promises of a remote, as tests for pytest."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import secrets
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from seamark.journal.folder import journal_name, mint_run_id
+from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
+from seamark.remote.protocol import Diverged, Gap, RemoteError, RunKey, Sent
+
+if TYPE_CHECKING:
+    from seamark.remote.protocol import Remote
+
+__all__ = ["Journal", "RemoteContract"]
+
+
+class Journal:
+    """A small journal that is whole, in pieces that can be sent one after the other.
+
+    Attributes:
+        run: The run that it belongs to.
+        name: Its file name.
+        batches: File header and HEADER frame, then further frames, as they follow each other.
+    """
+
+    def __init__(self, run: RunKey, *, count: int = 3, name: str | None = None) -> None:
+        uid = secrets.token_bytes(16) if name is None else bytes.fromhex(name.rpartition(".")[2])
+        writer = f"contract-1-{uid.hex()[:8]}"
+        self.run = run
+        self.name = name or journal_name(writer, uid)
+        salt, t = salt_of(uid), 1_700_000_000_000_000_000
+        header = {"format": 1, "run": run.run, "project": run.project, "writer": writer}
+        self.batches = [
+            file_header(uid) + frame_bytes(salt, Kind.HEADER, t, dump_json(header)),
+            *(
+                frame_bytes(salt, Kind.OP, t + number, dump_json(_op(number)))
+                for number in range(1, count)
+            ),
+        ]
+
+    @property
+    def data(self) -> bytes:
+        """All of it."""
+        return b"".join(self.batches)
+
+    def offset(self, number: int) -> int:
+        """Return where a batch begins in the file, in bytes."""
+        return sum(map(len, self.batches[:number]))
+
+
+def _op(number: int) -> dict[str, object]:
+    value = secrets.token_hex(64)
+    return {"op": "assign", "atoms": {f"a{number}": {"type": "string", "value": value}}}
+
+
+class RemoteContract:
+    """What every remote promises; inherit from it and give the fixture ``remote``.
+
+    Example:
+        ::
+
+            class TestMine(RemoteContract):
+                @pytest.fixture
+                def remote(self, tmp_path):
+                    return MyRemote(tmp_path)
+
+                def kept(self, remote, run, journal):
+                    return remote.read_back(run, journal)
+    """
+
+    @pytest.fixture
+    def remote(self) -> Remote:
+        """Return the remote that is tested, empty and open; override this."""
+        msg = "RemoteContract: override the fixture `remote`"
+        raise NotImplementedError(msg)
+
+    @pytest.fixture
+    def run(self) -> RunKey:
+        """Return a run that the remote may be sent; override it where that has to exist."""
+        return RunKey("contract/suite", mint_run_id())
+
+    def kept(self, remote: Remote, run: RunKey, journal: str) -> bytes | None:
+        """Return the bytes that are kept of a journal, None if nobody can tell; override it."""
+        del remote, run, journal
+
+    def kept_blob(self, remote: Remote, run: RunKey, digest: str) -> bytes | None:
+        """Return the content that is kept of a file, None if nobody can tell; override it."""
+        del remote, run, digest
+
+    def _expect(self, remote: Remote, journal: Journal, data: bytes) -> None:
+        assert remote.journals(journal.run).get(journal.name, 0) == len(data)
+        found = self.kept(remote, journal.run, journal.name)
+        assert found is None or found == data
+
+    # ---------------------------------------------------------------- journals
+
+    def test_a_run_that_is_not_known_has_no_journals(self, remote: Remote, run: RunKey) -> None:
+        """Nothing has to be made before the first bytes are sent."""
+        try:
+            assert dict(remote.journals(run)) == {}
+        except RemoteError as error:
+            assert type(error).__name__ == "Missing"  # noqa: PT017 - either says the same
+
+    def test_what_is_sent_in_batches_is_kept_whole(self, remote: Remote, run: RunKey) -> None:
+        """Each answer says how much is kept, and positions only grow."""
+        journal, positions = Journal(run), [0]
+        for number, batch in enumerate(journal.batches):
+            sent = remote.send(run, journal.name, journal.offset(number), batch)
+            assert isinstance(sent, Sent)
+            assert sent.offset == journal.offset(number) + len(batch)
+            assert sent.position > positions[-1]
+            assert sent.wait_s >= 0
+            positions.append(sent.position)
+        self._expect(remote, journal, journal.data)
+
+    def test_what_is_sent_again_is_kept_once(self, remote: Remote, run: RunKey) -> None:
+        """An answer may be lost: then the same comes again, alone or with what follows."""
+        journal = Journal(run)
+        first = journal.batches[0]
+        for _ in range(2):
+            assert remote.send(run, journal.name, 0, first).offset == len(first)
+        sent = remote.send(run, journal.name, 0, journal.data)
+        assert sent.offset == len(journal.data)
+        assert remote.send(run, journal.name, 0, first).offset == len(journal.data)
+        self._expect(remote, journal, journal.data)
+
+    def test_a_hole_is_refused_and_says_what_is_kept(self, remote: Remote, run: RunKey) -> None:
+        """Batches may come in another order; only what follows is taken."""
+        journal = Journal(run)
+        with pytest.raises(Gap) as gap:
+            remote.send(run, journal.name, journal.offset(1), journal.batches[1])
+        assert gap.value.known == 0
+        remote.send(run, journal.name, 0, journal.batches[0])
+        with pytest.raises(Gap) as gap:
+            remote.send(run, journal.name, journal.offset(2), journal.batches[2])
+        assert gap.value.known == journal.offset(1)
+        self._expect(remote, journal, journal.batches[0])
+
+    def test_other_bytes_are_refused_and_change_nothing(self, remote: Remote, run: RunKey) -> None:
+        """A journal of a cloned machine has the same name and says something else."""
+        journal = Journal(run)
+        remote.send(run, journal.name, 0, journal.data)
+        other = Journal(run, name=journal.name)
+        assert other.data != journal.data
+        with pytest.raises(Diverged) as diverged:
+            remote.send(run, journal.name, 0, other.data)
+        assert diverged.value.known == len(journal.data)
+        self._expect(remote, journal, journal.data)
+
+    def test_a_declared_gap_is_passed_over(self, remote: Remote, run: RunKey) -> None:
+        """Bytes that will never be a frame hold nothing up."""
+        journal = Journal(run)
+        first, lost = journal.batches[:2]
+        remote.send(run, journal.name, 0, first)
+        for _ in range(2):
+            sent = remote.send_gap(run, journal.name, len(first), len(lost))
+            assert sent.offset == len(first) + len(lost)
+        sent = remote.send(run, journal.name, journal.offset(2), journal.batches[2])
+        assert sent.offset == len(journal.data)
+        assert remote.journals(run)[journal.name] == len(journal.data)
+
+    def test_journals_of_a_run_are_apart(self, remote: Remote, run: RunKey) -> None:
+        """The position counts all of them; each has an offset of its own."""
+        journals = [Journal(run, count=count) for count in (1, 2, 3)]
+        position = 0
+        for journal in journals:
+            position = remote.send(run, journal.name, 0, journal.data).position
+        assert position == sum(len(journal.data) for journal in journals)
+        assert dict(remote.journals(run)) == {
+            journal.name: len(journal.data) for journal in journals
+        }
+
+    def test_two_that_send_the_same_keep_it_once(self, remote: Remote, run: RunKey) -> None:
+        """Two processes may ship one journal at the same time, in pieces of any size."""
+        journal = Journal(run, count=12)
+        wrong: list[BaseException] = []
+
+        def ship(stride: int) -> None:
+            try:
+                _ship(remote, journal, stride)
+            except BaseException as error:  # noqa: BLE001 - told below
+                wrong.append(error)
+
+        threads = [threading.Thread(target=ship, args=(stride,)) for stride in (1, 2, 5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        self._expect(remote, journal, journal.data)
+
+    # ---------------------------------------------------------------- files
+
+    def test_the_content_of_a_file_is_kept_once(self, remote: Remote, run: RunKey) -> None:
+        """What is there need not be sent, and may be."""
+        remote.send(run, (journal := Journal(run)).name, 0, journal.data)
+        content = secrets.token_bytes(100_000)
+        digest, other = hashlib.sha256(content).hexdigest(), "0" * 64
+        assert set(remote.missing_blobs(run, [digest, other])) == {digest, other}
+        for _ in range(2):
+            remote.put_blob(run, digest, len(content), io.BytesIO(content))
+            assert set(remote.missing_blobs(run, [digest, other])) == {other}
+        found = self.kept_blob(remote, run, digest)
+        assert found is None or found == content
+
+    def test_an_empty_file_is_one(self, remote: Remote, run: RunKey) -> None:
+        """It has a digest, too."""
+        remote.send(run, (journal := Journal(run)).name, 0, journal.data)
+        digest = hashlib.sha256(b"").hexdigest()
+        remote.put_blob(run, digest, 0, io.BytesIO())
+        assert set(remote.missing_blobs(run, [digest])) == set()
+
+    def test_nothing_is_missing_of_nothing(self, remote: Remote, run: RunKey) -> None:
+        """A run may have no files."""
+        remote.send(run, (journal := Journal(run)).name, 0, journal.data)
+        assert set(remote.missing_blobs(run, [])) == set()
+
+    # ---------------------------------------------------------------- the end
+
+    def test_closing_twice_is_harmless(self, remote: Remote) -> None:
+        """Whoever ends may end twice."""
+        remote.close()
+        remote.close()
+
+
+def _ship(remote: Remote, journal: Journal, stride: int) -> None:
+    number = 0
+    while number < len(journal.batches):
+        data = b"".join(journal.batches[number : number + stride])
+        remote.send(journal.run, journal.name, journal.offset(number), data)
+        number += stride

@@ -1,0 +1,55 @@
+"""What the tests of remotes have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keeper_server import Keeper, keeping
+from recording import QUIET
+
+import seamark
+from seamark.remote import shipper as shippers
+
+
+@pytest.fixture
+def keeper() -> Iterator[Keeper]:
+    """A server that runs; its address is ``keeper.url``."""
+    with keeping() as (keeper, address):
+        keeper.address = address  # type: ignore[attr-defined]
+        keeper.url = f"http://127.0.0.1:{address[1]}"  # type: ignore[attr-defined]
+        yield keeper
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Begin runs; what the test leaves running is stopped, and shippers end."""
+    begun = []
+
+    def begin(**given: Any) -> Any:
+        run = seamark.init_run(**{"root": tmp_path / "root", "project": "p", **QUIET, **given})
+        begun.append(run)
+        return run
+
+    yield begin
+    for run in begun:
+        run.stop(seconds=0)
+    shippers._shippers.clear()
+
+
+def kept_like(run: Any, keeper: Any) -> bool:
+    """Return whether a server keeps exactly the journals that lie on disk."""
+    kept = keeper.journals.get((run.project, run.id), {})
+    local = {each.path.name: each.path.read_bytes() for each in run.folder.journals()}
+    return {name: bytes(data) for name, data in kept.items()} == local
+
+
+def until(is_so: Callable[[], Any], seconds: float = 60) -> None:
+    """Wait for what has to come, however slow the machine is."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.02)

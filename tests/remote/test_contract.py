@@ -1,0 +1,195 @@
+"""Every remote keeps the promises of the contract: ours, and one that somebody else brings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keeper_server import Keeper, keeping
+
+from seamark.errors import ArgumentError, SeamarkError
+from seamark.remote.file import FileRemote
+from seamark.remote.places import canonical, check_uri, open_remote, schemes
+from seamark.remote.protocol import RunKey
+from seamark.testing import RemoteContract
+
+THIRD_PARTY = '''
+import hashlib
+import threading
+
+from seamark.remote.protocol import Diverged, Gap, Sent
+
+_lock = threading.Lock()
+
+
+class Dictionary:
+    """Keeps everything in memory."""
+
+    def __init__(self, uri):
+        self.uri, self.kept, self.files = uri, {}, {}
+
+    def journals(self, run):
+        return {name: len(data) for (of, name), data in self.kept.items() if of == run}
+
+    def send(self, run, journal, offset, data):
+        with _lock:
+            known = self.kept.get((run, journal), b"")
+            if offset > len(known):
+                raise Gap("bytes are missing", len(known))
+            overlap = known[offset : offset + len(data)]
+            if overlap != data[: len(overlap)]:
+                raise Diverged("other bytes", len(known))
+            self.kept[run, journal] = known + data[len(overlap) :]
+            return Sent(len(self.kept[run, journal]), sum(self.journals(run).values()))
+
+    def send_gap(self, run, journal, offset, length):
+        return self.send(run, journal, offset, bytes(length))
+
+    def missing_blobs(self, run, digests):
+        return {digest for digest in digests if (run.project, digest) not in self.files}
+
+    def put_blob(self, run, digest, size, file):
+        data = file.read(size)
+        assert hashlib.sha256(data).hexdigest() == digest
+        self.files[run.project, digest] = data
+
+    def close(self):
+        pass
+
+
+def open_dictionary(uri, token):
+    return Dictionary(uri)
+
+
+def open_broken(uri, token):
+    raise RuntimeError("no such bucket")
+
+
+def open_needy(uri, token):
+    import a_package_that_nobody_has
+
+
+def open_partly(uri, token):
+    return object()
+'''
+
+
+@pytest.fixture
+def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Install a package that brings remotes, as an installer leaves it."""
+    site = tmp_path / "site"
+    info = site / "lab_remotes-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "lab_remotes.py").write_text(THIRD_PARTY)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lab-remotes\nVersion: 1.0\n")
+    points = [
+        f"{scheme} = lab_remotes:open_{what}"
+        for scheme, what in {
+            "dict": "dictionary",
+            "broken": "broken",
+            "needy": "needy",
+            "partly": "partly",
+            "https": "broken",
+        }.items()
+    ]
+    (info / "entry_points.txt").write_text("\n".join(["[seamark.remotes]", *points, ""]))
+    monkeypatch.syspath_prepend(str(site))
+    yield
+    sys.modules.pop("lab_remotes", None)
+
+
+class TestFile(RemoteContract):
+    @pytest.fixture
+    def remote(self, tmp_path: Path) -> Any:
+        return open_remote((tmp_path / "elsewhere").as_uri())
+
+    def kept(self, remote: Any, run: RunKey, journal: str) -> bytes:
+        return (remote.root / run.project / run.run / "journal" / journal).read_bytes()
+
+    def kept_blob(self, remote: Any, run: RunKey, digest: str) -> bytes:
+        return (remote.root / run.project / run.run / "blobs" / digest).read_bytes()
+
+
+class TestHttp(RemoteContract):
+    @pytest.fixture
+    def keeper(self) -> Iterator[tuple[Keeper, tuple[str, int]]]:
+        with keeping() as found:
+            yield found
+
+    @pytest.fixture
+    def remote(self, keeper: tuple[Keeper, tuple[str, int]]) -> Iterator[Any]:
+        remote = open_remote(f"http://127.0.0.1:{keeper[1][1]}")
+        self.keeper_ = keeper[0]
+        yield remote
+        remote.close()
+
+    def kept(self, remote: Any, run: RunKey, journal: str) -> bytes:
+        return bytes(self.keeper_.journals[run][journal])
+
+    def kept_blob(self, remote: Any, run: RunKey, digest: str) -> bytes:
+        return self.keeper_.blobs[run.project, digest]
+
+
+@pytest.mark.usefixtures("third_party")
+class TestThirdParty(RemoteContract):
+    @pytest.fixture
+    def remote(self, third_party: None) -> Any:
+        assert "dict" in schemes()
+        return open_remote("dict://anything")
+
+    def kept(self, remote: Any, run: RunKey, journal: str) -> bytes:
+        return remote.kept[run, journal]
+
+
+def test_half_a_header_is_never_seen_in_another_root(tmp_path: Path) -> None:
+    """Readers meet journals only with what came first, and nothing temporary is left."""
+    remote = FileRemote(tmp_path)
+    run = RunKey("p", "r" * 16)
+    from seamark.testing.remotes import Journal
+
+    journal = Journal(run)
+    remote.send(run, journal.name, 0, journal.data)
+    assert [each.name for each in (tmp_path / "p" / run.run / "journal").iterdir()] == [journal.name]
+
+
+@pytest.mark.usefixtures("third_party")
+def test_what_a_package_does_wrong_names_it() -> None:
+    """A person learns which package cannot be used; our own schemes are nobody's to replace."""
+    with pytest.raises(SeamarkError, match=r"lab-remotes \(lab_remotes:open_broken\).*no such buc"):
+        open_remote("broken://x")
+    with pytest.raises(SeamarkError, match="needs a_package_that_nobody_has"):
+        open_remote("needy://x")
+    with pytest.raises(SeamarkError, match="lacks.*journals"):
+        open_remote("partly://x")
+    assert type(open_remote("https://lab.example")).__name__ == "HttpRemote"
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("htps://lab", "did you mean https://"),
+        ("lab.example", "expected a URI"),
+        ("/mnt/runs", "did you mean 'file:///mnt/runs'"),
+        ("http://lab.example", "expected https"),
+        ("https://user:secret@lab.example", r"without a user or a token"),
+        ("https://lab.example?token=1", "without '\\?'"),
+        ("https://lab.example:99999", "expected the address"),
+        ("file://host/folder", "file:///folder"),
+        ("file://", "expected a URI"),
+    ],
+)
+def test_an_address_that_cannot_be_used_says_why(uri: str, told: str) -> None:
+    """It is a person's mistake, and told where it is made; no secret is repeated."""
+    with pytest.raises(ArgumentError, match=told) as error:
+        check_uri(uri)
+    assert "secret" not in str(error.value)
+
+
+def test_one_place_has_one_name() -> None:
+    """However it was written."""
+    assert canonical("HTTPS://Lab.Example:443/") == "https://lab.example"
+    assert canonical("http://[::1]:80/x/") == "http://[::1]/x"
+    assert canonical("file:///mnt/../mnt/runs/") == "file:///mnt/runs"

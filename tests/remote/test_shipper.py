@@ -1,0 +1,474 @@
+"""What a process records is sent while it records, whatever becomes of the way or of the remote."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keeper_server import keeping
+from proxy import Trouble, proxied
+
+import seamark
+from seamark.errors import ArgumentError
+from seamark.remote import shipper as shippers
+from seamark.remote.shipper import Shipper
+
+sys.path.insert(0, str(Path(__file__).parent))
+from conftest import kept_like, until  # noqa: E402
+
+Begin = Callable[..., Any]
+
+
+def record(run: Any, count: int = 200, start: int = 0) -> None:
+    for step in range(start, start + count):
+        run.log_metrics({"train/loss": 1 / (step + 1), "train/acc": float(step)}, step=step)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+# --------------------------------------------------------------------- as it should be
+
+
+def test_what_is_recorded_is_there_when_stop_returns(begin: Begin, keeper: Any) -> None:
+    """Byte for byte, and no thread is left."""
+    run = begin(remote=keeper.url)
+    record(run)
+    run["params/lr"] = 0.1
+    run.stop()
+    assert kept_like(run, keeper)
+    until(lambda: not any("seamark-shipper" in each.name for each in threading.enumerate()))
+
+
+def test_it_is_sent_while_the_training_goes_on(begin: Begin, keeper: Any) -> None:
+    """Nobody has to stop for others to see it."""
+    run = begin(remote=keeper.url)
+    record(run)
+    until(lambda: kept_like(run, keeper))
+    record(run, start=200)
+    assert shippers.flush(keeper.url, 60)
+    assert kept_like(run, keeper)
+    position = sum(map(len, keeper.journals["p", run.id].values()))
+    assert shippers.positions(keeper.url) == {("p", run.id): position}
+
+
+def test_a_run_at_rest_is_sent_and_goes_on_in_its_next_journal(begin: Begin, keeper: Any) -> None:
+    """Lightning has a run rest after each stage."""
+    run = begin(remote=keeper.url)
+    record(run)
+    run.rest()
+    until(lambda: kept_like(run, keeper))
+    record(run, start=200)
+    run.rest()
+    until(lambda: kept_like(run, keeper))
+    assert len(keeper.journals["p", run.id]) == 2
+
+
+def test_many_runs_of_a_process_share_one_thread(begin: Begin, keeper: Any) -> None:
+    """A sweep in one process does not end where threads end."""
+    runs = [begin(remote=keeper.url) for _ in range(20)]
+    for run in runs:
+        record(run, 5)
+    names = [each.name for each in threading.enumerate()]
+    assert sum(name.startswith("seamark-shipper") for name in names) == 1
+    for run in runs:
+        run.stop()
+    assert all(kept_like(run, keeper) for run in runs)
+
+
+def test_another_root_gets_the_same_files(begin: Begin, tmp_path: Path) -> None:
+    """A folder that others mount is a remote, too, and reads as any root."""
+    run = begin(remote=(tmp_path / "there").as_uri())
+    record(run)
+    run.stop()
+    there = tmp_path / "there" / "p" / run.id / "journal"
+    assert {each.name: each.read_bytes() for each in there.iterdir()} == {
+        each.path.name: each.path.read_bytes() for each in run.folder.journals()
+    }
+    found = seamark.init_run("p", with_id=run.id, root=tmp_path / "there", mode="read-only")
+    assert len(found["train/loss"].fetch_values()) == 200
+
+
+def test_the_environment_names_remotes(
+    begin: Begin, keeper: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several, separated by commas; offline sends nothing."""
+    monkeypatch.setenv("SEAMARK_REMOTE", f"{keeper.url}, {(tmp_path / 'there').as_uri()}")
+    run = begin()
+    run.stop()
+    assert kept_like(run, keeper)
+    assert (tmp_path / "there" / "p" / run.id / "journal").is_dir()
+    away = begin(mode="offline")
+    away.stop()
+    assert ("p", away.id) not in keeper.journals
+    assert (run.checkpoints, away.checkpoints) == ("keep", "reference")
+    monkeypatch.setenv("SEAMARK_REMOTE", "htps://lab")
+    with pytest.raises(ArgumentError, match="SEAMARK_REMOTE.*did you mean https"):
+        begin()
+
+
+def test_the_token_is_shown_and_recorded_nowhere(begin: Begin, keeper: Any) -> None:
+    """It is in no journal, and in no pickle of the run's options."""
+    run = begin(remote=keeper.url, api_token="sekrit-0123456789")
+    run["note"] = "my token is sekrit-0123456789"
+    run.stop()
+    assert keeper.tokens == {"Bearer sekrit-0123456789"}
+    assert all(b"sekrit" not in bytes(data) for data in keeper.journals["p", run.id].values())
+
+
+# --------------------------------------------------------------------- what goes wrong
+
+
+def test_an_outage_costs_two_lines_and_no_byte(
+    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One when the remote goes away, one when it is back."""
+    with proxied(keeper.address) as proxy:
+        proxy.go_down()
+        run = begin(remote=proxy.url)
+        record(run)
+        until(lambda: any("cannot be reached" in line for line in lines(caplog)))
+        record(run, start=200)
+        proxy.come_back()
+        until(lambda: kept_like(run, keeper))
+        run.stop()
+    assert kept_like(run, keeper)
+    assert len(lines(caplog)) == 2
+    assert "is back" in lines(caplog)[1]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Trouble(after_sent=700),
+        Trouble(after_sent=700, reset=True),
+        Trouble(after_answered=0),
+        Trouble(after_answered=60, reset=True),
+    ],
+    ids=["cut", "reset", "no-answer", "half-answer"],
+)
+def test_cut_connections_lose_nothing_and_double_nothing(
+    begin: Begin, keeper: Any, trouble: Trouble
+) -> None:
+    """Also where the server has kept what it could not say that it keeps."""
+    with proxied(keeper.address, lambda number: trouble if number < 3 else None) as proxy:
+        run = begin(remote=proxy.url)
+        record(run, 500)
+        run.stop()
+        assert proxy.count > 3
+        assert kept_like(run, keeper)
+
+
+def test_a_half_open_connection_is_given_up(
+    begin: Begin, keeper: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither side hears of the other; the limits of time end it."""
+    monkeypatch.setattr("seamark.remote.http.connection.Connection._timeout", _short)
+    with proxied(
+        keeper.address,
+        lambda number: Trouble(after_answered=0, silent=True) if number < 2 else None,
+    ) as proxy:
+        run = begin(remote=proxy.url)
+        record(run)
+        run.stop()
+        assert kept_like(run, keeper)
+
+
+def _short(self: Any, answer_s: float | None) -> Any:
+    from urllib3 import Timeout
+
+    return Timeout(connect=5, read=1)
+
+
+def test_a_slow_link_carries_everything(begin: Begin, keeper: Any) -> None:
+    """A batch may take longer than any limit for one answer."""
+    with proxied(keeper.address, lambda _: Trouble(bytes_per_s=100_000)) as proxy:
+        run = begin(remote=proxy.url)
+        run["noise"] = os.urandom(150_000).hex()
+        run.stop()
+        assert kept_like(run, keeper)
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 429])
+def test_a_server_that_fails_is_asked_again(begin: Begin, keeper: Any, status: int) -> None:
+    """After a while, which the server may name."""
+    left = iter(range(3))
+    headers = {"Retry-After": "0.2"}
+    keeper.meddle = lambda *_: (
+        (status, {"error": "x"}, headers) if next(left, None) is not None else None
+    )
+    run = begin(remote=keeper.url)
+    record(run)
+    run.stop()
+    assert kept_like(run, keeper)
+
+
+def test_retry_after_is_kept_to(begin: Begin, keeper: Any) -> None:
+    """A server that is busy is left alone for as long as it asks."""
+    times: list[float] = []
+
+    def meddle(*_: Any) -> Any:
+        times.append(time.monotonic())
+        return (429, {"error": "busy"}, {"Retry-After": "2"}) if len(times) == 1 else None
+
+    keeper.meddle = meddle
+    run = begin(remote=keeper.url)
+    record(run)
+    run.stop()
+    assert times[1] - times[0] >= 2
+    assert kept_like(run, keeper)
+
+
+def test_one_remote_that_is_down_holds_up_no_other(begin: Begin, keeper: Any) -> None:
+    """Each has a thread of its own."""
+    run = begin(remote=["http://127.0.0.1:9", keeper.url])
+    record(run)
+    until(lambda: kept_like(run, keeper))
+    run.stop(seconds=1)
+    assert kept_like(run, keeper)
+
+
+def test_what_could_not_be_sent_is_told_with_what_to_do(
+    begin: Begin, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The end does not wait for ever."""
+    run = begin(remote="http://127.0.0.1:9")
+    record(run)
+    run.stop(seconds=1)
+    assert f"`seamark sync {run.id} --to http://127.0.0.1:9` sends the rest" in lines(caplog)[-1]
+
+
+def test_a_missing_token_is_told_once(
+    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody waits for what will not come, and one line says what to do."""
+    keeper.meddle = lambda *_: (401, {"error": "token", "hint": "this server needs a token"}, {})
+    run = begin(remote=keeper.url)
+    record(run)
+    until(lambda: any("seamark login" in line for line in lines(caplog)))
+    began = time.monotonic()
+    run.stop()
+    assert time.monotonic() - began < 30
+    assert sum("needs a token" in line for line in lines(caplog)) == 1
+
+
+def test_a_purged_run_stops_with_one_line(
+    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stays on this disk; other runs go on."""
+    gone = begin(remote=keeper.url)
+    other = begin(remote=keeper.url)
+    keeper.meddle = lambda _, path, __: (
+        (410, {"error": "purged", "hint": "purged by an owner"}, {}) if gone.id in path else None
+    )
+    for run in (gone, other):
+        record(run)
+        run.stop()
+    assert kept_like(other, keeper)
+    assert [gone.id in line for line in lines(caplog)] == [True]
+
+
+def test_a_journal_of_a_cloned_machine_is_set_aside(
+    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others of the run go on."""
+    run = begin(remote=keeper.url, mode="offline")
+    record(run)
+    run.stop()
+    first = next(iter(run.folder.journals())).path
+    cloned = bytearray(first.read_bytes())
+    cloned[-1] ^= 1
+    shipper = Shipper(keeper.url)
+
+    class Written:
+        writers = (first.name.rpartition(".")[0],)
+
+    keeper.journals["p", run.id] = {first.name: cloned + bytes(64)}
+    shipper.add(run.folder, Written())  # type: ignore[arg-type]
+    shipper.finish(run.folder)
+    assert shipper.wait(60)
+    assert any("cloned machine" in line for line in lines(caplog))
+    assert keeper.journals["p", run.id] == {first.name: cloned + bytes(64)}
+
+
+def test_a_server_that_was_restored_gets_what_it_lost(begin: Begin, keeper: Any) -> None:
+    """It says what it keeps, and that is believed."""
+    run = begin(remote=keeper.url)
+    record(run)
+    until(lambda: kept_like(run, keeper))
+    name, data = next(iter(keeper.journals["p", run.id].items()))
+    from seamark.journal.reader import JournalReader
+
+    with JournalReader(run.folder.journal_dir / name) as reader:
+        cut = [frame.end for frame in reader.frames()][3]
+    with keeper.lock:
+        del data[cut:]
+    record(run, start=200)
+    run.stop()
+    assert kept_like(run, keeper)
+
+
+def test_a_frame_that_a_proxy_finds_too_long_is_sent_in_smaller_parts(
+    begin: Begin, keeper: Any
+) -> None:
+    """Some allow one megabyte unless they are told otherwise."""
+    answer = keeper.answer
+
+    def limited(method: str, path: str, query: Any, body: bytes, headers: Any) -> Any:
+        if len(body) > 200_000:
+            return 413, {}, {}
+        return answer(method, path, query, body, headers)
+
+    keeper.answer = limited
+    run = begin(remote=keeper.url)
+    for number in range(40):
+        run[f"noise/{number}"] = os.urandom(20_000).hex()
+    run.stop()
+    assert kept_like(run, keeper)
+
+
+def test_damage_in_the_middle_is_declared_and_passed_over(begin: Begin, keeper: Any) -> None:
+    """A bad sector must not hold up what comes after it."""
+    run = begin(mode="offline")
+    record(run)
+    run.stop()
+    path = next(iter(run.folder.journals())).path
+    data = bytearray(path.read_bytes())
+    from seamark.journal.reader import JournalReader
+
+    with JournalReader(path) as reader:
+        bad = list(reader.frames())[20]
+    data[bad.offset + 30] ^= 0xFF
+    path.write_bytes(data)
+    shipper = Shipper(keeper.url)
+
+    class Written:
+        writers = (path.name.rpartition(".")[0],)
+
+    shipper.add(run.folder, Written())  # type: ignore[arg-type]
+    shipper.finish(run.folder)
+    assert shipper.wait(60)
+    kept = keeper.journals["p", run.id][path.name]
+    assert keeper.gaps == [(path.name, bad.offset, bad.end - bad.offset)]
+    assert kept[: bad.offset] == data[: bad.offset]
+    assert kept[bad.end :] == data[bad.end :]
+
+
+def test_a_remote_of_somebody_else_that_fails_ends_no_training(
+    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What its code raises is told like an outage."""
+
+    class Broken:
+        def journals(self, run: Any) -> Any:
+            raise ZeroDivisionError("in a plugin")
+
+        def close(self) -> None:
+            raise ZeroDivisionError
+
+    shipper = Shipper("broken://x", open_=lambda *_: Broken())  # type: ignore[arg-type, return-value]
+    run = begin()
+    shipper.add(run.folder, run.recorder.writer)
+    record(run)
+    assert not shipper.wait_at_end(1)
+    until(lambda: any("in a plugin" in line for line in lines(caplog)))
+
+
+# --------------------------------------------------------------------- processes
+
+SCRIPT = """
+import os, sys, time
+sys.path.insert(0, {support!r})
+import seamark
+from recording import QUIET
+run = seamark.init_run("p", root={root!r}, remote={url!r}, custom_run_id="x", **QUIET)
+print(run.id, flush=True)
+"""
+
+
+def script(tmp_path: Path, url: str, more: str) -> list[str]:
+    support = str(Path(__file__).parents[1] / "support")
+    text = SCRIPT.format(support=support, root=str(tmp_path / "root"), url=url) + more
+    (tmp_path / "train.py").write_text(text)
+    return [sys.executable, str(tmp_path / "train.py")]
+
+
+def test_what_was_sent_before_a_kill_is_a_prefix(keeper: Any, tmp_path: Path) -> None:
+    """SIGKILL leaves nothing at the remote that is not on disk."""
+    more = "for n in range(10**9): run.log_metrics({'a': n}, step=n)\n"
+    with subprocess.Popen(script(tmp_path, keeper.url, more), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        run = process.stdout.readline().decode().strip()
+        until(lambda: sum(map(len, keeper.journals.get(("p", run), {}).values())) > 100_000)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    for name, kept in keeper.journals["p", run].items():
+        data = (tmp_path / "root" / "p" / run / "journal" / name).read_bytes()
+        assert data.startswith(bytes(kept))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_each_process_ships_what_it_writes(keeper: Any, tmp_path: Path, method: str) -> None:
+    """A child inherits no thread, and sends its own journal once it has one."""
+    more = f"""
+import multiprocessing, threading
+def child(run):
+    own = [t.name for t in threading.enumerate() if "shipper" in t.name]
+    assert not own, own
+    run["child"] = os.getpid()
+    for n in range(50): run.log_metrics({{"child/a": n}}, step=n)
+    run.stop()
+if __name__ == "__main__":
+    run["parent"] = 1
+    context = multiprocessing.get_context({method!r})
+    process = context.Process(target=child, args=(run,))
+    process.start(); process.join()
+    assert process.exitcode == 0
+    run.stop()
+"""
+    done = subprocess.run(
+        script(tmp_path, keeper.url, more), capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    run = done.stdout.split()[0]
+    folder = tmp_path / "root" / "p" / run / "journal"
+    local = {each.name: each.read_bytes() for each in folder.iterdir()}
+    kept = {name: bytes(data) for name, data in keeper.journals["p", run].items()}
+    assert kept == local
+    assert len(local) >= 2
+
+
+def test_an_exit_without_stop_sends_the_rest(keeper: Any, tmp_path: Path) -> None:
+    """And a run at rest is sent at the end of its process."""
+    more = "run.log_metrics({'a': 1.0}, step=1)\nrun.rest()\n"
+    done = subprocess.run(
+        script(tmp_path, keeper.url, more), capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    run = done.stdout.split()[0]
+    folder = tmp_path / "root" / "p" / run / "journal"
+    local = {each.name: each.read_bytes() for each in folder.iterdir()}
+    assert {name: bytes(data) for name, data in keeper.journals["p", run].items()} == local
+
+
+def test_the_exception_of_a_training_is_the_last_word(tmp_path: Path) -> None:
+    """Whatever becomes of what is sent."""
+    with keeping() as (keeper, address):
+        keeper.meddle = lambda *_: (401, {"error": "token", "hint": "no"}, {})
+        url = f"http://127.0.0.1:{address[1]}"
+        more = "with run:\n    raise OSError('of the training')\n"
+        done = subprocess.run(
+            script(tmp_path, url, more), capture_output=True, text=True, timeout=200
+        )
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith("OSError: of the training")

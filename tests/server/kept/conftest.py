@@ -1,0 +1,23 @@
+"""A place that keeps journals, on each engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from keeping import Place  # noqa: E402 - it needs the extra
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request, tmp_path) -> Iterator[Place]:
+    """An empty place."""
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgresql_url")
+    else:
+        url = f"sqlite:///{tmp_path / 'databases'}"
+    made = Place(url, tmp_path / "objects")
+    yield made
+    made.close()

@@ -1,0 +1,242 @@
+"""Compaction, rewriting and collection lose nothing, whoever dies or is late."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from keeping import PROJECT, RUN, Place, at_once, journal, places
+
+from seamark.server.kept import tables
+from seamark.server.kept.caretaker import COMPACT_BYTES, ORPHAN_NS, REST_NS
+from seamark.server.kept.releasing import REMOVE_NS
+from seamark.server.kept.refusals import FullError
+
+NEVER = lambda: False  # noqa: E731
+
+
+def fill(place: Place, runs: int = 3, rows: int = 12, **options) -> list:
+    """Keep journals of several runs that share objects."""
+    intake = place.intake(window_s=0.25, **options)
+    made = [journal(f"j{n % 2}", rows, run=f"run{n // 2}") for n in range(2 * runs)]
+    for index in range(rows):
+        at_once(
+            *(
+                lambda each=each: intake.put(
+                    PROJECT,
+                    each.header["run"],
+                    each.file,
+                    places(each)[index],
+                    each.data[places(each)[index] : places(each)[index + 1]],
+                )
+                for each in made
+            )
+        )
+    for each in made:
+        intake.put(PROJECT, each.header["run"], each.file, 0, each.data)
+    return made
+
+
+def check(place: Place, made: list) -> None:
+    for each in made:
+        assert place.bytes_of(each.file, run=each.header["run"]) == each.data
+
+
+def names(place: Place) -> list[str]:
+    return sorted(place.objects.names("journals/"))
+
+
+def rows_of(place: Place, table: sa.Table) -> list:
+    with place.database.reading() as connection:
+        return connection.execute(sa.select(table)).all()
+
+
+def test_a_run_at_rest_gets_an_object_of_its_own(place: Place) -> None:
+    """After that, the shared ones are removed, a day later."""
+    made = fill(place)
+    gap = made[0]
+    place.intake().put(PROJECT, "run0", gap.file, gap.offset, gap=64)
+    gap.data += bytes(64)
+    before, caretaker = names(place), place.caretaker()
+    caretaker.tend(NEVER)
+    assert names(place) == before
+    place.now += REST_NS + 1
+    caretaker.tend(NEVER)
+    after = set(names(place)) - set(before)
+    assert len(after) == 3
+    assert len(rows_of(place, tables.segments)) == 7
+    check(place, made)
+    caretaker.tend(NEVER)
+    assert set(before) <= set(names(place))
+    place.now += REMOVE_NS + 1
+    caretaker.tend(NEVER)
+    caretaker.tend(NEVER)
+    assert set(names(place)) == after
+    check(place, made)
+    assert {row.name for row in rows_of(place, tables.objects)} == after
+    assert all(row.loose == 0 for row in rows_of(place, tables.runs))
+
+
+def test_a_run_that_sends_much_is_compacted_at_once(place: Place) -> None:
+    """From a mebibyte on; it may go on meanwhile."""
+    intake, made = place.intake(), journal(rows=1)
+    made.op("assign", atoms={"x": ["string", "x" * COMPACT_BYTES]})
+    for start, end in zip(places(made), places(made)[1:], strict=False):
+        intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
+    place.caretaker().tend(NEVER)
+    assert len(rows_of(place, tables.segments)) == 1
+    made.row({"a": 1.0}, 5)
+    intake.put(PROJECT, RUN, made.file, 0, made.data)
+    check(place, [made])
+
+
+def test_a_reader_goes_on_with_what_it_has_open(place: Place) -> None:
+    """The objects that it knows stay for a day."""
+    made = fill(place)
+    source = place.kept().source(PROJECT, "run0", made[0].file)
+    place.now += REST_NS + 1
+    place.caretaker().tend(NEVER)
+    assert source.pread(source.size(), 0) == made[0].data
+
+
+def test_two_who_compact_the_same_do_not_harm(place: Place) -> None:
+    """One of them takes effect."""
+    made = fill(place)
+    place.now += REST_NS + 1
+    both = [place.caretaker(), place.caretaker()]
+    results = at_once(*(lambda each=each: each.compact(NEVER) for each in both))
+    assert results == [None, None]
+    check(place, made)
+    live = {row.name for row in rows_of(place, tables.objects)}
+    assert set(names(place)) == live
+
+
+def test_what_is_damaged_is_left_where_it_is(place: Place, caplog) -> None:
+    """Damage is not copied into an object that looks whole."""
+    made = journal()
+    place.intake().put(PROJECT, RUN, made.file, 0, made.data)
+    (name,) = names(place)
+    path = place.objects.folder / name
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+    place.now += REST_NS + 1
+    place.caretaker().tend(NEVER)
+    assert names(place) == [name]
+    assert "cannot be compacted" in caplog.text
+
+
+class Dying:
+    """Objects of a worker that dies after it wrote one."""
+
+    def __init__(self, objects) -> None:
+        self._objects = objects
+
+    def put(self, name: str, data: bytes, *more: bytes) -> None:
+        self._objects.put(name, data, *more)
+        msg = "died"
+        raise OSError(msg)
+
+
+def age(place: Place, name: str) -> None:
+    then = (place.now - ORPHAN_NS) / 1e9 - 10
+    os.utime(Path(place.objects.folder, name), (then, then))
+
+
+def orphans(place: Place, made) -> Iterator[str]:
+    before = set(names(place))
+    with pytest.raises(FullError):
+        place.intake(Dying(place.objects)).put(PROJECT, RUN, made.file, 0, made.data)
+    yield from set(names(place)) - before
+
+
+def test_what_nobody_named_is_claimed_first_and_removed_later(place: Place) -> None:
+    """What was acknowledged stays; the journal can be sent again."""
+    made, kept = journal(), journal("two")
+    place.intake().put(PROJECT, RUN, kept.file, 0, kept.data)
+    (orphan,) = orphans(place, made)
+    for name in names(place):
+        age(place, name)
+    caretaker = place.caretaker()
+    caretaker.claim_orphans(NEVER)
+    assert orphan in names(place)
+    place.now += REMOVE_NS + 1
+    caretaker.remove_due(NEVER)
+    assert orphan not in names(place)
+    place.intake().put(PROJECT, RUN, made.file, 0, made.data)
+    check(place, [made, kept])
+
+
+def test_an_object_that_is_young_is_nobodys_orphan(place: Place) -> None:
+    """Whoever wrote it may be about to name it."""
+    place.now = __import__("time").time_ns()
+    (orphan,) = orphans(place, journal())
+    place.caretaker().claim_orphans(NEVER)
+    assert [row.name for row in rows_of(place, tables.objects)] == []
+    assert orphan in names(place)
+
+
+class Slow:
+    """Objects of a worker that is held up so long that its object counts as nobody's."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.claimed: list[str] = []
+
+    def put(self, name: str, data: bytes, *more: bytes) -> None:
+        self._place.objects.put(name, data, *more)
+        if not self.claimed:
+            age(self._place, name)
+            self._place.caretaker().claim_orphans(NEVER)
+            self.claimed.append(name)
+
+    def get(self, *args):
+        return self._place.objects.get(*args)
+
+    def delete(self, name: str) -> None:
+        self._place.objects.delete(name)
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_commit_that_comes_late_fails_and_is_done_again(place: Place, *, removed: bool) -> None:
+    """With another object, whose name nobody has claimed."""
+    made, slow = journal(), Slow(place)
+    if removed:
+        inner = slow.put
+
+        def put(name: str, data: bytes, *more: bytes) -> None:
+            first = not slow.claimed
+            inner(name, data, *more)
+            if first:
+                place.now += REMOVE_NS + 1
+                place.caretaker().remove_due(NEVER)
+
+        slow.put = put
+    kept = place.intake(slow).put(PROJECT, RUN, made.file, 0, made.data)
+    assert kept.offset == made.offset
+    (segment,) = rows_of(place, tables.segments)
+    (name,) = (row.name for row in rows_of(place, tables.objects) if row.number == segment.object)
+    assert name not in slow.claimed
+    check(place, [made])
+
+
+def test_purging_removes_the_bytes_of_a_run_and_no_others(place: Place) -> None:
+    """Objects that it shares with others are written anew."""
+    made = fill(place)
+    place.kept().forget(PROJECT, "run1")
+    check(place, [each for each in made if each.header["run"] != "run1"])
+    caretaker = place.caretaker()
+    for _ in range(6):
+        caretaker.rewrite(NEVER)
+    place.now += REMOVE_NS + 1
+    for _ in range(3):
+        caretaker.remove_due(NEVER)
+    check(place, [each for each in made if each.header["run"] != "run1"])
+    everything = b"".join(place.objects.get(name) for name in names(place))
+    for each in made:
+        assert (each.data in everything or each.data[100:200] in everything) is (
+            each.header["run"] != "run1"
+        )

@@ -1,0 +1,308 @@
+"""What is taken of journals, in which order and how often it comes, by how many workers."""
+
+from __future__ import annotations
+
+import pytest
+from journal_builder import START, JournalBuilder
+from keeping import PROJECT, RUN, Place, at_once, journal, places
+
+from seamark.errors import PathError
+from seamark.journal.shipping import BatchError
+from seamark.server.kept.intake import AHEAD_NS
+from seamark.server.kept.refusals import (
+    DivergedError,
+    FullError,
+    GapError,
+    PurgedError,
+    TooManyError,
+)
+
+
+def test_batches_become_the_journal(place: Place) -> None:
+    """Each is answered with what is kept, and the position of the run."""
+    intake, made = place.intake(), journal()
+    ends = places(made)
+    for start, end in zip(ends, ends[1:], strict=False):
+        kept = intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
+        assert (kept.offset, kept.position) == (end, end)
+    assert place.bytes_of(made.file) == made.data
+    assert intake.known(PROJECT, RUN) == ({made.file: made.offset}, made.offset)
+
+
+def test_the_position_counts_all_journals_and_gaps(place: Place) -> None:
+    """It only grows."""
+    intake, one, two = place.intake(), journal("one"), journal("two")
+    first = intake.put(PROJECT, RUN, one.file, 0, one.data)
+    second = intake.put(PROJECT, RUN, two.file, 0, two.data)
+    third = intake.put(PROJECT, RUN, one.file, one.offset, gap=64)
+    assert first.position == one.offset
+    assert second.position == one.offset + two.offset
+    assert third == (one.offset + 64, one.offset + two.offset + 64, third.wait_s)
+    again = intake.put(PROJECT, RUN, two.file, 0, two.data)
+    assert again[:2] == (two.offset, third.position)
+
+
+def test_what_is_kept_already_is_left_as_it_is(place: Place) -> None:
+    """The same again, a part of it, or more than it: nothing is kept twice."""
+    intake, made = place.intake(), journal()
+    a, b, c = made.ends[2], made.ends[5], made.ends[8]
+    intake.put(PROJECT, RUN, made.file, 0, made.data[:b])
+    assert intake.put(PROJECT, RUN, made.file, 0, made.data[:a]).offset == b
+    assert intake.put(PROJECT, RUN, made.file, a, made.data[a:b]).offset == b
+    assert intake.put(PROJECT, RUN, made.file, a, made.data[a:c]).offset == c
+    assert intake.put(PROJECT, RUN, made.file, 0, made.data).offset == made.offset
+    assert place.bytes_of(made.file) == made.data
+
+
+def test_a_hole_is_refused_and_names_what_is_kept(place: Place) -> None:
+    """Whoever sends goes on from there."""
+    intake, made = place.intake(), journal()
+    for known in (0, made.ends[3]):
+        with pytest.raises(GapError) as raised:
+            intake.put(PROJECT, RUN, made.file, made.ends[5], made.data[made.ends[5] :])
+        assert raised.value.more == {"known": known}
+        intake.put(PROJECT, RUN, made.file, 0, made.data[: made.ends[3]])
+
+
+def test_other_bytes_in_the_same_place_are_refused(place: Place) -> None:
+    """Whether they are shorter, longer, or a gap; nothing of what is kept changes."""
+    intake, made = place.intake(), journal()
+    other = JournalBuilder("one", project=PROJECT, run=RUN).assign(x=1)
+    for step in range(12):
+        other.row({"a": step, "c": 7.0}, step)
+    intake.put(PROJECT, RUN, made.file, 0, made.data)
+    with pytest.raises(DivergedError) as raised:
+        intake.put(PROJECT, RUN, made.file, 0, other.data)
+    assert raised.value.more == {"known": made.offset}
+    at = made.ends[3]
+    with pytest.raises(DivergedError):
+        intake.put(PROJECT, RUN, made.file, at, gap=made.ends[4] - at)
+    intake.put(PROJECT, RUN, made.file, made.offset, gap=64)
+    made.row({"a": 1.0}, 99)
+    with pytest.raises(DivergedError):
+        intake.put(PROJECT, RUN, made.file, made.ends[-3], made.data[made.ends[-3] :])
+    assert place.bytes_of(made.file)[: made.ends[-4]] == made.data[: made.ends[-4]]
+
+
+def test_gaps_are_declared_once(place: Place) -> None:
+    """The same gap again is nothing new; readers are told where it is."""
+    intake, made = place.intake(), journal()
+    at, end = made.ends[3], made.ends[4]
+    intake.put(PROJECT, RUN, made.file, 0, made.data[:at])
+    for _ in range(2):
+        assert intake.put(PROJECT, RUN, made.file, at, gap=end - at).offset == end
+    intake.put(PROJECT, RUN, made.file, end, made.data[end:])
+    source = place.kept().source(PROJECT, RUN, made.file)
+    assert source.pread(made.offset, 0) == made.data[:at] + bytes(end - at) + made.data[end:]
+    assert [source.gap_end(each) for each in (0, at, at + 8, end)] == [None, end, end, None]
+
+
+def test_many_at_once_are_kept_together(place: Place) -> None:
+    """Every sender is answered, and there are fewer objects than batches."""
+    intake = place.intake(window_s=0.25)
+    made = [journal(f"j{number}", run=f"run{number % 7}") for number in range(40)]
+    intake.put(PROJECT, "warm", made[0].file, 0, journal("j0", run="warm").data)
+    results = at_once(
+        *(
+            lambda each=each: intake.put(PROJECT, each.header["run"], each.file, 0, each.data)
+            for each in made
+        )
+    )
+    assert [result.offset for result in results] == [each.offset for each in made]
+    for each in made:
+        assert place.bytes_of(each.file, run=each.header["run"]) == each.data
+    assert len(list(place.objects.names("journals/"))) < len(made)
+
+
+def test_two_workers_race_for_one_batch(place: Place) -> None:
+    """One wins, the other answers by what is kept; nothing is kept twice."""
+    one, two = place.intake(), place.intake()
+    made = journal(rows=30)
+    ends = places(made)
+    for start, end in zip(ends, ends[1:], strict=False):
+        data = made.data[start:end]
+        results = at_once(
+            lambda: one.put(PROJECT, RUN, made.file, start, data),
+            lambda: two.put(PROJECT, RUN, made.file, start, data),
+        )
+        assert [result[:2] for result in results] == [(end, end)] * 2
+    assert place.bytes_of(made.file) == made.data
+
+
+def test_two_workers_race_with_different_bytes(place: Place) -> None:
+    """One of a cloned machine's journals is kept, the other one is refused."""
+    one, two = place.intake(), place.intake()
+    made, other = journal(), JournalBuilder("one", project=PROJECT, run=RUN).assign(x=1)
+    results = at_once(
+        lambda: one.put(PROJECT, RUN, made.file, 0, made.data),
+        lambda: two.put(PROJECT, RUN, made.file, 0, other.data),
+    )
+    kinds = {type(result).__name__ for result in results}
+    assert kinds == {"Kept", "DivergedError"}
+    assert place.bytes_of(made.file) in (made.data, other.data)
+
+
+def test_many_workers_and_runs_do_not_wait_for_each_other_for_ever(place: Place) -> None:
+    """Rows are locked in one order."""
+    workers = [place.intake() for _ in range(3)]
+    made = [journal("j", rows=3, run=f"run{number}") for number in range(8)]
+    calls = [
+        lambda worker=worker, each=each: worker.put(
+            PROJECT, each.header["run"], each.file, 0, each.data
+        )
+        for worker in workers
+        for each in made
+    ]
+    assert all(result.offset == made[0].offset for result in at_once(*calls))
+
+
+@pytest.mark.parametrize(
+    ("project", "run"),
+    [
+        ("../x", RUN),
+        ("", RUN),
+        ("a//b", RUN),
+        ("a/journal", RUN),
+        ("/".join(["a"] * 33), RUN),
+        ("/".join(["a" * 100] * 11), RUN),
+        (PROJECT, ".."),
+        (PROJECT, ".trash"),
+        (PROJECT, "a/b"),
+        (PROJECT, ""),
+    ],
+)
+def test_names_that_lead_elsewhere_are_refused(place: Place, project: str, run: str) -> None:
+    """No object is ever named by what somebody sent, and no row either."""
+    made = journal(project=project, run=run)
+    with pytest.raises(PathError):
+        place.intake().put(project, run, made.file, 0, made.data)
+    with pytest.raises(PathError):
+        place.intake().known(project, run)
+
+
+def test_the_log_of_a_project_is_a_run(place: Place) -> None:
+    """Its id is ``.project``."""
+    made = journal(run=".project")
+    place.intake().put(PROJECT, ".project", made.file, 0, made.data)
+    assert place.bytes_of(made.file, run=".project") == made.data
+
+
+def test_a_header_for_another_run_is_refused(place: Place) -> None:
+    """And nothing of it is kept."""
+    made = journal(run="run2")
+    with pytest.raises(BatchError):
+        place.intake().put(PROJECT, RUN, made.file, 0, made.data)
+    assert place.intake().known(PROJECT, RUN) == ({}, 0)
+
+
+def test_a_purged_run_is_not_taken_back(place: Place) -> None:
+    """Neither where the tables know it nor where only the tombstone does."""
+    intake, made, new = place.intake(), journal(), journal(run="run2")
+    intake.put(PROJECT, RUN, made.file, 0, made.data)
+    place.kept().forget(PROJECT, RUN)
+    place.purged.add((PROJECT, "run2"))
+    for each in (made, new):
+        run = each.header["run"]
+        with pytest.raises(PurgedError):
+            intake.put(PROJECT, run, each.file, 0, each.data)
+        with pytest.raises(PurgedError):
+            intake.known(PROJECT, run)
+    assert place.kept().journals(PROJECT, RUN) == {}
+    assert list(place.kept().runs()) == []
+    assert place.kept().unfolded(10) == []
+
+
+def test_a_run_has_only_so_many_journals(place: Place) -> None:
+    """Those that it has go on."""
+    intake = place.intake(most_journals=2)
+    made = [journal(name) for name in ("a", "b", "c")]
+    for each in made[:2]:
+        intake.put(PROJECT, RUN, each.file, 0, each.data[: each.ends[2]])
+    with pytest.raises(TooManyError):
+        intake.put(PROJECT, RUN, made[2].file, 0, made[2].data)
+    intake.put(PROJECT, RUN, made[0].file, 0, made[0].data)
+    other = journal("c", run="run2")
+    intake.put(PROJECT, "run2", other.file, 0, other.data)
+
+
+def test_journals_beyond_the_limit_are_refused_one_by_one(place: Place) -> None:
+    """Also where they come in one group, or to two workers."""
+    workers = [place.intake(most_journals=5, window_s=0.25) for _ in range(2)]
+    made = [journal(f"j{number}", rows=1) for number in range(20)]
+    results = at_once(
+        *(
+            lambda number=number, each=each: workers[number % 2].put(
+                PROJECT, RUN, each.file, 0, each.data
+            )
+            for number, each in enumerate(made)
+        )
+    )
+    assert sum(isinstance(result, TooManyError) for result in results) == 15
+    assert len(place.kept().journals(PROJECT, RUN)) == 5
+
+
+def test_a_client_in_the_future_is_accepted_and_marked(place: Place) -> None:
+    """Its own clock is its own business; arrival is ours."""
+    import sqlalchemy as sa
+
+    from seamark.server.kept import tables
+
+    intake, made = place.intake(), journal()
+    place.now = START - 2 * AHEAD_NS
+    intake.put(PROJECT, RUN, made.file, 0, made.data)
+    with place.database.reading() as connection:
+        row = connection.execute(
+            sa.select(tables.journals.c.ahead_ns, tables.journals.c.heard_ns)
+        ).one()
+    assert row == (made.t - place.now, place.now)
+    assert place.kept().journals(PROJECT, RUN)[made.file] == (made.offset, place.now)
+
+
+def test_what_was_accepted_is_kept_when_it_is_closed(place: Place) -> None:
+    """A server that stops finishes what it took, and takes nothing more."""
+    intake, made = place.intake(window_s=0.25), journal()
+    intake.put(PROJECT, RUN, made.file, 0, made.data[: made.ends[3]])
+    future = intake.submit(PROJECT, RUN, made.file, 0, made.data)
+    intake.close()
+    assert future.result(0).offset == made.offset
+    assert place.bytes_of(made.file) == made.data
+    with pytest.raises(FullError):
+        intake.put(PROJECT, RUN, made.file, 0, made.data)
+    intake.close()
+
+
+def test_a_full_disk_is_said_and_passes(place: Place, tmp_path) -> None:
+    """Nothing is acknowledged that could not be written; later the same is taken."""
+    intake, made = place.intake(), journal()
+    folder = place.objects.folder
+    away = tmp_path / "away"
+    folder.rename(away)
+    folder.write_bytes(b"")  # no object can be written here
+    with pytest.raises(FullError) as raised:
+        intake.put(PROJECT, RUN, made.file, 0, made.data)
+    assert raised.value.wait_s
+    folder.unlink()
+    away.rename(folder)
+    assert intake.put(PROJECT, RUN, made.file, 0, made.data).offset == made.offset
+    assert place.bytes_of(made.file) == made.data
+
+
+def test_runs_that_wait_to_be_folded_are_told_in_their_order(place: Place) -> None:
+    """Until they are noted as far as they are kept."""
+    intake, kept = place.intake(), place.kept()
+    made = [journal(run=f"run{number}") for number in range(3)]
+    for each in reversed(made):
+        place.now += 1
+        intake.put(PROJECT, each.header["run"], each.file, 0, each.data[: each.ends[4]])
+    place.now += 1
+    intake.put(PROJECT, "run2", made[2].file, 0, made[2].data)
+    assert [run.run for run in kept.unfolded(10)] == ["run2", "run1", "run0"]
+    assert [run.run for run in kept.unfolded(2)] == ["run2", "run1"]
+    kept.note(PROJECT, "run2", made[2].ends[4])  # more is kept by now
+    kept.note(PROJECT, "run1", made[1].ends[4])
+    assert [run.run for run in kept.unfolded(10)] == ["run2", "run0"]
+    assert [(run.run, run.position) for run in kept.runs()] == [
+        ("run0", made[0].ends[4]),
+        ("run1", made[1].ends[4]),
+        ("run2", made[2].offset),
+    ]

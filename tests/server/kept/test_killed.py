@@ -1,0 +1,66 @@
+"""A process that takes journals is killed at any moment: what it acknowledged is kept."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+from keeping import PROJECT, RUN, Place, journal, places
+
+from seamark.server.kept.rebuild import rebuild
+
+WORKER = """
+import sys
+from pathlib import Path
+from keeping import PROJECT, RUN, Place, journal, places
+
+place = Place(sys.argv[1], Path(sys.argv[2]))
+intake = place.intake(window_s=0)
+made = journal(rows=400)
+known = intake.known(PROJECT, RUN)[0].get(made.file, 0)
+ends = places(made)
+index = ends.index(known)
+print(known, flush=True)
+while index + 2 < len(ends):
+    start, end = ends[index], ends[index + 2]
+    kept = intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
+    print(kept.offset, flush=True)
+    index += 2
+"""
+
+
+@pytest.mark.slow
+def test_nothing_acknowledged_is_lost_by_a_kill(place: Place, pytestconfig) -> None:
+    """Killed again and again in the middle; the next one goes on where it ended."""
+    chance, made, said = random.Random(1), journal(rows=400), 0
+    support = str(pytestconfig.rootpath / "tests" / "support")
+    for _ in range(8):
+        worker = subprocess.Popen(
+            [sys.executable, "-c", WORKER, place.url, str(place.folder)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**__import__("os").environ, "PYTHONPATH": ":".join([support, *sys.path])},
+        )
+        lines = chance.randrange(3, 25)
+        assert worker.stdout is not None
+        with worker, worker.stdout:
+            for _ in range(lines):
+                if not (line := worker.stdout.readline()):
+                    break
+                said = max(said, int(line))
+            worker.send_signal(signal.SIGKILL)
+            rest = [int(each) for each in worker.stdout.read().split("\n")[:-1]]
+            said = max([said, *rest])
+        kept = place.bytes_of(made.file)
+        assert len(kept) >= said
+        assert kept == made.data[: len(kept)]
+    assert said > made.ends[40]
+    rebuild(place.database, place.objects, gone=place.gone, verify=True)
+    kept = place.bytes_of(made.file)
+    assert len(kept) >= said
+    assert kept == made.data[: len(kept)]
+    assert place.intake().put(PROJECT, RUN, made.file, 0, made.data).offset == made.offset
+    assert len(places(made)) > 400

@@ -1,0 +1,210 @@
+"""Whatever is sent in whatever order, and whoever dies: what is kept equals the file."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from keeping import PROJECT, Place, at_once, journal, places
+
+from seamark.server.kept import tables
+from seamark.server.kept.caretaker import REST_NS
+from seamark.server.kept.rebuild import rebuild
+from seamark.server.kept.refusals import FullError, GapError
+from seamark.server.kept.releasing import REMOVE_NS
+
+JOURNALS = [journal(name, rows=8, run=run) for name in "ab" for run in ("run1", "run2")]
+DAMAGED = 5
+"""Index of a frame that is declared a gap in the first of the journals."""
+
+
+class Flaky:
+    """Objects of a worker that may die around the moment at which it has written one."""
+
+    def __init__(self, objects) -> None:
+        self._objects = objects
+        self.dies = ""
+
+    def put(self, name: str, data: bytes, *more: bytes) -> None:
+        if self.dies == "before":
+            msg = "died"
+            raise OSError(msg)
+        self._objects.put(name, data, *more)
+        if self.dies == "after":
+            msg = "died"
+            raise OSError(msg)
+
+    def get(self, *args):
+        return self._objects.get(*args)
+
+    def delete(self, name: str) -> None:
+        self._objects.delete(name)
+
+
+batches = st.tuples(
+    st.just("send"),
+    st.integers(0, len(JOURNALS) - 1),
+    st.integers(0, 9),
+    st.integers(1, 9),
+    st.integers(0, 1),
+)
+steps = st.one_of(
+    batches,
+    batches,
+    batches,
+    st.tuples(st.just("race"), batches, batches),
+    st.tuples(st.just("die"), batches, st.sampled_from(["before", "after"])),
+    st.tuples(st.just("tend"), st.booleans()),
+    st.just(("rebuild",)),
+)
+
+
+class Machine:
+    """The place under test, and what was acknowledged of each journal."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.flaky = [Flaky(place.objects), Flaky(place.objects)]
+        self.workers = [place.intake(each) for each in self.flaky]
+        self.acknowledged = [0] * len(JOURNALS)
+
+    def calls(self, batch) -> list:
+        """Return the calls that send a batch: its damaged frame goes as a declared gap."""
+        _, number, first, count, worker = batch
+        made = JOURNALS[number]
+        ends = places(made)
+        first = min(first, len(ends) - 2)
+        last = min(first + count, len(ends) - 1)
+        run, put = made.header["run"], self.workers[worker].put
+        found = []
+        for start, end in self.pieces(number, first, last):
+            if number == 0 and start == ends[DAMAGED]:
+                found.append(
+                    lambda start=start, end=end: put(
+                        PROJECT, run, made.file, start, gap=end - start
+                    )
+                )
+            else:
+                found.append(
+                    lambda start=start, end=end: put(
+                        PROJECT, run, made.file, start, made.data[start:end]
+                    )
+                )
+        return [(number, call) for call in found]
+
+    @staticmethod
+    def pieces(number: int, first: int, last: int):
+        ends = places(JOURNALS[number])
+        cuts = {first, last}
+        if number == 0:
+            cuts |= {each for each in (DAMAGED, DAMAGED + 1) if first < each < last}
+        ordered = [ends[each] for each in sorted(cuts)]
+        return zip(ordered, ordered[1:], strict=False)
+
+    def send(self, batch) -> None:
+        for number, call in self.calls(batch):
+            try:
+                kept = call()
+            except GapError as error:
+                assert error.more["known"] >= self.acknowledged[number]
+                return
+            self.acknowledge(number, kept.offset)
+
+    def acknowledge(self, number: int, offset: int) -> None:
+        assert offset >= self.acknowledged[number]
+        self.acknowledged[number] = offset
+
+    def step(self, step) -> None:
+        place = self.place
+        if step[0] == "send":
+            self.send(step)
+        elif step[0] == "race":
+            both = [self.calls((*each[:4], worker)) for worker, each in enumerate(step[1:])]
+            pairs = [calls[0] for calls in both]
+            results = at_once(*(call for _, call in pairs))
+            for (number, _), result in zip(pairs, results, strict=True):
+                if not isinstance(result, Exception):
+                    self.acknowledged[number] = max(self.acknowledged[number], result.offset)
+                else:
+                    assert isinstance(result, GapError)
+        elif step[0] == "die":
+            flaky = self.flaky[step[1][4]]
+            flaky.dies = step[2]
+            with contextlib.suppress(FullError):
+                self.send(step[1])
+            flaky.dies = ""
+        elif step[0] == "tend":
+            place.now += REST_NS + 1
+            place.caretaker().tend(lambda: False)
+            if step[1]:
+                place.now += REMOVE_NS + 1
+                place.caretaker().tend(lambda: False)
+        else:
+            # As after a database was lost: what was written and never named counts as well.
+            tables.metadata.drop_all(place.database.engine)
+            place.database.create_tables(tables.metadata)
+            assert rebuild(place.database, place.objects, gone=place.gone).damaged == []
+        self.check()
+
+    def check(self) -> None:
+        place = self.place
+        for number, made in enumerate(JOURNALS):
+            run, data = made.header["run"], made.data
+            if number == 0:
+                start, end = places(made)[DAMAGED : DAMAGED + 2]
+                data = data[:start] + bytes(end - start) + data[end:]
+            kept = place.bytes_of(made.file, run=run)
+            assert len(kept) >= self.acknowledged[number]
+            assert kept == data[: len(kept)]
+            known, position = self.workers[0].known(PROJECT, run)
+            assert known.get(made.file, 0) == len(kept)
+            assert position == sum(known.values())
+
+
+def run_steps(place: Place, given) -> None:
+    machine = Machine(place)
+    for step in given:
+        machine.step(step)
+    for number, made in enumerate(JOURNALS):
+        machine.send(("send", number, 0, 99, 0))
+        assert machine.acknowledged[number] == made.offset
+    machine.check()
+    for worker in machine.workers:
+        worker.close()
+
+
+@settings(max_examples=25)
+@given(st.lists(steps, max_size=14))
+def test_what_is_kept_equals_the_file_on_sqlite(given) -> None:
+    """Nothing that was acknowledged is lost, and nothing is there twice."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(f"sqlite:///{folder}/databases", Path(folder, "objects"))
+        try:
+            run_steps(place, given)
+        finally:
+            place.close()
+
+
+@pytest.fixture(scope="module")
+def shared(postgresql):
+    from databases import fresh_database
+
+    with fresh_database(postgresql()) as url:
+        yield url
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(steps, max_size=14))
+def test_what_is_kept_equals_the_file_on_postgresql(shared, given) -> None:
+    """As above."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(shared, Path(folder, "objects"))
+        try:
+            run_steps(place, given)
+        finally:
+            tables.metadata.drop_all(place.database.engine)
+            place.close()

@@ -1,0 +1,137 @@
+"""The tables of journals are made again from the objects alone."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import sqlalchemy as sa
+from keeping import PROJECT, RUN, Place, journal, places
+
+from seamark.server.kept import tables
+from seamark.server.kept.caretaker import REST_NS
+from seamark.server.kept.rebuild import needs_rebuild, rebuild
+from seamark.server.kept.releasing import REMOVE_NS
+
+NEVER = lambda: False  # noqa: E731
+
+
+def state(place: Place) -> dict:
+    """Return what is kept of every run, as readers see it."""
+    kept = place.kept()
+    found = {}
+    for run in kept.runs():
+        journals = kept.journals(run.project, run.run)
+        found[run] = {
+            name: (known, place.bytes_of(name, run.project, run.run))
+            for name, known in journals.items()
+        }
+    return found
+
+
+def drop(place: Place) -> None:
+    tables.metadata.drop_all(place.database.engine)
+    place.database.create_tables(tables.metadata)
+
+
+def filled(place: Place) -> dict:
+    chance, intake = random.Random(5), place.intake()
+    for number in range(4):
+        for name in ("a", "b"):
+            made = journal(name, run=f"run{number}")
+            made.data += bytes(64)
+            at = made.ends[-1]
+            ends = [0, *sorted(chance.sample(made.ends[:-1], 4)), at]
+            for start, end in zip(ends, ends[1:], strict=False):
+                place.now += 1000
+                intake.put(PROJECT, f"run{number}", made.file, start, made.data[start:end])
+            if number % 2:
+                intake.put(PROJECT, f"run{number}", made.file, at, gap=64)
+    return state(place)
+
+
+def test_the_tables_are_made_again(place: Place) -> None:
+    """Sizes, positions, arrivals and bytes; also after compaction, twice, and with old objects."""
+    before = filled(place)
+    assert len(before) == 4
+    for _ in range(3):
+        drop(place)
+        assert needs_rebuild(place.database, place.objects)
+        found = rebuild(place.database, place.objects, gone=place.gone, verify=True)
+        assert not needs_rebuild(place.database, place.objects)
+        assert (found.runs, found.journals, found.damaged, found.missing) == (4, 8, [], [])
+        assert state(place) == before
+        place.now += REST_NS + 1
+        place.caretaker().tend(NEVER)
+    place.now += REMOVE_NS + 1
+    place.caretaker().tend(NEVER)
+    drop(place)
+    rebuild(place.database, place.objects, gone=place.gone)
+    assert state(place) == before
+    made = journal("a", rows=14, run="run0")
+    kept = place.intake().put(PROJECT, "run0", made.file, 0, made.data)
+    assert kept.offset == made.offset
+
+
+def test_purged_runs_do_not_come_back(place: Place) -> None:
+    """Their bytes may still lie there; the tombstones know."""
+    before = filled(place)
+    place.purged.add((PROJECT, "run1"))
+    drop(place)
+    found = rebuild(place.database, place.objects, gone=place.gone)
+    assert found.runs == 3
+    assert state(place) == {run: files for run, files in before.items() if run.run != "run1"}
+
+
+def test_what_is_damaged_or_missing_is_named(place: Place) -> None:
+    """The rest is there, and what is missing can be sent again."""
+    intake, made = place.intake(), journal()
+    ends = places(made)[::4]
+    for start, end in zip(ends, ends[1:], strict=False):
+        intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
+    second = sorted(place.objects.names("journals/"))[1]
+    path = place.objects.folder / second
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    foreign = place.objects.folder / "journals" / "foreign"
+    foreign.write_bytes(b"no object of ours")
+    found = rebuild(place.database, place.objects, gone=place.gone, verify=True)
+    assert found.damaged == sorted(["journals/foreign", second])
+    assert found.missing == [(f"{PROJECT}/{RUN}", made.file, ends[1])]
+    assert place.bytes_of(made.file) == made.data[: ends[1]]
+    place.intake().put(PROJECT, RUN, made.file, ends[1], made.data[ends[1] :])
+    assert place.bytes_of(made.file) == made.data
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        b"[]",
+        b"{}",
+        b'{"format":1,"shared":true,"parts":[["../x","r","w.0",0,8,1,0,1]]}',
+        b'{"format":1,"shared":true,"parts":[[1]]}',
+        b'{"format":1,"shared":true,"parts":7}',
+        b'{"format":2,"shared":true,"parts":[]}',
+        b"not json",
+    ],
+)
+def test_objects_of_somebody_else_do_no_harm(place: Place, listed: bytes) -> None:
+    """Whatever their list says."""
+    import struct
+    import zlib
+
+    head = struct.pack("<8sII", b"\x89SMO\r\n\x1a\n", len(listed), zlib.crc32(listed))
+    place.objects.put("journals/x/0/0", head + listed)
+    found = rebuild(place.database, place.objects, gone=place.gone)
+    assert found.damaged == ["journals/x/0/0"]
+
+
+def test_giving_up_changes_nothing(place: Place) -> None:
+    """The tables stay as they were."""
+    before = filled(place)
+    with pytest.raises(InterruptedError):
+        rebuild(place.database, place.objects, gone=place.gone, stop=lambda: True)
+    assert state(place) == before
+    with place.database.reading() as connection:
+        assert connection.execute(sa.select(tables.objects.c.number)).first()

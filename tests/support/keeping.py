@@ -1,0 +1,110 @@
+"""What a server keeps of journals, without a server around it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from journal_builder import JournalBuilder
+
+from seamark.server.databases import Databases, open_databases
+from seamark.server.kept import tables
+from seamark.server.kept.caretaker import Caretaker
+from seamark.server.kept.intake import Intake
+from seamark.server.kept.journals import KeptJournals
+from seamark.server.objects import FolderObjects, ObjectStore
+
+PROJECT, RUN = "team/x", "run0000000000000"
+Ref = tuple[str, str]
+
+
+class Place:
+    """Databases and objects, and whatever a test opens on them.
+
+    Args:
+        url: Of the databases.
+        folder: Of the objects.
+    """
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url, self.folder = url, folder
+        self.objects = FolderObjects(folder)
+        self.databases: Databases = open_databases(url)
+        self.database = self.databases.kept
+        self.database.create_tables(tables.metadata)
+        self.now = 1_800_000_000 * 10**9
+        self.purged: set[Ref] = set()
+        self._intakes: list[Intake] = []
+
+    def now_ns(self) -> int:
+        return self.now
+
+    def gone(self, project: str, run: str) -> bool:
+        return (project, run) in self.purged
+
+    def intake(self, objects: ObjectStore | None = None, **options: Any) -> Intake:
+        """Open another worker."""
+        made = Intake(
+            self.database,
+            objects or self.objects,
+            **{"gone": self.gone, "now_ns": self.now_ns, "window_s": 0.02, **options},
+        )
+        self._intakes.append(made)
+        return made
+
+    def kept(self) -> KeptJournals:
+        return KeptJournals(self.database, self.objects, self.now_ns)
+
+    def caretaker(self, objects: ObjectStore | None = None) -> Caretaker:
+        return Caretaker(self.database, objects or self.objects, self.now_ns)
+
+    def bytes_of(self, journal: str, project: str = PROJECT, run: str = RUN) -> bytes:
+        """Return what is kept of a journal; nothing if it is not there."""
+        kept = self.kept()
+        if journal not in kept.journals(project, run):
+            return b""
+        source = kept.source(project, run, journal)
+        return source.pread(source.size(), 0)
+
+    def close(self) -> None:
+        for intake in self._intakes:
+            intake.close()
+        self.databases.close()
+        self.objects.close()
+
+
+def journal(
+    name: str = "one", rows: int = 12, project: str = PROJECT, run: str = RUN
+) -> JournalBuilder:
+    """Return a journal of a run."""
+    made = JournalBuilder(name, project=project, run=run)
+    for step in range(rows):
+        made.row({"a": step * 0.5, "b": -step}, step)
+    return made
+
+
+def places(made: JournalBuilder) -> list[int]:
+    """Return where a batch of a journal may begin and end."""
+    return [0, *made.ends]
+
+
+def at_once(*calls: Callable[[], Any]) -> list[Any]:
+    """Make calls in threads that start together; return their results, or what they raised."""
+    results: list[Any] = [None] * len(calls)
+    start = threading.Barrier(len(calls))
+
+    def make(number: int, call: Callable[[], Any]) -> None:
+        start.wait()
+        try:
+            results[number] = call()
+        except Exception as error:  # noqa: BLE001 - it is a result
+            results[number] = error
+
+    threads = [threading.Thread(target=make, args=pair) for pair in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results

@@ -1,0 +1,157 @@
+"""A way between a client and a server on which anything may go wrong, as a test asks for it."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass
+class Trouble:
+    """What happens to one connection.
+
+    Attributes:
+        after_sent: Cut when so many bytes have gone to the server; None: never.
+        after_answered: Cut when so many bytes have come back; None: never. 0 drops the answer: the
+            server has done what it was asked, and the client never hears of it.
+        reset: Cut with a reset instead of an orderly end.
+        silent: Do not cut, but pass nothing on any more: the other side is half open.
+        delay_s: Wait so long before each piece is passed on, in seconds.
+        bytes_per_s: Pass no more than this on to the server.
+    """
+
+    after_sent: int | None = None
+    after_answered: int | None = None
+    reset: bool = False
+    silent: bool = False
+    delay_s: float = 0.0
+    bytes_per_s: float | None = None
+
+
+class Proxy:
+    """Passes connections on to a server.
+
+    Args:
+        to: Host and port of the server.
+        trouble: Returns what happens to the connection with this number, counted from 0; None:
+            nothing.
+
+    Attributes:
+        down: While true, connections are refused, and those that are open are cut.
+    """
+
+    def __init__(
+        self, to: tuple[str, int], trouble: Callable[[int], Trouble | None] | None = None
+    ) -> None:
+        self.to = to
+        self.trouble = trouble or (lambda _: None)
+        self.down = False
+        self.count = 0
+        self._ended = threading.Event()
+        self._open: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = self._listener.getsockname()
+        self._thread = threading.Thread(target=self._accept, name="proxy", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where it is reached."""
+        return f"http://127.0.0.1:{self.address[1]}"
+
+    def go_down(self) -> None:
+        """Refuse everything from now on, and cut what is open."""
+        self.down = True
+        for each in list(self._open):
+            _reset(each)
+
+    def come_back(self) -> None:
+        """Pass connections on again."""
+        self.down = False
+
+    def close(self) -> None:
+        """End."""
+        self._ended.set()
+        self._listener.close()
+        self.go_down()
+        self._thread.join(5)
+
+    def _accept(self) -> None:
+        while not self._ended.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            number, self.count = self.count, self.count + 1
+            if self.down:
+                _reset(client)
+                continue
+            trouble = self.trouble(number) or Trouble()
+            threading.Thread(target=self._pass, args=(client, trouble), daemon=True).start()
+
+    def _pass(self, client: socket.socket, trouble: Trouble) -> None:
+        try:
+            server = socket.create_connection(self.to, 5)
+        except OSError:
+            _reset(client)
+            return
+        self._open |= {client, server}
+        left = {client: trouble.after_sent, server: trouble.after_answered}
+        try:
+            while not self._ended.is_set():
+                ready, _, _ = select.select([client, server], [], [], 0.5)
+                for source in ready:
+                    sink = server if source is client else client
+                    data = source.recv(1 << 14)
+                    if not data:
+                        return
+                    if trouble.delay_s:
+                        time.sleep(trouble.delay_s)
+                    if trouble.bytes_per_s and source is client:
+                        time.sleep(len(data) / trouble.bytes_per_s)
+                    limit = left[source]
+                    if limit is not None:
+                        left[source] = max(0, limit - len(data))
+                        data = data[:limit]
+                    if data:
+                        sink.sendall(data)
+                    if limit is not None and left[source] == 0:
+                        if trouble.silent:
+                            self._ended.wait()
+                        elif trouble.reset:
+                            _reset(client)
+                        return
+        except OSError:
+            pass
+        finally:
+            self._open -= {client, server}
+            for each in (client, server):
+                with contextlib.suppress(OSError):
+                    each.close()
+
+
+def _reset(sock: socket.socket) -> None:
+    """Close with RST: whoever reads at the other end gets ECONNRESET."""
+    with contextlib.suppress(OSError):
+        linger = b"\x01\0\0\0\0\0\0\0"
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        sock.shutdown(socket.SHUT_RD)
+    with contextlib.suppress(OSError):
+        sock.close()
+
+
+@contextlib.contextmanager
+def proxied(
+    to: tuple[str, int], trouble: Callable[[int], Trouble | None] | None = None
+) -> Iterator[Proxy]:
+    """Give a proxy in front of a server."""
+    proxy = Proxy(to, trouble)
+    try:
+        yield proxy
+    finally:
+        proxy.close()

@@ -23,6 +23,8 @@ from seamark.remote.sync import sync_run, what_is_left
 
 OTHERWISE = {
     "tests/cli/test_show.py": ("folder", "reference"),
+    "tests/test_browsing.py": ("a_link_in_the_run",),
+    "tests/test_reads.py": ("looks_once", "a_file_is_read_into_memory"),
 }
 """Words in the names of tests about what only a root has, by their file; they are left out."""
 

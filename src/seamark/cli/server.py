@@ -139,3 +139,31 @@ def _check_extra() -> None:
             'pip install "seamark[server]"'
         )
         raise Misuse(msg)
+
+
+@server.command(short_help="Fold everything again into a new store.")
+@click.option(
+    "--objects",
+    is_flag=True,
+    help="Also make the tables of what is kept again from the objects, as after the loss of a "
+    "database. Stop the server before.",
+)
+@click.pass_context
+def refold(context: click.Context, /, *, objects: bool) -> None:
+    """Fold all that the server keeps again, from its objects alone.
+
+    The server may go on meanwhile: the new store is made beside the one that is read, which it
+    replaces at the end. Options that say where the server keeps things stand before `refold`.
+
+    \b
+    Examples:
+      seamark server refold
+      seamark server --store postgresql://seamark@db/seamark refold
+    """
+    settings = settings_at(*context.obj)
+    from seamark.cli._progress import progress_bar
+    from seamark.server.folding.refold import refold_server
+
+    with progress_bar("folding", of_bytes=True) as progress:
+        name = refold_server(settings, objects=objects, progress=progress)
+    note(f"everything is folded again; readers use {name} now")

@@ -20,7 +20,7 @@ from seamark.server.guard import asker, open_to_all
 if TYPE_CHECKING:
     from seamark.server.state import Server
 
-__all__ = ["BASE", "make_app"]
+__all__ = ["BASE", "make_app", "routers"]
 
 BASE: Final = "/api/v1"
 
@@ -52,14 +52,14 @@ def make_app(server: Server) -> FastAPI:
     )
     app.state.server = server
     failures.install(app)
-    for router in _routers():
+    for router in routers():
         app.include_router(router, prefix=BASE, dependencies=[Depends(asker)])
     app.include_router(_description(), prefix=BASE, dependencies=[Depends(asker)])
     app.add_middleware(Gate, limits=server.settings.limits)
     return app
 
 
-def _routers() -> Iterator[APIRouter]:
+def routers() -> Iterator[APIRouter]:
     """Yield the router of every module of `seamark.server.routes`, by name."""
     for found in sorted(pkgutil.iter_modules(routes.__path__), key=lambda each: each.name):
         module = import_module(f"{routes.__name__}.{found.name}")

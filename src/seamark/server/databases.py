@@ -379,6 +379,13 @@ class Databases:
             )
         self._looked = -_LOOK_S
 
+    def take_over(self, store: Store) -> None:
+        """Make the store that `store` returns the live one, if one of an older version is."""
+        live, current = self.live(), self._store
+        older = live is None or live.version < int(schema.SCHEMA_VERSION)
+        if older and current is not None and current[1] is store:
+            self.switch(current[0])
+
     def stores(self) -> list[str]:
         """Return the names of all stores that are there."""
         return sorted(name for name in self._places.names() if name.startswith("store_v"))

@@ -16,7 +16,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark import __version__
-from seamark.errors import ArgumentError
 from seamark.server import checks
 from seamark.server.worker import ANSWERS, EXIT_FOR_GOOD
 
@@ -63,20 +62,19 @@ def prepare(settings: Settings) -> Prepared:
     """
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.logins import deciding_by
-    from seamark.server.accounts.migrate import migrate
     from seamark.server.databases import open_databases
+    from seamark.server.objects import open_objects
+    from seamark.server.state import make_tables
 
-    objects = checks.folder_of(settings.blobs)
-    if objects is None:
-        msg = f"--blobs: expected a folder as file:///..., got {settings.blobs!r}"
-        raise ArgumentError(msg)
-    checks.check_folder(objects, "--blobs")
+    if (objects := checks.folder_of(settings.blobs)) is not None:
+        checks.check_folder(objects, "--blobs")
+    open_objects(settings.blobs).close()
     if settings.is_sqlite:
         checks.check_folder(settings.database_folder, "--store")
     deciding_by(settings.auth)
     databases = open_databases(settings.store)
     try:
-        migrate(databases.account)
+        make_tables(databases)
         databases.store()
         accounts = Accounts(databases.account)
         accounts.instance()
@@ -306,7 +304,7 @@ def started_words(settings: Settings, prepared: Prepared, url: str) -> list[str]
 
     kept = settings.database_folder if settings.is_sqlite else redacted(settings.store)
     lines = [f"Seamark server {__version__} answers at {url}", f"  databases  {kept}"]
-    lines.append(f"  objects    {checks.folder_of(settings.blobs)}")
+    lines.append(f"  objects    {checks.folder_of(settings.blobs) or redacted(settings.blobs)}")
     if prepared.token is not None:
         lines += [
             "",

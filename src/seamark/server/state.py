@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seamark.server.accounts.accounts import Accounts
 from seamark.server.accounts.logins import Logins, deciding_by
 from seamark.server.accounts.migrate import migrate
+from seamark.server.blobs import Blobs
 from seamark.server.databases import Databases, open_databases
+from seamark.server.kept import tables as kept_tables
+from seamark.server.kept.intake import Intake
+from seamark.server.kept.journals import KeptJournals
+from seamark.server.objects import open_objects
+from seamark.server.writer import ServerWriter
 
 if TYPE_CHECKING:
     from seamark.server.settings import Settings
     from seamark.store.runs import Store
 
-__all__ = ["Server", "open_server"]
+__all__ = ["Server", "make_tables", "open_server"]
 
 
 class Server:
@@ -40,12 +46,6 @@ class Server:
         now_ns: Nanoseconds since the Unix epoch.
     """
 
-    objects: Any
-    intake: Any
-    kept: Any
-    writer: Any
-    blobs: Any
-
     def __init__(
         self,
         settings: Settings,
@@ -56,6 +56,19 @@ class Server:
         self.accounts = Accounts(databases.account, now_ns)
         self.logins = Logins(self.accounts, deciding_by(settings.auth), now_ns)
         self.instance = self.accounts.instance()
+        self.objects = open_objects(settings.blobs)
+        self.intake = Intake(
+            databases.kept,
+            self.objects,
+            gone=self.accounts.is_purged,
+            now_ns=now_ns,
+            most_journals=settings.limits.journals,
+        )
+        self.kept = KeptJournals(databases.kept, self.objects, now_ns)
+        self.blobs = Blobs(databases.kept, self.objects, now_ns=now_ns)
+        self.writer = ServerWriter(
+            self.instance, self.kept, self.intake.take, databases.store, now_ns
+        )
 
     def store(self) -> Store:
         """Return the folded store that is live."""
@@ -63,6 +76,8 @@ class Server:
 
     def close(self) -> None:
         """Finish what was accepted and let go of everything; harmless when called twice."""
+        self.intake.close()
+        self.objects.close()
         self.databases.close()
 
 
@@ -74,8 +89,18 @@ def open_server(settings: Settings) -> Server:
     """
     databases = open_databases(settings.store, statement_s=settings.limits.statement_s)
     try:
-        migrate(databases.account)
+        make_tables(databases)
         return Server(settings, databases)
     except BaseException:
         databases.close()
         raise
+
+
+def make_tables(databases: Databases) -> None:
+    """Make every table that is missing, and bring those of accounts to this version.
+
+    Raises:
+        SchemaNewer: If a later version of Seamark has changed them.
+    """
+    migrate(databases.account)
+    databases.kept.create_tables(kept_tables.metadata)

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import sqlalchemy as sa
+
+from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.journal.folder import journal_name
+from seamark.journal.format import (
+    MAX_PAYLOAD_BYTES,
+    Kind,
+    dump_json,
+    file_header,
+    frame_bytes,
+    salt_of,
+)
+from seamark.journal.reader import JournalReader
+from seamark.store import schema
 
 if TYPE_CHECKING:
     from seamark.server.folding.kept import Kept
     from seamark.store.runs import Store
 
 __all__ = ["ServerWriter", "Taken", "Takes"]
+
+_HOST: Final = "server"
+"""What the names of the journals begin with, in the place of a host's name."""
+_MOST_JOURNALS: Final = 16
+_TRIES: Final = 20
+_AHEAD_NS: Final = 3600 * 10**9
+"""A time further ahead of the clock than this is nobody's edit, and is not gone behind."""
+_LAST_T: Final = (
+    sa.select(sa.func.max(schema.journal.c.last_t))
+    .join(schema.run, schema.run.c.id == schema.journal.c.run)
+    .where(
+        schema.run.c.project == sa.bindparam("project"),
+        schema.run.c.name == sa.bindparam("name"),
+    )
+)
 
 
 class Taken(NamedTuple):
@@ -28,14 +60,30 @@ class Takes(Protocol):
     """Takes bytes of journals for good, as the route for them does."""
 
     def __call__(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Taken:
-        """Keep whole frames of a journal from an offset on; returns once they are durable."""
+        """Keep whole frames of a journal from an offset on; returns once they are durable.
+
+        Raises:
+            BatchRefused: With ``known`` among its ``more`` if the journal has another length.
+        """
         ...
+
+
+class _Journal(NamedTuple):
+    """Where an edit goes: a journal of the server's own, as far as it is kept."""
+
+    uid: bytes
+    writer: str
+    name: str
+    size: int
+    last_t: int
 
 
 class ServerWriter:
     """Turns operations into frames of a journal of the server's own in each run.
 
-    It owns nothing: state, error and running time of the run stay as they are.
+    It owns nothing: state, error and running time of the run stay as they are. There is no file,
+    no thread and no memory of a run between two calls: all workers append to one journal a run,
+    and whoever finds it longer than expected looks again.
 
     Args:
         instance: Id of the server.
@@ -69,6 +117,84 @@ class ServerWriter:
 
         Raises:
             RunNotFoundError: If no journal of the run is kept.
-            ArgumentError: If one is longer than a record may be.
+            ArgumentError: If one is longer than a record may be, or holds what JSON has no form
+                for.
+            BatchRefused: If the run was purged, or nothing can be kept now.
         """
-        raise NotImplementedError
+        from seamark.server.kept.refusals import DivergedError, GapError
+
+        payloads = [_packed(op) for op in ops]
+        for last in range(_TRIES, 0, -1):
+            journals = self._kept.journals(project, run)
+            if not journals:
+                msg = f"run {run!r} does not exist in project {project!r}"
+                raise RunNotFoundError(msg)
+            at = self._journal(project, run, set(journals))
+            data = self._frames(project, run, at, payloads)
+            try:
+                return self._take(project, run, at.name, at.size, data).position
+            except (DivergedError, GapError):  # another worker was quicker: look again
+                if last == 1:
+                    raise
+        raise AssertionError  # pragma: no cover - the loop returns or raises
+
+    def _journal(self, project: str, run: str, known: set[str]) -> _Journal:
+        """Return the journal to append to.
+
+        Anybody who may record in a run may write a journal of any name there: one that cannot be
+        gone on with is passed over.
+        """
+        limit = self._now_ns() + _AHEAD_NS
+        for number in range(_MOST_JOURNALS):
+            words = [self._instance, project, run, number]
+            uid = hashlib.sha256(json.dumps(words).encode()).digest()[:16]
+            writer = f"{_HOST}-{number}-{uid.hex()[:8]}"
+            name = journal_name(writer, uid)
+            if name not in known:
+                return _Journal(uid, writer, name, 0, 0)
+            with JournalReader(self._kept.source(project, run, name)) as reader:
+                size, last = reader.size, reader.last_frame()
+            if last is not None and last.end == size and last.t < limit:
+                return _Journal(uid, writer, name, size, last.t)
+        msg = f"run {run!r} of {project!r} has journals in the place of all that edits could go to"
+        raise ArgumentError(msg)
+
+    def _frames(self, project: str, run: str, at: _Journal, payloads: Sequence[bytes]) -> bytes:
+        now, known = self._now_ns(), self._last_t(project, run)
+        t = max(now, at.last_t + 1, known + 1 if known < now + _AHEAD_NS else 0)
+        salt, data = salt_of(at.uid), b""
+        if not at.size:
+            header = {
+                "format": 1,
+                "run": run,
+                "project": project,
+                "writer": at.writer,
+                "continues": None,
+                "prior_t": known,
+                "owner": False,
+                "host": _HOST,
+            }
+            data = file_header(at.uid) + frame_bytes(salt, Kind.HEADER, t, dump_json(header))
+            t += 1
+        for place, payload in enumerate(payloads):
+            data += frame_bytes(salt, Kind.OP, t + place, payload)
+        return data
+
+    def _last_t(self, project: str, run: str) -> int:
+        """Return the largest time of a run, as far as it is folded."""
+        database = self._store().database
+        with database.reading() as connection:
+            rows = database.rows(connection, _LAST_T, project=project, name=run)
+        return int(rows[0][0] or 0)
+
+
+def _packed(op: Mapping[str, Any]) -> bytes:
+    try:
+        payload = dump_json(op)
+    except (TypeError, ValueError, RecursionError) as error:
+        msg = f"expected a record that JSON has a form for: {error}"
+        raise ArgumentError(msg) from error
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        msg = f"expected a record of at most {MAX_PAYLOAD_BYTES:,} bytes, got {len(payload):,}"
+        raise ArgumentError(msg)
+    return payload

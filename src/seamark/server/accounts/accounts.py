@@ -462,6 +462,15 @@ class Accounts:
         with self._lock:
             self._visible = None
 
+    # ------------------------------------------------------------------ what was purged
+
+    def is_purged(self, project: str, run: str) -> bool:
+        """Return whether a run was purged and must not come back."""
+        table = tables.tombstone.c
+        asked = sa.select(table.run).where(table.project == project, table.run == run)
+        with self._database.reading() as connection:
+            return connection.execute(asked).first() is not None
+
     # ------------------------------------------------------------------ what was done
 
     def note(

@@ -74,7 +74,7 @@ class Kept(Protocol):
         ...
 
     def forget(self, project: str, run: str) -> None:
-        """Remove every row of a run, so that its bytes are collected; for good after a tombstone."""
+        """Remove every row of a run for good, so that its bytes are collected."""
         ...
 
     def tend(self, stop: Callable[[], bool]) -> None:

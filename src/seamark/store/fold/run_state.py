@@ -236,18 +236,6 @@ class RunState:
             self.take_header(journal, header)
         return journal
 
-    @property
-    def seen(self) -> int:
-        """When there was the last sign of life, by the clock here, ns since the Unix epoch.
-
-        Clocks elsewhere may be wrong by hours; what was sent late is heard of when it comes.
-        """
-        return self.last_t if self.heard is None else self.heard
-
-    def here(self, t: int) -> int:
-        """Return a time of the journal by the clock here, nanoseconds since the Unix epoch."""
-        return t if self.heard is None else t + (self.heard - self.last_t)
-
     def take_header(self, journal: JournalState, header: dict[str, Any]) -> None:
         """Learn who wrote a journal, and what it hides of others."""
         if journal.header_text:

@@ -1,0 +1,140 @@
+"""Who folds a run: a row that says so for some seconds, so that several processes share the work.
+
+A lease only keeps processes from doing the same twice. That nothing is folded twice is seen to when
+a run is saved (`seamark.store.runs.Saving`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+import sqlalchemy as sa
+
+from seamark.server.folding import tables
+from seamark.store.database import Conflict, Upsert
+
+if TYPE_CHECKING:
+    from seamark.store.database import Database
+
+__all__ = ["LEASE_S", "Leases"]
+
+LEASE_S: Final = 8.0
+"""After so many seconds without a word, somebody else may fold the run of a process that died."""
+_NS: Final = 10**9
+
+Ref = tuple[str, str]
+
+_lease: Final = tables.lease.c
+_this: Final = sa.and_(
+    _lease.project == sa.bindparam("at_project"), _lease.run == sa.bindparam("at_run")
+)
+_MAKE: Final = Upsert(
+    tables.lease, ("project", "run", "owner", "until"), ("project", "run"), returned=_lease.owner
+)
+_TAKE: Final = (
+    sa.update(tables.lease)
+    .values(owner=sa.bindparam("new_owner"), until=sa.bindparam("new_until"))
+    .where(_this)
+    .where(sa.or_(_lease.until < sa.bindparam("now"), _lease.owner == sa.bindparam("mine")))
+)
+_LEAVE: Final = sa.delete(tables.lease).where(_this, _lease.owner == sa.bindparam("mine"))
+_TAKEN: Final = sa.select(_lease.project, _lease.run).where(
+    _lease.until >= sa.bindparam("now"), _lease.owner != sa.bindparam("mine")
+)
+_POSTGRESQL_NOW: Final = sa.select(
+    sa.cast(sa.extract("epoch", sa.func.clock_timestamp()) * _NS, sa.BigInteger)
+)
+
+
+class Leases:
+    """The leases of one process; safe to use from threads.
+
+    Times are those of the database, so that it does not matter whose clock is wrong.
+
+    Args:
+        database: Of the store.
+        owner: What tells this process from every other.
+        seconds: How long a lease lasts that is not renewed.
+    """
+
+    def __init__(self, database: Database, owner: str, seconds: float = LEASE_S) -> None:
+        self._database, self._owner = database, owner
+        self._ns = int(seconds * _NS)
+        self._every_s = seconds / 3
+        self._held: set[Ref] = set()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def claim(self, project: str, run: str) -> bool:
+        """Return whether this process may fold a run now; nobody else does until it lets go."""
+        database = self._database
+        try:
+            with database.writing() as connection:
+                now = self._now(connection)
+                row = {"project": project, "run": run, "until": now + self._ns}
+                if not database.rows(connection, _MAKE, owner=self._owner, **row) and (
+                    not self._extend(connection, (project, run), now)
+                ):
+                    return False
+        except Conflict:
+            return False
+        with self._lock:
+            self._held.add((project, run))
+        self._renew_always()
+        return True
+
+    def taken(self) -> Collection[Ref]:
+        """Return the runs that others fold now."""
+        database = self._database
+        with database.reading() as connection:
+            now = self._now(connection)
+            return {
+                (row[0], row[1])
+                for row in database.rows(connection, _TAKEN, now=now, mine=self._owner)
+            }
+
+    def leave(self, connection: sa.Connection, project: str, run: str) -> None:
+        """Let go of a run, within a transaction that writes."""
+        with self._lock:
+            self._held.discard((project, run))
+        self._database.run(connection, _LEAVE, at_project=project, at_run=run, mine=self._owner)
+
+    def drop(self, project: str, run: str) -> None:
+        """Let go of a run."""
+        with self._database.writing() as connection:
+            self.leave(connection, project, run)
+
+    def close(self) -> None:
+        """Stop renewing; what is held lapses. Harmless when called twice."""
+        self._ended.set()
+
+    def _now(self, connection: sa.Connection) -> int:
+        if self._database.dialect == "sqlite":
+            return time.time_ns()  # all who use the file are on one machine
+        return int(self._database.rows(connection, _POSTGRESQL_NOW)[0][0])
+
+    def _extend(self, connection: sa.Connection, ref: Ref, now: int) -> bool:
+        where = {"at_project": ref[0], "at_run": ref[1], "now": now, "mine": self._owner}
+        new = {"new_owner": self._owner, "new_until": now + self._ns}
+        return bool(self._database.run(connection, _TAKE, **where, **new))
+
+    def _renew_always(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._renew, name="seamark-leases", daemon=True)
+            self._thread.start()
+
+    def _renew(self) -> None:
+        """Renew what is held for longer than usual: some runs take minutes to fold again."""
+        while not self._ended.wait(self._every_s):
+            with self._lock:
+                held = list(self._held)
+            for ref in held:
+                try:
+                    with self._database.writing() as connection:
+                        self._extend(connection, ref, self._now(connection))
+                except Exception:  # noqa: BLE001, S112 - it lapses, which costs work only
+                    continue

@@ -1,0 +1,287 @@
+"""A process that folds what is kept into the store, run by run, as long as it is not told to stop.
+
+Any number of them share the work. What one of them was doing when it died is done again by another
+once its lease has lapsed; nothing is lost and nothing counted twice, because how far a run is
+folded is written together with what was folded.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from seamark.server.databases import Databases, DatabaseUnreachable, SchemaNewer, open_databases
+from seamark.server.folding.leases import Leases
+from seamark.server.folding.refold import is_whole, mark_whole
+from seamark.server.folding.turns import fold_turn, forget
+from seamark.server.positions import Positions
+from seamark.store.database import Conflict
+from seamark.store.runs import RUNS_AT_ONCE, places_of
+
+if TYPE_CHECKING:
+    from seamark.server.folding.kept import Kept, KeptRun
+    from seamark.server.settings import Settings
+    from seamark.store.runs import Store
+
+__all__ = ["FoldWorker", "main"]
+
+_log: Final = logging.getLogger("seamark.server")
+
+_POLL_S: Final = 0.03
+"""How often it is asked for something to fold, seconds: most of what a reader waits."""
+_IDLE_POLL_S: Final = 0.08
+_IDLE_AFTER_S: Final = 5.0
+_AT_ONCE: Final = 64
+"""How many runs are asked for at a time; each of them has one turn."""
+_FIRST_PAUSE_S: Final = 0.5
+_LAST_PAUSE_S: Final = 60.0
+_AWAY_S: Final = 2.0
+"""How often a database that is away is asked for at least, seconds."""
+_TEND_S: Final = 10.0
+_TENDED: Final = ("", ".tend")
+"""What is leased by the process that compacts; no run is called so."""
+
+Ref = tuple[str, str]
+
+
+def main(settings: Settings, stop: threading.Event) -> None:
+    """Fold until it is told to stop.
+
+    Args:
+        settings: Of the server.
+        stop: Set when to stop; what is being folded then is finished first.
+
+    Raises:
+        SchemaNewer: If a newer Seamark has taken over.
+        SeamarkError: If the databases or the objects cannot be opened.
+    """
+    from seamark.server.kept.journals import KeptJournals
+    from seamark.server.objects import open_objects
+
+    databases = _opened(settings.store, stop)
+    if databases is None:
+        return
+    try:
+        kept = KeptJournals(databases.kept, open_objects(settings.blobs))
+        FoldWorker(databases, kept, stop).run()
+    finally:
+        databases.close()
+
+
+def _opened(url: str, stop: threading.Event) -> Databases | None:
+    """Return the databases as soon as they answer; None if it was told to stop before."""
+    said = False
+    while not stop.is_set():
+        try:
+            return open_databases(url, statement_s=0)
+        except DatabaseUnreachable as error:
+            if not said:
+                _log.warning("folding waits: %s", error)
+            said = True
+            stop.wait(_AWAY_S * random.uniform(0.5, 1))  # noqa: S311 - no secret
+    return None
+
+
+class FoldWorker:
+    """Folds what is kept and not folded yet; one of perhaps several on the same store.
+
+    Args:
+        databases: Of the server.
+        kept: What is kept.
+        stop: Set when to stop.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+        store: Returns the store to fold into; the live one if left out.
+    """
+
+    def __init__(
+        self,
+        databases: Databases,
+        kept: Kept,
+        stop: threading.Event,
+        now_ns: Callable[[], int] = time.time_ns,
+        store: Callable[[], Store] | None = None,
+    ) -> None:
+        self._databases, self._kept, self._stop = databases, kept, stop
+        self._now_ns = now_ns
+        self._store = store or databases.store
+        self._owner = f"{os.getpid()}-{secrets.token_hex(8)}"
+        self._leases: tuple[Store, Leases] | None = None
+        self._failing: dict[Ref, tuple[float, float]] = {}
+        self._away = False
+        self._whole: object = None
+
+    def run(self) -> None:
+        """Fold until it is told to stop.
+
+        Raises:
+            SchemaNewer: If a newer Seamark has taken over.
+        """
+        tending = threading.Thread(target=self._tend, name="seamark-tend", daemon=True)
+        tending.start()
+        worked = time.monotonic()
+        while not self._stop.is_set():
+            try:
+                busy = self.round()
+            except SchemaNewer:
+                raise
+            except DatabaseUnreachable as error:
+                self._wait_for_database(error)
+                continue
+            except Exception:  # noqa: BLE001 - whatever it is, other runs wait
+                _log.exception("folding failed; it goes on")
+                self._stop.wait(_AWAY_S)
+                continue
+            if self._away:
+                self._away = False
+                _log.info("the database answers again; folding goes on")
+            now = time.monotonic()
+            if busy:
+                worked = now
+            else:
+                self._stop.wait(_POLL_S if now - worked < _IDLE_AFTER_S else _IDLE_POLL_S)
+        self._close_leases()
+        tending.join()
+
+    def round(self) -> bool:
+        """Give each run of which more is kept than folded one turn; return whether there was any.
+
+        Raises:
+            DatabaseUnreachable: If the database is not there.
+        """
+        store = self._store()
+        leases = self._leases_of(store)
+        if self._whole is not store.database and not self._make_whole(store, leases):
+            return False
+        return self._fold_waiting(store, leases)
+
+    def _fold_waiting(self, store: Store, leases: Leases) -> bool:
+        waiting = self._kept.unfolded(_AT_ONCE + len(self._failing))
+        if not waiting:
+            self._failing.clear()
+            return False
+        taken = leases.taken() if len(waiting) > 1 else ()
+        worked = False
+        for run in waiting:
+            if self._stop.is_set():
+                break
+            ref = (run.project, run.run)
+            if ref not in taken and not self._rests(ref) and self._fold(store, leases, run):
+                worked = True
+        return worked
+
+    def _fold(self, store: Store, leases: Leases, run: KeptRun) -> bool:
+        """Give a run its turn; return whether it was this process that did."""
+        ref = (run.project, run.run)
+        if not leases.claim(*ref):
+            return False
+        try:
+            turn = fold_turn(
+                store,
+                self._kept,
+                *ref,
+                self._now_ns,
+                more=lambda connection: leases.leave(connection, *ref),
+            )
+            if not turn.more and self._store() is store:  # of another one this says nothing
+                self._kept.note(*ref, turn.position)
+            self._failing.pop(ref, None)
+        except DatabaseUnreachable:
+            raise
+        except Conflict:  # somebody else folded it meanwhile: look again
+            leases.drop(*ref)
+        except Exception as error:  # noqa: BLE001 - one run must not keep others from theirs
+            self._note_failure(ref, error)
+            leases.drop(*ref)
+        return True
+
+    def _make_whole(self, store: Store, leases: Leases) -> bool:
+        """Fold what a store lacks that is new, or was made anew; return whether it has all now.
+
+        What arrives meanwhile is folded in between.
+        """
+        if not is_whole(store):
+            positions, last = Positions(lambda: store), time.monotonic()
+            for run in self._kept.runs():
+                if self._stop.is_set():
+                    return False
+                while positions.folded(run.project, run.run) < run.position:
+                    done = self._fold(store, leases, run)
+                    if self._stop.is_set() or self._rests((run.project, run.run)):
+                        break
+                    if not done:
+                        self._stop.wait(_POLL_S)  # somebody else does
+                if time.monotonic() - last > _POLL_S:
+                    self._fold_waiting(store, leases)
+                    last = time.monotonic()
+            mark_whole(store)
+            self._databases.take_over(store)
+        self._whole = store.database
+        return True
+
+    # ------------------------------------------------------------------ what goes wrong
+
+    def _rests(self, ref: Ref) -> bool:
+        again_at, _ = self._failing.get(ref, (0.0, 0.0))
+        return time.monotonic() < again_at
+
+    def _note_failure(self, ref: Ref, error: Exception) -> None:
+        _, before = self._failing.get(ref, (0.0, 0.0))
+        if not before:
+            _log.error("%s/%s cannot be folded; it is tried again", *ref, exc_info=error)
+        pause = min(2 * before, _LAST_PAUSE_S) or _FIRST_PAUSE_S
+        self._failing[ref] = (time.monotonic() + pause, pause)
+
+    def _wait_for_database(self, error: DatabaseUnreachable) -> None:
+        if not self._away:
+            _log.warning("folding waits: %s", error)
+        self._away = True
+        self._stop.wait(_AWAY_S * random.uniform(0.2, 1))  # noqa: S311 - no secret
+
+    # ------------------------------------------------------------------ beside it
+
+    def _leases_of(self, store: Store) -> Leases:
+        if self._leases is None or self._leases[0].database is not store.database:
+            self._close_leases()
+            self._leases = store, Leases(store.database, self._owner)
+        return self._leases[1]
+
+    def _close_leases(self) -> None:
+        if self._leases is not None:
+            self._leases[1].close()
+            self._leases = None
+
+    def _tend(self) -> None:
+        """Compact and collect now and then; one process at a time does."""
+        while not self._stop.wait(_TEND_S * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
+            try:
+                store = self._store()
+                leases = Leases(store.database, self._owner)
+                try:
+                    if leases.claim(*_TENDED):
+                        self._kept.tend(self._stop.is_set)
+                        self._forget_purged(store)
+                        leases.drop(*_TENDED)
+                finally:
+                    leases.close()
+            except (DatabaseUnreachable, SchemaNewer, Conflict) as error:
+                _log.debug("tending waits: %s", error)
+            except Exception:  # noqa: BLE001 - it is tried again
+                _log.exception("tending failed; it is tried again")
+
+    def _forget_purged(self, store: Store) -> None:
+        """Remove from the store what a purge that died had no time to remove."""
+        from seamark.server.purging import purged
+
+        refs = purged(self._databases.account)
+        for start in range(0, len(refs), RUNS_AT_ONCE):
+            part = refs[start : start + RUNS_AT_ONCE]
+            with store.database.reading() as connection:
+                found = list(places_of(store, connection, part))
+            for ref in found:
+                forget(store, *ref)

@@ -1,0 +1,206 @@
+"""Folding one run by one turn: what is kept and not folded yet, up to a limit."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from seamark.journal.folder import split_journal_name
+from seamark.journal.format import FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES
+from seamark.server.folding import tables
+from seamark.store.database import Upsert
+from seamark.store.ingest import UNREADABLE, Folding
+from seamark.store.runs import forget_run, places_of
+
+if TYPE_CHECKING:
+    from seamark.journal.source import Source
+    from seamark.server.folding.kept import Kept, KeptJournal
+    from seamark.store.fold.run_state import JournalState
+    from seamark.store.runs import Store
+
+__all__ = ["TURN_BYTES", "Turn", "fold_turn", "forget"]
+
+TURN_BYTES: Final = 16 << 20
+"""How much of one run is folded before others have their turn, bytes."""
+_LONGEST_FRAME: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES + 8
+
+_FOLDED: Final = Upsert(
+    tables.folded, ("project", "run", "position"), ("project", "run"), overwrite=True
+)
+_FORGET: Final = sa.delete(tables.folded).where(
+    tables.folded.c.project == sa.bindparam("at_project"),
+    tables.folded.c.run == sa.bindparam("at_run"),
+)
+
+
+class Turn(NamedTuple):
+    """What one turn has done.
+
+    Attributes:
+        position: How many bytes of it are kept.
+        more: Whether some of them wait for another turn.
+    """
+
+    position: int
+    more: bool
+
+
+class _Part:
+    """The first bytes of a journal: the rest has to wait for another turn."""
+
+    def __init__(self, source: Source, end: int) -> None:
+        self._source, self._end = source, end
+        self.name = source.name
+
+    def size(self) -> int:
+        """See `Source.size`."""
+        return min(self._end, self._source.size())
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """See `Source.pread`."""
+        try:
+            return self._source.pread(max(0, min(size, self._end - offset)), offset)
+        except OSError as error:
+            raise _later(error) from error
+
+    def quiet_since_ns(self) -> int | None:
+        """See `Source.quiet_since_ns`."""
+        return self._source.quiet_since_ns()
+
+    def owner(self) -> int | None:
+        """See `Source.owner`."""
+        return None
+
+    def gap_end(self, offset: int) -> int | None:
+        """See `Source.gap_end`."""
+        return self._source.gap_end(offset) if offset < self._end else None
+
+    def close(self) -> None:
+        """See `Source.close`."""
+        self._source.close()
+
+
+def fold_turn(  # noqa: C901 - one transaction from its parts
+    store: Store,
+    kept: Kept,
+    project: str,
+    run: str,
+    now_ns: Callable[[], int],
+    *,
+    most: int = TURN_BYTES,
+    more: Callable[[sa.Connection], None] | None = None,
+) -> Turn:
+    """Fold what is kept of a run and not folded yet, at most so much, and save it.
+
+    Args:
+        store: Where it goes.
+        kept: What is kept.
+        project: Project path.
+        run: Run id.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+        most: How many bytes at most, but for one frame that is longer.
+        more: Writes further rows in the same transaction.
+
+    Raises:
+        Conflict: If another process folded the run at the same time; nothing is lost.
+        OSError: If bytes cannot be read now.
+    """
+    journals = dict(sorted(kept.journals(project, run).items()))
+    if not journals:
+        forget(store, project, run, more=more)
+        return Turn(0, more=False)
+    ends: dict[str, int] = {}
+
+    def opened(name: str) -> Source:
+        try:
+            return _Part(kept.source(project, run, name), ends[name])
+        except OSError as error:
+            raise _later(error) from error
+
+    folding = Folding(
+        store, project, run, opened, now_ns, heard=lambda name: journals[name].heard_ns
+    )
+    anew = not all(_goes_on(one, journals) for one in folding.state.journals.values())
+    if anew:
+        folding.begin_anew()
+    ends.update(_shares(folding.state.journals.values(), journals, most))
+    folding.take_up({uid: name for name in ends if (uid := split_journal_name(name)[1])})
+    folding.fold(lambda one: ends.get(one.file, 0) > one.offset or one.stopped == UNREADABLE)
+    if folding.failed:
+        msg = f"{len(folding.failed)} journals of {project}/{run} cannot be read now"
+        raise OSError(errno.EIO, msg)
+    position = sum(one.size for one in journals.values())
+    left = position > sum(ends.values())
+
+    def write(connection: sa.Connection, _: int) -> None:
+        # Only what was kept at one moment, all of it, is a position: a sum hides which journal has
+        # how much.
+        if anew or not left:
+            database, at = store.database, 0 if left else position
+            database.run(connection, _FOLDED, project=project, run=run, position=at)
+        if more is not None:
+            more(connection)
+
+    is_new = folding.is_new
+    if folding.changed:
+        folding.save(more=write)
+    else:
+        with store.database.writing() as connection:
+            write(connection, 0)
+    if is_new and not kept.journals(project, run):  # purged in the meantime
+        forget(store, project, run)
+        return Turn(0, more=False)
+    return Turn(position, more=left)
+
+
+def _later(error: OSError) -> OSError:
+    """Return the error of bytes that cannot be read now: without a number it would be for good."""
+    return OSError(error.errno or errno.EIO, str(error))
+
+
+def forget(
+    store: Store,
+    project: str,
+    run: str,
+    *,
+    more: Callable[[sa.Connection], None] | None = None,
+) -> None:
+    """Remove a run that is not kept any more."""
+    database = store.database
+    with database.writing() as connection:
+        found = places_of(store, connection, [(project, run)])
+        for number, _ in found.values():
+            forget_run(store, connection, number)
+        database.run(connection, _FORGET, at_project=project, at_run=run)
+        if more is not None:
+            more(connection)
+
+
+def _goes_on(journal: JournalState, kept: Mapping[str, KeptJournal]) -> bool:
+    """Return whether what was folded of a journal is still kept; bytes are never replaced."""
+    found = kept.get(journal.file)
+    return found is not None and found.size >= journal.offset
+
+
+def _shares(
+    known: Iterable[JournalState], kept: Mapping[str, KeptJournal], most: int
+) -> dict[str, int]:
+    """Return up to which byte each journal is folded in this turn.
+
+    Those with little first, so that a long one does not hold up the others.
+    """
+    folded = {one.file: one.offset for one in known}
+    left, ends = most, {}
+    rests = sorted((one.size - folded.get(name, 0), name) for name, one in kept.items())
+    for rest, name in rests:
+        share = min(rest, left)
+        if share < rest and share > 0:
+            share = min(rest, max(share, _LONGEST_FRAME))
+        left = max(0, left - share)
+        begun = folded.get(name, 0)
+        if begun or share > 0:  # one that is new is taken up with its header, or not at all
+            ends[name] = begun + share
+    return ends

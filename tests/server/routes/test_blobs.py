@@ -1,0 +1,181 @@
+"""Contents of files over HTTP, as shippers and browsers ask for them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import signal
+import uuid
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+import urllib3
+
+from seamark.remote.http.sender import HttpRemote, open_remote
+from seamark.remote.protocol import Refused, RunKey
+
+CONTENT = bytes(range(256)) * 80_000  # more than two parts
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+HTML = b"<script>alert(1)</script>"
+HTML_DIGEST = hashlib.sha256(HTML).hexdigest()
+
+
+@pytest.fixture
+def run() -> RunKey:
+    """In a project of the test's own: all share a server."""
+    return RunKey(f"team/p{uuid.uuid4().hex}", "run0000000000001")
+
+
+@pytest.fixture
+def remote(team):
+    opened = open_remote(team.url, team.token)
+    yield opened
+    opened.close()
+
+
+class Asker:
+    def __init__(self, url: str, token: str, run: RunKey) -> None:
+        self._url, self._token = f"{url}/api/v1/runs/{run.project}/{run.run}/blobs", token
+        self._pool = urllib3.PoolManager()
+
+    def __call__(
+        self, path: str = "", method: str = "GET", body: bytes | None = None, **headers: str
+    ) -> urllib3.BaseHTTPResponse:
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if self._token:
+            given["Authorization"] = f"Bearer {self._token}"
+        return self._pool.request(
+            method, self._url + path, body=body, headers=given, retries=False, redirect=False
+        )
+
+
+@pytest.fixture
+def ask(team, run) -> Asker:
+    return Asker(team.url, team.token, run)
+
+
+def put(remote: HttpRemote, run: RunKey, content: bytes, digest: str | None = None) -> None:
+    digest = hashlib.sha256(content).hexdigest() if digest is None else digest
+    remote.put_blob(run, digest, len(content), io.BytesIO(content))
+
+
+# ---------------------------------------------------------------------- what is wrong
+
+
+def test_a_stranger_is_told_nothing(team, remote, run) -> None:
+    """Neither whether a content is there, nor what it is."""
+    put(remote, run, HTML)
+    stranger = Asker(team.url, "", run)
+    for answer in (
+        stranger(f"/{HTML_DIGEST}"),
+        stranger(f"/{HTML_DIGEST}/upload"),
+        stranger("", "POST", json.dumps({"digests": [HTML_DIGEST]}).encode()),
+        stranger(f"/{HTML_DIGEST}?offset=0&size={len(HTML)}", "PUT", HTML),
+    ):
+        assert answer.status == 401
+        assert HTML not in answer.data
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "body", "status", "slug"),
+    [
+        ("/nonsense", "GET", None, 422, "invalid"),
+        (f"/{'0' * 64}", "GET", None, 404, "no-content"),
+        (f"/{DIGEST}?offset=5&size=10", "PUT", b"x", 409, "gap"),
+        (f"/{DIGEST}?offset=0&size=1", "PUT", b"x", 422, "digest"),
+        (f"/{DIGEST}?offset=0&size=1", "PUT", b"xyz", 422, "invalid"),
+        (f"/{DIGEST}?offset=-1&size=1", "PUT", b"x", 422, "invalid"),
+        (f"/{DIGEST}?offset=0&size={1 << 50}", "PUT", b"x", 413, "too-large"),
+        (f"/{DIGEST}?offset=0&size=9000000", "PUT", bytes(9_000_000), 413, "too-large"),
+        ("", "POST", b'{"digests": ["x"]}', 422, "invalid"),
+        ("", "POST", b'{"digests": "x"}', 422, "invalid"),
+        ("", "POST", b"not json", 422, "invalid"),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_in_a_sentence(
+    ask, path, method, body, status, slug
+) -> None:
+    """In one form: a word for programs, and what to do."""
+    answer = ask(path, method, body, Content_Type="application/json")
+    told = json.loads(answer.data)
+    assert (answer.status, told["error"]) == (status, slug)
+    assert len(told["hint"].split()) > 3
+
+
+def test_bytes_that_are_not_what_was_said_are_refused(remote, run) -> None:
+    """The sender hears it, and a sender with the right bytes succeeds afterwards."""
+    with pytest.raises(Refused, match="send it again from its beginning"):
+        put(remote, run, CONTENT[:-1] + b"!", DIGEST)
+    put(remote, run, CONTENT)
+    assert remote.missing_blobs(run, [DIGEST]) == set()
+
+
+# ---------------------------------------------------------------------- what is served
+
+
+def test_what_is_sent_in_parts_is_fetched_whole_and_in_ranges(remote, run, ask) -> None:
+    """As RFC 9110 has ranges: from, to, the last ones, and none that are there."""
+    assert remote.missing_blobs(run, [DIGEST, HTML_DIGEST]) == {DIGEST, HTML_DIGEST}
+    put(remote, run, CONTENT)
+    put(remote, run, CONTENT)
+    assert remote.missing_blobs(run, [DIGEST, HTML_DIGEST]) == {HTML_DIGEST}
+    whole = ask(f"/{DIGEST}")
+    assert (whole.status, whole.data) == (200, CONTENT)
+    size = len(CONTENT)
+    cut = 8 << 20
+    for given, start, end in [
+        ("bytes=0-0", 0, 1),
+        (f"bytes={cut - 5}-{cut + 5}", cut - 5, cut + 6),
+        (f"bytes={size - 3}-", size - 3, size),
+        ("bytes=-7", size - 7, size),
+        (f"bytes={size - 3}-{size + 100}", size - 3, size),
+        (f"bytes=-{2 * size}", 0, size),
+    ]:
+        part = ask(f"/{DIGEST}", Range=given)
+        assert (part.status, part.data) == (206, CONTENT[start:end])
+        assert part.headers["Content-Range"] == f"bytes {start}-{end - 1}/{size}"
+    beyond = ask(f"/{DIGEST}", Range=f"bytes={size}-")
+    assert (beyond.status, beyond.headers["Content-Range"]) == (416, f"bytes */{size}")
+    assert ask(f"/{DIGEST}", Range="bytes=0-1,5-6").status == 200
+    assert ask(f"/{DIGEST}", Range="bytes=0-0", If_Range='"other"').status == 200
+    assert ask(f"/{DIGEST}", If_None_Match=f'"{DIGEST}"').status == 304
+
+
+@pytest.mark.parametrize("name", ["evil.html", "x.svg", "x.pdf", "x.js", 'a"\r\nSet-Cookie: b.png'])
+def test_nothing_is_served_as_active_content(remote, run, ask, name) -> None:
+    """Whatever it is called: a download, of a type that runs nothing, in a sandbox."""
+    put(remote, run, HTML)
+    answer = ask(f"/{HTML_DIGEST}?name={quote(name)}")
+    headers: Any = answer.headers
+    assert answer.data == HTML
+    assert headers["Content-Disposition"].startswith("attachment; filename=")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Content-Security-Policy"].startswith("sandbox")
+    assert "Set-Cookie" not in headers
+    kind = headers["Content-Type"]
+    assert kind in ("application/octet-stream", "image/png")
+
+
+def test_an_upload_goes_on_after_the_server_was_killed(run_server, run, tmp_path) -> None:
+    """What was acknowledged is not sent again."""
+    folder = tmp_path / "killed"
+    server = run_server(folder)
+    ask = Asker(server.url, server.token, run)
+    cut = 8 << 20
+    place = f"/{DIGEST}?size={len(CONTENT)}&offset="
+    assert ask(f"{place}0", "PUT", CONTENT[:cut]).status == 200
+    for pid in server.workers():
+        os.kill(pid, signal.SIGKILL)
+    server.stop(signal.SIGKILL)
+    again = run_server(folder)
+    ask = Asker(again.url, server.token, run)
+    told = json.loads(ask(f"/{DIGEST}/upload").data)
+    assert told == {"offset": cut, "complete": False}
+    put(open_remote(again.url, server.token), run, CONTENT)
+    assert ask(f"/{DIGEST}").data == CONTENT

@@ -1,0 +1,202 @@
+"""What a request may cost, and what every answer has."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+import uvicorn
+from asking import ask
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from seamark.server import app as app_module
+from seamark.server.app import make_app
+from seamark.server.connection import protocol_for
+from seamark.server.headers import of_upload
+from seamark.server.settings import Limits, Settings
+from seamark.server.state import open_server
+
+
+@contextlib.contextmanager
+def serving(folder: Path, **limits) -> Iterator[str]:
+    """Serve in a thread of this process, with limits that a test reaches."""
+    server = open_server(Settings.at(folder, limits=Limits(**limits)))
+    config = uvicorn.Config(
+        make_app(server),
+        http=protocol_for(limits.get("idle_s", 30.0)),
+        log_config=None,
+        lifespan="on",
+        ws="none",
+    )
+    runner = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=runner.run, args=([listening],))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            runner.should_exit = True
+            thread.join()
+
+
+@contextlib.contextmanager
+def connected(url: str) -> Iterator[socket.socket]:
+    host, _, port = url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as wire:
+        yield wire
+
+
+def everything(wire: socket.socket) -> bytes:
+    """Return what comes until the other side closes."""
+    found = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := wire.recv(1 << 16):
+            found += part
+    return found
+
+
+def test_who_falls_silent_is_let_go(tmp_path) -> None:
+    """Before the first request, in the middle of headers, between requests, and in a body."""
+    head = b"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\n"
+    greeting = b"GET /api/v1/ HTTP/1.1\r\nHost: x\r\n\r\n"
+    with serving(tmp_path, idle_s=0.2) as url:
+        for sent, answers in (
+            (b"", []),
+            (head, []),
+            (greeting + head, [b"200 OK"]),
+            (head + b"Content-Length: 10\r\n\r\n{", [b"408 Request Timeout"]),
+        ):
+            with connected(url) as wire:
+                wire.sendall(sent)
+                came = everything(wire)
+            assert [line[9:] for line in came.split(b"\r\n") if line.startswith(b"HTTP/")] == answers
+        assert b'"error":"too-slow"' in came
+
+
+def test_what_trickles_in_for_ever_is_let_go(tmp_path) -> None:
+    """However often a byte comes, a body has to arrive in a time."""
+    head = b"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+    ended = threading.Event()
+    with serving(tmp_path, request_s=0.5) as url, connected(url) as wire:
+        wire.sendall(head)
+
+        def trickle() -> None:
+            with contextlib.suppress(OSError):
+                while not ended.wait(0.05):
+                    wire.sendall(b" ")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        try:
+            assert b" 408 " in wire.recv(1 << 16)
+        finally:
+            ended.set()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers", "status"),
+    [
+        ("POST", "accounts/tokens", b" " * 2000, {}, 413),
+        ("PUT", "runs/a/b/journals/j?offset=0", b" " * 5000, {}, 413),
+        ("POST", "accounts/tokens", b" " * 2000, {"Transfer-Encoding": "chunked"}, 413),
+        ("GET", "?" + "q" * 3000, None, {}, 414),
+        ("GET", "", None, {"X-Long": "x" * 3000}, 431),
+        ("GET", "nothing", None, {}, 404),
+        ("BREW", "", None, {}, 405),
+        ("POST", "accounts/tokens", b"{", {"Content-Type": "application/json"}, 422),
+    ],
+)
+def test_every_refusal_has_one_form(tmp_path, method, path, body, headers, status) -> None:
+    """JSON with a word and a sentence, and the headers of every answer."""
+    limits = {"json_bytes": 1000, "batch_bytes": 4000, "target_bytes": 2000, "header_bytes": 2000}
+    with serving(tmp_path, **limits) as url:
+        if "Transfer-Encoding" in headers:
+            with connected(url) as wire:
+                wire.sendall(
+                    b"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\n"
+                    b"Transfer-Encoding: chunked\r\n\r\n7d0\r\n" + body + b"\r\n0\r\n\r\n"
+                )
+                came = everything(wire)
+            assert came.startswith(b"HTTP/1.1 413 ")
+            told = json.loads(came.partition(b"\r\n\r\n")[2])
+        else:
+            answer = ask(url, method, path, "", body, headers)
+            assert answer.status == status
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert "default-src 'none'" in answer.headers["content-security-policy"]
+            told = answer.json()
+    assert set(told) >= {"error", "hint"}
+
+
+def test_there_is_no_cors_and_the_host_is_not_believed(tmp_path) -> None:
+    """No other page reads an answer, and no answer repeats a Host that somebody made up."""
+    with serving(tmp_path) as url:
+        for path in ("", "accounts/me/", "accounts/me"):
+            answer = ask(url, "GET", path, "", None, {"Host": "evil.test", "Origin": "https://evil.test"})
+            assert b"evil.test" not in answer.body
+            assert not any("evil.test" in value for value in answer.headers.values())
+            assert not any(name.startswith("access-control") for name in answer.headers)
+        assert ask(url, "OPTIONS", "", "", None, {"Origin": "https://evil.test"}).status == 405
+
+
+def test_a_route_without_a_guard_answers_nothing(tmp_path, monkeypatch) -> None:
+    """What nobody guarded never leaves, and the log says which route it is."""
+    router = APIRouter()
+
+    @router.get("/forgotten")
+    def forgotten() -> str:
+        return "secret"
+
+    @router.get("/streamed")
+    def streamed() -> Response:
+        return Response(b"secret")
+
+    monkeypatch.setattr(app_module, "routers", lambda: iter([router]))
+    with serving(tmp_path) as url:
+        for path in ("forgotten", "streamed"):
+            answer = ask(url, "GET", path)
+            assert answer.status == 500
+            assert b"secret" not in answer.body
+            assert answer.json()["error"] == "internal"
+
+
+def test_a_mistake_of_ours_tells_nothing(tmp_path, monkeypatch) -> None:
+    """No traceback and no words of an unforeseen error."""
+    router = APIRouter()
+
+    @router.get("/broken")
+    def broken(request: Request) -> str:
+        msg = "password=hunter2"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(app_module, "routers", lambda: iter([router]))
+    with serving(tmp_path) as url:
+        answer = ask(url, "GET", "broken")
+    assert answer.status == 500
+    assert b"hunter2" not in answer.body
+    assert b"Traceback" not in answer.body
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a.html", 'x"\r\nSet-Cookie: a=b', "../../etc/passwd", "\udcff", "", "..", "é" * 300, "a\\b.svg"],
+)
+def test_uploaded_bytes_are_never_active(name) -> None:
+    """Whatever they are called: saved under a name of one line, in a sandbox, their type not told."""
+    headers = of_upload(name)
+    assert headers["Content-Security-Policy"].startswith("sandbox")
+    assert headers["Content-Type"] == "application/octet-stream"
+    said = headers["Content-Disposition"]
+    assert said.startswith("attachment; filename*=UTF-8''")
+    assert said.isascii()
+    assert not set("\r\n\"/\\") & set(said.partition("''")[2])

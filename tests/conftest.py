@@ -46,6 +46,11 @@ FOREIGN_PREFIXES = ("SEAMARK_", "NEPTUNE_", "SLURM_", "TORCHELASTIC_", "HOROVOD_
 FOREIGN_NAMES = ("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let tests that read be run through a server; see `through`."""
+    parser.addoption("--through", choices=["server"], help="Read what tests record through this.")
+
+
 def pytest_configure() -> None:
     """Let signals do what they do by default, and refuse to start without what is promised."""
     # A shell has what it starts in the background ignore Ctrl-C, and so would every process that a
@@ -74,6 +79,25 @@ def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture(autouse=True)
+def _through(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[None]:
+    """Read through a server if the command line says so."""
+    if request.config.getoption("--through") is None:
+        yield
+        return
+    from through import OTHERWISE, reading_through
+
+    file = request.node.path.relative_to(request.config.rootpath).as_posix()
+    if any(word in request.node.name for word in OTHERWISE.get(file, ())):
+        pytest.skip("it is about what only a root has")
+    with reading_through(monkeypatch, tmp_path_factory.mktemp):
+        yield
 
 
 @pytest.fixture

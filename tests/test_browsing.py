@@ -350,7 +350,7 @@ def test_images_are_shown_whose_bytes_say_so(run):
 )
 def test_a_record_that_names_no_bytes_of_the_run_is_no_image(run, record):
     """It comes from disk, and may say anything."""
-    assert _image(run.folder, record) == ""
+    assert _image(run.recorded.view(), record) == ""
     assert isinstance(_file(record), str)
 
 
@@ -360,10 +360,10 @@ def test_a_link_in_the_run_is_not_followed(run, tmp_path):
     (tmp_path / "private.png").write_bytes(data)
     record = run.recorded.attribute("picture").value
     place = next(run.folder.blobs_dir.rglob(f"*{record['sha256'][-20:]}"))
-    assert _image(run.folder, record)
+    assert _image(run.recorded.view(), record)
     place.unlink()
     place.symlink_to(tmp_path / "private.png")
-    assert _image(run.folder, record) == ""
+    assert _image(run.recorded.view(), record) == ""
     assert "<img" not in page_of(run["picture"])[0]
 
 

@@ -424,7 +424,7 @@ def test_each_process_ships_what_it_writes(keeper: Any, tmp_path: Path, method: 
 import multiprocessing, threading
 def child(run):
     own = [t.name for t in threading.enumerate() if "shipper" in t.name]
-    assert not own, own
+    assert not own or {method!r} == "spawn", own  # there the script has begun a run of its own
     run["child"] = os.getpid()
     for n in range(50): run.log_metrics({{"child/a": n}}, step=n)
     run.stop()

@@ -12,6 +12,7 @@ from asking import ask
 
 from seamark.server.app import routers
 
+
 def every_route() -> list[tuple[str, str]]:
     found = [
         (method, route.path)
@@ -45,3 +46,25 @@ def test_no_route_answers_without_a_guard(server) -> None:
             else:
                 assert answer.status in {200, 401, 403, 404, 422}, case
             assert SECRET.encode() not in answer.body or answer.status == 404, case
+
+
+def test_a_viewer_changes_nothing(server) -> None:
+    """Of a project that they may read: every route that writes is 403, or says nothing."""
+    made = ask(
+        server.url,
+        "POST",
+        "accounts/tokens",
+        server.token,
+        {"user": "reader", "project": SECRET, "role": "viewer"},
+    )
+    viewer = made.json()["token"]
+    writing = {"PUT", "POST", "PATCH", "DELETE"}
+    tried = [(method, path) for method, path in every_route() if "{project" in path]
+    for method, path in tried:
+        filled = path.replace("{project:path}", SECRET)
+        filled = re.sub(r"\{(sha256|digest)\}", "0" * 64, filled)
+        filled = re.sub(r"\{\w+(:\w+)?\}", "abcdef", filled).lstrip("/")
+        answer = ask(server.url, method, f"{filled}?offset=0&size=1", viewer, headers=None)
+        expected = {403, 422} if method in writing else {200, 403, 404, 422}
+        assert answer.status in expected, (method, path, answer.body)
+    assert {method for method, _ in tried} & writing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import urllib3
 
 pytest.importorskip("fastapi")
 
@@ -222,3 +224,48 @@ def test_several_workers_answer_on_one_port(run_server, postgresql_url) -> None:
         assert ask(server.url, "GET", "accounts/me", made).status == 200
     assert ask(server.url, "DELETE", f"accounts/tokens/{made[:16]}", server.token).status == 200
     until(lambda: all(ask(server.url, "GET", "accounts/me", made).status == 401 for _ in range(12)))
+
+
+def address_in_audit(server, headers: dict[str, str]) -> str:
+    """Return from where the server believes that it was asked."""
+    made = ask(server.url, "POST", "accounts/tokens", server.token, {}, headers)
+    assert made.status == 201
+    row = ask(server.url, "GET", "accounts/audit?limit=1", server.token).json()["audit"][0]
+    assert row["subject"] == made.json()["id"]
+    return row["address"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), "127.0.0.1"),
+        (("--proxy", "127.0.0.1"), "203.0.113.9"),
+        (("--proxy", "127.0.0.0/8"), "203.0.113.9"),
+        (("--proxy", "10.0.0.1"), "127.0.0.1"),
+    ],
+)
+def test_only_a_named_proxy_says_who_asks(run_server, options, expected) -> None:
+    """Nobody hides behind an address that they made up, also not in front of a real one."""
+    server = run_server(None, *options)
+    headers = {"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}
+    assert address_in_audit(server, headers) == expected
+
+
+def test_it_speaks_tls_itself(run_server, tmp_path) -> None:
+    """With a certificate of its own; plain HTTP on that port gets no answer."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make a certificate with")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
+    alt = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(
+        [*make.split(), *alt, "-keyout", key, "-out", cert], check=True, capture_output=True
+    )
+    server = run_server(None, "--tls-cert", str(cert), "--tls-key", str(key))
+    assert server.url.startswith("https://127.0.0.1:")
+    with urllib3.PoolManager(ca_certs=str(cert), retries=False) as pool:
+        assert pool.request("GET", f"{server.url}/api/v1/").status == 200
+    with pytest.raises(urllib3.exceptions.HTTPError):
+        ask(server.url.replace("https", "http"), "GET", "")
+    with pytest.raises(urllib3.exceptions.SSLError):
+        ask(server.url, "GET", "")

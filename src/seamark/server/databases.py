@@ -69,6 +69,8 @@ _REMOTE_FILES: Final = frozenset(
 )
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _CANCELLED: Final = "57014"
+_UNFIT: Final = "22"
+"""Beginning of codes: values that are none."""
 _LOST: Final = ("OperationalError", "InterfaceError", "ConnectionTimeout")
 _AWAY: Final = ("08", "57P", "53")
 """Beginnings of codes: connection lost, shutting down or starting, and out of something."""
@@ -186,6 +188,10 @@ def _meaning(error: BaseException, statement_s: float) -> SeamarkError | None:
             return DatabaseUnreachable(f"the database cannot be used now: {said}")
         return None
     kind = type(inner)
+    if kind.__module__.startswith("psycopg") and (
+        kind.__name__ == "DataError" or (code or "").startswith(_UNFIT)
+    ):
+        return ArgumentError("the request has a text or a number that no database can hold")
     if kind.__module__.startswith("psycopg") and (
         (code is None and kind.__name__ in _LOST) or (code or "").startswith(_AWAY)
     ):

@@ -219,6 +219,15 @@ MODELS: Final[dict[str, Any]] = {
     ),
     "ranks": _envelope("Ranks", "Every rank.", ranks=_list(RankStatus)),
     "stragglers": _envelope("Stragglers", "The slowest first.", ranks=_list(RankTiming)),
+    "opening": _envelope(
+        "Opening",
+        "What has to be known before a run is gone on with.",
+        largest_t=int,
+        journals=dict[str, dict[str, Any]],
+        families=dict[str, str],
+        last_steps=dict[str, float],
+        failed=bool,
+    ),
     "writers": _envelope("Writers", "Every journal.", journals=_list(JournalInfo)),
     "attributes": _envelope("Attributes", "By path.", attributes=_list(Attribute), **_page),
     "attribute": _envelope("OneAttribute", "Null: nothing.", attribute=Attribute | None),
@@ -231,6 +240,7 @@ MODELS: Final[dict[str, Any]] = {
     "files": _envelope("Files", "By step.", points=_list(FilePoint), **_page),
     "histograms": _envelope("Histograms", "By step.", points=_list(HistogramPoint), **_page),
     "last": _envelope("Last", "Of a series.", last=Value),
+    "log": _envelope("Log", "[time_ns, path, text] by time.", texts=list[list[Any]]),
     "text-page": _envelope("OneTextPage", "A page.", page=TextPage),
     "text-begin": _envelope("TextBegin", "Where, bytes.", begin=int),
     "projects": _envelope(

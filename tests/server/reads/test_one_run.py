@@ -236,6 +236,9 @@ def test_paths_that_no_database_can_hold_show_nothing(here) -> None:
             headers={"Content-Type": "application/json"},
         )
         assert answer.status_code in (200, 422), answer.text
+        # Where nothing looks at a text before the database does.
+        assert asks.get("runs/team/x/ru%00n/overview").status_code in (404, 422)
+        assert asks.get("runs", params={"id": "a\u0000b"}).status_code in (200, 422)
 
 
 def test_a_record_of_a_stranger_opens_nothing(here, tmp_path) -> None:

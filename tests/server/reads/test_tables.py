@@ -284,7 +284,7 @@ def test_curves_of_several_runs_in_one_answer(here) -> None:
 
 
 def test_edits_are_recorded_by_who_may(here) -> None:
-    """A contributor's edit is operations in a journal; a viewer's, or one of the unseen, is none."""
+    """A contributor's edit is operations in a journal; a viewer's is refused."""
     fill(here, 3)
     worker = here.reader("cleo", "team/x", role=Role.CONTRIBUTOR)
     viewer = here.reader("vic", "team/x")

@@ -60,6 +60,7 @@ def refold_server(
     Raises:
         SeamarkError: If something cannot be opened.
     """
+    from seamark.server.blobs.rebuild import rebuild_blobs
     from seamark.server.databases import open_databases
     from seamark.server.kept.journals import KeptJournals
     from seamark.server.kept.rebuild import needs_rebuild, rebuild
@@ -76,6 +77,7 @@ def refold_server(
             rebuild(
                 databases.kept, place, gone=lambda project, run: is_purged(account, project, run)
             )
+            rebuild_blobs(databases.kept, place, time.time_ns())
         return refold(databases, KeptJournals(databases.kept, place), progress=progress)
     finally:
         databases.close()

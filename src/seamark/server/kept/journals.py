@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from seamark.journal.source import Source
+    from seamark.server.blobs import Blobs
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
@@ -75,6 +76,9 @@ _mine: Final = (
     .where(_run.c.key == sa.bindparam("run_key"))
 )
 
+_COLLECT_NS: Final = 600 * 10**9
+"""How often contents of files are looked for that no run needs any more."""
+
 
 class KeptJournals:
     """What is kept of journals; see `seamark.server.folding.kept.Kept`. Safe to use from threads.
@@ -93,6 +97,7 @@ class KeptJournals:
     ) -> None:
         self._database, self._objects, self._now_ns = database, objects, now_ns
         self._caretaker = Caretaker(database, objects, now_ns)
+        self._collected_ns = 0
 
     # ------------------------------------------------------------------ runs
 
@@ -168,7 +173,16 @@ class KeptJournals:
             connection.execute(sa.delete(_segment).where(_segment.c.journal.in_(_mine)), given)
             connection.execute(sa.delete(_journal).where(_journal.c.number.in_(_mine)), given)
             release(connection, touched, now + REMOVE_NS, stale=True)
+        self._blobs().forget_run(project, run)
+
+    def _blobs(self) -> Blobs:
+        from seamark.server.blobs import Blobs
+
+        return Blobs(self._database, self._objects, now_ns=self._now_ns)
 
     def tend(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Compact objects and collect those that nobody needs, a little each time."""
         self._caretaker.tend(stop)
+        if self._now_ns() - self._collected_ns > _COLLECT_NS and not stop():
+            self._collected_ns = self._now_ns()
+            self._blobs().collect()

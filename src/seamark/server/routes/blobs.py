@@ -71,6 +71,7 @@ def ask(
     digests: Annotated[list[str], Body(embed=True, description="SHA-256 of contents, hex.")],
 ) -> dict[str, list[str]]:
     """Return those contents that the project does not have; the others stay for a day at least."""
+    _expect_kept(request, project, run)
     return {"missing": _told(lambda: _blobs(request).missing(project, run, digests))}
 
 
@@ -87,6 +88,7 @@ async def put(
     data = await request.body()
 
     def take() -> Progress:
+        _expect_kept(request, project, run)
         return _told(lambda: _blobs(request).put(project, run, digest, size, offset, data))
 
     return _as_json(await run_in_threadpool(take))
@@ -131,6 +133,16 @@ def fetch(
         return _part(blob, given, headers, _type_of(name))
     headers["Content-Length"] = str(blob.size)
     return StreamingResponse(blob.read(), 200, headers, _type_of(name))
+
+
+def _expect_kept(request: Request, project: str, run: str) -> None:
+    """Refuse what belongs to a run that was purged.
+
+    Raises:
+        Refusal: 410 if it was.
+    """
+    if server_of(request).accounts.is_purged(project, run):
+        raise Refusal(410, "purged", f"run {run!r} of {project!r} was purged here")
 
 
 def _part(blob: Blob, given: str, headers: dict[str, str], kind: str) -> Response:

@@ -1,0 +1,326 @@
+"""A server, its database, its clients and the way between them may all fail at any moment.
+
+Afterwards every point that a training recorded is there once, nothing that was acknowledged is
+lost, and the same comes out when everything is folded anew from the objects alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+import urllib3
+from proxy import Proxy, Trouble
+from recording import QUIET
+from server_process import Running, running_server
+
+from seamark import init_run
+from seamark.journal.folder import RunFolder, iter_runs
+from seamark.journal.reader import JournalReader
+from seamark.journal.shipping import next_batch
+from seamark.reading import wire
+from seamark.remote.http.sender import open_remote
+from seamark.remote.protocol import Gap, RunKey, Sent
+from seamark.remote.sync import sync_run, what_is_left
+from seamark.server.databases import open_databases
+from seamark.server.kept.journals import KeptJournals
+from seamark.server.objects import open_objects
+
+SENDING = Path(__file__).with_name("sending.py")
+SUPPORT = Path(__file__).parents[1] / "support"
+SOURCE = Path(__file__).parents[2] / "src"
+# `nox -s kill_server` asks for 200.
+KILLS = int(os.environ.get("SEAMARK_SERVER_KILLS", "4"))
+SEED = int(os.environ.get("SEAMARK_KILL_SEED", random.randrange(1 << 30)))
+PROJECT = "faults"
+STEPS = 100_000
+
+
+class Place:
+    """A server that can be killed and started again, behind a way on which anything goes wrong."""
+
+    def __init__(self, folder: Path, store: str | None, draw: random.Random) -> None:
+        self.folder, self.store, self.draw = folder, store, draw
+        self.token = ""
+        self._stack = contextlib.ExitStack()
+        self.server: Running = self.start()
+        parts = urlsplit(self.server.url)
+        self.proxy = Proxy((str(parts.hostname), int(parts.port or 0)), self._trouble)
+        self._stack.callback(self.proxy.close)
+        self.troubles = True
+
+    def _trouble(self, number: int) -> Trouble | None:
+        """Return what happens to a connection: every third is cut somewhere."""
+        del number
+        if not self.troubles or self.draw.random() < 0.7:
+            return None
+        kind = self.draw.random()
+        if kind < 0.4:
+            return Trouble(after_sent=self.draw.randrange(1, 20_000), reset=kind < 0.2)
+        if kind < 0.8:
+            return Trouble(after_answered=self.draw.choice([0, 0, 40, 500]))
+        return Trouble(after_sent=self.draw.randrange(1, 3000), delay_s=0.01)
+
+    def start(self) -> Running:
+        options = ["--fold-workers", "2"]
+        if self.store:
+            options += ["--workers", "2"]
+        self.server = self._stack.enter_context(
+            running_server(self.folder, *options, store=self.store)
+        )
+        self.token = self.server.token or self.token
+        if hasattr(self, "proxy"):
+            parts = urlsplit(self.server.url)
+            self.proxy.to = str(parts.hostname), int(parts.port or 0)
+        return self.server
+
+    def kill(self) -> None:
+        """Kill all of the server's processes, or one of them."""
+        workers = self.server.workers()
+        if workers and self.draw.random() < 0.6:
+            os.kill(self.draw.choice(workers), signal.SIGKILL)
+            return
+        self.end(signal.SIGKILL)
+        self.start()
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        workers = self.server.workers()
+        self.server.stop(number)
+        for pid in workers if number == signal.SIGKILL else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    # ------------------------------------------------------------------ what it says
+
+    def get(self, at: str, position: tuple[str, int], /, **query: Any) -> Any:
+        headers = {
+            "Authorization": f"Bearer {self.token}",
+            "Seamark-Position": f"{position[0]}={position[1]}",
+        }
+        address = f"{self.server.url}/api/v1/{at}?{urlencode(query)}"
+        with urllib3.PoolManager() as pool:
+            while True:  # each waits for two seconds at most; the test has a limit
+                answer = pool.request("GET", address, headers=headers, retries=False)
+                if answer.status == 404 or "Seamark-Behind" in answer.headers:
+                    continue
+                assert answer.status == 200, answer.data
+                return wire.loads(answer.data)
+
+    @contextlib.contextmanager
+    def kept(self):
+        """Open what is kept, as a fold worker does."""
+        databases = open_databases(self.store or f"sqlite:///{self.folder}", statement_s=0)
+        objects = open_objects((self.folder / "objects").absolute().as_uri())
+        try:
+            yield KeptJournals(databases.kept, objects)
+        finally:
+            objects.close()
+            databases.close()
+
+
+@pytest.fixture
+def draw() -> random.Random:
+    return random.Random(SEED)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request, tmp_path, draw):
+    store = None
+    if request.param == "postgresql":
+        store = request.getfixturevalue("postgresql_url")
+    with contextlib.closing(Place(tmp_path / "server", store, draw)) as opened:
+        yield opened
+
+
+class Training:
+    """A process that records and sends."""
+
+    def __init__(self, root: Path, place: Place) -> None:
+        path = os.pathsep.join([str(SOURCE), str(SUPPORT)])
+        self.process = subprocess.Popen(
+            [sys.executable, str(SENDING), str(root), PROJECT, place.proxy.url, str(STEPS)],
+            env={**os.environ, "PYTHONPATH": path, "SEAMARK_API_TOKEN": place.token},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.run = self.process.stdout.readline().strip()
+        assert self.run
+
+    def kill(self) -> None:
+        self.process.kill()
+        self._reap()
+
+    def end(self) -> None:
+        """Let it end by itself; it waits for what is left to be sent, but not for long."""
+        self.process.stdin.close()
+        self._reap()
+
+    def _reap(self) -> None:
+        self.process.wait(120)
+        self.process.stdout.close()
+        if not self.process.stdin.closed:
+            self.process.stdin.close()
+
+
+# ---------------------------------------------------------------------- what must hold
+
+
+def frames_of(reader: JournalReader) -> list[tuple[int, int, bytes]]:
+    return [(frame.t, frame.kind, frame.payload) for frame in reader.frames()]
+
+
+def send_the_rest(root: Path, place: Place) -> None:
+    """Do what ``seamark sync`` does, with nothing in the way."""
+    remote = open_remote(place.server.url, place.token)
+    try:
+        for folder in iter_runs(root):
+            done = sync_run(what_is_left(folder, remote), remote)
+            assert done.problems == []
+            left = what_is_left(folder, remote)
+            assert (left.journals, left.files, left.problems) == ({}, {}, [])
+    finally:
+        remote.close()
+
+
+def check_kept(root: Path, place: Place) -> dict[str, int]:
+    """Assert that every whole frame that was recorded is kept once; return positions of runs."""
+    positions = {}
+    with place.kept() as kept:
+        for folder in iter_runs(root):
+            known = kept.journals(folder.project, folder.run)
+            assert set(known) == {journal.path.name for journal in folder.journals()}
+            for journal in folder.journals():
+                name = journal.path.name
+                with JournalReader(journal.path) as reader:
+                    here = frames_of(reader)
+                source = kept.source(folder.project, folder.run, name)
+                with JournalReader(source) as reader:
+                    assert frames_of(reader) == here, f"SEAMARK_KILL_SEED={SEED}: {name}"
+            positions[folder.run] = sum(each.size for each in known.values())
+    return positions
+
+
+def check_folded(root: Path, place: Place, positions: dict[str, int]) -> None:
+    """Assert that the server answers with every point of every run as it is read here."""
+    for folder in iter_runs(root):
+        here = init_run(PROJECT, root=root, with_id=folder.run, mode="read-only", **QUIET)
+        at = f"runs/{PROJECT}/{folder.run}"
+        position = f"{PROJECT}/{folder.run}", positions[folder.run]
+        for path in ("train/loss", "train/step"):
+            points = here[path].fetch_points()
+            told = place.get(f"{at}/points", position, path=path)
+            there = told["points"][path]
+            assert there.step.tolist() == points.step.tolist(), f"SEAMARK_KILL_SEED={SEED}"
+            assert there.value.tolist() == points.value.tolist()
+        lines = place.get(f"{at}/texts", position, path="log")
+        assert lines["total"] == len(here["log"].fetch_values())
+
+
+def check_all(root: Path, place: Place) -> None:
+    place.troubles = False
+    send_the_rest(root, place)
+    positions = check_kept(root, place)
+    check_folded(root, place, positions)
+
+
+def refold(place: Place) -> None:
+    """Lose every derived table and make all of them again from the objects."""
+    place.end()
+    options = ["--store", place.store] if place.store else []
+    if not place.store:
+        for file in place.folder.glob("*.db*"):
+            if not file.name.startswith("account"):
+                file.unlink()
+    words = ["server", "--folder", str(place.folder), *options, "refold", "--objects"]
+    subprocess.run([sys.executable, "-m", "seamark", *words], check=True, timeout=120)
+    place.start()
+
+
+# ---------------------------------------------------------------------- the faults
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(max(240, 20 * KILLS))
+def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw) -> None:
+    """SIGKILL at random moments, connections cut half-way; every point is there once."""
+    root = tmp_path / "runs"
+    running = [Training(root, place) for _ in range(2)]
+    pause = threading.Event()
+    for number in range(KILLS):
+        pause.wait(draw.uniform(0.1, 1.0))  # the moment is random; nothing depends on it
+        if number % 2:
+            place.kill()
+        else:
+            victim = draw.randrange(len(running))
+            running[victim].kill()
+            running[victim] = Training(root, place)
+    place.troubles = False
+    for training in running:
+        training.end()
+    check_all(root, place)
+    refold(place)
+    check_all(root, place)
+
+
+def deliveries(folder: RunFolder, draw: random.Random) -> list[tuple[str, Any]]:
+    """Return the batches of a run, some twice, in any order."""
+    found = []
+    for journal in folder.journals():
+        with JournalReader(journal.path) as reader:
+            offset = 0
+            while (batch := next_batch(reader, offset, draw.choice([200, 2000]))) is not None:
+                found += [(journal.path.name, batch)] * draw.choice([1, 1, 2, 3])
+                offset = batch.end
+    draw.shuffle(found)
+    return found
+
+
+@pytest.mark.slow
+def test_deliveries_that_are_repeated_and_out_of_order(tmp_path, place, draw) -> None:
+    """Two senders of one journal at once, each batch up to three times, in any order."""
+    root = tmp_path / "runs"
+    run = init_run(PROJECT, root=root, **QUIET)
+    for step in range(300):
+        run.log_metrics({"train/loss": 1 / (step + 1), "train/step": float(step)}, step=step)
+        run["log"].append(f"line {step}")
+    run.stop()
+    folder = RunFolder(root, PROJECT, run.id)
+    key = RunKey(PROJECT, run.id)
+    told: list[Sent] = []
+
+    def send(queue: list[tuple[str, Any]]) -> None:
+        remote = open_remote(place.server.url, place.token)
+        while queue:
+            name, batch = queue.pop(0)
+            try:
+                told.append(remote.send(key, name, batch.offset, batch.data))
+            except Gap as error:
+                assert error.known < batch.offset
+                queue.append((name, batch))
+        remote.close()
+
+    threads = [threading.Thread(target=send, args=(deliveries(folder, draw),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    check_all(root, place)
+    positions = check_kept(root, place)
+    assert max(each.position for each in told) <= positions[run.id]

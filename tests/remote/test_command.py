@@ -1,0 +1,107 @@
+"""The command on a server: it shows and changes what it would below a root."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from click.testing import CliRunner, Result
+from recording import QUIET
+from server_process import Running, running_server
+
+from seamark import init_run
+from seamark.cli import app
+from seamark.journal.folder import iter_runs
+from seamark.remote.places import open_remote
+from seamark.remote.sync import sync_run, what_is_left
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running_server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def sent(running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Project of two runs that are on the server."""
+    project = f"p{tmp_path.name.replace('_', '-')}"
+    monkeypatch.setenv("SEAMARK_API_TOKEN", running.token)
+    root = tmp_path / "runs"
+    for name, slope in (("steep", 2.0), ("flat", 0.5)):
+        run = init_run(project, root=root, name=name, **QUIET)
+        run["params/lr"] = slope
+        for step in range(30):
+            run["val/loss"].append(slope / (step + 1), step=step)
+        run.stop()
+    remote = open_remote(running.url, running.token)
+    for folder in iter_runs(root):
+        assert sync_run(what_is_left(folder, remote), remote).problems == []
+    return project
+
+
+@pytest.fixture
+def call(running: Running, sent: str) -> Callable[..., Result]:
+    """Call the command for the project on the server, once that is folded."""
+
+    def call(*words: object) -> Result:
+        return CliRunner().invoke(app, [*map(str, words), "--remote", running.url])
+
+    from server_waits import until
+
+    until(lambda: len(json.loads(call("ls", "--project", sent, "--json").stdout or "[]")) == 2)
+    return call
+
+
+def test_runs_are_listed_shown_and_compared(call: Any, sent: str) -> None:
+    rows = json.loads(call("ls", "--project", sent, "--json", "--columns", "val/loss:min").stdout)
+    assert sorted(row["val/loss:min"] for row in rows) == [0.5 / 30, 2.0 / 30]
+    shown = call("show", f"{sent}/steep")
+    assert shown.exit_code == 0, shown.output
+    assert "val/loss" in shown.stdout
+    assert "server " in shown.stdout
+    compared = call("compare", f"{sent}/steep", f"{sent}/flat")
+    assert "params/lr" in compared.stdout
+    exported = call("export", f"{sent}/steep", "--path", "val/loss")
+    assert len(exported.stdout.splitlines()) == 31
+
+
+def test_what_is_wrong_is_said_in_one_line(call: Any, sent: str, running: Running) -> None:
+    missing = call("show", f"{sent}/stepe")
+    assert missing.exit_code == 2
+    assert f"no run '{sent}/stepe' in {running.url}" in missing.stderr
+    wrong = call("ls", "--query", "params/lr >")
+    assert wrong.exit_code == 2
+    assert "^" in wrong.stderr
+    both = call("ls", "--root", "here")
+    assert both.exit_code == 2
+    assert "--root and --remote" in both.stderr
+    away = CliRunner().invoke(app, ["ls", "--remote", "http://127.0.0.1:9"])
+    assert away.exit_code == 1
+    assert "cannot be reached" in away.stderr
+
+
+@pytest.mark.parametrize("command", ["fsck", "reindex", "sync"])
+def test_what_looks_into_folders_refuses_a_server(running: Running, command: str) -> None:
+    result = CliRunner().invoke(app, ["--remote", running.url, command])
+    assert result.exit_code == 2
+    assert "looks at a root on this machine" in result.stderr
+
+
+def test_people_change_what_is_on_the_server(call: Any, sent: str) -> None:
+    run = f"{sent}/steep"
+    assert "(no tags) → best" in call("tag", run, "--add", "best").stdout
+    assert "best → (no tags)" in call("tag", run, "--remove", "best").stdout
+    assert "(no note) → warmer" in call("note", run, "warmer").stdout
+    assert "warmer → (no note)" in call("note", run, "--remove").stdout
+    assert "steep → steeper" in call("rename", run, "steeper").stdout
+    assert call("trash", f"{sent}/steeper").exit_code == 0
+    assert len(json.loads(call("ls", "--project", sent, "--json").stdout)) == 1
+    assert call("untrash", f"{sent}/steeper").exit_code == 0
+    assert len(json.loads(call("ls", "--project", sent, "--json").stdout)) == 2

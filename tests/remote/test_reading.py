@@ -1,0 +1,287 @@
+"""Reading runs of a server: the same answers and the same errors as a root gives."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from server_process import Running, running_server
+
+from seamark import init_project, init_run
+from seamark.errors import (
+    ArgumentError,
+    FileMissingError,
+    MissingFieldError,
+    QueryError,
+    ReadOnlyError,
+    RunNotFoundError,
+)
+from seamark.journal.folder import iter_runs
+from seamark.local.index import Index
+from seamark.reading.finding import Finder
+from seamark.remote.http.catalog import RemoteCatalog
+from seamark.remote.http.connection import Connection
+from seamark.remote.places import open_remote
+from seamark.remote.protocol import Refused, Unreachable
+from seamark.remote.sync import sync_run, what_is_left
+from seamark.store.query.selection import Selection
+
+QUIET: dict[str, Any] = {
+    "capture_stdout": True,
+    "capture_hardware_metrics": False,
+    "capture_host": False,
+    "capture_packages": False,
+    "git_ref": False,
+}
+
+
+class Both:
+    """Some runs below a root, and the same on a server.
+
+    Attributes:
+        root: The root.
+        server: The server.
+        ids: Run ids by name.
+    """
+
+    def __init__(self, root: Path, server: Running) -> None:
+        self.root, self.server = root, server
+        self.ids = {name: self._record(name, slope) for name, slope in _SLOPES.items()}
+        self.send()
+
+    def _record(self, name: str, slope: float) -> str:
+        run = init_run("team/digits", root=self.root, name=name, tags=["all", name], **QUIET)
+        run["params"] = {
+            "lr": slope,
+            "layers": 3,
+            "name": "résumé",
+            "big": 2**70,
+            "odd": float("nan"),
+        }
+        for step in range(120):
+            run["val/loss"].append(slope / (step + 1), step=step)
+        run["notes"].append("first line\n", step=1)
+        run["long"] = "x" * 300_000
+        file = self.root.parent / f"{name}.bin"
+        file.write_bytes(name.encode() * 50_000)
+        run["model"].upload(str(file), wait=True)
+        print(f"{name} says hello")
+        run.stop()
+        return str(run.id)
+
+    def send(self) -> None:
+        """Send what is below the root to the server."""
+        remote = open_remote(self.server.url, self.server.token)
+        for folder in iter_runs(self.root):
+            done = sync_run(what_is_left(folder, remote), remote)
+            assert done.problems == []
+        catalog = self.there()
+        wanted = {
+            (one.project, one.run): sum(remote.journals(one_key(one)).values())
+            for one in iter_runs(self.root)
+        }
+        for (project, run), position in wanted.items():
+            catalog._asking.edited(one_key_of(project, run), position)
+        remote.close()
+        for project, run in wanted:  # reads wait until that much is folded
+            catalog.view(project, run)
+
+    def there(self) -> RemoteCatalog:
+        """Return the runs of the server."""
+        return RemoteCatalog(Connection(self.server.url, self.server.token))
+
+    def here(self) -> Index:
+        """Return the runs of the root."""
+        index = Index.open(self.root)
+        index.refresh()
+        return index
+
+
+_SLOPES = {"steep": 2.0, "flat": 0.5}
+
+
+def one_key(folder: Any) -> Any:
+    return one_key_of(folder.project, folder.run)
+
+
+def one_key_of(project: str, run: str) -> Any:
+    from seamark.remote.protocol import RunKey
+
+    return RunKey(project, run)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    with running_server(tmp_path_factory.mktemp("server")) as server:
+        yield Both(tmp_path_factory.mktemp("home") / "runs", server)
+
+
+@pytest.fixture(autouse=True)
+def _token(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEAMARK_API_TOKEN", both.server.token)
+
+
+def shown(value: Any) -> str:
+    """Return a value so that two are equal exactly if their texts are; NaN is like itself."""
+    if hasattr(value, "step"):
+        return repr([getattr(value, name).tolist() for name in ("step", "value", "time_ns")])
+    return repr(value)
+
+
+def test_tables_are_those_of_the_root(both: Both) -> None:
+    here, there = both.here(), both.there()
+    assert there.runs() == here.runs()
+    assert there.names() == here.names()
+    assert set(here.paths()) == set(there.paths())
+    for selection in (
+        Selection(),
+        Selection(project="team", query="params/lr > 1"),
+        Selection(tag="flat", sort_by="val/loss:min", ascending=True),
+        Selection(limit=1, offset=1),
+    ):
+        assert there.select(selection) == here.select(selection)
+        for columns in (
+            None,
+            ["val/loss:min", "params/*"],
+            lambda some: [one.path for one in some],
+        ):
+            mine, theirs = here.table(selection, columns), there.table(selection, columns)
+            assert theirs.columns == mine.columns
+            assert theirs.refs == mine.refs
+            assert theirs.total == mine.total
+            assert shown(theirs.to_rows()) == shown(mine.to_rows())
+    refs = here.runs()
+    assert there.series_of(refs, lambda path: path.startswith("val")) == here.series_of(
+        refs, lambda path: path.startswith("val")
+    )
+    mine, theirs = here.series(refs, ["val/*"]), there.series(refs, ["val/*"])
+    assert [one[:2] for one in theirs.parts] == [one[:2] for one in mine.parts]
+    assert list(map(shown, (one[2] for one in theirs.parts))) == list(
+        map(shown, (one[2] for one in mine.parts))
+    )
+
+
+def test_every_verb_of_a_run_answers_as_for_the_root(both: Both) -> None:
+    ref = ("team/digits", both.ids["steep"])
+    mine, theirs = both.here().view(*ref), both.there().view(*ref)
+    assert shown(theirs.attributes()) == shown(mine.attributes())
+    fresh = both.there().view(*ref)
+    assert shown(fresh.attributes("params")) == shown(mine.attributes("params"))
+    assert fresh.families() == mine.families()
+    assert fresh.series_paths() == mine.series_paths()
+    assert fresh.has("params")
+    assert not fresh.has("nothing")
+    assert fresh.attribute("nothing") is None
+    assert shown(fresh.some(["val/loss", "no", "params/lr"])) == shown(
+        mine.some(["val/loss", "no", "params/lr"])
+    )
+    for name in ("state", "reason", "signal", "traceback"):
+        assert getattr(theirs, name) == getattr(mine, name)
+    assert theirs.crash() == mine.crash()
+    assert theirs.has_failed() == mine.has_failed()
+    assert theirs.troubles() == mine.troubles()
+    assert [one.file for one in theirs.journals()] == [one.file for one in mine.journals()]
+    assert shown(theirs.points("val/loss")) == shown(mine.points("val/loss"))
+    assert shown(theirs.points("val/loss", limit=5)) == shown(mine.points("val/loss", limit=5))
+    assert len(theirs.points("nothing")) == 0
+    assert shown(theirs.many_points(["val/loss"])["val/loss"]) == shown(mine.points("val/loss"))
+    assert theirs.curve("val/loss", 20).value.tolist() == mine.curve("val/loss", 20).value.tolist()
+    drawn = [one.drawing("val/loss", 20, x="relative").x.tolist() for one in (mine, theirs)]
+    assert drawn[0] == drawn[1]
+    assert shown(theirs.texts("notes")) == shown(mine.texts("notes"))
+    assert shown(theirs.last("val/loss")) == shown(mine.last("val/loss"))
+    printed = [path for path in mine.families() if path.endswith("/stdout")]
+    file = mine.journals()[0].file
+    assert shown(theirs.text_page(file, printed)) == shown(mine.text_page(file, printed))
+    assert theirs.text_begin(file, printed, lines=1) == mine.text_begin(file, printed, lines=1)
+    with pytest.raises(ArgumentError, match="attempt"):
+        theirs.points("val/loss", "newest")  # type: ignore[arg-type]
+
+
+def test_errors_are_those_of_the_root(both: Both) -> None:
+    here, there = both.here(), both.there()
+    for wrong in (
+        Selection(query="params/lr >"),
+        Selection(query="parms/lr > 1"),
+        Selection(sort_by="val/los"),
+        Selection(state="runing"),
+    ):
+        with pytest.raises((QueryError, ArgumentError)) as mine:
+            here.table(wrong, ["sys/id"])
+        with pytest.raises(type(mine.value)) as theirs:
+            there.table(wrong, ["sys/id"])
+        assert str(theirs.value) == str(mine.value)
+    told: list[str] = []
+    there.table(Selection(), ["val/los"], lambda error: told.append(str(error)))
+    assert "there is 'val/loss'" in told[0]
+    with pytest.raises(RunNotFoundError, match="does not exist"):
+        there.view("team/digits", "0123456789abcdef")
+    with pytest.raises(RunNotFoundError, match="did you mean 'steep'"):
+        Finder(there).find("stepe")
+
+
+def test_a_run_is_opened_for_reading(both: Both, tmp_path: Path) -> None:
+    run = init_run("team/digits", with_id="steep", remote=both.server.url, mode="read-only")
+    assert run.id == both.ids["steep"]
+    assert run["params/big"].fetch() == 2**70
+    assert run["long"].fetch() == "x" * 300_000
+    assert len(run["val/loss"].fetch_points()) == 120
+    assert run["model"].fetch_bytes() == b"steep" * 50_000
+    run["model"].download(tmp_path / "model.bin")
+    assert (tmp_path / "model.bin").read_bytes() == b"steep" * 50_000
+    assert [one.name for one in tmp_path.iterdir()] == ["model.bin"]
+    with pytest.raises(MissingFieldError, match="did you mean 'params/lr'"):
+        run["params/lrr"].fetch()
+    with pytest.raises(ReadOnlyError):
+        run["params/lr"] = 1
+    run.stop()
+    with pytest.raises(RunNotFoundError, match="did you mean 'steep'"):
+        init_run("team/digits", with_id="stepe", remote=both.server.url, mode="read-only")
+
+
+def test_a_project_is_read(
+    both: Both, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SEAMARK_REMOTE", both.server.url)
+    project = init_project("team/digits")
+    assert sorted(project.fetch_runs_table()["sys/name"]) == ["flat", "steep"]
+    assert len(project.fetch_series("val/loss", "flat")) == 120
+    with caplog.at_level(logging.WARNING, "seamark"):
+        init_project("team/digit").fetch_runs_table()
+    assert "did you mean 'team/digits'" in caplog.text
+    root = init_project("team/digits", root=both.root.parent / "empty")
+    assert root.fetch_runs_table().total == 0  # a root that is named comes first
+
+
+def test_another_root_is_a_remote_too(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = init_project("team/digits", remote=both.root.as_uri())
+    assert project.fetch_runs_table().total == 2
+    run = init_run("team/digits", with_id="flat", remote=both.root.as_uri(), mode="read-only")
+    assert run["params/lr"].fetch() == 0.5
+    run.stop()
+
+
+def test_what_is_not_there_is_said(both: Both) -> None:
+    view = both.there().view("team/digits", both.ids["flat"])
+    with pytest.raises(FileMissingError, match="not on http"):
+        view.contents.read({"sha256": "0" * 64, "size": 1}, "model")
+    with pytest.raises(FileMissingError, match="only the machine"):
+        view.contents.read({"ref": "/etc/hostname"}, "model")
+    assert view.contents.whereabouts({"sha256": "0" * 64}) == "pending"
+    model = view.attribute("model")
+    assert model is not None
+    assert view.contents.whereabouts(model.value) == "kept"
+    assert view.contents.begin_of(model.value["sha256"], model.value["size"], 4) == b"flat"
+
+
+def test_a_server_that_is_away_or_refuses_is_said(both: Both) -> None:
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        RemoteCatalog(Connection("http://127.0.0.1:9", "")).names()
+    with pytest.raises(Refused, match="seamark login"):
+        RemoteCatalog(Connection(both.server.url, "seamark_" + "x" * 43)).names()

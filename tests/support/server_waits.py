@@ -1,0 +1,15 @@
+"""Waiting for what a server does in a process of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def until(is_so: Callable[[], Any], seconds: float = 60) -> None:
+    """Wait for what has to come, however slow the machine is."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.02)

@@ -161,11 +161,11 @@ def test_cut_connections_lose_nothing_and_double_nothing(
     begin: Begin, keeper: Any, trouble: Trouble
 ) -> None:
     """Also where the server has kept what it could not say that it keeps."""
-    with proxied(keeper.address, lambda number: trouble if number < 6 else None) as proxy:
+    with proxied(keeper.address, lambda number: trouble if number < 3 else None) as proxy:
         run = begin(remote=proxy.url)
         record(run, 500)
-        until(lambda: proxy.count > 6 or kept_like(run, keeper))
         run.stop()
+        assert proxy.count > 3
         assert kept_like(run, keeper)
 
 
@@ -424,7 +424,7 @@ def test_each_process_ships_what_it_writes(keeper: Any, tmp_path: Path, method: 
 import multiprocessing, threading
 def child(run):
     own = [t.name for t in threading.enumerate() if "shipper" in t.name]
-    assert not own, own
+    assert not own or {method!r} == "spawn", own  # there the script has begun a run of its own
     run["child"] = os.getpid()
     for n in range(50): run.log_metrics({{"child/a": n}}, step=n)
     run.stop()

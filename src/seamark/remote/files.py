@@ -145,9 +145,14 @@ class FileSender:
         with self._changed:
             key = None if folder is None else _key(folder)
             waited = [run for each, run in self._runs.items() if key in (None, each)]
-            # A look that is under way may have begun before the last file came.
+            # A look that is under way may have begun before the last file came. Where no more are
+            # expected the thread itself knows when it is done, and may end then.
             wanted = [(run, run.looks + 2) for run in waited]
-            while any(run.looks < looks and not run.over for run, looks in wanted):
+
+            def is_left(run: _Watched, looks: int) -> bool:
+                return run.looks < (run.finished or looks) and not run.over
+
+            while any(is_left(run, looks) for run, looks in wanted):
                 left = end - time.monotonic()
                 if left <= 0 or self._thread is None or not self._thread.is_alive():
                     return False

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from urllib.parse import quote
 
 from seamark.remote.http.connection import Answer, Connection, run_path
 from seamark.remote.opening import Opening
-from seamark.remote.protocol import RemoteError, Sent
+from seamark.remote.protocol import Missing, RemoteError, Sent, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -123,7 +124,19 @@ class HttpRemote:
             Missing: If there is no such run.
             RemoteError: If that cannot be known.
         """
-        answer = self.connection.ask("GET", run_path(run, "opening"), answer_s=seconds)
+        # As much as is kept now has to be folded: a machine may have been replaced a second ago.
+        kept = self.connection.ask("GET", run_path(run, "journals"), answer_s=seconds).record()
+        name, position = quote(f"{run.project}/{run.run}", safe=""), kept.get("position")
+        headers = {"Seamark-Position": f"{name}={position}"} if _is_count(position) else {}
+        try:
+            answer = self.connection.ask(
+                "GET", run_path(run, "opening"), headers=headers, answer_s=seconds
+            )
+        except Missing:
+            if position:
+                msg = f"{self.connection.address} keeps the run, but has not folded it yet"
+                raise Unreachable(msg) from None
+            raise
         return Opening.of(answer.record())
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Response
 
 from seamark.server.answering import OneRun, heavy, one_run
+from seamark.server.models import answers
 
 __all__ = ["router"]
 
@@ -17,7 +18,7 @@ _TOLD: Final = ("attempt", "owner", "lineage", "rank", "restarts", "job", "conti
 """What of a HEADER matters to who goes on; the rest says where somebody else works."""
 
 
-@router.get("/opening", operation_id="getOpening")
+@router.get("/opening", operation_id="getOpening", responses=answers("opening"))
 def opening(one: Annotated[OneRun, Depends(one_run)]) -> Response:
     """Return what has to be known before a run is gone on with.
 

@@ -1,0 +1,108 @@
+"""A training that sends to a real server, is read there, and is gone on with on another machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from recording import QUIET
+from server_process import running_server
+
+import seamark
+from seamark.journal.reader import JournalReader
+from seamark.remote import shipper as shippers
+from seamark.remote.places import open_remote
+from seamark.remote.protocol import RunKey
+from seamark.testing import RemoteContract
+
+
+def record(run: Any, steps: range) -> None:
+    for step in steps:
+        run.log_metrics({"train/loss": 1 / (step + 1)}, step=step)
+
+
+def local(run: Any) -> dict[str, int]:
+    return {each.path.name: each.path.stat().st_size for each in run.folder.journals()}
+
+
+class TestServer(RemoteContract):
+    """A Seamark server keeps what every remote promises, on either engine."""
+
+    @pytest.fixture
+    def remote(self, team: Any) -> Any:
+        remote = open_remote(team.url, team.token)
+        yield remote
+        remote.close()
+
+
+def test_a_run_is_gone_on_with_on_another_machine(team: Any, tmp_path: Path) -> None:
+    """The server says what has to be known: paths, steps, the attempt, the largest time."""
+    given: Any = {"remote": team.url, "api_token": team.token, "project": "lab/x", **QUIET}
+    first = seamark.init_run(root=tmp_path / "one", **given)
+    record(first, range(10))
+    first["note"] = "from the first machine"
+    first.stop()
+    assert not shippers.known(team.url) or shippers.flush(team.url, 30)
+    remote = open_remote(team.url, team.token)
+    assert dict(remote.journals(RunKey("lab/x", first.id))) == local(first)
+    second = seamark.init_run(root=tmp_path / "two", with_id=first.id, **given)
+    second["train/loss"].append(0.01)
+    second.stop()
+    (journal,) = second.folder.journals()
+    with JournalReader(journal.path) as reader:
+        header = reader.header()
+    last = 0
+    for each in first.folder.journals():
+        with JournalReader(each.path) as reader:
+            last = max(last, *(frame.t for frame in reader.frames()))
+    assert header["prior_t"] == last
+    assert header["attempt"] == 0
+    here = seamark.init_run(
+        "lab/x", root=tmp_path / "two", with_id=first.id, mode="read-only"
+    )
+    assert list(here["train/loss"].fetch_values()["step"]) == [10]
+    assert dict(remote.journals(RunKey("lab/x", first.id))) == {**local(first), **local(second)}
+    remote.close()
+
+
+def test_a_wrong_token_is_told_with_what_to_do(
+    team: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the training ends without waiting for what will not come."""
+    run = seamark.init_run(
+        "lab/y", root=tmp_path, remote=team.url, api_token="seamark_" + "x" * 43, **QUIET
+    )
+    record(run, range(3))
+    run.stop()
+    shippers._shippers.clear()
+    told = [each.getMessage() for each in caplog.records if "is not sent" in each.getMessage()]
+    assert len(told) == 1
+    assert "seamark login" in told[0]
+
+
+def test_a_server_that_is_killed_gets_the_rest_when_it_is_back(tmp_path: Path) -> None:
+    """Nothing that it acknowledged is lost, and nothing is there twice."""
+    with running_server(tmp_path / "server") as server:
+        port = server.url.rpartition(":")[2]
+        run = seamark.init_run(
+            "lab/z", root=tmp_path / "root", remote=server.url, api_token=server.token, **QUIET
+        )
+        record(run, range(50))
+        assert shippers.flush(server.url, 60)
+        for pid in server.workers():
+            os.kill(pid, signal.SIGKILL)
+        server.process.kill()
+        server.process.wait(30)
+        record(run, range(50, 100))
+    with running_server(tmp_path / "server", "--port", port) as again:
+        run.stop()
+        remote = open_remote(again.url, server.token)
+        assert dict(remote.journals(RunKey("lab/z", run.id))) == local(run)
+        remote.close()
+    shippers._shippers.clear()

@@ -87,7 +87,7 @@ def test_what_is_wrong_is_said_in_one_line(call: Any, sent: str, running: Runnin
     assert "cannot be reached" in away.stderr
 
 
-@pytest.mark.parametrize("command", ["fsck", "reindex", "sync"])
+@pytest.mark.parametrize("command", ["fsck", "reindex"])
 def test_what_looks_into_folders_refuses_a_server(running: Running, command: str) -> None:
     result = CliRunner().invoke(app, ["--remote", running.url, command])
     assert result.exit_code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ class Both:
         file = self.root.parent / f"{name}.bin"
         file.write_bytes(name.encode() * 50_000)
         run["model"].upload(str(file), wait=True)
-        print(f"{name} says hello")
+        sys.stdout.write(f"{name} says hello\n")
         run.stop()
         return str(run.id)
 
@@ -101,6 +102,10 @@ class Both:
         index = Index.open(self.root)
         index.refresh()
         return index
+
+
+def _all_of(some: Any) -> list[str]:
+    return [one.path for one in some]
 
 
 _SLOPES = {"steep": 2.0, "flat": 0.5}

@@ -11,15 +11,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.remote.places import open_remote
 from seamark.remote.sync import sync_run, what_is_left
+
+if TYPE_CHECKING:
+    import pytest
 
 OTHERWISE = {
     "tests/cli/test_show.py": ("folder", "reference"),

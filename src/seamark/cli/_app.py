@@ -34,7 +34,7 @@ from seamark.errors import (
     SeamarkError,
 )
 
-__all__ = ["Misuse", "Trouble", "app", "main", "root_option"]
+__all__ = ["Misuse", "Trouble", "app", "main", "root_only", "root_option"]
 
 EXIT_TROUBLE: Final = 1
 EXIT_MISUSE: Final = 2
@@ -98,28 +98,36 @@ class Misplaced(Misuse):
     """A query, a column or a path to sort by has a mistake; lines below point at the place."""
 
 
-def root_option(command: Any) -> Any:
-    """Give a command ``--root`` and ``--remote``, which may also come before the command's name."""
+def _keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.find_root().params[str(option.name)] = value
 
-    def keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
-        if value is not None:
-            context.find_root().params[str(option.name)] = value
 
-    command = click.option(
-        "--remote",
-        metavar="URI",
-        expose_value=False,
-        callback=keep,
-        help="The server that has the runs: https://seamark.lab.  [default: SEAMARK_REMOTE]",
-    )(command)
+def root_only(command: Any) -> Any:
+    """Give a command the option ``--root``, which may also come before the command's name.
+
+    For commands that look into folders, and can do nothing with a server.
+    """
     return click.option(
         "--root",
         type=click.Path(),
         metavar="DIR",
         expose_value=False,
-        callback=keep,
+        callback=_keep,
         help="Where the runs are.  [default: SEAMARK_DIR, else the nearest .seamark from here up]",
     )(command)
+
+
+def root_option(command: Any) -> Any:
+    """Give a command ``--root`` and ``--remote``, which may also come before the command's name."""
+    remote = click.option(
+        "--remote",
+        metavar="URI",
+        expose_value=False,
+        callback=_keep,
+        help="The server that has the runs: https://seamark.lab.  [default: SEAMARK_REMOTE]",
+    )
+    return root_only(remote(command))
 
 
 def _hush(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - by click
@@ -324,14 +332,19 @@ def _drop_output() -> None:
     os.dup2(null, sys.stdout.fileno())
 
 
-def place_of(context: click.Context) -> tuple[Path | str, bool]:
+def place_of(context: click.Context, *, local: str = "") -> tuple[Path | str, bool]:
     """Return where the runs are, and whether an option or a variable named it.
 
     That is a root folder or the address of a server. An option counts before a variable, and
     ``SEAMARK_REMOTE`` before ``SEAMARK_DIR``, where a training may keep its own copy.
 
+    Args:
+        context: Of the command.
+        local: Name of a command that can look at nothing but a root, for which only an option can
+            name a remote, and wrongly so; else empty.
+
     Raises:
-        Misuse: If options name both a root and a remote.
+        Misuse: If options name both a root and a remote, or a remote for a local command.
         ArgumentError: If the remote cannot be read.
     """
     from seamark.journal.folder import root_dir
@@ -341,7 +354,13 @@ def place_of(context: click.Context) -> tuple[Path | str, bool]:
     root, remote = params.get("root"), params.get("remote")
     if root is not None and remote is not None:
         misuse("expected one of --root and --remote, got both")
-    if root is None and (uri := remote or first_remote(os.environ.get("SEAMARK_REMOTE"))):
+    if local and remote is not None:
+        misuse(f"{local} looks at a root on this machine, not at a server: name it with --root")
+    if (
+        root is None
+        and not local
+        and (uri := remote or first_remote(os.environ.get("SEAMARK_REMOTE")))
+    ):
         return readable(uri), True
     return root_dir(root), bool(root or os.environ.get("SEAMARK_DIR"))
 

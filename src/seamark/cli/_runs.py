@@ -142,19 +142,12 @@ class Runs:
         found = getattr(self.index, "root", None)
         return found if isinstance(found, Path) else None
 
-    def local(self, command: str) -> Index:
-        """Return the index of the root, for a command that looks into folders.
-
-        Raises:
-            Misuse: If the runs are on a server.
-        """
+    @property
+    def local(self) -> Index:
+        """The index of the root, for commands that look into folders; see `open_runs`."""
         from seamark.local.index import Index
 
-        if not isinstance(self.index, Index):
-            misuse(
-                f"{command} looks at a root on this machine, not at {self.where}: name one with "
-                "--root"
-            )
+        assert isinstance(self.index, Index)  # noqa: S101 - it was opened for such a command
         return self.index
 
     def refresh(self, project: str | None = None, run: str | None = None) -> None:
@@ -321,14 +314,12 @@ def open_runs(
 
     if project is not None:
         check_project(project)
-    place, named = place_of(context)
+    place, named = place_of(context, local=local)
     if isinstance(place, Path):
         _expect_root(place, missing_ok=missing_ok and not named)
     index = open_catalog(place)
     context.call_on_close(index.close)
     runs = Runs(index)
-    if local:
-        runs.local(local)
     if refresh:
         runs.refresh()
     return runs

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from seamark.cli import _checks
-from seamark.cli._app import root_option
+from seamark.cli._app import root_only
 from seamark.cli._checks import Finding, Totals
 from seamark.cli._json import dumps
 from seamark.cli._progress import progress_bar
@@ -40,7 +40,7 @@ _EXIT_FOUND: Final = 1
     help="First store the files that dead processes had queued but not stored.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write one strict JSON document.")
-@root_option
+@root_only
 @click.pass_context
 def fsck(
     context: click.Context,
@@ -67,7 +67,7 @@ def fsck(
       seamark fsck --json | jq '.findings[].problem'
     """
     runs = open_runs(context, project, local="fsck")
-    root = runs.local("fsck").root
+    root = runs.local.root
     refs = [runs.find(name, project) for name in names]
     folders = [RunFolder(root, ref.project, ref.run) for ref in refs] or _all_folders(root, project)
     if finish:
@@ -124,7 +124,7 @@ def _check(
 def _check_one(
     runs: Runs, folder: RunFolder, totals: Totals, *, digests: bool
 ) -> Iterator[Finding]:
-    own_log, index = folder.run.startswith("."), runs.local("fsck")
+    own_log, index = folder.run.startswith("."), runs.local
     totals.runs += not own_log
     for file in folder.journals():
         yield from _checks.check_journal(folder, file, totals)

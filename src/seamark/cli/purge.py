@@ -51,14 +51,15 @@ def purge(
       seamark purge --force --query 'sys/state = "crashed"'
     """
     runs = open_runs(context, project)
+    if runs.root is None:
+        _purge_there(runs, names, project, query, yes=yes, force=force)
+        return
     if names or query is not None:
-        refs = runs.chosen(names, project, query, trashed=None if force else True)
-        if not force:
-            _refuse_untrashed(runs, refs)
-        folders = [RunFolder(runs.root, ref.project, ref.run) for ref in refs]
+        refs = _named(runs, names, project, query, force=force)
+        folders = [RunFolder(runs.local.root, ref.project, ref.run) for ref in refs]
     else:
         folders = _trash(runs, project)
-        _finish_earlier(runs.root, project)
+        _finish_earlier(runs.local.root, project)
     _refuse_live(folders)
     if not folders:
         note("the trash is empty; nothing to purge")
@@ -71,11 +72,53 @@ def purge(
     note(f"purged {plural(len(folders), 'run')}")
 
 
+def _named(
+    runs: Runs, names: Sequence[str], project: str | None, query: str | None, *, force: bool
+) -> list[RunRef]:
+    refs = runs.chosen(names, project, query, trashed=None if force else True)
+    if not force:
+        _refuse_untrashed(runs, refs)
+    return refs
+
+
+def _purge_there(
+    runs: Runs,
+    names: Sequence[str],
+    project: str | None,
+    query: str | None,
+    *,
+    yes: bool,
+    force: bool,
+) -> None:
+    """Have a server delete runs, and say that copies on other machines are left as they are."""
+    from seamark.remote.http.catalog import RemoteCatalog
+
+    assert isinstance(runs.index, RemoteCatalog)  # noqa: S101 - there are no other places
+    if names or query is not None:
+        refs = _named(runs, names, project, query, force=force)
+    else:
+        refs = runs.select("", project, trashed=True)
+    if not refs:
+        note("the trash is empty; nothing to purge")
+        return
+    if not yes:
+        _expect_somebody()
+        _list([f"{runs.label(ref)}  ({ref})" for ref in refs])
+        count = plural(len(refs), "run")
+        click.confirm(f"Delete {count} from {runs.where} for good?", abort=True, err=True)
+    for ref in refs:
+        runs.index.purge((ref.project, ref.run))
+    note(
+        f"purged {plural(len(refs), 'run')} from {runs.where}; copies on the machines that "
+        "recorded them stay"
+    )
+
+
 def _trash(runs: Runs, project: str | None) -> list[RunFolder]:
     """Return what is in the trash, and purged runs that somebody copied back."""
     refs = runs.select("", project, trashed=True)
-    folders = [RunFolder(runs.root, ref.project, ref.run) for ref in refs]
-    back = (folder for folder in iter_runs(runs.root, project) if folder.purged_mark.exists())
+    folders = [RunFolder(runs.local.root, ref.project, ref.run) for ref in refs]
+    back = (folder for folder in iter_runs(runs.local.root, project) if folder.purged_mark.exists())
     return list(dict.fromkeys([*folders, *back]))
 
 
@@ -94,18 +137,28 @@ def _refuse_live(folders: Sequence[RunFolder]) -> None:
 
 
 def _ask(runs: Runs, folders: Sequence[RunFolder]) -> None:
-    if not sys.stdin.isatty():
-        misuse("purge asks before it deletes, and there is no terminal to answer from: add --yes")
+    _expect_somebody()
     size = sum(_size(folder.path) for folder in folders)
-    for folder in folders[:_LISTED]:
-        note(f"  {runs.label(RunRef(folder.project, folder.run))}  ({folder.path})")
-    if len(folders) > _LISTED:
-        note(f"  and {len(folders) - _LISTED} more")
+    _list(
+        [f"{runs.label(RunRef(folder.project, folder.run))}  ({folder.path})" for folder in folders]
+    )
     click.confirm(
         f"Delete {plural(len(folders), 'run')}, {human_bytes(size)}, for good?",
         abort=True,
         err=True,
     )
+
+
+def _expect_somebody() -> None:
+    if not sys.stdin.isatty():
+        misuse("purge asks before it deletes, and there is no terminal to answer from: add --yes")
+
+
+def _list(lines: Sequence[str]) -> None:
+    for line in lines[:_LISTED]:
+        note(f"  {line}")
+    if len(lines) > _LISTED:
+        note(f"  and {len(lines) - _LISTED} more")
 
 
 def _size(folder: Path) -> int:

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from seamark.cli._app import root_option
+from seamark.cli._app import root_only
 from seamark.cli._progress import progress_bar
 from seamark.cli._runs import open_runs
 from seamark.cli._screen import note
@@ -16,7 +16,7 @@ __all__ = ["reindex"]
 
 
 @click.command(short_help="Rebuild the local index of all runs.")
-@root_option
+@root_only
 @click.pass_context
 def reindex(context: click.Context) -> None:
     """Rebuild the local index from the journals.
@@ -31,7 +31,7 @@ def reindex(context: click.Context) -> None:
     """
     started = time.monotonic()
     runs = open_runs(context, refresh=False, local="reindex")
-    index = runs.local("reindex")
+    index = runs.local
     with progress_bar("Reading runs") as progress:
         index.rebuild(progress=progress)
     count = len(runs.refs())

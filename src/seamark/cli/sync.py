@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from seamark.cli import _checks
-from seamark.cli._app import EXIT_TROUBLE, misuse, root_option
+from seamark.cli._app import EXIT_TROUBLE, misuse, root_only
 from seamark.cli._progress import progress_bar
 from seamark.cli._runs import (
     Runs,
@@ -52,7 +52,7 @@ _AT_ONCE: Final = 4
 @project_option
 @query_option
 @click.option("--dry-run", is_flag=True, help="Only tell what would be sent.")
-@root_option
+@root_only
 @click.pass_context
 def sync(
     context: click.Context,
@@ -113,12 +113,15 @@ def _chosen(
 ) -> list[RunFolder]:
     """Return the folders that are meant, purged ones left out."""
     chosen = bool(names) or query is not None
-    runs = open_runs(context, project, refresh=chosen)
+    runs = open_runs(context, project, refresh=chosen, local="sync")
     if chosen:
         refs = _refs(runs, names, project, query)
         folders: Iterable[RunFolder] = refs
     else:
-        folders = [*iter_runs(runs.root, project), *_checks.project_logs(runs.root, project)]
+        folders = [
+            *iter_runs(runs.local.root, project),
+            *_checks.project_logs(runs.local.root, project),
+        ]
     return [folder for folder in folders if not folder.purged_mark.exists()]
 
 
@@ -126,7 +129,7 @@ def _refs(
     runs: Runs, names: Sequence[str], project: str | None, query: str | None
 ) -> list[RunFolder]:
     refs = runs.chosen(names, project, query, trashed=False if names else None)
-    return [RunFolder(runs.root, ref.project, ref.run) for ref in refs]
+    return [RunFolder(runs.local.root, ref.project, ref.run) for ref in refs]
 
 
 def _finish(folders: Sequence[RunFolder]) -> None:

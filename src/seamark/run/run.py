@@ -30,7 +30,7 @@ from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED, Lifecycle
 from seamark.run.opened import was_made
 from seamark.run.options import RunOptions, check_arguments
-from seamark.run.place import expect_place, expect_writable, run_folder, reading_place
+from seamark.run.place import expect_place, expect_writable, reading_place, run_folder
 from seamark.run.plotting import plot_run
 from seamark.run.ranks import RankPolicy, was_here
 from seamark.run.recorded import Recorded

@@ -289,6 +289,11 @@ class RemoteCatalog:
             if isinstance(position := one.get("position"), int):
                 self._asking.edited(RunKey(*ref), position)
 
+    def purge(self, ref: Ref) -> None:
+        """Delete a run for good; see `edit`."""
+        run = RunKey(*ref)
+        self._asking.post(self._asking.of_run(run, "").rstrip("/"), {}, "DELETE")
+
 
 def _body(selection: Wanted, unknown: Unknown) -> dict[str, Any]:
     """Return which runs are meant, as the server takes it.

@@ -48,6 +48,7 @@ _MOST_JSON: Final = 256 << 20
 """Bytes of the longest answer that is read into memory."""
 _GOOD: Final = frozenset({*range(200, 300), HTTPStatus.NOT_MODIFIED})
 _PIECE: Final = 1 << 16
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _HINT_CHARACTERS: Final = 600
 _AGAIN: Final = frozenset({408, 425, 500, 502, 504})
 _BUSY: Final = frozenset({429, 503})
@@ -192,7 +193,28 @@ class Connection:
             if len(data) > _MOST_JSON:
                 msg = f"{self.address} answered with more than {_MOST_JSON} bytes"
                 raise RemoteError(msg)
+            if data[:4] == _ZSTD and response.headers.get("Content-Encoding") == "zstd":
+                data = self._inflated(data)  # some versions of urllib3 leave it as it came
             return Answer(response.status, response.headers, data)
+
+    def _inflated(self, data: bytes) -> bytes:
+        """Return what was packed, which may be no longer than any answer.
+
+        Raises:
+            RemoteError: If it is longer, or damaged.
+        """
+        import zstandard
+
+        try:
+            with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(data) as reader:
+                found = reader.read(_MOST_JSON + 1)
+        except zstandard.ZstdError as error:
+            msg = f"{self.address} answered with something that is damaged: {error}"
+            raise RemoteError(msg) from error
+        if len(found) > _MOST_JSON:
+            msg = f"{self.address} answered with more than {_MOST_JSON} bytes"
+            raise RemoteError(msg)
+        return found
 
     def send_json(self, method: str, path: str, value: Any, **more: Any) -> Answer:
         """Ask with a JSON body; see `ask`."""

@@ -329,6 +329,7 @@ REAL = [
     *("pplx-" + LETTERS[:48], "xai-" + LETTERS + LETTERS[:16], "tvly-" + LETTERS[:32]),
     *("tvly-dev-" + LETTERS[:32], "sess-" + LETTERS[:40], "fw_" + LETTERS[:24]),
     *("sq0csp-" + LETTERS[:43], "dp.st.dev." + LETTERS[:43], "dp.st." + LETTERS[:43], "key-" + HEX),
+    "seamark_" + LETTERS[:40] + "_-7",
     *("gsk_" + LETTERS[:52], "whsec_" + LETTERS[:32]),
 ]
 HARMLESS = [

@@ -185,7 +185,7 @@ _SHAPES: Final = re.compile(
     r"|tvly-(?=[A-Za-z-]{0,60}\d)[A-Za-z0-9-]{20,}|sess-(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{24,}"
     r"|fw_(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{20,}|sq0(?:csp|atp)-[\w-]{22,}"
     r"|dp\.(?:st|pt|ct|sa|scim|audit)\.(?:[\w-]{1,35}\.)?[A-Za-z0-9]{30,}"
-    r"|key-[0-9a-f]{32}(?![0-9A-Za-z])"
+    r"|key-[0-9a-f]{32}(?![0-9A-Za-z])|seamark_[\w-]{43}(?![\w-])"
     r"|\d{8,10}:AA[\w-]{33}(?![\w-])"
     r")",
     re.DOTALL,
@@ -203,6 +203,7 @@ _SIGNS: Final = (
     "AGE-SECRET-KEY-1", ":AA", "dckr_pat_", "lsv2_", "pcsk_", "shpat_", "shpca_", "shppa_",
     "shpss_", "pplx-", "xai-", "tvly-", "sess-", "fw_", "sq0csp-", "sq0atp-", "dp.st.", "dp.pt.",
     "dp.ct.", "dp.sa.", "dp.scim.", "dp.audit.", "key-",
+    "seamark_",
 )
 # fmt: on
 _SIGNS_BY_MARK: Final = (

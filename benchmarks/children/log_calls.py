@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from timed_loop import time_calls
@@ -33,6 +34,29 @@ def seamark(*, captures: bool = False) -> tuple[Call, Close]:
 
 def captured() -> tuple[Call, Close]:
     return seamark(captures=True)
+
+
+def shipped() -> tuple[Call, Close]:
+    """With a remote: a server of this machine that takes all, in a process of its own."""
+    import subprocess
+
+    import seamark
+
+    server = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("taking_server.py"))],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    url = server.stdout.readline().strip()
+    run = seamark.init_run(**{f"capture_{name}": False for name in SWITCHES}, remote=url)
+
+    def close() -> None:
+        run.stop()
+        server.kill()
+        server.wait()
+
+    return run.log_metrics, close
 
 
 def timestamp() -> tuple[Call, Close]:
@@ -111,7 +135,7 @@ def tensorboard() -> tuple[Call, Close]:
 CONTESTANTS = {
     one.__name__: one
     for one in (
-        *(empty, seamark, captured, csv, tensorboard),
+        *(empty, seamark, captured, shipped, csv, tensorboard),
         *(timestamp, numpy_step, append, append_mapping),
     )
 }

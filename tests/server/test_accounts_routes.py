@@ -92,7 +92,9 @@ def test_a_private_project_is_not_there_for_strangers(team, token_of, space) -> 
     assert told[0] == told[1]
 
 
-@pytest.mark.parametrize("project", ["..", "a/../b", "", "/a", "a//b", "journal", "a\0b", "\udcff", "é"])
+@pytest.mark.parametrize(
+    "project", ["..", "a/../b", "", "/a", "a//b", "journal", "a\0b", "\udcff", "é"]
+)
 def test_what_is_no_project_is_none(team, project) -> None:
     """Whatever an address names, there is no 500 and no way out of the grammar."""
     from urllib.parse import quote
@@ -104,9 +106,7 @@ def test_what_is_no_project_is_none(team, project) -> None:
 
 def test_a_token_hands_on_no_more_than_it_has(team, token_of, space) -> None:
     """A token that is limited to a project, a role and a time makes no wider one."""
-    limited = token_of(
-        f"alice-{space}", project=f"{space}/x", role="contributor", expires_s=3600
-    )
+    limited = token_of(f"alice-{space}", project=f"{space}/x", role="contributor", expires_s=3600)
     made = ask(team.url, "POST", "accounts/tokens", limited, {"role": "owner", "expires_s": 99999})
     assert made.status == 201
     me = ask(team.url, "GET", "accounts/me", made.json()["token"]).json()
@@ -120,9 +120,9 @@ def test_a_token_hands_on_no_more_than_it_has(team, token_of, space) -> None:
 
 def test_an_admins_limited_token_makes_no_admin(team, space) -> None:
     """What leaks from a job of an admin stays limited."""
-    limited = ask(
-        team.url, "POST", "accounts/tokens", team.token, {"role": "viewer"}
-    ).json()["token"]
+    limited = ask(team.url, "POST", "accounts/tokens", team.token, {"role": "viewer"}).json()[
+        "token"
+    ]
     for body in ({"user": f"x-{space}"}, {"user": f"x-{space}", "admin": True, "project": space}):
         answer = ask(team.url, "POST", "accounts/tokens", limited, body)
         assert answer.status == 403, answer.body
@@ -168,7 +168,8 @@ def test_a_revoked_token_is_refused_and_only_its_people_revoke_it(team, token_of
     assert ask(team.url, "DELETE", f"accounts/tokens/{limited[:16]}", limited).status == 200
     assert ask(team.url, "GET", "accounts/me", limited).status == 401
     listed = {
-        each["id"]: each for each in ask(team.url, "GET", "accounts/tokens", second).json()["tokens"]
+        each["id"]: each
+        for each in ask(team.url, "GET", "accounts/tokens", second).json()["tokens"]
     }
     assert listed[first[:16]]["revoked_ns"] is not None
     assert not any(first in str(each) or "hash" in each for each in listed.values())
@@ -204,6 +205,12 @@ def test_public_is_for_everybody_and_private_again_for_nobody(team, token_of, sp
     stranger = token_of(f"bob-{space}")
     assert ask(team.url, "GET", contributors, stranger).status == 404
     ask(
-        team.url, "PUT", "accounts/visibility", team.token, {"project": space, "visibility": "public"}
+        team.url,
+        "PUT",
+        "accounts/visibility",
+        team.token,
+        {"project": space, "visibility": "public"},
     )
-    assert ask(team.url, "GET", contributors, stranger).status == 403  # may know, may not see members
+    assert (
+        ask(team.url, "GET", contributors, stranger).status == 403
+    )  # may know, may not see members

@@ -78,7 +78,9 @@ def test_who_falls_silent_is_let_go(tmp_path) -> None:
             with connected(url) as wire:
                 wire.sendall(sent)
                 came = everything(wire)
-            assert [line[9:] for line in came.split(b"\r\n") if line.startswith(b"HTTP/")] == answers
+            assert [
+                line[9:] for line in came.split(b"\r\n") if line.startswith(b"HTTP/")
+            ] == answers
         assert b'"error":"too-slow"' in came
 
 
@@ -118,7 +120,7 @@ def test_what_trickles_in_for_ever_is_let_go(tmp_path) -> None:
 )
 def test_every_refusal_has_one_form(tmp_path, method, path, body, headers, status) -> None:
     """JSON with a word and a sentence, and the headers of every answer."""
-    limits = {"json_bytes": 1000, "batch_bytes": 4000, "target_bytes": 2000, "header_bytes": 2000}
+    limits = {"json_bytes": 1000, "batch_bytes": 4000, "frame_bytes": 4000, "target_bytes": 2000, "header_bytes": 2000}
     with serving(tmp_path, **limits) as url:
         if "Transfer-Encoding" in headers:
             with connected(url) as wire:
@@ -142,7 +144,9 @@ def test_there_is_no_cors_and_the_host_is_not_believed(tmp_path) -> None:
     """No other page reads an answer, and no answer repeats a Host that somebody made up."""
     with serving(tmp_path) as url:
         for path in ("", "accounts/me/", "accounts/me"):
-            answer = ask(url, "GET", path, "", None, {"Host": "evil.test", "Origin": "https://evil.test"})
+            answer = ask(
+                url, "GET", path, "", None, {"Host": "evil.test", "Origin": "https://evil.test"}
+            )
             assert b"evil.test" not in answer.body
             assert not any("evil.test" in value for value in answer.headers.values())
             assert not any(name.startswith("access-control") for name in answer.headers)
@@ -189,14 +193,23 @@ def test_a_mistake_of_ours_tells_nothing(tmp_path, monkeypatch) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["a.html", 'x"\r\nSet-Cookie: a=b', "../../etc/passwd", "\udcff", "", "..", "é" * 300, "a\\b.svg"],
+    [
+        "a.html",
+        'x"\r\nSet-Cookie: a=b',
+        "../../etc/passwd",
+        "\udcff",
+        "",
+        "..",
+        "é" * 300,
+        "a\\b.svg",
+    ],
 )
 def test_uploaded_bytes_are_never_active(name) -> None:
-    """Whatever they are called: saved under a name of one line, in a sandbox, their type not told."""
+    """Whatever they are called: saved under a name of one line, in a sandbox, of no type."""
     headers = of_upload(name)
     assert headers["Content-Security-Policy"].startswith("sandbox")
     assert headers["Content-Type"] == "application/octet-stream"
     said = headers["Content-Disposition"]
     assert said.startswith("attachment; filename*=UTF-8''")
     assert said.isascii()
-    assert not set("\r\n\"/\\") & set(said.partition("''")[2])
+    assert not set('\r\n"/\\') & set(said.partition("''")[2])

@@ -1,16 +1,224 @@
+"""The supervisor: what a server checks, prints, survives, and how it ends."""
+
 from __future__ import annotations
 
-import json
-import urllib.request
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
+import psutil
 import pytest
 
 pytest.importorskip("fastapi")
 
+from asking import ask
+from server_process import start_server
+
+from seamark.errors import ArgumentError
+from seamark.server import checks
+from seamark.server.settings import Settings
+
 
 def test_a_server_says_what_it_is_to_everybody(server) -> None:
-    """The greeting needs no token."""
-    with urllib.request.urlopen(f"{server.url}/api/v1/") as answer:
-        said = json.load(answer)
-    assert said["api"] == 1
+    """The greeting needs no token; the token that was printed is an admin's."""
+    said = ask(server.url, "GET", "").json()
+    assert (said["api"], said["journal"], said["login"]) == (1, [1, 0], "token")
     assert said["limits"]["batch_bytes"] == 8 << 20
+    assert ask(server.url, "GET", "accounts/me", server.token).json()["admin"]
+
+
+def test_it_keeps_its_name_and_shows_no_second_token(run_server) -> None:
+    """Started again in the same folder: the same server, and its tokens go on."""
+    first = run_server()
+    instance = ask(first.url, "GET", "").json()["instance"]
+    assert first.stop() == 0
+    second = run_server()
+    assert second.token == ""
+    assert ask(second.url, "GET", "").json()["instance"] == instance
+    assert ask(second.url, "GET", "accounts/me", first.token).status == 200
+
+
+def test_nobody_else_can_read_what_it_keeps(run_server) -> None:
+    """Folders 0700 and files 0600, whatever the umask; and no secret is in any file."""
+    old = os.umask(0)
+    try:
+        server = run_server()
+    finally:
+        os.umask(old)
+    found = [server.folder, *server.folder.rglob("*")]
+    assert len(found) > 3
+    for path in found:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+        assert path.is_dir() or server.token.encode() not in path.read_bytes()
+
+
+def begin_request(url: str, body: bytes) -> socket.socket:
+    """Send the headers of a request and half of its body."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    wire = socket.create_connection((host, int(port)), timeout=60)
+    head = (
+        f"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
+    )
+    wire.sendall(head.encode())
+    assert b"100 Continue" in wire.recv(4096)  # a route reads the body by now
+    wire.sendall(body[: len(body) // 2])
+    return wire
+
+
+def test_what_was_accepted_is_finished(run_server) -> None:
+    """A request in flight is answered after SIGTERM; new ones are not taken; exit code 0."""
+    server = run_server()
+    body = b'{"label": "in flight"}'
+    with begin_request(server.url, body) as wire:
+        server.process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            server.process.wait(1)  # it waits for the request
+        wire.sendall(body[len(body) // 2 :])
+        assert b"401 Unauthorized" in wire.recv(4096)
+    assert server.process.wait(60) == 0
+
+
+def test_a_second_signal_ends_it_at_once(run_server) -> None:
+    """Also with a request in flight."""
+    server = run_server()
+    with begin_request(server.url, b"{" + b" " * 100):
+        server.process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            server.process.wait(1)
+        server.process.send_signal(signal.SIGINT)
+        server.process.wait(30)
+
+
+def until(condition) -> None:
+    """Wait for what other processes do."""
+    waiting = threading.Event()
+    for _ in range(600):
+        if condition():
+            return
+        waiting.wait(0.1)
+    pytest.fail("it did not happen")
+
+
+def test_what_dies_is_started_again(run_server) -> None:
+    """Every process but the supervisor may be killed."""
+    server = run_server()
+    until(lambda: len(server.workers()) == 2)
+    before = server.workers()
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: len(server.workers()) == 2 and not set(before) & set(server.workers()))
+    assert ask(server.url, "GET", "accounts/me", server.token).status == 200
+    assert sum("SIGKILL" in line for line in server.lines) == 2
+
+
+def test_no_process_stays_behind_a_killed_supervisor(run_server) -> None:
+    """Whoever kills only the one that was started."""
+    server = run_server()
+    until(lambda: len(server.workers()) == 2)
+    before = [psutil.Process(pid) for pid in server.workers()]
+    server.process.kill()
+    server.process.wait(30)
+    _, alive = psutil.wait_procs(before, timeout=60)
+    assert alive == []
+
+
+def failing(folder: Path, *options: str, **rest) -> str:
+    """Start a server that cannot start; return the one line that it says."""
+    with pytest.raises(RuntimeError) as error:
+        start_server(folder, *options, **rest)
+    said = str(error.value).removeprefix("the server did not start: ")
+    assert len(said.splitlines()) == 1, said
+    assert "Traceback" not in said
+    return said
+
+
+def test_one_line_says_what_is_wrong(tmp_path) -> None:
+    """Each trouble at the start names the option and what to do; nothing is left running."""
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = str(taken.getsockname()[1])
+    file = tmp_path / "file"
+    file.write_text("")
+    with taken:
+        for options, rest, words in (
+            (("--port", port), {}, f"--port {port}: another program listens there already"),
+            ((), {"store": "mysql://x"}, "postgresql://"),
+            (
+                (),
+                {"store": "postgresql://nobody@127.0.0.1:1/none"},
+                "database cannot be reached",
+            ),
+            (("--blobs", (file / "x").as_uri()), {}, "--blobs: the folder"),
+            (("--host", "192.0.2.1", "--insecure"), {}, "this machine does not have that address"),
+            (("--workers", "2"), {}, "SQLite takes one process"),
+            (("--host", "0.0.0.0"), {}, "--tls-cert"),
+            (("--auth", "ldap"), {}, "offers 'ldap'"),
+        ):
+            assert words in failing(tmp_path / "server", *options, **rest)
+
+
+def test_a_missing_extra_is_named(tmp_path) -> None:
+    """Who has installed Seamark alone is told how to get the server."""
+    code = (
+        "import sys, importlib.util as u\n"
+        "find = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'fastapi' else find(name, *a)\n"
+        "from seamark.cli import main\n"
+        "sys.exit(main(['server']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert 'pip install "seamark[server]"' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tls_cert": Path("cert.pem")}, "belong together"),
+        ({"tls_cert": Path("no.pem"), "tls_key": Path("no.pem")}, "--tls-cert: 'no.pem' cannot be"),
+        ({"proxies": ("nginx",)}, "--proxy: expected an address"),
+        ({"workers": 0}, "--workers: expected 1 to"),
+        ({"fold_workers": 0}, "--fold-workers: expected 1 to"),
+        ({"host": "10.0.0.5"}, "tokens would cross the network in the clear"),
+        ({"host": "::"}, "tokens would cross the network in the clear"),
+        ({"host": "seamark.lab"}, "tokens would cross the network in the clear"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(tmp_path, options, words) -> None:
+    """Before anything is opened."""
+    settings = Settings.at(tmp_path, "postgresql://x", **options)
+    with pytest.raises(ArgumentError, match=re.escape(words)):
+        checks.check_settings(settings)
+
+
+@pytest.mark.parametrize(
+    ("options", "insecure"),
+    [
+        ({"host": "localhost"}, False),
+        ({"host": "::1"}, False),
+        ({"host": "10.0.0.5", "proxies": ("10.0.0.1", "10.1.0.0/16")}, False),
+        ({"host": "0.0.0.0"}, True),
+        ({"workers": 8}, False),
+    ],
+)
+def test_settings_that_work_are_taken(tmp_path, options, insecure) -> None:
+    """This machine alone; a named proxy; what somebody asked for by name."""
+    settings = Settings.at(tmp_path, "postgresql://x", **options)
+    checks.check_settings(settings, insecure=insecure)
+    assert Settings.from_json(settings.to_json()) == settings
+
+
+def test_several_workers_answer_on_one_port(run_server, postgresql_url) -> None:
+    """And a revocation in one of them is known to the others within seconds."""
+    server = run_server(None, "--workers", "3", store=postgresql_url)
+    made = ask(server.url, "POST", "accounts/tokens", server.token, {"label": "x"}).json()["token"]
+    for _ in range(12):
+        assert ask(server.url, "GET", "accounts/me", made).status == 200
+    assert ask(server.url, "DELETE", f"accounts/tokens/{made[:16]}", server.token).status == 200
+    until(lambda: all(ask(server.url, "GET", "accounts/me", made).status == 401 for _ in range(12)))

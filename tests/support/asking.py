@@ -57,5 +57,7 @@ def ask(
             method, f"{url}/api/v1/{path}", body=body, headers=sent, redirect=False, timeout=60
         )
         return Answer(
-            answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.data
+            answer.status,
+            {name.lower(): value for name, value in answer.headers.items()},
+            answer.data,
         )

@@ -83,12 +83,16 @@ def start_server(
                 answers.set()
         answers.set()
 
-    threading.Thread(target=read, daemon=True).start()
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
     assert answers.wait(60), lines
     text = "\n".join(lines)
     found = _URL.search(text)
     if found is None:
         process.wait(60)
+        reader.join(60)
+        assert process.stdout is not None
+        process.stdout.close()
         msg = f"the server did not start: {text}"
         raise RuntimeError(msg)
     token = _TOKEN.search(text)

@@ -110,6 +110,32 @@ def server(
     context.exit(run.serve(settings, note, tell))
 
 
+@server.command(short_help="Make the tables and the first admin, and end.")
+@click.pass_context
+def init(context: click.Context) -> None:
+    """Make the tables and the first admin, print the admin's token, and end.
+
+    `seamark server` does so by itself at its first start. Where that would print the token into a
+    log, as under systemd, do it by hand before.
+
+    \b
+    Example:
+      seamark server --store postgresql://seamark@db/seamark init
+    """
+    from seamark.server import run
+
+    os.umask(0o077)
+    settings = settings_at(*context.obj)
+    prepared = run.prepare(settings)
+    for line in prepared.notes:
+        note(line)
+    if prepared.token is None:
+        note("everything is there already; its admins have their tokens")
+    else:
+        click.echo(prepared.token)
+        note("token of the first admin, shown this once; keep it: seamark login URL")
+
+
 def settings_at(folder: Path | None, store: str | None, blobs: str | None, **rest: Any) -> Settings:
     """Return the settings of a server, after a look whether its packages are installed.
 
@@ -139,3 +165,31 @@ def _check_extra() -> None:
             'pip install "seamark[server]"'
         )
         raise Misuse(msg)
+
+
+@server.command(short_help="Fold everything again into a new store.")
+@click.option(
+    "--objects",
+    is_flag=True,
+    help="Also make the tables of what is kept again from the objects, as after the loss of a "
+    "database. Stop the server before.",
+)
+@click.pass_context
+def refold(context: click.Context, /, *, objects: bool) -> None:
+    """Fold all that the server keeps again, from its objects alone.
+
+    The server may go on meanwhile: the new store is made beside the one that is read, which it
+    replaces at the end. Options that say where the server keeps things stand before `refold`.
+
+    \b
+    Examples:
+      seamark server refold
+      seamark server --store postgresql://seamark@db/seamark refold
+    """
+    settings = settings_at(*context.obj)
+    from seamark.cli._progress import progress_bar
+    from seamark.server.folding.refold import refold_server
+
+    with progress_bar("folding", of_bytes=True) as progress:
+        name = refold_server(settings, objects=objects, progress=progress)
+    note(f"everything is folded again; readers use {name} now")

@@ -404,6 +404,16 @@ class Stream:
         self.wake()
         return ""
 
+    def begin_after(self, t: int) -> None:
+        """Start above a time in ns at which the run was recorded elsewhere; see `_look_back`."""
+        if t > self.clock() + _MAX_AHEAD_NS:
+            self.losses.warn(
+                "the clock of a process that recorded this run elsewhere is over an hour ahead; "
+                "new records are not ordered after it"
+            )
+        else:
+            self.last_t = max(self.last_t, t)
+
     def _look_back(self) -> None:
         """Start above the largest time in the run, unless a clock far ahead wrote it."""
         if self._looked_back:

@@ -94,6 +94,8 @@ class JournalWriter:
         clock: Nanoseconds since the Unix epoch, never stepping; see `wall_clock`.
         sync_s: Interval of ``fdatasync``, in seconds.
         heartbeat_s: Interval of heartbeats, in seconds.
+        after_t: Time of the last record of the run that lies elsewhere, nanoseconds since the Unix
+            epoch; every record of this object is later.
 
     Attributes:
         families: Family by path, of what this process wrote and what the run was known to hold.
@@ -108,6 +110,7 @@ class JournalWriter:
         clock: Callable[[], int] | None = None,
         sync_s: float = SYNC_S,
         heartbeat_s: float = HEARTBEAT_S,
+        after_t: int = 0,
     ) -> None:
         self.folder = folder
         self.families = Families()
@@ -115,6 +118,7 @@ class JournalWriter:
         self._guard = Guard(self._interrupted, self._failed)
         self._losses = Losses(self._guard)
         self._stream = Stream(folder, header, clock or wall_clock(), self._losses)
+        self._stream.begin_after(after_t)
         self._table = self._stream.table
         self._schemas = self._table.schemas
         self._upkeep = Upkeep(

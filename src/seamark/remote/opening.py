@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["Opening"]
+
+_LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,21 +18,50 @@ class Opening:
 
     Attributes:
         largest_t: Largest time of a record, nanoseconds since the Unix epoch.
-        journals: HEADER of each journal by writer id, as far as it matters to who goes on:
-            ``attempt``, ``owner``, ``lineage``, ``rank``, ``restarts``, ``job``, ``continues``.
-        sizes: Bytes kept of each journal, by writer id.
+        journals: HEADER of each journal, by writer id.
         families: Family by path.
-        last_steps: Last step by path of a series.
-        marks: By writer id, the marks of checkpoints: number, and the offset behind it in bytes.
+        last_steps: Last step of each series, by path.
         failed: Whether the run ever failed.
-        state: Its state, in a word.
     """
 
     largest_t: int = 0
     journals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    sizes: Mapping[str, int] = field(default_factory=dict)
     families: Mapping[str, str] = field(default_factory=dict)
     last_steps: Mapping[str, float] = field(default_factory=dict)
-    marks: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     failed: bool = False
-    state: str | None = None
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Opening:
+        """Return what an answer says; what of it has another form is left out."""
+        largest = told.get("largest_t")
+        is_time = isinstance(largest, int) and not isinstance(largest, bool)
+        headers, families, steps = (
+            found if isinstance(found := told.get(key), dict) else {}
+            for key in ("journals", "families", "last_steps")
+        )
+        return cls(
+            largest if isinstance(largest, int) and is_time and 0 < largest < _LARGEST else 0,
+            {key: value for key, value in headers.items() if isinstance(value, dict)},
+            {key: value for key, value in families.items() if isinstance(value, str)},
+            {
+                key: float(value)
+                for key, value in steps.items()
+                if isinstance(value, (int, float)) and math.isfinite(value)
+            },
+            told.get("failed") is True,
+        )
+
+    @property
+    def newest_attempt(self) -> int:
+        """Number of the newest attempt, 0-based."""
+        numbers = [header.get("attempt") for header in self.journals.values()]
+        return max((one for one in numbers if type(one) is int and one >= 0), default=0)
+
+    def was_made(self, lineage: str) -> bool:
+        """Return whether somebody owned the run who is neither this process nor a copy of it.
+
+        Args:
+            lineage: What this process's journals name as ``lineage``.
+        """
+        headers = self.journals.values()
+        return any(one.get("owner") and one.get("lineage") != lineage for one in headers)

@@ -10,8 +10,9 @@ from seamark.paths import is_inside
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
+    from seamark.remote.opening import Opening
 
-__all__ = ["Held", "learn", "was_made"]
+__all__ = ["Held", "learn", "learn_from", "was_made"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,27 @@ def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
         return Held(frozenset(series), touched, view.has_failed())
     finally:
         index.close()
+
+
+def learn_from(opening: Opening, writer: JournalWriter, namespace: str) -> Held:
+    """Tell a writer the families and last steps of a run that exists only elsewhere.
+
+    Args:
+        opening: What is known of it there.
+        writer: The writer.
+        namespace: As in `learn`.
+    """
+    series, touched = set(), False
+    for path, family in opening.families.items():
+        if path.startswith("sys/") and family == "atom":
+            continue
+        if family == "float_series" and not is_inside(path, namespace):
+            series.add(path)
+            touched = touched or writer.families.get(path) == "float_series"
+        writer.families.setdefault(path, family)
+        if path in opening.last_steps and family.endswith("_series"):
+            writer.remember_step(path, opening.last_steps[path])
+    return Held(frozenset(series), touched, opening.failed)
 
 
 def was_made(folder: RunFolder, lineage: str) -> bool:

@@ -74,7 +74,7 @@ _CAPTURES: Final = (
     "traceback",
 )
 
-_OTHER_VARIABLES: Final = ("CUSTOM_RUN_ID", "DIR", "INDEX", "QUIET", "TRACEBACK")
+_OTHER_VARIABLES: Final = ("API_TOKEN", "CUSTOM_RUN_ID", "DIR", "INDEX", "QUIET", "TRACEBACK")
 """What follows SEAMARK_ in the names of variables that stand for no argument declared here."""
 _RESERVED: Final = ("sys", "source_code")
 """Namespaces that belong to the run, and not to one of its processes."""

@@ -84,6 +84,7 @@ class Recorder:
             it is in the kernel (None in a disabled run). Never raises.
         unasked: Paths of texts that were captured: nobody is warned of what is hidden in them.
         rank: 0, or the rank that records its own series beside those of rank 0.
+        after_t: Time of the last record of a run that lies elsewhere, ns since the Unix epoch.
         watch_series: Called with the paths of float series before points are added to them, where
             somebody has to know; returns whether they are to be recorded. None takes them all.
         watch_rank: Called before anything else that is recorded on purpose, as long as this process
@@ -117,6 +118,7 @@ class Recorder:
         self._content: BlobWriter | None = None
         self._learning: threading.Thread | None = None
         self._ranked: RankPaths | None = None
+        self.after_t = 0
         self._warned = False
         self.unasked: set[str] = set()
         self._hidden_at: set[str] = set()
@@ -177,7 +179,7 @@ class Recorder:
         """Begin to record, as the rank that this process is now."""
         self.rank = self._policy.apart
         self._ranked = RankPaths(self.rank, self.shares) if self.rank else None
-        writer = JournalWriter(self.folder, self._header)
+        writer = JournalWriter(self.folder, self._header, after_t=self.after_t)
         writer.at_heartbeat = self._beat
         self.use(writer)
         return writer

@@ -31,6 +31,7 @@ from seamark.run.restarts import (
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
+    from seamark.remote.opening import Opening
     from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
 
@@ -151,18 +152,25 @@ class Resume:
 
     Attributes:
         origin: Where the run comes from.
+        opening: What is known of a run that exists only elsewhere.
     """
 
     def __init__(self, options: RunOptions, recorder: Recorder, origin: Origin) -> None:
         self._options = options
         self._recorder = recorder
         self.origin = origin
+        self.opening: Opening | None = None
         self._marks_due: list[int] = []
         self._mark_numbers = itertools.count(1)
 
     @property
     def _folder(self) -> RunFolder:
         return self._recorder.folder
+
+    def _newest(self) -> int:
+        """Return the number of the newest attempt that is known, here or elsewhere."""
+        elsewhere = 0 if self.opening is None else self.opening.newest_attempt
+        return max(newest_attempt(self._folder), elsewhere)
 
     def expect_found(self) -> None:
         """Refuse to begin a new run with ``resume="must"``.
@@ -239,7 +247,7 @@ class Resume:
         elif self._options.ranks == "all" and not own:  # one attempt for all, whoever is first
             number = attempt_of_peers(self._folder, self.origin.lineage)
         if number is None or (begun and begun.positions is not None and begun.number == number):
-            number = newest_attempt(self._folder) + 1
+            number = self._newest() + 1
         found = Begun(number, positions)
         self.origin = replace(self.origin, begun=found)
         if self._recorder.writer is not None:
@@ -252,14 +260,14 @@ class Resume:
         For a training that begins from nothing in a run that has one already.
         """
         self.mark_checkpoint()
-        self.origin = replace(self.origin, begun=Begun(newest_attempt(self._folder) + 1, None))
+        self.origin = replace(self.origin, begun=Begun(self._newest() + 1, None))
         if self._recorder.writer is not None:
             self._recorder.writer.rotate()
 
     def header(self, *, owner: bool, takes_part: bool) -> dict[str, Any]:
         """Return what the HEADER of a journal that is opened now says of where it comes from."""
         origin, job_run = self.origin, self.origin.job_run
-        number, positions = origin.begun or (newest_attempt(self._folder), None)
+        number, positions = origin.begun or (self._newest(), None)
         return {
             "attempt": number if takes_part else None,
             "positions": positions if owner else None,

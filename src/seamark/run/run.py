@@ -25,6 +25,7 @@ from seamark.run import at_exit
 from seamark.run.captured import Captured
 from seamark.run.container import INTERNAL, Container
 from seamark.run.drawing import Asked
+from seamark.run.elsewhere import Elsewhere, find_elsewhere
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED, Lifecycle
@@ -196,8 +197,11 @@ def make_run(**given: Any) -> Run:
 
 def _made(given: Mapping[str, Any]) -> Run:
     options = RunOptions.of(**given)
-    folder, origin = origin_of(options, run_folder(options))
-    return Run(options, folder, origin, made_in=os.getpid())
+    elsewhere = find_elsewhere(options, run_folder(options))
+    folder, origin = origin_of(options, elsewhere.folder)
+    run = Run(options, folder, origin, made_in=os.getpid())
+    run.go_on_from(elsewhere)
+    return run
 
 
 @dataclass(frozen=True)
@@ -257,6 +261,7 @@ class Run(Container):
         "expect_resumed",
         "finish_at_exit",
         "follows_zero",
+        "go_on_from",
         "must_resume",
         "note_state",
         "own",
@@ -315,7 +320,15 @@ class Run(Container):
         self.resume = Resume(options, self.recorder, origin or Origin())
         self.together = Together(options, self.recorder, self.policy, self.resume)
         self._shipping = Shipping(options, self.recorder)
+        self._elsewhere = Elsewhere(folder)
         fork.register(self.after_fork)
+
+    def go_on_from(self, elsewhere: Elsewhere) -> None:
+        """Take note of what a remote knows of the run, of which nothing is on this disk."""
+        self._elsewhere = elsewhere
+        if (opening := elsewhere.opening) is not None:
+            self._state.opening = self.resume.opening = opening
+            self.recorder.after_t = opening.largest_t
 
     def begin_at_once(self) -> None:
         """Record what is known now, as a script expects that holds no logger.
@@ -351,7 +364,8 @@ class Run(Container):
             RunNotFoundError: If it does not exist.
             ArgumentError: If it was purged.
         """
-        expect_place(self._options, self.folder)
+        if not self._elsewhere.may_begin:
+            expect_place(self._options, self.folder)
 
     def _expect_origin(self) -> None:
         self.expect_place()
@@ -561,6 +575,8 @@ class Run(Container):
             return
         self.resume.expect_found()
         existed, made = bool(self.folder.journals()), was_made(self.folder, self._lineage)
+        if (opening := self._elsewhere.opening) is not None:
+            existed, made = True, made or opening.was_made(self._lineage)
         writer = self.recorder.open()
         rank = self.recorder.rank
         self._state.begin_here()

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from seamark.capture import error_message
-from seamark.run.opened import Held, learn, was_made
+from seamark.run.opened import Held, learn, learn_from, was_made
 from seamark.values import escape
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
+    from seamark.remote.opening import Opening
     from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
 
@@ -29,6 +30,7 @@ class OwnState:
     Attributes:
         owner: The same.
         word: The state as this process last wrote it.
+        opening: What is known of a run that exists only elsewhere.
     """
 
     def __init__(self, options: RunOptions, recorder: Recorder, *, owner: bool | None) -> None:
@@ -37,6 +39,7 @@ class OwnState:
         self._pid = os.getpid()
         self._held: Held | None = None
         self.owner = owner
+        self.opening: Opening | None = None
         self.word = "created"
 
     @property
@@ -87,7 +90,10 @@ class OwnState:
     def learn(self, writer: JournalWriter) -> None:
         """Learn what the run held; on a thread."""
         namespace = self._options.monitoring_namespace or "monitoring"
-        self._held = learn(self._recorder.folder, writer, namespace)
+        if self.opening is not None:
+            self._held = learn_from(self.opening, writer, namespace)
+        else:
+            self._held = learn(self._recorder.folder, writer, namespace)
         self.take_over()
 
     def take_over(self) -> None:
@@ -122,4 +128,6 @@ class OwnState:
         if self.owner is not None:
             return False
         touched = self._held is not None and self._held.touched
+        if self.opening is not None and self.opening.was_made(lineage):
+            return touched
         return touched or not was_made(self._recorder.folder, lineage)

@@ -7,6 +7,7 @@ whoever has seen a number has seen all that are smaller.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Changed", "Cursor", "changes_since", "note_changes", "now_at"]
 
 _KEY: Final = "changes"
+_NUMBER: Final = re.compile(r"[0-9]{1,18}|[1-8][0-9]{18}")
+"""Of 64 bits."""
 _MOST: Final = 1000
 """How many changed runs one answer names at most."""
 _change, _changed, _run = tables.change.c, tables.changed.c, schema.run.c
@@ -38,17 +41,21 @@ _LAST: Final = sa.select(_change.number).where(_change.key == _KEY)
 _NOTE: Final = Upsert(
     tables.changed, ("project", "run", "number", "gone"), ("project", "run"), overwrite=True
 )
-_SINCE: Final = (
-    sa.select(_changed.number, _changed.project, _changed.run, _changed.gone, _run.state, _run.beat)
-    .select_from(
-        tables.changed.outerjoin(
-            schema.run, sa.and_(_run.project == _changed.project, _run.name == _changed.run)
-        )
+
+
+def _since(number: Any) -> sa.Select[Any]:
+    """Return a question for the runs that changed after a change, oldest first."""
+    same = sa.and_(_run.project == _changed.project, _run.name == _changed.run)
+    shown = (_changed.number, _changed.project, _changed.run, _changed.gone)
+    return (
+        sa.select(*shown, _run.state, _run.beat)
+        .select_from(tables.changed.outerjoin(schema.run, same))
+        .where(_changed.number > number)
+        .order_by(_changed.number)
     )
-    .where(_changed.number > sa.bindparam("since"))
-    .order_by(_changed.number)
-    .limit(_MOST + 1)
-)
+
+
+_SINCE: Final = _since(sa.bindparam("since")).limit(_MOST + 1)
 _FELL_SILENT: Final = sa.select(_run.project, _run.name).where(
     _run.state == "running",
     _run.beat >= sa.bindparam("since"),
@@ -97,10 +104,7 @@ class Cursor:
     def of(cls, text: str) -> Cursor | None:
         """Return what a client gave back; None if it is none."""
         store, *numbers = text.rsplit(".", 2)
-        if len(numbers) != 2 or not all(  # noqa: PLR2004 - see the line above
-            one.isascii() and one.isdigit() and len(one) < 19  # noqa: PLR2004 - fits into 64 bits
-            for one in numbers
-        ):
+        if len(numbers) != 2 or not all(map(_NUMBER.fullmatch, numbers)):  # noqa: PLR2004 - see above
             return None
         return cls(store, int(numbers[0]), int(numbers[1]))
 
@@ -161,8 +165,7 @@ def changes_since(
         last = rows[_MOST][0]
         whole = [row for row in rows if row[0] < last]
         rows = whole or database.query(
-            connection,
-            _SINCE.limit(None).where(_changed.number == last).params(since=cursor.number),
+            connection, _since(cursor.number).where(_changed.number == last)
         )
     silent_ns = now_ns - SETTLE_NS
     found = {}

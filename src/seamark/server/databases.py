@@ -69,6 +69,8 @@ _REMOTE_FILES: Final = frozenset(
 )
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _CANCELLED: Final = "57014"
+_UNFIT: Final = "22"
+"""Beginning of codes: values that are none."""
 _LOST: Final = ("OperationalError", "InterfaceError", "ConnectionTimeout")
 _AWAY: Final = ("08", "57P", "53")
 """Beginnings of codes: connection lost, shutting down or starting, and out of something."""
@@ -186,6 +188,10 @@ def _meaning(error: BaseException, statement_s: float) -> SeamarkError | None:
             return DatabaseUnreachable(f"the database cannot be used now: {said}")
         return None
     kind = type(inner)
+    if kind.__module__.startswith("psycopg") and (
+        kind.__name__ == "DataError" or (code or "").startswith(_UNFIT)
+    ):
+        return ArgumentError("the request has a text or a number that no database can hold")
     if kind.__module__.startswith("psycopg") and (
         (code is None and kind.__name__ in _LOST) or (code or "").startswith(_AWAY)
     ):
@@ -378,6 +384,13 @@ class Databases:
                 connection, _SWITCH, key="live", store=name, version=int(schema.SCHEMA_VERSION)
             )
         self._looked = -_LOOK_S
+
+    def take_over(self, store: Store) -> None:
+        """Make the store that `store` returns the live one, if one of an older version is."""
+        live, current = self.live(), self._store
+        older = live is None or live.version < int(schema.SCHEMA_VERSION)
+        if older and current is not None and current[1] is store:
+            self.switch(current[0])
 
     def stores(self) -> list[str]:
         """Return the names of all stores that are there."""

@@ -24,6 +24,7 @@ _CLOSE: Final = {"Connection": "close"}
 _HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in ALWAYS.items()]
 _FIRST_ERROR: Final = 400
 _STREAMED: Final = frozenset({"PUT"})
+_JOURNAL: Final = "/journals/"
 
 
 class Gate:
@@ -68,6 +69,8 @@ class _Passage:
         self._scope, self._receive, self._send, self._limits = scope, receive, send, limits
         self._state: dict[str, Any] = scope.setdefault("state", {})
         self._most = limits.batch_bytes if scope["method"] in _STREAMED else limits.json_bytes
+        if scope["method"] in _STREAMED and _JOURNAL in scope["path"]:
+            self._most = max(self._most, limits.frame_bytes)
         self._got = 0
         self._whole = False
         self._end = time.monotonic() + limits.request_s

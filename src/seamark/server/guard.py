@@ -27,7 +27,7 @@ _bearer = HTTPBearer(auto_error=False, description="A token of `seamark token cr
 _header = APIKeyHeader(
     name="X-Seamark-Token", auto_error=False, description="The same, where a proxy takes the other."
 )
-_TOKEN_NEEDED = "this needs a token: seamark login URL on this machine, or SEAMARK_API_TOKEN"  # noqa: S105 - words
+_TOKEN_NEEDED = "this needs a token (Authorization: Bearer ...)"  # noqa: S105 - words
 
 
 def server_of(request: Request) -> Server:

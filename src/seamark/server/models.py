@@ -231,6 +231,7 @@ MODELS: Final[dict[str, Any]] = {
     "files": _envelope("Files", "By step.", points=_list(FilePoint), **_page),
     "histograms": _envelope("Histograms", "By step.", points=_list(HistogramPoint), **_page),
     "last": _envelope("Last", "Of a series.", last=Value),
+    "log": _envelope("Log", "[time_ns, path, text] by time.", texts=list[list[Any]]),
     "text-page": _envelope("OneTextPage", "A page.", page=TextPage),
     "text-begin": _envelope("TextBegin", "Where, bytes.", begin=int),
     "projects": _envelope(

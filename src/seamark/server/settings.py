@@ -21,6 +21,7 @@ class Limits:
 
     Attributes:
         batch_bytes: Longest body of a request, as it is sent.
+        frame_bytes: Longest body that sends a journal: one frame alone may be longer than a batch.
         plain_bytes: Longest batch of a journal after decompression.
         inflated_bytes: What the frames of one batch may come to, decompressed in turn.
         json_bytes: Longest body that is JSON.
@@ -36,6 +37,7 @@ class Limits:
     """
 
     batch_bytes: int = 8 << 20
+    frame_bytes: int = 17 << 20
     plain_bytes: int = 64 << 20
     inflated_bytes: int = 256 << 20
     json_bytes: int = 1 << 20

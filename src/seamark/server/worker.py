@@ -14,8 +14,6 @@ import signal
 import socket
 import sys
 import threading
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
@@ -103,15 +101,14 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
 
 
 def _fold(settings: Settings, ready: int) -> None:
+    from seamark.server.folding.main import main as fold
+
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     _when_left_alone(stop.set)
     _announce(ready, b"f")
-    if find_spec("seamark.server.folding.main") is None:
-        stop.wait()
-        return
-    import_module("seamark.server.folding.main").main(settings, stop)
+    fold(settings, stop)
 
 
 def _when_left_alone(do: Callable[[], Any]) -> None:

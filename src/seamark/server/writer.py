@@ -68,6 +68,16 @@ class Takes(Protocol):
         ...
 
 
+class _Journal(NamedTuple):
+    """Where an edit goes: a journal of the server's own, as far as it is kept."""
+
+    uid: bytes
+    writer: str
+    name: str
+    size: int
+    last_t: int
+
+
 class ServerWriter:
     """Turns operations into frames of a journal of the server's own in each run.
 
@@ -119,19 +129,17 @@ class ServerWriter:
             if not journals:
                 msg = f"run {run!r} does not exist in project {project!r}"
                 raise RunNotFoundError(msg)
-            uid, name, size, last_t = self._journal(project, run, set(journals))
-            data = self._frames(project, run, uid, size, last_t, payloads)
+            at = self._journal(project, run, set(journals))
+            data = self._frames(project, run, at, payloads)
             try:
-                return self._take(project, run, name, size, data).position
+                return self._take(project, run, at.name, at.size, data).position
             except (DivergedError, GapError):  # another worker was quicker: look again
                 if last == 1:
                     raise
         raise AssertionError  # pragma: no cover - the loop returns or raises
 
-    def _journal(
-        self, project: str, run: str, known: set[str]
-    ) -> tuple[bytes, str, int, int]:
-        """Return uid, name, length and last time of the journal to append to.
+    def _journal(self, project: str, run: str, known: set[str]) -> _Journal:
+        """Return the journal to append to.
 
         Anybody who may record in a run may write a journal of any name there: one that cannot be
         gone on with is passed over.
@@ -140,48 +148,37 @@ class ServerWriter:
         for number in range(_MOST_JOURNALS):
             words = [self._instance, project, run, number]
             uid = hashlib.sha256(json.dumps(words).encode()).digest()[:16]
-            name = journal_name(f"{_HOST}-{number}-{uid.hex()[:8]}", uid)
+            writer = f"{_HOST}-{number}-{uid.hex()[:8]}"
+            name = journal_name(writer, uid)
             if name not in known:
-                return uid, name, 0, 0
+                return _Journal(uid, writer, name, 0, 0)
             with JournalReader(self._kept.source(project, run, name)) as reader:
                 size, last = reader.size, reader.last_frame()
             if last is not None and last.end == size and last.t < limit:
-                return uid, name, size, last.t
+                return _Journal(uid, writer, name, size, last.t)
         msg = f"run {run!r} of {project!r} has journals in the place of all that edits could go to"
         raise ArgumentError(msg)
 
-    def _frames(
-        self,
-        project: str,
-        run: str,
-        uid: bytes,
-        size: int,
-        last_t: int,
-        payloads: Sequence[bytes],
-    ) -> bytes:
-        now = self._now_ns()
-        known = self._last_t(project, run)
-        t = max(now, last_t + 1, known + 1 if known < now + _AHEAD_NS else 0)
-        salt, data = salt_of(uid), b""
-        if not size:
-            header = dump_json(self._header(project, run, uid, known))
-            data = file_header(uid) + frame_bytes(salt, Kind.HEADER, t, header)
+    def _frames(self, project: str, run: str, at: _Journal, payloads: Sequence[bytes]) -> bytes:
+        now, known = self._now_ns(), self._last_t(project, run)
+        t = max(now, at.last_t + 1, known + 1 if known < now + _AHEAD_NS else 0)
+        salt, data = salt_of(at.uid), b""
+        if not at.size:
+            header = {
+                "format": 1,
+                "run": run,
+                "project": project,
+                "writer": at.writer,
+                "continues": None,
+                "prior_t": known,
+                "owner": False,
+                "host": _HOST,
+            }
+            data = file_header(at.uid) + frame_bytes(salt, Kind.HEADER, t, dump_json(header))
             t += 1
         for place, payload in enumerate(payloads):
             data += frame_bytes(salt, Kind.OP, t + place, payload)
         return data
-
-    def _header(self, project: str, run: str, uid: bytes, prior_t: int) -> dict[str, Any]:
-        return {
-            "format": 1,
-            "run": run,
-            "project": project,
-            "writer": f"{_HOST}-0-{uid.hex()[:8]}",
-            "continues": None,
-            "prior_t": prior_t,
-            "owner": False,
-            "host": _HOST,
-        }
 
     def _last_t(self, project: str, run: str) -> int:
         """Return the largest time of a run, as far as it is folded."""

@@ -115,7 +115,9 @@ def test_visibility_opens_projects_to_a_workspace_or_to_all(accounts) -> None:
         "team/closed": "private",
     }.items():
         accounts.set_visibility(project, kind, by="admin")
-    inside, outside = (who(accounts, accounts.create_token(n, by="admin")) for n in ("inside", "outside"))
+    inside, outside = (
+        who(accounts, accounts.create_token(n, by="admin")) for n in ("inside", "outside")
+    )
     seen = {
         project: [accounts.role(each, project) for each in (inside, outside, NOBODY)]
         for project in ("team", "team/any", "team/open/x", "team/open/secret/x", "team/closed")

@@ -59,7 +59,11 @@ def status_of(logins: Logins, headers: dict[str, str], address: str = "1.1.1.1")
 def test_either_header_says_who_asks(logins, accounts) -> None:
     """The usual header, or one of our own where a proxy takes the usual one; none is nobody."""
     token = accounts.first_admin().secret
-    for headers in (bearing(token), {"authorization": f"bearer  {token} "}, {"x-seamark-token": token}):
+    for headers in (
+        bearing(token),
+        {"authorization": f"bearer  {token} "},
+        {"x-seamark-token": token},
+    ):
         assert logins.identify(headers, "").name == "admin"
     for headers in ({}, {"authorization": "Basic abc"}, {"authorization": "Bearer"}):
         assert logins.identify(headers, "") == NOBODY

@@ -56,7 +56,7 @@ def test_what_a_newer_version_changed_is_refused(account) -> None:
     with account.writing() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     for ask in (migrate, is_current):
-        with pytest.raises(SchemaNewer, match="newer Seamark .*'9999'"):
+        with pytest.raises(SchemaNewer, match=r"newer Seamark .*'9999'"):
             ask(account)
 
 

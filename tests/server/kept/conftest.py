@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from keeping import Place  # noqa: E402 - it needs the extra
+from keeping import Place
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,8 @@ from keeping import PROJECT, RUN, Place, at_once, journal, places
 
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import COMPACT_BYTES, ORPHAN_NS, REST_NS
-from seamark.server.kept.releasing import REMOVE_NS
 from seamark.server.kept.refusals import FullError
+from seamark.server.kept.releasing import REMOVE_NS
 
 NEVER = lambda: False  # noqa: E731
 
@@ -23,18 +26,12 @@ def fill(place: Place, runs: int = 3, rows: int = 12, **options) -> list:
     intake = place.intake(window_s=0.25, **options)
     made = [journal(f"j{n % 2}", rows, run=f"run{n // 2}") for n in range(2 * runs)]
     for index in range(rows):
-        at_once(
-            *(
-                lambda each=each: intake.put(
-                    PROJECT,
-                    each.header["run"],
-                    each.file,
-                    places(each)[index],
-                    each.data[places(each)[index] : places(each)[index + 1]],
-                )
-                for each in made
-            )
-        )
+        calls = []
+        for each in made:
+            start, end = places(each)[index : index + 2]
+            data = each.data[start:end]
+            calls.append(partial(intake.put, PROJECT, each.header["run"], each.file, start, data))
+        at_once(*calls)
     for each in made:
         intake.put(PROJECT, each.header["run"], each.file, 0, each.data)
     return made
@@ -84,7 +81,7 @@ def test_a_run_that_sends_much_is_compacted_at_once(place: Place) -> None:
     """From a mebibyte on; it may go on meanwhile."""
     intake, made = place.intake(), journal(rows=1)
     made.op("assign", atoms={"x": ["string", "x" * COMPACT_BYTES]})
-    for start, end in zip(places(made), places(made)[1:], strict=False):
+    for start, end in pairwise(places(made)):
         intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
     place.caretaker().tend(NEVER)
     assert len(rows_of(place, tables.segments)) == 1
@@ -172,7 +169,7 @@ def test_what_nobody_named_is_claimed_first_and_removed_later(place: Place) -> N
 
 def test_an_object_that_is_young_is_nobodys_orphan(place: Place) -> None:
     """Whoever wrote it may be about to name it."""
-    place.now = __import__("time").time_ns()
+    place.now = time.time_ns()
     (orphan,) = orphans(place, journal())
     place.caretaker().claim_orphans(NEVER)
     assert [row.name for row in rows_of(place, tables.objects)] == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import pairwise
+
 import pytest
 from journal_builder import START, JournalBuilder
 from keeping import PROJECT, RUN, Place, at_once, journal, places
@@ -22,7 +25,7 @@ def test_batches_become_the_journal(place: Place) -> None:
     """Each is answered with what is kept, and the position of the run."""
     intake, made = place.intake(), journal()
     ends = places(made)
-    for start, end in zip(ends, ends[1:], strict=False):
+    for start, end in pairwise(ends):
         kept = intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
         assert (kept.offset, kept.position) == (end, end)
     assert place.bytes_of(made.file) == made.data
@@ -119,11 +122,10 @@ def test_two_workers_race_for_one_batch(place: Place) -> None:
     one, two = place.intake(), place.intake()
     made = journal(rows=30)
     ends = places(made)
-    for start, end in zip(ends, ends[1:], strict=False):
+    for start, end in pairwise(ends):
         data = made.data[start:end]
         results = at_once(
-            lambda: one.put(PROJECT, RUN, made.file, start, data),
-            lambda: two.put(PROJECT, RUN, made.file, start, data),
+            *(partial(worker.put, PROJECT, RUN, made.file, start, data) for worker in (one, two))
         )
         assert [result[:2] for result in results] == [(end, end)] * 2
     assert place.bytes_of(made.file) == made.data

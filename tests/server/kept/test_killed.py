@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -42,7 +43,7 @@ def test_nothing_acknowledged_is_lost_by_a_kill(place: Place, pytestconfig) -> N
             [sys.executable, "-c", WORKER, place.url, str(place.folder)],
             stdout=subprocess.PIPE,
             text=True,
-            env={**__import__("os").environ, "PYTHONPATH": ":".join([support, *sys.path])},
+            env={**os.environ, "PYTHONPATH": ":".join([support, *sys.path])},
         )
         lines = chance.randrange(3, 25)
         assert worker.stdout is not None

@@ -14,6 +14,10 @@ from seamark.errors import ArgumentError
 from seamark.server.objects import FolderObjects, FsspecObjects, open_objects
 
 
+def descriptors() -> list[Path]:
+    return list(Path("/proc/self/fd").iterdir())
+
+
 @pytest.fixture(params=["folder", "fsspec"])
 def objects(request, tmp_path: Path):
     if request.param == "folder":
@@ -92,11 +96,11 @@ def test_readers_do_not_run_out_of_descriptors(tmp_path: Path) -> None:
     place = FolderObjects(tmp_path / "o")
     for number in range(300):
         place.put(f"x/{number}", b"%d" % number)
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(descriptors())
     at_once(*(lambda: [place.get(f"x/{n}", 0, 9) for n in range(300)] for _ in range(4)))
-    assert len(os.listdir("/proc/self/fd")) - before <= 128
+    assert len(descriptors()) - before <= 128
     place.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(descriptors()) == before
     assert place.get("x/7") == b"7"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 import sqlalchemy as sa
@@ -42,7 +43,7 @@ def filled(place: Place) -> dict:
             made.data += bytes(64)
             at = made.ends[-1]
             ends = [0, *sorted(chance.sample(made.ends[:-1], 4)), at]
-            for start, end in zip(ends, ends[1:], strict=False):
+            for start, end in pairwise(ends):
                 place.now += 1000
                 intake.put(PROJECT, f"run{number}", made.file, start, made.data[start:end])
             if number % 2:
@@ -87,7 +88,7 @@ def test_what_is_damaged_or_missing_is_named(place: Place) -> None:
     """The rest is there, and what is missing can be sent again."""
     intake, made = place.intake(), journal()
     ends = places(made)[::4]
-    for start, end in zip(ends, ends[1:], strict=False):
+    for start, end in pairwise(ends):
         intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
     second = sorted(place.objects.names("journals/"))[1]
     path = place.objects.folder / second

@@ -5,7 +5,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import signal
+import uuid
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -16,7 +20,6 @@ import urllib3
 from seamark.remote.http.sender import HttpRemote, open_remote
 from seamark.remote.protocol import Refused, RunKey
 
-RUN = RunKey("team/vision", "run0000000000001")
 CONTENT = bytes(range(256)) * 80_000  # more than two parts
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 HTML = b"<script>alert(1)</script>"
@@ -24,15 +27,21 @@ HTML_DIGEST = hashlib.sha256(HTML).hexdigest()
 
 
 @pytest.fixture
-def remote(server):
-    opened = open_remote(server.url, server.token)
+def run() -> RunKey:
+    """In a project of the test's own: all share a server."""
+    return RunKey(f"team/p{uuid.uuid4().hex}", "run0000000000001")
+
+
+@pytest.fixture
+def remote(team):
+    opened = open_remote(team.url, team.token)
     yield opened
     opened.close()
 
 
 class Asker:
-    def __init__(self, url: str, token: str) -> None:
-        self._url, self._token = f"{url}/api/v1/runs/{RUN.project}/{RUN.run}/blobs", token
+    def __init__(self, url: str, token: str, run: RunKey) -> None:
+        self._url, self._token = f"{url}/api/v1/runs/{run.project}/{run.run}/blobs", token
         self._pool = urllib3.PoolManager()
 
     def __call__(
@@ -47,22 +56,22 @@ class Asker:
 
 
 @pytest.fixture
-def ask(server) -> Asker:
-    return Asker(server.url, server.token)
+def ask(team, run) -> Asker:
+    return Asker(team.url, team.token, run)
 
 
-def put(remote: HttpRemote, content: bytes, digest: str | None = None) -> None:
+def put(remote: HttpRemote, run: RunKey, content: bytes, digest: str | None = None) -> None:
     digest = hashlib.sha256(content).hexdigest() if digest is None else digest
-    remote.put_blob(RUN, digest, len(content), io.BytesIO(content))
+    remote.put_blob(run, digest, len(content), io.BytesIO(content))
 
 
 # ---------------------------------------------------------------------- what is wrong
 
 
-def test_a_stranger_is_told_nothing(server, remote) -> None:
+def test_a_stranger_is_told_nothing(team, remote, run) -> None:
     """Neither whether a content is there, nor what it is."""
-    put(remote, HTML)
-    stranger = Asker(server.url, "")
+    put(remote, run, HTML)
+    stranger = Asker(team.url, "", run)
     for answer in (
         stranger(f"/{HTML_DIGEST}"),
         stranger(f"/{HTML_DIGEST}/upload"),
@@ -90,33 +99,32 @@ def test_a_stranger_is_told_nothing(server, remote) -> None:
     ],
 )
 def test_what_cannot_be_taken_is_refused_in_a_sentence(
-    run_server, path, method, body, status, slug
+    ask, path, method, body, status, slug
 ) -> None:
     """In one form: a word for programs, and what to do."""
-    server = run_server()
-    answer = Asker(server.url, server.token)(path, method, body, Content_Type="application/json")
+    answer = ask(path, method, body, Content_Type="application/json")
     told = json.loads(answer.data)
     assert (answer.status, told["error"]) == (status, slug)
     assert len(told["hint"].split()) > 3
 
 
-def test_bytes_that_are_not_what_was_said_are_refused(remote) -> None:
+def test_bytes_that_are_not_what_was_said_are_refused(remote, run) -> None:
     """The sender hears it, and a sender with the right bytes succeeds afterwards."""
     with pytest.raises(Refused, match="send it again from its beginning"):
-        put(remote, CONTENT[:-1] + b"!", DIGEST)
-    put(remote, CONTENT)
-    assert remote.missing_blobs(RUN, [DIGEST]) == set()
+        put(remote, run, CONTENT[:-1] + b"!", DIGEST)
+    put(remote, run, CONTENT)
+    assert remote.missing_blobs(run, [DIGEST]) == set()
 
 
 # ---------------------------------------------------------------------- what is served
 
 
-def test_what_is_sent_in_parts_is_fetched_whole_and_in_ranges(remote, ask) -> None:
+def test_what_is_sent_in_parts_is_fetched_whole_and_in_ranges(remote, run, ask) -> None:
     """As RFC 9110 has ranges: from, to, the last ones, and none that are there."""
-    assert remote.missing_blobs(RUN, [DIGEST, HTML_DIGEST]) == {DIGEST, HTML_DIGEST}
-    put(remote, CONTENT)
-    put(remote, CONTENT)
-    assert remote.missing_blobs(RUN, [DIGEST, HTML_DIGEST]) == {HTML_DIGEST}
+    assert remote.missing_blobs(run, [DIGEST, HTML_DIGEST]) == {DIGEST, HTML_DIGEST}
+    put(remote, run, CONTENT)
+    put(remote, run, CONTENT)
+    assert remote.missing_blobs(run, [DIGEST, HTML_DIGEST]) == {HTML_DIGEST}
     whole = ask(f"/{DIGEST}")
     assert (whole.status, whole.data) == (200, CONTENT)
     size = len(CONTENT)
@@ -140,13 +148,10 @@ def test_what_is_sent_in_parts_is_fetched_whole_and_in_ranges(remote, ask) -> No
 
 
 @pytest.mark.parametrize("name", ["evil.html", "x.svg", "x.pdf", "x.js", 'a"\r\nSet-Cookie: b.png'])
-def test_nothing_is_served_as_active_content(run_server, name) -> None:
+def test_nothing_is_served_as_active_content(remote, run, ask, name) -> None:
     """Whatever it is called: a download, of a type that runs nothing, in a sandbox."""
-    from urllib.parse import quote
-
-    server = run_server()
-    put(open_remote(server.url, server.token), HTML)
-    answer = Asker(server.url, server.token)(f"/{HTML_DIGEST}?name={quote(name)}")
+    put(remote, run, HTML)
+    answer = ask(f"/{HTML_DIGEST}?name={quote(name)}")
     headers: Any = answer.headers
     assert answer.data == HTML
     assert headers["Content-Disposition"].startswith("attachment; filename=")
@@ -157,24 +162,20 @@ def test_nothing_is_served_as_active_content(run_server, name) -> None:
     assert kind in ("application/octet-stream", "image/png")
 
 
-def test_an_upload_goes_on_after_the_server_was_killed(run_server, tmp_path) -> None:
+def test_an_upload_goes_on_after_the_server_was_killed(run_server, run, tmp_path) -> None:
     """What was acknowledged is not sent again."""
-    import signal
-
     folder = tmp_path / "killed"
     server = run_server(folder)
-    ask = Asker(server.url, server.token)
+    ask = Asker(server.url, server.token, run)
     cut = 8 << 20
     place = f"/{DIGEST}?size={len(CONTENT)}&offset="
     assert ask(f"{place}0", "PUT", CONTENT[:cut]).status == 200
     for pid in server.workers():
-        import os
-
         os.kill(pid, signal.SIGKILL)
     server.stop(signal.SIGKILL)
     again = run_server(folder)
-    ask = Asker(again.url, server.token)
+    ask = Asker(again.url, server.token, run)
     told = json.loads(ask(f"/{DIGEST}/upload").data)
     assert told == {"offset": cut, "complete": False}
-    put(open_remote(again.url, server.token), CONTENT)
+    put(open_remote(again.url, server.token), run, CONTENT)
     assert ask(f"/{DIGEST}").data == CONTENT

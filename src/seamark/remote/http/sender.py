@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from seamark.remote.http.connection import Answer, Connection, run_path
+from seamark.remote.opening import Opening
 from seamark.remote.protocol import RemoteError, Sent
 
 if TYPE_CHECKING:
@@ -110,6 +111,20 @@ class HttpRemote:
             offset += len(part)
             if offset >= size:
                 return
+
+    def opening(self, run: RunKey, seconds: float) -> Opening:
+        """Return what who resumes a run has to know of it.
+
+        Args:
+            run: The run.
+            seconds: How long the server may take.
+
+        Raises:
+            Missing: If there is no such run.
+            RemoteError: If that cannot be known.
+        """
+        answer = self.connection.ask("GET", run_path(run, "opening"), answer_s=seconds)
+        return Opening.of(answer.record())
 
     def close(self) -> None:
         """See `seamark.remote.protocol.Remote.close`."""

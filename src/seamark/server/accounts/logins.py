@@ -112,8 +112,7 @@ class Logins:
             self._prefixes.failed(prefix_of(secret))
             with self._lock:
                 self._known.pop(hash_of(secret), None)
-            hint = f"{why}: log in with another one (seamark login), or unset SEAMARK_API_TOKEN"
-            raise Refusal(401, "bad-token", hint, headers={"WWW-Authenticate": "Bearer"})
+            raise Refusal(401, "bad-token", why, headers={"WWW-Authenticate": "Bearer"})
         token, who = found
         return self._steady_ns() + int(_KEEP_S * _SECONDS), token.expires_ns, who
 

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.server.databases import Databases, DatabaseUnreachable, SchemaNewer, open_databases
 from seamark.server.folding.leases import Leases
+from seamark.server.folding.refold import is_whole, mark_whole
 from seamark.server.folding.turns import fold_turn, forget
+from seamark.server.positions import Positions
 from seamark.store.database import Conflict
 from seamark.store.runs import RUNS_AT_ONCE, places_of
 
@@ -112,6 +114,7 @@ class FoldWorker:
         self._leases: tuple[Store, Leases] | None = None
         self._failing: dict[Ref, tuple[float, float]] = {}
         self._away = False
+        self._whole: object = None
 
     def run(self) -> None:
         """Fold until it is told to stop.
@@ -151,12 +154,17 @@ class FoldWorker:
         Raises:
             DatabaseUnreachable: If the database is not there.
         """
+        store = self._store()
+        leases = self._leases_of(store)
+        if self._whole is not store.database and not self._make_whole(store, leases):
+            return False
+        return self._fold_waiting(store, leases)
+
+    def _fold_waiting(self, store: Store, leases: Leases) -> bool:
         waiting = self._kept.unfolded(_AT_ONCE + len(self._failing))
         if not waiting:
             self._failing.clear()
             return False
-        store = self._store()
-        leases = self._leases_of(store)
         taken = leases.taken() if len(waiting) > 1 else ()
         worked = False
         for run in waiting:
@@ -180,7 +188,7 @@ class FoldWorker:
                 self._now_ns,
                 more=lambda connection: leases.leave(connection, *ref),
             )
-            if not turn.more:
+            if not turn.more and self._store() is store:  # of another one this says nothing
                 self._kept.note(*ref, turn.position)
             self._failing.pop(ref, None)
         except DatabaseUnreachable:
@@ -190,6 +198,30 @@ class FoldWorker:
         except Exception as error:  # noqa: BLE001 - one run must not keep others from theirs
             self._note_failure(ref, error)
             leases.drop(*ref)
+        return True
+
+    def _make_whole(self, store: Store, leases: Leases) -> bool:
+        """Fold what a store lacks that is new, or was made anew; return whether it has all now.
+
+        What arrives meanwhile is folded in between.
+        """
+        if not is_whole(store):
+            positions, last = Positions(lambda: store), time.monotonic()
+            for run in self._kept.runs():
+                if self._stop.is_set():
+                    return False
+                while positions.folded(run.project, run.run) < run.position:
+                    done = self._fold(store, leases, run)
+                    if self._stop.is_set() or self._rests((run.project, run.run)):
+                        break
+                    if not done:
+                        self._stop.wait(_POLL_S)  # somebody else does
+                if time.monotonic() - last > _POLL_S:
+                    self._fold_waiting(store, leases)
+                    last = time.monotonic()
+            mark_whole(store)
+            self._databases.take_over(store)
+        self._whole = store.database
         return True
 
     # ------------------------------------------------------------------ what goes wrong

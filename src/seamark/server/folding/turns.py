@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from seamark.journal.folder import split_journal_name
 from seamark.journal.format import FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES
+from seamark.server.changes import note_changes
 from seamark.server.folding import tables
 from seamark.store.database import Upsert
 from seamark.store.ingest import UNREADABLE, Folding
@@ -143,6 +144,8 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
             database.run(connection, _FOLDED, project=project, run=run, position=at)
         if more is not None:
             more(connection)
+        if folding.changed:
+            note_changes(store.database, connection, [(project, run)])
 
     is_new = folding.is_new
     if folding.changed:
@@ -177,6 +180,8 @@ def forget(
         database.run(connection, _FORGET, at_project=project, at_run=run)
         if more is not None:
             more(connection)
+        if found:
+            note_changes(database, connection, [(project, run)], gone=True)
 
 
 def _goes_on(journal: JournalState, kept: Mapping[str, KeptJournal]) -> bool:

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +41,8 @@ GROUP_BYTES: Final = 8 << 20
 """How much is collected at most, unless one batch alone is more."""
 WAITING_BYTES: Final = 128 << 20
 """How much may wait to be written; then senders are asked to come again."""
+ARRIVING_BYTES: Final = 256 << 20
+"""How much may be in the middle of arriving."""
 MOST_JOURNALS: Final = 4096
 """Of one run."""
 AHEAD_NS: Final = 3600 * 10**9
@@ -119,7 +121,7 @@ class Intake:
         self._names = names_of_worker()
         self._changed = threading.Condition()
         self._queue: deque[Arrived] = deque()
-        self._bytes = 0
+        self._bytes = self._arriving = 0
         self._last_group = 0
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -201,10 +203,33 @@ class Intake:
             self._changed.notify_all()
         return batch.done
 
-    def has_room(self) -> bool:
-        """Return whether another batch would be accepted now, so that it is worth reading."""
-        with self._changed:
-            return not self._closing and self._bytes < WAITING_BYTES
+    @contextlib.contextmanager
+    def arriving(self) -> Iterator[Callable[[int], None]]:
+        """Count the bytes of a request while it is read, for all senders together.
+
+        Yields:
+            What to call with the size of every part.
+
+        Raises:
+            FullError: If the server has too much to do as it is, at once or with a part.
+        """
+        mine = 0
+
+        def more(size: int) -> None:
+            nonlocal mine
+            with self._changed:
+                if self._arriving + size > ARRIVING_BYTES or self._bytes >= WAITING_BYTES:
+                    msg = "the server has too much to do; send it again in some seconds"
+                    raise FullError(msg)
+                self._arriving += size
+            mine += size
+
+        more(0)
+        try:
+            yield more
+        finally:
+            with self._changed:
+                self._arriving -= mine
 
     def close(self) -> None:
         """Keep what was accepted, then accept no more; harmless when called twice."""

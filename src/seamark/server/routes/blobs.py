@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from seamark.server.access import Role
 from seamark.server.blobs import BlobRefused, OffsetGap
 from seamark.server.failures import Refusal
-from seamark.server.guard import expect, needs, server_of
+from seamark.server.guard import needs, server_of
 
 if TYPE_CHECKING:
     from seamark.server.blobs import Blob, Blobs, Progress
@@ -26,6 +26,9 @@ T = TypeVar("T")
 router = APIRouter(tags=["files"])
 
 _OF_RUN: Final = "/runs/{project:path}/{run}/blobs"
+# Before anything of the request is looked at.
+_READS: Final = [Depends(needs(Role.VIEWER))]
+_WRITES: Final = [Depends(needs(Role.CONTRIBUTOR))]
 _MAX_WHOLE: Final = (1 << 63) - 1
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _SHOWN: Final = {
@@ -60,7 +63,7 @@ _SAFE: Final = {
 """What was uploaded is never active content on the page's own origin."""
 
 
-@router.post(_OF_RUN)
+@router.post(_OF_RUN, dependencies=_WRITES)
 def ask(
     request: Request,
     project: str,
@@ -68,11 +71,10 @@ def ask(
     digests: Annotated[list[str], Body(embed=True, description="SHA-256 of contents, hex.")],
 ) -> dict[str, list[str]]:
     """Return those contents that the project does not have; the others stay for a day at least."""
-    expect(request, project, Role.CONTRIBUTOR)
     return {"missing": _told(lambda: _blobs(request).missing(project, run, digests))}
 
 
-@router.put(_OF_RUN + "/{digest}", dependencies=[Depends(needs(Role.CONTRIBUTOR))])
+@router.put(_OF_RUN + "/{digest}", dependencies=_WRITES)
 async def put(
     request: Request,
     project: str,
@@ -90,7 +92,7 @@ async def put(
     return _as_json(await run_in_threadpool(take))
 
 
-@router.get(_OF_RUN + "/{digest}/upload")
+@router.get(_OF_RUN + "/{digest}/upload", dependencies=_WRITES)
 def progress(
     request: Request,
     project: str,
@@ -100,11 +102,10 @@ def progress(
 ) -> dict[str, Any]:
     """Return how much of a content has arrived: where to go on with it."""
     del run
-    expect(request, project, Role.CONTRIBUTOR)
     return _as_json(_told(lambda: _blobs(request).progress(project, digest, size)))
 
 
-@router.get(_OF_RUN + "/{digest}", response_class=Response)
+@router.get(_OF_RUN + "/{digest}", response_class=Response, dependencies=_READS)
 def fetch(
     request: Request,
     project: str,
@@ -114,7 +115,6 @@ def fetch(
 ) -> Response:
     """Return a content, or the part that a ``Range`` names; always as a download."""
     del run
-    expect(request, project, Role.VIEWER)
     blob = _told(lambda: _blobs(request).find(project, digest))
     if blob is None:
         hint = f"project {project!r} has no content {digest}: it was not sent, or not yet"

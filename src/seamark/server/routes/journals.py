@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -14,10 +15,10 @@ from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect, needs, server_of
 from seamark.server.kept.packing import PackingError, longest_body, unpacked
-from seamark.server.kept.refusals import BatchRefused, FullError
+from seamark.server.kept.refusals import BatchRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
     from seamark.server.kept.intake import Intake
@@ -29,6 +30,8 @@ router = APIRouter(tags=["journals"])
 
 _OF_RUN: Final = "/runs/{project:path}/{run}/journals"
 _MAX_WHOLE: Final = (1 << 63) - 1
+_UNPACKING: Final = threading.BoundedSemaphore(4)
+"""How many batches are unpacked and checked at a time: each may come to 64 MiB."""
 
 
 @router.get(_OF_RUN)
@@ -69,26 +72,34 @@ async def put(
     kept for good.
     """
     intake = _intake(request)
-    if not intake.has_room():
-        raise _told(FullError("the server has too much to do; send it again in some seconds"))
     packing = request.headers.get("content-encoding", "identity").strip().lower()
-    body = await _body(request)
 
-    def submit() -> Future[Kept]:
+    def submit(body: bytes) -> Future[Kept]:
         if gap and body:
             msg = "a declared gap has no body"
             raise BatchError(msg)
-        return intake.submit(project, run, journal, offset, unpacked(body, packing), gap=gap)
+        with _UNPACKING:
+            data = unpacked(body, packing)
+            return intake.submit(project, run, journal, offset, data, gap=gap)
 
     try:
-        kept = await asyncio.wrap_future(await run_in_threadpool(submit))
+        with intake.arriving() as arriving:
+            body = await _body(request, arriving)
+            waiting = await run_in_threadpool(submit, body)
+            del body
+        kept = await asyncio.wrap_future(waiting)
     except (BatchError, BatchRefused, PackingError) as error:
         raise _told(error) from error
     return {"offset": kept.offset, "position": kept.position, "wait_s": kept.wait_s}
 
 
-async def _body(request: Request) -> bytes:
-    """Read the body of a request, and no more of it than a batch may have."""
+async def _body(request: Request, arriving: Callable[[int], None]) -> bytes:
+    """Read the body of a request, and no more of it than a batch may have.
+
+    Args:
+        request: The request.
+        arriving: Told of every part; refuses it where all senders together are too much.
+    """
     most, parts, size = longest_body(), [], 0
     stated = request.headers.get("content-length", "")
     if stated.isdigit() and len(stated) < 20 and int(stated) > most:  # noqa: PLR2004 - digits
@@ -98,6 +109,7 @@ async def _body(request: Request) -> bytes:
             size += len(part)
             if size > most:
                 raise _too_long(size)
+            arriving(len(part))
             parts.append(part)
     except ClientDisconnect as error:  # nobody reads the answer
         raise Refusal(400, "bad-request", "the request was cut short; send it again") from error

@@ -29,6 +29,9 @@ _MOST_READ: Final = 1 << 24
 """Points of one series that are read to answer for some of them."""
 _MOST_RECORDS: Final = 10_000
 _MOST_PATHS: Final = 1000
+_MOST_LINES: Final = 10_000
+_MOST_PAGES: Final = 16
+_STREAMS: Final = frozenset({"stdout", "stderr"})
 _INT: Final = (1 << 53) - 1
 
 One = Annotated[OneRun, Depends(one_run)]
@@ -299,6 +302,40 @@ def histograms(
 def last(one: One, path: Path) -> Response:
     """Return the last point of a series; null if there is none."""
     return one.told(lambda: {"last": one.read.last(path)})
+
+
+@router.get("/log", operation_id="getLog", responses=answers("log", tagged=True))
+def log(
+    one: One,
+    path: Annotated[list[str] | None, Query(max_length=100)] = None,
+    tail: Annotated[int, Query(ge=1, le=_MOST_LINES)] = 200,
+) -> Response:
+    """Return the last lines that a run printed, and a few more, by the time of their recording.
+
+    ``path`` names series of texts; by default those of standard output and standard error.
+    """
+    return one.told(lambda: {"texts": _last_texts(one, path, tail)})
+
+
+def _last_texts(one: OneRun, paths: list[str] | None, tail: int) -> list[list[Any]]:
+    read, found = one.read, []
+    if paths is None:
+        paths = [
+            path
+            for path, family in read.families().items()
+            if family == "string_series" and path.rpartition("/")[2] in _STREAMS
+        ]
+    for journal in read.journals() if paths else ():
+        begin, last = read.text_begin(journal.file, paths, lines=tail), []
+        for _ in range(_MOST_PAGES):
+            page = read.text_page(journal.file, paths, begin)
+            last, begin = (last + page.points)[-_MOST_RECORDS:], page.end
+            if not page.more:
+                break
+        found += last
+    found.sort(key=lambda point: point[0])
+    newest = [list(point) for point in reversed(found)]
+    return list(fitting(newest, 0, _MOST_RECORDS))[::-1]
 
 
 @router.post("/text-page", operation_id="readTextPage", responses=answers("text-page"))

@@ -39,15 +39,19 @@ if TYPE_CHECKING:
 __all__ = ["KnownPaths", "Unknown", "in_projects", "refuse"]
 
 _cells: Final = schema.attribute.c
-_HERE: Final = (
-    sa.select(_cells.type)
-    .join(schema.run, schema.run.c.id == _cells.run)
-    .where(
-        _cells.path == sa.bindparam("path"), _cells.visible == 1, schema.run.c.name != PROJECT_LOG
+
+
+def _here(path: Any) -> sa.Select[tuple[str]]:
+    """Return a question for the types of what runs hold at the path with a number."""
+    return (
+        sa.select(_cells.type)
+        .join(schema.run, schema.run.c.id == _cells.run)
+        .where(_cells.path == path, _cells.visible == 1, schema.run.c.name != PROJECT_LOG)
     )
-)
-_FIRST_TYPE: Final = _HERE.limit(1)
-_TYPES: Final = _HERE.distinct()
+
+
+_FIRST_TYPE: Final = _here(sa.bindparam("path")).limit(1)
+_TYPES: Final = _here(sa.bindparam("path")).distinct()
 _ANY_RUN: Final = sa.select(schema.run.c.id).where(schema.run.c.name != PROJECT_LOG).limit(1)
 _PROJECTS: Final = sa.select(schema.run.c.project).distinct()
 _TRIED: Final = 16
@@ -201,7 +205,7 @@ class KnownPaths:
         if self._seen is None:
             rows = database.rows(self._connection, statement, path=number)
         else:
-            narrow = statement.where(self._seen).params(path=number)
+            narrow = _here(number).where(self._seen).distinct()
             rows = database.query(self._connection, narrow)
         return frozenset(kind for (kind,) in rows)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
@@ -21,21 +21,21 @@ _NAME: Final = "sys/name"
 
 _run: Final = schema.run.c
 _value: Final = schema.attribute.c
-_NAMES: Final = (
-    sa.select(_run.project, _run.name, _value.text, _run.created, _run.trashed)
-    .select_from(
-        schema.run.outerjoin(
-            schema.attribute,
-            sa.and_(
-                _value.run == _run.id,
-                _value.path == sa.bindparam("path"),
-                _value.visible == 1,
-                _value.type == "string",
-            ),
-        )
+
+
+def _names(path: Any) -> sa.Select[Any]:
+    """Return a question for the names of runs, which are at the path with a number."""
+    here = sa.and_(
+        _value.run == _run.id, _value.path == path, _value.visible == 1, _value.type == "string"
     )
-    .where(_run.name != PROJECT_LOG)
-)
+    return (
+        sa.select(_run.project, _run.name, _value.text, _run.created, _run.trashed)
+        .select_from(schema.run.outerjoin(schema.attribute, here))
+        .where(_run.name != PROJECT_LOG)
+    )
+
+
+_NAMES: Final = _names(sa.bindparam("path"))
 
 
 def run_names(
@@ -54,7 +54,7 @@ def run_names(
     if within is None:
         rows = store.database.rows(connection, _NAMES, path=path)
     else:
-        rows = store.database.query(connection, _NAMES.where(within).params(path=path))
+        rows = store.database.query(connection, _names(path).where(within))
     found = [
         RunName(project, run, name, created, bool(trashed))
         for project, run, name, created, trashed in rows

@@ -1,0 +1,149 @@
+"""Folding everything again into a new store, beside the one that is read meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import sqlalchemy as sa
+
+from seamark.server.databases import store_name
+from seamark.server.folding.turns import fold_turn
+from seamark.server.positions import Positions
+from seamark.store import schema
+from seamark.store.database import Conflict, Upsert
+
+if TYPE_CHECKING:
+    from seamark.server.databases import Databases
+    from seamark.server.folding.kept import Kept
+    from seamark.server.settings import Settings
+    from seamark.store.runs import Store
+
+__all__ = ["is_whole", "mark_whole", "refold", "refold_server"]
+
+_SEEN_S: Final = 3.0
+"""After so many seconds every process uses the store that is live; see `Databases.store`."""
+_TRIES: Final = 20
+_WHOLE: Final = "whole"
+_IS_WHOLE: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _WHOLE)
+_MARK: Final = Upsert(schema.meta, ("key", "value"), ("key",))
+
+Progress = Callable[[int, int], object]
+
+
+def is_whole(store: Store) -> bool:
+    """Return whether everything that was kept has been folded into a store once."""
+    with store.database.reading() as connection:
+        return bool(store.database.rows(connection, _IS_WHOLE))
+
+
+def mark_whole(store: Store) -> None:
+    """Note that everything that was kept has been folded into a store."""
+    with store.database.writing() as connection:
+        store.database.run(connection, _MARK, key=_WHOLE, value="1")
+
+
+def refold_server(
+    settings: Settings, *, objects: bool = False, progress: Progress | None = None
+) -> str:
+    """Fold everything that a server keeps again; return the name of the new store.
+
+    It may serve meanwhile, unless the tables of what is kept are made again as well.
+
+    Args:
+        settings: Of the server.
+        objects: Whether to make the tables of what is kept again from the objects; done unasked
+            where they are empty. Nobody may send meanwhile.
+        progress: Called with the bytes that are done and all of them.
+
+    Raises:
+        SeamarkError: If something cannot be opened.
+    """
+    from seamark.server.databases import open_databases
+    from seamark.server.kept.journals import KeptJournals
+    from seamark.server.kept.rebuild import needs_rebuild, rebuild
+    from seamark.server.objects import open_objects
+    from seamark.server.purging import is_purged
+    from seamark.server.state import make_tables
+
+    databases = open_databases(settings.store, statement_s=0)
+    try:
+        make_tables(databases)
+        place = open_objects(settings.blobs)
+        if objects or needs_rebuild(databases.kept, place):
+            account = databases.account
+            rebuild(
+                databases.kept, place, gone=lambda project, run: is_purged(account, project, run)
+            )
+        return refold(databases, KeptJournals(databases.kept, place), progress=progress)
+    finally:
+        databases.close()
+
+
+def refold(
+    databases: Databases,
+    kept: Kept,
+    *,
+    progress: Progress | None = None,
+    now_ns: Callable[[], int] = time.time_ns,
+) -> str:
+    """Fold all runs into a new store, make it the live one, and remove the others.
+
+    Args:
+        databases: Of the server.
+        kept: What is kept.
+        progress: Called with the bytes that are done and all of them.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+
+    Returns:
+        The name of the new store.
+    """
+    there, copy = databases.stores(), 0
+    while (name := store_name(copy=copy)) in there:
+        copy += 1
+    store = databases.store_at(name)
+    try:
+        _fold_all(store, kept, now_ns, progress)
+        mark_whole(store)
+        databases.switch(name)
+        # What was folded into the old one and noted before everybody had heard of the new one.
+        time.sleep(_SEEN_S)
+        _fold_all(store, kept, now_ns, None)
+    except BaseException:
+        store.database.engine.dispose()
+        live = databases.live()
+        if live is None or live.name != name:
+            databases.drop_store(name)
+        raise
+    store.database.engine.dispose()
+    for other in there:
+        databases.drop_store(other)
+    return name
+
+
+def _fold_all(
+    store: Store, kept: Kept, now_ns: Callable[[], int], progress: Progress | None
+) -> None:
+    """Fold all runs as far as they are kept, again and again until nothing is new."""
+    positions, runs = Positions(lambda: store), list(kept.runs())
+    total, done = sum(run.position for run in runs), 0
+    if progress is not None:
+        progress(0, total)
+    for run in runs:
+        if positions.folded(run.project, run.run) < run.position:
+            while _turn(store, kept, run.project, run.run, now_ns):
+                pass
+        done += run.position
+        if progress is not None:
+            progress(done, total)
+
+
+def _turn(store: Store, kept: Kept, project: str, run: str, now_ns: Callable[[], int]) -> bool:
+    for last in range(_TRIES, 0, -1):
+        try:
+            return fold_turn(store, kept, project, run, now_ns).more
+        except Conflict:  # fold workers have this store already
+            if last == 1:
+                raise
+    return False

@@ -1,0 +1,184 @@
+"""Logging in and out, and tokens in the command, against a real server."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+import seamark
+from seamark.errors import ArgumentError
+from seamark.remote.credentials import credentials_file
+from seamark.remote.protocol import RemoteError
+
+
+def command(*words: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "seamark", *words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **env},
+    )
+
+
+def kept() -> dict[str, dict[str, str]]:
+    return json.loads(credentials_file().read_text())["servers"]
+
+
+@pytest.fixture
+def one(run_server):
+    """A server on SQLite."""
+    return run_server()
+
+
+def test_a_token_is_tried_and_kept_for_its_owner_alone(one) -> None:
+    """Mode 0600 whatever the umask, and the token is never printed."""
+    old = os.umask(0)
+    try:
+        done = command("login", one.url, stdin=f"{one.token}\n")
+    finally:
+        os.umask(old)
+    assert done.returncode == 0, done.stderr
+    assert "as admin (admin)" in done.stdout
+    assert one.token not in done.stdout + done.stderr
+    assert kept() == {one.url: {"token": one.token}}
+    file = credentials_file()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) & 0o077 == 0
+    assert command("logout", one.url).stdout == f"logged out of {one.url}\n"
+    assert kept() == {}
+
+
+def test_a_wrong_token_is_not_kept(one) -> None:
+    """One line, an exit code, and nothing in the file."""
+    for given, code in (("seamark_wrong", 1), ("", 2), ("two words", 2)):
+        done = command("login", one.url, stdin=given)
+        assert done.returncode == code
+        assert len(done.stderr.splitlines()) == 1
+    assert not credentials_file().exists()
+
+
+def test_tokens_are_made_listed_and_revoked(one) -> None:
+    """Over HTTP with the token that was kept; the secret alone is on standard output."""
+    assert command("login", one.url, stdin=one.token).returncode == 0
+    made = command(
+        "token", "create", "alice", "--project", "team", "--role", "owner", "--expires", "30d"
+    )
+    assert made.returncode == 0, made.stderr
+    secret = made.stdout.strip()
+    assert "shown this once" in made.stderr
+    listed = command("token", "list").stdout
+    assert secret[:16] in listed
+    assert secret not in listed
+    assert "owner in team" in listed
+    as_alice = command("token", "create", "bob", SEAMARK_API_TOKEN=secret)
+    assert as_alice.returncode == 1
+    assert "need an admin" in as_alice.stderr
+    assert command("token", "revoke", secret[:16]).stdout == f"revoked {secret[:16]}\n"
+    refused = command("token", "list", SEAMARK_API_TOKEN=secret)
+    assert refused.returncode == 1
+    assert "was revoked" in refused.stderr
+
+
+def test_the_database_is_asked_on_the_servers_machine(one) -> None:
+    """For who has lost the token of the admin; also while the server is stopped."""
+    one.stop()
+    made = command("token", "create", "--folder", str(one.folder))
+    assert made.returncode == 0, made.stderr
+    listed = command("token", "list", "--folder", str(one.folder)).stdout
+    assert listed.count("admin") == 2
+    nowhere = command("token", "list", "--folder", "nowhere")
+    assert nowhere.returncode == 2
+    assert "no server has its databases in" in nowhere.stderr
+    assert not Path("nowhere").exists()
+
+
+def test_init_prints_the_first_token_once(tmp_path) -> None:
+    """Alone on standard output, so that it ends in no log."""
+    first, second = (command("server", "--folder", str(tmp_path), "init") for _ in range(2))
+    assert first.returncode == second.returncode == 0, first.stderr
+    assert first.stdout.startswith("seamark_")
+    assert second.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("token", "list"), "no server is known: name one with --server"),
+        (("token", "create", "--expires", "soon", "--server", "http://127.0.0.1:1"), "such as 90d"),
+        (("token", "list", "--folder", "x", "--server", "http://x"), "give one"),
+        (("login", "ftp://x"), "ftp"),
+        (("login", "http://seamark.lab"), "https"),
+    ],
+)
+def test_mistakes_are_named(words, said) -> None:
+    """One line, exit code 2."""
+    done = command(*words, stdin="seamark_x")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert said in done.stderr
+
+
+class Redirecting(http.server.BaseHTTPRequestHandler):
+    """Sends whoever asks to another address, and notes what it was shown."""
+
+    to = ""
+    seen: list[str | None]
+
+    def do_GET(self) -> None:
+        self.seen.append(self.headers.get("Authorization"))
+        self.send_response(307)
+        self.send_header("Location", f"{self.to}{self.path}")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *args) -> None:
+        pass
+
+
+def test_a_token_does_not_follow_a_redirect() -> None:
+    """Another address gets neither the token nor a request."""
+    servers = []
+    for _ in range(2):
+        handler = type("Handler", (Redirecting,), {"seen": []})
+        servers.append((http.server.HTTPServer(("127.0.0.1", 0), handler), handler))
+    (first, here), (second, there) = servers
+    here.to = f"http://127.0.0.1:{second.server_port}"
+    threads = [threading.Thread(target=each.serve_forever) for each, _ in servers]
+    for thread in threads:
+        thread.start()
+    try:
+        with pytest.raises(RemoteError, match="has moved to"):
+            seamark.login(f"http://127.0.0.1:{first.server_port}", "seamark_x")
+    finally:
+        for each, _ in servers:
+            each.shutdown()
+            each.server_close()
+        for thread in threads:
+            thread.join()
+    assert here.seen == ["Bearer seamark_x"]
+    assert there.seen == []
+
+
+def test_login_from_python(one) -> None:
+    """The same in a notebook; a bad token raises and is not kept."""
+    who = seamark.login(one.url, one.token, timeout=30)
+    assert (who.name, who.admin, who.server) == ("admin", True, one.url)
+    assert seamark.logout() == [one.url]
+    assert seamark.logout() == []
+    with pytest.raises(RemoteError, match="401"):
+        seamark.login(one.url, "seamark_" + "a" * 43)
+    for bad in ("", "a b", "é", "a\nb"):
+        with pytest.raises(ArgumentError):
+            seamark.login(one.url, bad)
+    assert kept() == {}

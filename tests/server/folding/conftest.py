@@ -1,0 +1,19 @@
+"""What a server stands on, on both engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def place(account_url, tmp_path) -> Iterator[Any]:
+    """Databases, objects and intake of a server; no fold worker runs yet."""
+    pytest.importorskip("fastapi")
+    from folding import Place
+
+    made = Place(tmp_path / "server", account_url)
+    yield made
+    made.close()

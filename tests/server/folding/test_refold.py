@@ -1,0 +1,110 @@
+"""Folding everything again: beside the store that serves, from the objects alone."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+import sqlalchemy as sa
+from folding import a_journal, eventually, oracle, says
+
+from seamark.server.databases import SchemaNewer, open_databases
+from seamark.server.folding import refold as refolding
+from seamark.server.folding.main import FoldWorker
+from seamark.server.folding.refold import refold, refold_server
+
+PROJECT = "team/x"
+
+
+@pytest.fixture
+def folded(place):
+    """Two runs that were sent and folded."""
+    for run in ("run0", "run1"):
+        journal = a_journal(run, PROJECT, run, attempt=0).assign(name=run, lr=0.1)
+        for step in range(200):
+            journal.row({"loss": 1 / (step + 1)}, step)
+        place.send(PROJECT, run, journal)
+    worker = FoldWorker(place.databases, place.kept, threading.Event())
+    eventually(lambda: worker.round() or not place.kept.unfolded(1))
+    return place
+
+
+def answers(place):
+    """Return what is said of both runs."""
+    return {run: says(place.reader(PROJECT, run)) for run in ("run0", "run1")}
+
+
+def test_a_new_store_says_the_same_and_takes_over(folded, monkeypatch) -> None:
+    """Those who read meanwhile follow the switch; the old one goes."""
+    monkeypatch.setattr(refolding, "_SEEN_S", 0.0)
+    before, old = answers(folded), folded.databases.store_in_use
+    seen = []
+    name = refold(folded.databases, folded.kept, progress=lambda *both: seen.append(both))
+    assert name != old
+    assert seen[0][0] == 0
+    assert seen[-1][0] == seen[-1][1] == sum(run.position for run in folded.kept.runs())
+    assert folded.databases.store_in_use == name
+    assert folded.databases.stores() == [name]
+    assert answers(folded) == before
+    assert before["run0"] == oracle(PROJECT, "run0", folded.sent[PROJECT, "run0"])
+
+
+def test_what_arrives_while_it_is_folded_again_is_not_missed(folded, monkeypatch) -> None:
+    """A worker that still folds into the old store notes runs as folded; the new one has them."""
+    late = a_journal("late", PROJECT, "run0", attempt=1).assign(late=1)
+    worker = FoldWorker(folded.databases, folded.kept, threading.Event())
+
+    def meanwhile(seconds):
+        del seconds
+        store = folded.databases.store_at("store_aside")
+        old = FoldWorker(folded.databases, folded.kept, threading.Event(), store=lambda: store)
+        folded.send(PROJECT, "run0", late)
+        eventually(lambda: old.round() or not folded.kept.unfolded(1))
+        store.database.engine.dispose()
+
+    monkeypatch.setattr(refolding.time, "sleep", meanwhile)
+    refold(folded.databases, folded.kept)
+    monkeypatch.undo()
+    worker.round()
+    assert says(folded.reader(PROJECT, "run0"))["late"][2] == "1"
+
+
+def test_everything_comes_back_from_the_objects_alone(folded) -> None:
+    """The tables of what is kept and of what is folded are lost; the objects say it all."""
+    before = answers(folded)
+    folded.databases.close()
+    places = folded.databases._places
+    for name in ("kept", *folded.databases.stores()):
+        places.drop(name)
+    refold_server(folded.settings)
+    folded.databases = open_databases(folded.settings.store)
+    assert answers(folded) == before
+
+
+def test_an_older_version_does_not_touch_a_newer_store(folded) -> None:
+    """It refuses to start, and one that runs stops to answer from it."""
+    with folded.databases.kept.writing() as connection:
+        connection.execute(sa.text("UPDATE live SET store = 'store_v1000', version = 1000"))
+    with pytest.raises(SchemaNewer, match="newer Seamark"):
+        open_databases(folded.settings.store)
+    worker = FoldWorker(folded.databases, folded.kept, threading.Event())
+    with pytest.raises(SchemaNewer):
+        eventually(lambda: worker.round() or False, 5)
+
+
+def test_a_store_of_an_older_version_is_replaced_by_the_first_worker(folded) -> None:
+    """After an update nothing has to be done by hand: what was kept is folded anew."""
+    before = answers(folded)
+    with folded.databases.kept.writing() as connection:
+        connection.execute(sa.text("UPDATE live SET store = 'store_v1', version = 1"))
+    name = folded.databases.store_in_use
+    folded.databases.close()
+    folded.databases.drop_store(name)
+    folded.databases = open_databases(folded.settings.store)
+    worker = FoldWorker(folded.databases, folded.kept, threading.Event())
+    worker.round()
+    assert folded.databases.live().name == name
+    assert answers(folded) == before

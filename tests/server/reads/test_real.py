@@ -1,0 +1,81 @@
+"""A real server in processes of its own: what was sent can be read, followed and edited."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+import httpx
+from journal_builder import JournalBuilder
+
+from seamark.reading import wire
+
+ENGINES = ("sqlite", "postgresql")
+AT = "runs/team/x/run0000000000000"
+
+
+@pytest.fixture(params=ENGINES)
+def client(request, run_server, tmp_path):
+    """What asks a server that folds, with an admin's token."""
+    store = None
+    if request.param == "postgresql":
+        store = request.getfixturevalue("postgresql_url")
+    server = run_server(tmp_path / "server", store=store)
+    headers = {"Authorization": f"Bearer {server.token}"}
+    with httpx.Client(base_url=f"{server.url.rstrip('/')}/api/v1/", headers=headers) as client:
+        yield client
+
+
+def send(client, journal, offset: int = 0) -> dict[str, str]:
+    """Send what is new of a journal; return the header of a read that sees it."""
+    answer = client.put(
+        f"{AT}/journals/{journal.file}", params={"offset": offset}, content=journal.data[offset:]
+    )
+    assert answer.status_code == 200, answer.text
+    return {"Seamark-Position": f"{AT.removeprefix('runs/')}={answer.json()['position']}"}
+
+
+def read(client, at: str, position: dict[str, str], /, **query):
+    """Return what can be read once that much is folded, be the machine ever so slow."""
+    while True:
+        answer = client.get(at, params=query, headers=position)
+        if answer.status_code == 404 or "seamark-behind" in answer.headers:
+            continue
+        assert answer.status_code == 200, answer.text
+        return wire.loads(answer.content)
+
+
+def test_what_was_sent_is_read_followed_and_edited(client) -> None:
+    """A read that names its position sees the batch; changes name the run; edits come back."""
+    journal = JournalBuilder(run="run0000000000000", project="team/x")
+    journal.op("state", state="running").assign(lr=0.5)
+    position = send(client, journal)
+    assert read(client, f"{AT}/attribute", position, path="lr")["attribute"].value == 0.5
+    cursor = read(client, "changes", {})["cursor"]
+    before = journal.offset
+    for step in range(100):
+        journal.row({"loss": 1 / (step + 1)}, float(step))
+    position = send(client, journal, before)
+    points = read(client, f"{AT}/points", position, path="loss")["points"]["loss"]
+    assert points.value.tolist() == [1 / (step + 1) for step in range(100)]
+    changed = read(client, "changes", position, cursor=cursor)
+    assert [(one["project"], one["run"]) for one in changed["runs"]] == [
+        ("team/x", "run0000000000000")
+    ]
+    drawn = client.post(
+        "curves", json={"refs": [AT.split("/", 1)[1].rsplit("/", 1)], "paths": ["loss"]}
+    )
+    assert len(wire.loads(drawn.content)["curves"]) == 1
+    edit = {"refs": [["team/x", "run0000000000000"]], "name": "best", "add_tags": ["a"]}
+    told = client.patch("runs", json=edit).json()["runs"][0]
+    assert told["ok"] is True
+    position = {"Seamark-Position": f"team/x/run0000000000000={told['position']}"}
+    table = read(client, "runs", position, columns=["sys/name", "sys/tags", "sys/state"])["table"]
+    (row,) = table.rows
+    assert (row["sys/name"], row["sys/tags"]) == ("best", ["a"])
+    cursor = read(client, "changes", position)["cursor"]
+    assert client.delete(AT).status_code == 200
+    while not (gone := read(client, "changes", {}, cursor=cursor)["runs"]):
+        pass
+    assert gone[0]["gone"] is True

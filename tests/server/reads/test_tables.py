@@ -1,0 +1,325 @@
+"""Tables of many runs over HTTP: what the store says, of what may be read and of nothing else."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from journal_builder import START, JournalBuilder
+
+from seamark.reading import wire
+from seamark.reading.names import generated_name
+from seamark.server.access import Role
+from seamark.store.query.selection import Selection
+from seamark.store.read.tables import query_runs
+
+
+def run(name: str, lr: float, **atoms) -> JournalBuilder:
+    made = JournalBuilder(name).op("state", state="running")
+    made.assign(lr=lr, **atoms)
+    for step in range(5):
+        made.row({"loss": lr / (step + 1)}, float(step))
+    return made
+
+
+def fill(here, count: int = 6) -> None:
+    """Runs in two projects, one of them nobody's business."""
+    for at in range(count):
+        here.put(f"run{at}", run(f"w{at}", at / 10, model="ab"[at % 2]).wait(at))
+    here.put("secret0", run("s", 0.9, hidden=1), project="vault/x")
+    here.put(".project", JournalBuilder("p", owner=False).assign(note="of all"))
+
+
+def same(one, other) -> bool:
+    return wire.dumps(one) == wire.dumps(other)
+
+
+def test_a_table_is_what_the_store_says(here) -> None:
+    """The same cells in the same order, whichever way it is asked."""
+    fill(here)
+    columns = ["lr", "loss:min", "sys/*", "model"]
+    store = here.server.store()
+    for query in (None, 'model = "a" AND lr > 0.1', "loss:min < 0.05"):
+        selection = Selection(project="team", query=query, sort_by="lr", ascending=True, limit=3)
+        with store.database.reading() as connection:
+            expected = query_runs(store, connection, selection, columns, here.now_ns)
+        asked = {"project": "team", "sort_by": "lr", "limit": 3}
+        if query is not None:
+            asked["query"] = query
+        with here.client() as asks:
+            one = asks.read("runs", ascending="true", columns=columns, **asked)
+            other = asks.read("runs", {**asked, "ascending": True, "columns": columns})
+        assert same(one["table"], expected)
+        assert same(other["table"], expected)
+
+
+def test_rows_come_in_windows(here) -> None:
+    """Offset, limit and total: what fits on a page, and how many pages there are."""
+    fill(here)
+    with here.client() as asks:
+        pages = [
+            asks.read("runs", project="team/x", offset=at, limit=4, columns=["lr"])["table"]
+            for at in (0, 4)
+        ]
+        refs = asks.read("runs/select", {"project": "team/x"})
+    assert [(len(page), page.total, page.offset) for page in pages] == [(4, 6, 0), (2, 6, 4)]
+    assert [ref for page in pages for ref in page.refs] == [tuple(ref) for ref in refs["refs"]]
+
+
+def test_only_what_may_be_read_is_in_any_answer(here) -> None:
+    """Neither in rows nor in totals, names, paths, hints, series or changes."""
+    fill(here)
+    token = here.reader("ada", "team/x")
+    secret = [["vault/x", "secret0"]]
+    with here.client(token) as asks:
+        assert [one["project"] for one in asks.read("projects")["projects"]] == ["team/x"]
+        assert asks.read("runs", columns=["lr"])["table"].total == 6
+        assert {one.project for one in asks.read("runs/names")["names"]} == {"team/x"}
+        assert "hidden" not in asks.read("paths")["paths"]
+        assert "hidden" not in asks.get("runs", params={"columns": "*"}).text
+        told = asks.get("runs", params={"query": "hidde = 1"})
+        assert told.status_code == 422
+        assert "'hidden'" not in told.text
+        assert asks.refused("runs", query="hidden = 1") == (422, "query")
+        assert asks.refused("runs", columns="hidden") == (422, "query")
+        assert asks.refused("runs", columns="hid*") == (422, "query")
+        assert asks.refused("runs", sort_by="hidden") == (422, "query")
+        assert asks.read("runs/select", {"project": "vault"})["refs"] == []
+        assert len(asks.read("runs/series", {"refs": secret, "paths": ["*"]})["table"]) == 0
+        body = {"refs": secret, "paths": ["hidden"], "unknown": "tell"}
+        assert asks.read("runs/series", body)["told"] == ["no run has 'hidden'"] or "hidden" in str(
+            asks.read("runs/series", body)["told"]
+        )
+        assert asks.read("runs/series-paths", {"refs": secret})["paths"] == []
+        assert asks.read("runs/losses", {"refs": secret})["losses"] == []
+        assert asks.read("runs/crash-reasons", {"refs": secret})["reasons"] == []
+        assert asks.read("curves", {"refs": secret, "paths": ["loss"]})["curves"] == []
+        cursor = asks.read("changes")["cursor"]
+        here.put("secret1", run("t", 0.8), project="vault/x")
+        assert asks.read("changes", cursor=cursor)["runs"] == []
+    with here.client() as asks:
+        assert asks.read("runs", columns=["hidden"])["table"].total == 8
+        assert "hidden" in asks.read("paths")["paths"]
+        assert "did you mean" in asks.get("runs", params={"query": "hidde = 1"}).text or (
+            "'hidden'" in asks.get("runs", params={"query": "hidde = 1"}).text
+        )
+
+
+def test_nobody_is_told_to_log_in_where_nothing_is_public(here) -> None:
+    """And sees what is public without a token where something is."""
+    fill(here)
+    with here.client("") as asks:
+        assert asks.refused("runs") == (401, "token-needed")
+        here.server.accounts.set_visibility("team/x", "public", by="test")
+        here.server.accounts._visible = None  # believed for some seconds
+        assert asks.read("runs", columns=["lr"])["table"].total == 6
+        assert asks.read("projects")["projects"][0]["project"] == "team/x"
+
+
+def test_paths_that_no_run_has_are_refused_or_told(here) -> None:
+    """A page goes on, a program is told."""
+    fill(here)
+    with here.client() as asks:
+        assert asks.refused("runs", query="nope = 1") == (422, "query")
+        told = asks.read("runs", {"query": "nope = 1", "unknown": "tell"})
+        assert told["table"].total == 0
+        assert "nope" in told["told"][0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"query": "lr >"},
+        {"query": "(" * 16_000},
+        {"query": "lr > 1 AND " * 1400 + "lr > 1"},
+        {"query": "x" * 17_000},
+        {"query": 'model MATCHES "(a+)+$"', "limit": 0},
+        {"limit": -1},
+        {"offset": 2**70},
+        {"sort_by": ""},
+        {"columns": ["a/" * 3000]},
+        {"project": 3},
+        {"state": "nowhere"},
+        {"nonsense": 1},
+    ],
+)
+def test_what_cannot_be_asked_is_refused_with_a_hint(here, body) -> None:
+    """4xx with a sentence; also what is nested without end."""
+    fill(here, 1)
+    with here.client() as asks:
+        answer = asks.post("runs", json=body)
+        assert answer.status_code in (200, 413, 422), answer.text
+        assert answer.status_code == 200 or answer.json()["hint"]
+
+
+def test_regular_expressions_do_not_backtrack(here) -> None:
+    """A pattern that would take years takes no time."""
+    here.put("run0", run("w", 0.1, model="a" * 5000 + "!"))
+    with here.client() as asks:
+        for pattern in ("(a+)+$", "(a|aa)+$", "(.*a){20}$"):
+            query = f'model MATCHES "{pattern}"'
+            answer = asks.post("runs", json={"query": query, "columns": ["lr"]})
+            assert answer.status_code in (200, 422, 503), answer.text
+
+
+def test_an_unchanged_table_is_304(here) -> None:
+    """Whatever changes of any run that may be read is a new answer; time alone is, too."""
+    here.now_ns = START + 10**9
+    fill(here)
+    with here.client() as asks:
+        for what in ("runs?columns=lr", "projects", "runs/names", "paths"):
+            known = {"If-None-Match": asks.get(what).headers["etag"]}
+            assert asks.get(what, headers=known).status_code == 304
+        here.put("run0", run("w0", 0.0, model="a").assign(lr=7.0))
+        assert asks.get("paths", headers=known).status_code == 200
+        known = {"If-None-Match": asks.get("projects").headers["etag"]}
+        here.now_ns += 10**12
+        later = asks.get("projects", headers=known)
+        assert later.status_code == 200
+        assert [one["running"] for one in later.json()["projects"]] == [0, 0]
+        assert "etag" not in asks.get("runs", params={"query": 'sys/creation_time > "-2h"'}).headers
+
+
+def test_changes_tell_which_runs_changed(here) -> None:
+    """Those that were saved since, and those that fell silent; from any cursor on, none is lost."""
+    here.now_ns = START + 10**9
+    fill(here, 2)
+    with here.client() as asks:
+        first = asks.read("changes")
+        assert first["reset"] is True
+        assert asks.read("changes", cursor=first["cursor"])["runs"] == []
+        here.put("run1", run("w1", 0.1).assign(lr=3.0))
+        told = asks.read("changes", cursor=first["cursor"])
+        expected = {"project": "team/x", "run": "run1", "state": "running", "gone": False}
+        assert told["runs"] == [expected]
+        assert asks.read("changes", cursor=told["cursor"])["runs"] == []
+        assert asks.read("changes", cursor=told["cursor"], project="vault")["runs"] == []
+        here.now_ns += 10**12
+        silent = asks.read("changes", cursor=told["cursor"])
+        assert {(one["run"], one["state"]) for one in silent["runs"]} == {
+            ("run0", "crashed"),
+            ("run1", "crashed"),
+            ("secret0", "crashed"),
+        }
+        for odd in ("x", "a.b.c", f"{told['cursor']}0.0", "\u0662.\u0662.\u0662"):
+            assert asks.read("changes", cursor=odd)["reset"] in (True, False)
+        assert asks.read("changes", cursor="store_v0.1.1")["reset"] is True
+
+
+def test_groups_have_mean_and_spread(here) -> None:
+    """As statistics says, over the runs that have a finite number; no spread of one."""
+    fill(here)
+    with here.client() as asks:
+        body = {"project": "team/x", "by": ["model"], "columns": ["lr", "loss:min", "model"]}
+        found = asks.read("runs/groups", body)["groups"]
+    by = {one["by"]["model"]: one for one in found}
+    lrs = [0.0, 0.2, 0.4]
+    assert by["a"]["n"] == 3
+    assert by["a"]["values"]["lr"] == pytest.approx(
+        {"n": 3, "mean": 0.2, "std": statistics.stdev(lrs), "min": 0.0, "max": 0.4}
+    )
+    assert by["a"]["values"]["model"]["n"] == 0
+    assert sorted(ref[1] for ref in by["b"]["refs"]) == ["run1", "run3", "run5"]
+
+
+def test_fields_tell_what_runs_have(here) -> None:
+    """And in which they differ: what a page offers as columns."""
+    fill(here)
+    with here.client() as asks:
+        told = asks.read("runs/fields", {"project": "team/x", "contains": "L"})
+    fields = {one["path"]: one for one in told["fields"]}
+    assert told["of"] == 6
+    assert set(fields) == {"lr", "loss", "model"}
+    assert fields["loss"]["series"] is True
+    assert fields["lr"]["differs"] is True
+    assert fields["model"]["longest"] == 1
+
+
+def test_names_are_what_people_call_runs(here) -> None:
+    """The newest first, with a name for those that nobody named."""
+    fill(here, 3)
+    here.put("named", run("n", 1.0, sys__name="mine").wait(10**12))
+    with here.client() as asks:
+        names = asks.read("runs/names", project="team/x")["names"]
+    shown = {one.run: one.shown for one in names}
+    assert shown == {
+        "named": "mine",
+        **{f"run{at}": generated_name(f"run{at}") for at in range(3)},
+    }
+
+
+def test_series_of_many_runs_come_in_parts(here, monkeypatch) -> None:
+    """As many runs as fit; those that are left are named."""
+    monkeypatch.setattr("seamark.server.routes.tables._RUNS_AT_ONCE", 2)
+    monkeypatch.setattr("seamark.server.routes.tables.MOST_POINTS", 10)
+    fill(here)
+    refs, got = [["team/x", f"run{at}"] for at in range(6)], []
+    with here.client() as asks:
+        while refs:
+            told = asks.read("runs/series", {"refs": refs, "paths": ["lo*"]})
+            got += [run for run, _, _ in told["table"].parts]
+            refs = [list(one) for one in told["left"]]
+        assert got == [f"run{at}" for at in range(6)]
+        body = {"refs": [["team/x", "run1"]], "paths": ["loss"], "points": 10}
+        assert len(asks.read("runs/series", body)["table"].parts[0][2]) == 5
+        body = {"refs": [["team/x", "run1"]], "paths": ["lss"], "unknown": "refuse"}
+        assert asks.refused("runs/series", body) == (422, "query")
+
+
+def test_curves_of_several_runs_in_one_answer(here) -> None:
+    """What each run alone would answer; runs without points are left out."""
+    fill(here)
+    refs = [["team/x", "run1"], ["team/x", "run9"], ["team/x", "run2"]]
+    with here.client() as asks:
+        told = asks.read("curves", {"refs": refs, "paths": ["loss", "none"], "px": 100})
+        assert [one["run"] for one in told["curves"]] == ["run1", "run2"]
+        alone = asks.read("runs/team/x/run1/drawing", path="loss", points=100)["drawing"]
+        assert same(told["curves"][0]["drawing"], alone)
+        assert told["cursor"]
+        many = {"refs": refs * 100, "paths": ["loss", "none"]}
+        assert asks.refused("curves", many) == (413, "too-many-series")
+
+
+def test_edits_are_recorded_by_who_may(here) -> None:
+    """A contributor's edit is operations in a journal; a viewer's is refused."""
+    fill(here, 3)
+    worker = here.reader("cleo", "team/x", role=Role.CONTRIBUTOR)
+    viewer = here.reader("vic", "team/x")
+    refs = [["team/x", "run0"], ["vault/x", "secret0"], ["team/x", "run9"]]
+    with here.client(worker) as asks:
+        body = {"refs": refs, "add_tags": ["good"], "name": "better", "trashed": True}
+        answer = asks.patch("runs", json=body)
+        told = answer.json()["runs"]
+        assert [(one["ok"], one["error"]) for one in told] == [
+            (True, None),
+            (False, "not-found"),
+            (False, "not-found"),
+        ]
+    ((project, name, ops),) = here.given.recorded
+    assert (project, name) == ("team/x", "run0")
+    assert {"op": "add", "path": "sys/tags", "values": ["good"]} in ops
+    (atoms,) = [op["atoms"] for op in ops if op["op"] == "assign"]
+    assert atoms == {"sys/name": ["string", "better"], "sys/trashed": ["bool", True]}
+    with here.client(viewer) as asks:
+        one = {"refs": refs[:1], "add_tags": ["x"]}
+        assert asks.patch("runs", json=one).status_code == 403
+        for odd in ({"refs": refs}, {"add_tags": ["x"]}, {"refs": refs[:1], "state": "failed"}):
+            assert asks.patch("runs", json=odd).status_code == 422
+    assert len(here.given.recorded) == 1
+
+
+def test_a_description_names_the_one_that_it_replaces(here) -> None:
+    """Of two people who edit at once the second is shown what the first wrote."""
+    here.put("run0", run("w", 1.0, sys__description="theirs"))
+    with here.client() as asks:
+        body = {"refs": [["team/x", "run0"]], "description": "mine"}
+        answer = asks.patch("runs", json=body)
+        assert (answer.status_code, answer.json()["description"]) == (409, "theirs")
+        assert here.given.recorded == []
+        answer = asks.patch("runs", json=body | {"description_was": "theirs"})
+        assert answer.json()["runs"][0]["ok"] is True
+        asks.patch("runs", json=body | {"description": None, "description_was": "theirs"})
+    assert here.given.recorded[1][2] == [{"op": "delete", "paths": ["sys/description"]}]

@@ -105,3 +105,13 @@ def test_people_change_what_is_on_the_server(call: Any, sent: str) -> None:
     assert len(json.loads(call("ls", "--project", sent, "--json").stdout)) == 1
     assert call("untrash", f"{sent}/steeper").exit_code == 0
     assert len(json.loads(call("ls", "--project", sent, "--json").stdout)) == 2
+
+
+def test_purging_deletes_there_and_says_where_copies_stay(call: Any, sent: str) -> None:
+    refused = call("purge", f"{sent}/flat", "--yes")
+    assert refused.exit_code == 2
+    assert "not in the trash" in refused.stderr
+    done = call("purge", f"{sent}/flat", "--yes", "--force")
+    assert done.exit_code == 0, done.output
+    assert "copies on the machines that recorded them stay" in done.stderr
+    assert len(json.loads(call("ls", "--project", sent, "--json").stdout)) == 1

@@ -64,7 +64,7 @@ class RemoteError(SeamarkError):
     """
 
     status: int = 0
-    said: Mapping[str, Any] = {}  # noqa: RUF012 - replaced, never changed
+    said: Mapping[str, Any] = {}
 
 
 class Unreachable(RemoteError):

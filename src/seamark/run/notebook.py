@@ -161,14 +161,14 @@ def _handler(
     of = text(recorded.words)
     if not here and not below:
         return block(text(path), f"<div>nothing is recorded here in {of}</div>")
-    parts = [part for one in here for part in _whole(recorded, reader, one)]
+    parts = [part for one in here for part in _whole(reader, one)]
     if below:
         parts += _tables(recorded, reader, below, first_level=path)
     kind = here[0].type.replace("_", " ") if here else count_of(len(below), "path") + " below"
     return block(f"{text(path)} · {text(kind)}", *parts, f"<div>of {of}</div>")
 
 
-def _whole(recorded: Recorded, reader: Reader | None, one: Attribute) -> Iterator[str]:
+def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
     """Yield what is shown of a path that is looked at alone."""
     if isinstance(one.value, SeriesSummary):
         if reader is not None:

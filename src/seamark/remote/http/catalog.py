@@ -259,6 +259,8 @@ class RemoteCatalog:
             RunNotFoundError: If there is no such run for who asks.
         """
         found = RemoteRun(self._asking, project, run)
+        if any(one.ref == (project, run) for one in self._names or ()):
+            return found  # that it is there was told when the runs were asked for
         try:
             found.expect()
         except RunNotFoundError as error:

@@ -149,6 +149,15 @@ class RemoteContents:
             msg = f"the content {sha256} is not on {self.where}: it was not sent, or not yet"
             raise FileMissingError(msg) from error
 
+    def _rest(self, sha256: str, done: int) -> Iterator[bytes]:
+        """Yield a content from some byte on, as it comes."""
+        more = {"Range": f"bytes={done}-", "If-Range": f'"{sha256}"'} if done else {}
+        with self._opened(sha256, more) as response:
+            if done and response.status != 206:  # noqa: PLR2004 - not the rest alone
+                msg = f"{self.where} does not go on with a download that broke off"
+                raise RemoteError(msg)
+            yield from response.stream(_PIECE, decode_content=False)
+
     def _whole(self, sha256: str, size: int | None) -> bytes:
         out = io.BytesIO()
         self._fetch(sha256, size, out)
@@ -162,30 +171,22 @@ class RemoteContents:
             Unreachable: If the connection breaks off again and again.
         """
         digest, done, tries = hashlib.sha256(), 0, _TRIES
-        while True:
+        while tries > 0:
             begun = done
             try:
-                more = {"Range": f"bytes={done}-", "If-Range": f'"{sha256}"'} if done else {}
-                with self._opened(sha256, more) as response:
-                    if done and response.status != 206:  # noqa: PLR2004 - not the rest alone
-                        msg = f"{self.where} does not go on with a download that broke off"
-                        raise RemoteError(msg)
-                    for block in response.stream(_PIECE, decode_content=False):
-                        done += len(block)
-                        if size is not None and done > size:
-                            break
-                        digest.update(block)
-                        out.write(block)
+                for block in self._rest(sha256, done):
+                    done += len(block)
+                    digest.update(block)
+                    out.write(block)
+                    if size is not None and done > size:
+                        break
+            except Unreachable:
+                if tries == 1 and done == begun:
+                    raise
+            else:
                 if size is None or done >= size:
                     break
-                if done == begun:
-                    tries -= 1
-            except Unreachable:
-                tries = _TRIES if done > begun else tries - 1
-                if tries <= 0:
-                    raise
-            if tries <= 0:
-                break
+            tries = _TRIES if done > begun else tries - 1
         if digest.hexdigest() != sha256 or (size is not None and done != size):
             msg = f"the content {sha256} came from {self.where} with other bytes than were recorded"
             raise FileMissingError(msg)

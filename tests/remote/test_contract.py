@@ -152,7 +152,9 @@ def test_half_a_header_is_never_seen_in_another_root(tmp_path: Path) -> None:
 
     journal = Journal(run)
     remote.send(run, journal.name, 0, journal.data)
-    assert [each.name for each in (tmp_path / "p" / run.run / "journal").iterdir()] == [journal.name]
+    assert [each.name for each in (tmp_path / "p" / run.run / "journal").iterdir()] == [
+        journal.name
+    ]
 
 
 @pytest.mark.usefixtures("third_party")

@@ -23,7 +23,7 @@ from seamark.remote import shipper as shippers
 from seamark.remote.shipper import Shipper
 
 sys.path.insert(0, str(Path(__file__).parent))
-from conftest import kept_like, until  # noqa: E402
+from conftest import kept_like, until
 
 Begin = Callable[..., Any]
 

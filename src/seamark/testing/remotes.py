@@ -1,5 +1,7 @@
 """The promises of a remote, as tests for pytest."""
 
+# ruff: noqa: S101 - tests state their promises so
+
 from __future__ import annotations
 
 import hashlib

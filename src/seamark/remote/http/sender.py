@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote
 
-from seamark.remote.http.connection import Answer, Connection, run_path
 from seamark.reading.wire import WireError, loads
+from seamark.remote.http.connection import Answer, Connection, run_path
 from seamark.remote.opening import Opening
 from seamark.remote.protocol import Missing, RemoteError, Sent, Unreachable
 

@@ -164,7 +164,7 @@ def test_what_a_package_does_wrong_names_it() -> None:
         open_remote("broken://x")
     with pytest.raises(SeamarkError, match="needs a_package_that_nobody_has"):
         open_remote("needy://x")
-    with pytest.raises(SeamarkError, match="lacks.*journals"):
+    with pytest.raises(SeamarkError, match=r"lacks.*journals"):
         open_remote("partly://x")
     assert type(open_remote("https://lab.example")).__name__ == "HttpRemote"
 

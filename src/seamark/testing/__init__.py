@@ -2,6 +2,7 @@
 
 Needs pytest, which the package itself does not bring.
 """
+
 from __future__ import annotations
 
 from seamark.testing.remotes import RemoteContract

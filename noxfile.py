@@ -240,6 +240,13 @@ def kill(session: nox.Session) -> None:
 
 
 @nox.session
+def kill_server(session: nox.Session) -> None:
+    """Kill servers and trainings 200 times at random moments (on demand; the suite does a few)."""
+    session.install(".[server]", "--group", "test")
+    run_pytest(session, "tests/faults/test_server.py", SEAMARK_SERVER_KILLS="200")
+
+
+@nox.session
 def build(session: nox.Session) -> None:
     """Build the sdist and the wheel into dist/."""
     session.install("build")

@@ -99,9 +99,11 @@ def test_what_has_another_digest_is_not_kept(blobs, objects, clock) -> None:
     with pytest.raises(DigestWrong):
         blobs.put("p", "r", DIGEST, 3, 0, b"no!")
     wrong = CONTENT[:-1] + b"!"
+    *first, last = range(0, SIZE, PART)
+    for offset in first:
+        blobs.put("p", "r", DIGEST, SIZE, offset, wrong[offset : offset + PART])
     with pytest.raises(DigestWrong):
-        for offset in range(0, SIZE, PART):
-            blobs.put("p", "r", DIGEST, SIZE, offset, wrong[offset : offset + PART])
+        blobs.put("p", "r", DIGEST, SIZE, last, wrong[last:])
     assert read(blobs) is None
     assert blobs.progress("p", DIGEST).offset == 0
     clock.now += 2 * HOUR_NS

@@ -109,13 +109,19 @@ def environment(folder: str) -> dict[str, str]:
     }
 
 
-def child(script: str, *arguments: object, folder: Path | None = None) -> Sample:
+def child(
+    script: str,
+    *arguments: object,
+    folder: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Sample:
     """Run a script of ``children/`` in a fresh process and return the figures it printed.
 
     Args:
         script: File name.
         *arguments: Its arguments.
         folder: Where it runs; a new folder that is removed afterwards if left out.
+        env: Further variables of its environment.
     """
     with tempfile.TemporaryDirectory(prefix="seamark-bench-") as new:
         where = str(folder or new)
@@ -123,7 +129,7 @@ def child(script: str, *arguments: object, folder: Path | None = None) -> Sample
         done = subprocess.run(
             command,
             cwd=where,
-            env=environment(where),
+            env={**environment(where), **(env or {})},
             capture_output=True,
             text=True,
             check=False,

@@ -29,6 +29,7 @@ from rows import (
     lightning_steps,
     logging_calls,
     series,
+    server,
     sizes,
     tables,
 )
@@ -53,11 +54,18 @@ ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "whole-table": tables.whole_table,
     "lightning": lightning_steps.added_time,
     "ignite-profilers": ignite_profilers.added_time,
+    "server-points": server.points_taken_in,
+    "server-many": server.many_at_once,
+    "server-reads": server.reading_through,
+    "server-chart": server.chart,
+    "server-memory": server.memory,
+    "log-metrics-remote": server.calls_with_a_remote,
     "memory": footprint.memory,
     "import": footprint.import_time,
 }
 ORDER = [
     "log-metrics",
+    "log-metrics-remote",
     "captures",
     "watched-training",
     "other-numbers",
@@ -81,6 +89,11 @@ ORDER = [
     "whole-table",
     "lightning",
     "ignite-profilers",
+    "server-points",
+    "server-many",
+    "server-reads",
+    "server-chart",
+    "server-memory",
     "memory",
     "import",
 ]

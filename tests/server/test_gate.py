@@ -120,7 +120,13 @@ def test_what_trickles_in_for_ever_is_let_go(tmp_path) -> None:
 )
 def test_every_refusal_has_one_form(tmp_path, method, path, body, headers, status) -> None:
     """JSON with a word and a sentence, and the headers of every answer."""
-    limits = {"json_bytes": 1000, "batch_bytes": 4000, "frame_bytes": 4000, "target_bytes": 2000, "header_bytes": 2000}
+    limits = {
+        "json_bytes": 1000,
+        "batch_bytes": 4000,
+        "frame_bytes": 4000,
+        "target_bytes": 2000,
+        "header_bytes": 2000,
+    }
     with serving(tmp_path, **limits) as url:
         if "Transfer-Encoding" in headers:
             with connected(url) as wire:

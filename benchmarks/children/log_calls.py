@@ -147,11 +147,7 @@ def tensorboard() -> tuple[Call, Close]:
 CONTESTANTS = {
     one.__name__: one
     for one in (
-<<<<<<< HEAD
         *(empty, seamark, captured, shipped, csv, tensorboard),
-=======
-        *(empty, seamark, sent, captured, csv, tensorboard),
->>>>>>> bench
         *(timestamp, numpy_step, append, append_mapping),
     )
 }

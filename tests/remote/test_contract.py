@@ -152,7 +152,9 @@ def test_half_a_header_is_never_seen_in_another_root(tmp_path: Path) -> None:
 
     journal = Journal(run)
     remote.send(run, journal.name, 0, journal.data)
-    assert [each.name for each in (tmp_path / "p" / run.run / "journal").iterdir()] == [journal.name]
+    assert [each.name for each in (tmp_path / "p" / run.run / "journal").iterdir()] == [
+        journal.name
+    ]
 
 
 @pytest.mark.usefixtures("third_party")
@@ -162,7 +164,7 @@ def test_what_a_package_does_wrong_names_it() -> None:
         open_remote("broken://x")
     with pytest.raises(SeamarkError, match="needs a_package_that_nobody_has"):
         open_remote("needy://x")
-    with pytest.raises(SeamarkError, match="lacks.*journals"):
+    with pytest.raises(SeamarkError, match=r"lacks.*journals"):
         open_remote("partly://x")
     assert type(open_remote("https://lab.example")).__name__ == "HttpRemote"
 

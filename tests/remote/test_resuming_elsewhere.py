@@ -11,6 +11,7 @@ import pytest
 
 from seamark.errors import FamilyError, RunNotFoundError
 from seamark.journal.reader import JournalReader
+from seamark.reading.wire import encode
 
 Begin = Callable[..., Any]
 RUN = "0123456789abcdef"
@@ -20,7 +21,7 @@ FAR = 1_900_000_000_000_000_000
 
 def opening(largest_t: int) -> dict[str, Any]:
     return {
-        "largest_t": largest_t,
+        "largest_t": encode(largest_t),
         "journals": {"elsewhere-1-00": {"attempt": 2, "owner": True, "lineage": "x"}},
         "families": {"train/loss": "float_series", "note": "atom", "sys/name": "atom"},
         "last_steps": {"train/loss": 41},

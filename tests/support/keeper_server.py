@@ -17,7 +17,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import zstandard
 
-PATH = re.compile(r"/api/v1/runs/(?P<project>.+)/(?P<run>[^/]+)/(?P<kind>journals|blobs|opening)(?P<more>/.*)?$")
+PATH = re.compile(
+    r"/api/v1/runs/(?P<project>.+)/(?P<run>[^/]+)/(?P<kind>journals|blobs|opening)(?P<more>/.*)?$"
+)
 
 Answer = tuple[int, dict[str, Any], dict[str, str]]
 
@@ -95,7 +97,11 @@ class Keeper:
     ) -> Answer:
         if method == "POST":
             asked = json.loads(body)["digests"]
-            return 200, {"missing": [each for each in asked if (project, each) not in self.blobs]}, {}
+            return (
+                200,
+                {"missing": [each for each in asked if (project, each) not in self.blobs]},
+                {},
+            )
         digest, _, upload = more.partition("/")
         part = self.parts.setdefault((project, digest), bytearray())
         if upload:

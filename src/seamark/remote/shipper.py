@@ -448,7 +448,7 @@ def _key(folder: RunFolder) -> RunKey:
 
 # --------------------------------------------------------------------- those of this process
 
-_shippers: dict[str, Shipper] = {}
+_shippers: dict[tuple[str, str | None], Shipper] = {}
 _lock = threading.RLock()
 
 
@@ -457,12 +457,12 @@ def shipper_of(uri: str, token: str | None = None) -> Shipper:
 
     Args:
         uri: As `seamark.remote.places.canonical` writes it.
-        token: To show there; the first one that is given stays.
+        token: To show there; None has the remote look for one.
     """
     with _lock:
-        if uri not in _shippers:
-            _shippers[uri] = Shipper(uri, token)
-        return _shippers[uri]
+        if (uri, token) not in _shippers:
+            _shippers[uri, token] = Shipper(uri, token)
+        return _shippers[uri, token]
 
 
 def shippers() -> list[Shipper]:
@@ -470,13 +470,13 @@ def shippers() -> list[Shipper]:
     return list(_shippers.values())
 
 
-def known(uri: str) -> Shipper | None:
-    """Return the shipper of this process for a remote; None if it sends nothing there.
+def known(uri: str) -> list[Shipper]:
+    """Return the shippers of this process for a remote: one for each token.
 
     Args:
         uri: As `seamark.remote.places.canonical` writes it.
     """
-    return _shippers.get(uri)
+    return [shipper for (to, _), shipper in list(_shippers.items()) if to == uri]
 
 
 def positions(uri: str) -> dict[RunKey, int]:
@@ -484,8 +484,11 @@ def positions(uri: str) -> dict[RunKey, int]:
 
     A read that names them sees at least that much.
     """
-    shipper = known(uri)
-    return {} if shipper is None else shipper.positions()
+    found: dict[RunKey, int] = {}
+    for shipper in known(uri):
+        for run, position in shipper.positions().items():
+            found[run] = max(position, found.get(run, 0))
+    return found
 
 
 def flush(uri: str, seconds: float) -> bool:
@@ -500,8 +503,9 @@ def flush(uri: str, seconds: float) -> bool:
     Returns:
         Whether all of it was sent; True where this process sends nothing there.
     """
-    shipper = known(uri)
-    return shipper is None or shipper.wait(seconds)
+    until = time.monotonic() + seconds
+    done = [each.wait(max(0.0, until - time.monotonic())) for each in known(uri)]
+    return all(done)
 
 
 def _begin_child() -> None:

@@ -55,7 +55,7 @@ def find_elsewhere(options: RunOptions, folder: RunFolder) -> Elsewhere:
         options: Of the run.
         folder: Where it would be recorded.
     """
-    asked = options.remotes and options.names_a_run and not options.resume == "never"
+    asked = options.remotes and options.names_a_run and options.resume != "never"
     if not asked or folder.is_there() or folder.purged_mark.exists() or current_rank().rank:
         return Elsewhere(folder)
     if (place := _place(options, folder)) is None:
@@ -95,9 +95,7 @@ def _place(options: RunOptions, folder: RunFolder) -> RunFolder | None:
     return None
 
 
-def _ask(
-    options: RunOptions, folder: RunFolder, found: list[Opening], failures: list[str]
-) -> None:
+def _ask(options: RunOptions, folder: RunFolder, found: list[Opening], failures: list[str]) -> None:
     """Ask one remote after the other, until one knows the run."""
     from seamark.remote.places import open_remote
     from seamark.remote.protocol import Missing, RunKey

@@ -573,9 +573,7 @@ class Run(Container):
         if self._inherited is not None and self._goes_on_after_fork(self._inherited):
             return
         self.resume.expect_found()
-        existed, made = bool(self.folder.journals()), was_made(self.folder, self._lineage)
-        if (opening := self._elsewhere.opening) is not None:
-            existed, made = True, made or opening.was_made(self._lineage)
+        existed, made = self._what_was_there()
         writer = self.recorder.open()
         rank = self.recorder.rank
         self._state.begin_here()
@@ -597,6 +595,13 @@ class Run(Container):
         if self._state.owner is not False:
             self._watch()
         self._introduction.told = True
+
+    def _what_was_there(self) -> tuple[bool, bool]:
+        """Return whether the run exists, here or elsewhere, and whether somebody else made it."""
+        made = was_made(self.folder, self._lineage)
+        if (opening := self._elsewhere.opening) is not None:
+            return True, made or opening.was_made(self._lineage)
+        return bool(self.folder.journals()), made
 
     def _watch_rank(self) -> None:
         """Look from time to time whether this process is rank 0, as it seems to be now."""

@@ -90,9 +90,9 @@ class Shipping:
     def _shippers(self) -> list[Any]:
         if not self._uris:
             return []
-        from seamark.remote.shipper import known
+        from seamark.remote.shipper import shipper_of
 
-        return [found for uri in self._uris if (found := known(uri)) is not None]
+        return [shipper_of(uri, self._token) for uri in self._uris]
 
 
 def _send_last(error: BaseException | None) -> None:

@@ -220,7 +220,7 @@ MODELS: Final[dict[str, Any]] = {
     "opening": _envelope(
         "Opening",
         "What has to be known before a run is gone on with.",
-        largest_t=int,
+        largest_t=int | Special,
         journals=dict[str, dict[str, Any]],
         families=dict[str, str],
         last_steps=dict[str, float],

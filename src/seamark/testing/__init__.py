@@ -3,6 +3,8 @@
 Needs pytest, which the package itself does not bring.
 """
 
+from __future__ import annotations
+
 from seamark.testing.remotes import RemoteContract
 
 __all__ = ["RemoteContract"]

@@ -1,5 +1,7 @@
 """The promises of a remote, as tests for pytest."""
 
+# ruff: noqa: S101 - tests state their promises so
+
 from __future__ import annotations
 
 import hashlib
@@ -88,10 +90,12 @@ class RemoteContract:
     def kept(self, remote: Remote, run: RunKey, journal: str) -> bytes | None:
         """Return the bytes that are kept of a journal, None if nobody can tell; override it."""
         del remote, run, journal
+        return None
 
     def kept_blob(self, remote: Remote, run: RunKey, digest: str) -> bytes | None:
         """Return the content that is kept of a file, None if nobody can tell; override it."""
         del remote, run, digest
+        return None
 
     def _expect(self, remote: Remote, journal: Journal, data: bytes) -> None:
         assert remote.journals(journal.run).get(journal.name, 0) == len(data)

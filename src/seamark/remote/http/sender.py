@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote
 
+from seamark.reading.wire import WireError, loads
 from seamark.remote.http.connection import Answer, Connection, run_path
 from seamark.remote.opening import Opening
 from seamark.remote.protocol import Missing, RemoteError, Sent, Unreachable
@@ -137,7 +138,11 @@ class HttpRemote:
                 msg = f"{self.connection.address} keeps the run, but has not folded it yet"
                 raise Unreachable(msg) from None
             raise
-        return Opening.of(answer.record())
+        try:
+            told = loads(answer.body)
+        except WireError as error:
+            raise RemoteError(str(error)) from error
+        return Opening.of(told if isinstance(told, dict) else {})
 
     def close(self) -> None:
         """See `seamark.remote.protocol.Remote.close`."""

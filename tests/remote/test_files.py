@@ -17,7 +17,7 @@ def folders(tmp_path: Path) -> tuple[RunFolder, RunFolder]:
 
 
 def test_files_follow_those_that_are_there_and_those_that_come(tmp_path: Path) -> None:
-    """Also while the remote is away for a moment; at the end nothing is left and the thread ends."""
+    """Also while the remote is away for a moment; at the end nothing is left."""
     here, there = folders(tmp_path)
     fails = iter([True, False, True, False])
 

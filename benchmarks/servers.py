@@ -91,13 +91,13 @@ class Served:
             path: Below ``/api/v1/``.
             positions: Up to where runs must be folded, by ``project/run``.
         """
-        request = urllib.request.Request(  # noqa: S310 - a server of ours
+        request = urllib.request.Request(
             f"{self.url}/api/v1/{path}", headers={"X-Seamark-Token": self.token}
         )
         if positions:
             value = ", ".join(f"{run}={position}" for run, position in positions.items())
             request.add_header("Seamark-Position", value)
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - as above
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.read(), int(answer.headers.get("Seamark-Behind") or 0)
 
     def wait_until_folded(self, runs: list[str]) -> None:
@@ -129,7 +129,9 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 @contextmanager
-def seamark_server(folder: Path, *options: str, database: tuple[str, int] | None = None) -> Iterator[Served]:
+def seamark_server(
+    folder: Path, *options: str, database: tuple[str, int] | None = None
+) -> Iterator[Served]:
     """Run a Seamark server for a block.
 
     Args:

@@ -193,9 +193,7 @@ def many_at_once(bench: Bench) -> Iterator[Result]:
             }
         )
     points = PROCESSES * RUNS_EACH * calls * METRICS / 1e6
-    behind_s = max(
-        middle(own, "folded_s") - middle(own, "logged_s") for own in taken.values()
-    )
+    behind_s = max(middle(own, "folded_s") - middle(own, "logged_s") for own in taken.values())
     yield Result(
         "server-many",
         f"{PROCESSES * RUNS_EACH} runs of {PROCESSES} processes recorded and sent at once",

@@ -40,8 +40,7 @@ def seamark(command: str, *arguments: str, folder: Path, served: Served | None =
         [sys.executable, "-m", "seamark", command, *arguments, *where],
         cwd=folder,
         env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )

@@ -340,6 +340,7 @@ def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw) -> Non
             running[victim].kill()
             running[victim] = Training(root, place)
             killed["training"] += 1
+        print(dict(killed), witness.answers, witness.lost, flush=True)  # noqa: T201
     place.troubles = False
     for training in running:
         training.end()

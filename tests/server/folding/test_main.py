@@ -224,7 +224,9 @@ def test_a_run_that_waits_to_be_folded_is_not_dead(tmp_path, account_url) -> Non
             place.send(PROJECT, run, journals[run].row({"loss": 0.5}, 1))
         for step in range(2, 8):
             now[0] += 25 * 10**9
-            place.send(PROJECT, "sends", journals["sends"].wait(25 * 10**9).row({"loss": 1.0}, step))
+            place.send(
+                PROJECT, "sends", journals["sends"].wait(25 * 10**9).row({"loss": 1.0}, step)
+            )
         worker.hear_of_late(place.databases.store())
         assert _change(place) > before  # who asks again does not get what he has
         sends, silent = place.reader(PROJECT, "sends"), place.reader(PROJECT, "silent")

@@ -15,6 +15,8 @@ pytest.importorskip("fastapi")
 
 from folding import a_journal, eventually, oracle, says
 
+from seamark.journal.reader import SETTLE_NS
+from seamark.server.changes import now_at
 from seamark.server.folding import main as folding_main
 from seamark.server.folding.leases import Leases
 from seamark.server.folding.main import FoldWorker
@@ -201,6 +203,57 @@ def test_a_clock_that_is_hours_off_says_nothing_about_life(tmp_path, account_url
         assert place.reader(PROJECT, "ahead").state == "crashed"
     finally:
         place.close()
+
+
+def test_a_run_that_waits_to_be_folded_is_not_dead(tmp_path, account_url) -> None:
+    """Folding that falls behind by minutes says nothing about who sends meanwhile."""
+    from folding import Place
+
+    now = [START_S * 10**9]
+    place = Place(tmp_path / "server", account_url, lambda: now[0])
+    try:
+        worker = FoldWorker(place.databases, place.kept, threading.Event(), lambda: now[0])
+        journals = {}
+        for run in ("sends", "silent"):
+            journal = journals[run] = a_journal(run, PROJECT, run, t=now[0], attempt=0)
+            journal.op("state", state="running").row({"loss": 1.0}, 0)
+            place.send(PROJECT, run, journal)
+            eventually(lambda run=run: worker.round() or place.positions.folded(PROJECT, run))
+        before = _change(place)
+        for run in ("sends", "silent"):  # nothing is folded from here on
+            place.send(PROJECT, run, journals[run].row({"loss": 0.5}, 1))
+        for step in range(2, 8):
+            now[0] += 25 * 10**9
+            place.send(
+                PROJECT, "sends", journals["sends"].wait(25 * 10**9).row({"loss": 1.0}, step)
+            )
+        worker.hear_of_late(place.databases.store())
+        assert _change(place) > before  # who asks again does not get what he has
+        sends, silent = place.reader(PROJECT, "sends"), place.reader(PROJECT, "silent")
+        assert len(sends.points("loss", "all").step) == 1
+        assert (sends.state, silent.state) == ("running", "crashed")
+        assert _crashed(place, now[0]) == {"silent"}
+        eventually(lambda: worker.round() or everything_folded(place))
+        assert len(place.reader(PROJECT, "sends").points("loss", "all").step) == 8
+        assert _crashed(place, now[0]) == {"silent"}
+    finally:
+        place.close()
+
+
+def _change(place) -> int:
+    store = place.databases.store()
+    with store.database.reading() as connection:
+        return now_at(store.database, connection, place.now_ns())[0]
+
+
+def _crashed(place, now_ns: int) -> set[str]:
+    """Return the runs that a table would show as crashed."""
+    store = place.databases.store()
+    with store.database.reading() as connection:
+        rows = connection.exec_driver_sql(
+            f"SELECT name FROM run WHERE state = 'running' AND beat < {now_ns - SETTLE_NS}"  # noqa: S608
+        )
+        return {row[0] for row in rows}
 
 
 def test_a_worker_goes_on_when_the_database_was_killed_and_started(tmp_path, postgresql) -> None:

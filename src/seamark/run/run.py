@@ -1048,7 +1048,9 @@ class Run(Container):
         self._note_error(error)
         self._finish("exit", 60.0)
 
-    def _finish(self, reason: str, seconds: float | None, *, quiet: bool = False) -> None:
+    def _finish(
+        self, reason: str, seconds: float | None, *, quiet: bool = False, failed: bool = False
+    ) -> None:
         writer = self.recorder.writer
         if writer is not None and not self._state.is_here:
             if writer.writer is not None:  # a forked helper closes what it wrote itself
@@ -1073,7 +1075,12 @@ class Run(Container):
         lost = self.recorder.close(reason, timeout_s)
         self.recorded.close()
         in_haste = self.state in ("interrupted", "suspended")
-        self._shipping.finish(0 if quiet else seconds, in_haste=in_haste, quiet=quiet)
+        self._shipping.finish(
+            seconds,
+            in_haste=in_haste,
+            quiet=quiet,
+            later=failed or reason == "exit",
+        )
         if writer is not None and self._state.owner and not self.recorder.rank and not quiet:
             self._say_end(self.state, lost)
 
@@ -1097,7 +1104,7 @@ class Run(Container):
         An exception on its way out fails the run, Ctrl-C interrupts it. Nothing is swallowed.
         """
         self._note_error(error)
-        self.stop()
+        self._finish("stop", None, failed=error is not None)
 
     def _note_error(self, error: BaseException | None) -> None:
         if self._capture is not None:  # else nothing was recorded, or the run is only added to

@@ -13,7 +13,6 @@ from seamark.process.interrupts import quietly
 from seamark.run import at_exit
 
 if TYPE_CHECKING:
-    from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
 
 __all__ = ["Shipping"]
@@ -31,13 +30,14 @@ class Shipping:
     """Hands what a run writes to the shippers of this process. Nothing here raises.
 
     Args:
-        options: Of the run.
-        recorder: Of the run.
+        uris: Of the remotes.
+        token: To show there; None has each look for one.
+        recorder: Of the run or project.
     """
 
-    def __init__(self, options: RunOptions, recorder: Recorder) -> None:
-        self._uris = options.remotes
-        self._token = options.api_token
+    def __init__(self, uris: tuple[str, ...], token: str | None, recorder: Recorder) -> None:
+        self._uris = uris
+        self._token = token
         self._recorder = recorder
         self._since = 0.0
 

@@ -18,13 +18,13 @@ import sqlalchemy as sa
 
 from seamark.journal.format import FILE_HEADER_BYTES, salt_of
 from seamark.journal.shipping import check_journal_name
+from seamark.journal.walk import walk
 from seamark.server.kept import tables
 from seamark.server.kept.commit import OutrunError, insert_object
 from seamark.server.kept.parts import PREFIX, Part, names_of_worker, packed, read_parts
 from seamark.server.kept.plan import key_of, read_rows
 from seamark.server.kept.releasing import REMOVE_NS, release
 from seamark.store.database import Conflict, insertion
-from seamark.store.fold.walk import walk
 
 if TYPE_CHECKING:
     from seamark.server.objects import ObjectInfo, ObjectStore

@@ -24,11 +24,11 @@ from seamark.journal.format import (
     salt_of,
 )
 from seamark.journal.reader import Block, JournalReader, payload_of, scan
+from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.reading.points import Points, TextPage
 from seamark.store.fold.decode import RowBatch, decode
 from seamark.store.fold.names import Names
 from seamark.store.fold.payloads import record_points
-from seamark.store.fold.walk import BLOCK_BYTES, walk
 from seamark.store.groups import StoredGroup, group_ends, load_group, load_groups, record_offsets
 from seamark.store.ingest import UNREADABLE
 from seamark.store.runs import names_before

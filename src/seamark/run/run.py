@@ -1029,7 +1029,7 @@ class Run(Container):
             self.lifecycle.phase = RESTING
             state, rank = self.state, self.recorder.rank
             if self._state.owner and not rank:
-                at_exit.say_at_exit(self._key, lambda: self._say_end(state, 0))
+                at_exit.say_at_exit(self._key, lambda: self._say_end(state, 0, []))
             else:
                 at_exit.settle(self._key)
             self.recorder.rest()

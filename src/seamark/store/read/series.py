@@ -30,7 +30,6 @@ from seamark.reading.points import Points, TextPage
 from seamark.store.fold.decode import RowBatch, decode
 from seamark.store.fold.names import Names
 from seamark.store.fold.payloads import record_points
-from seamark.store.fold.walk import BLOCK_BYTES, walk
 from seamark.store.groups import (
     StoredGroup,
     group_begins,

@@ -472,3 +472,39 @@ def test_the_exception_of_a_training_is_the_last_word(tmp_path: Path) -> None:
         )
     assert done.returncode == 1
     assert done.stderr.rstrip().endswith("OSError: of the training")
+
+
+# --------------------------------------------------------------------- what people read
+
+
+def test_the_lines_for_people_say_where_a_run_is_sent(
+    begin: Begin,
+    keeper: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And they name the folder where the command would look elsewhere for the run."""
+    begin(remote=keeper.url).stop()
+    first, last = [line for line in capsys.readouterr().err.splitlines() if "see it" in line]
+    assert f", sending to {keeper.url} (see it with" in first
+    assert f", sent to {keeper.url} (see it with" in last
+
+    def told(**given: Any) -> str:
+        begin(**given).stop()
+        return capsys.readouterr().err
+
+    monkeypatch.setenv("SEAMARK_REMOTE", keeper.url)
+    assert "--root" not in told()
+    assert "--root" in told(mode="offline")
+    monkeypatch.setenv("SEAMARK_REMOTE", "http://127.0.0.1:9")
+    assert "--root" in told(remote=keeper.url)
+
+
+def test_what_was_not_sent_is_not_said_to_be_sent(
+    begin: Begin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last line says what is so."""
+    run = begin(remote="http://127.0.0.1:9")
+    record(run)
+    run.stop(seconds=0)
+    assert "sent to" not in capsys.readouterr().err.splitlines()[-1]

@@ -30,7 +30,7 @@ from seamark.journal.folder import RunFolder
 from seamark.remote.http.sender import open_remote
 from seamark.remote.protocol import RunKey
 from seamark.remote.sync import sync_run, what_is_left
-from seamark.server import checks
+from seamark.server import checks, run
 from seamark.server.settings import Settings
 
 
@@ -299,3 +299,14 @@ def test_it_speaks_tls_itself(run_server, tmp_path) -> None:
         ask(server.url.replace("https", "http"), "GET", "")
     with pytest.raises(urllib3.exceptions.SSLError):
         ask(server.url, "GET", "")
+
+
+def test_a_port_that_is_taken_costs_no_token(tmp_path: Path) -> None:
+    """The token of the first admin is shown once: not before somebody can see it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        settings = Settings.at(tmp_path / "server", None, None, port=taken.getsockname()[1])
+        with pytest.raises(checks.CannotStart, match="--port"):
+            run.serve(settings, str)
+    assert run.prepare(settings).token

@@ -82,6 +82,7 @@ def test_a_wrong_token_is_told_with_what_to_do(
     told = [each.getMessage() for each in caplog.records if "is not sent" in each.getMessage()]
     assert len(told) == 1
     assert "seamark login" in told[0]
+    assert not any("in time" in each.getMessage() for each in caplog.records)
 
 
 def test_a_server_that_is_killed_gets_the_rest_when_it_is_back(tmp_path: Path) -> None:

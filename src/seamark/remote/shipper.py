@@ -219,7 +219,10 @@ class Shipper:
         done = done and files
         self._gave_up = not done
         if not done:
-            self._tell_left([one for one in left if one.left or one.unseen or not files])
+            now = self._clock()
+            told = [one for one in left if one.is_refused(now)]  # meanwhile, in a line of its own
+            rest = [one for one in left if one.left or one.unseen or not files]
+            self._tell_left([one for one in rest if one not in told])
         return done
 
     def _of(self, folder: RunFolder | None) -> list[Shipment]:

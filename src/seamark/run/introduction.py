@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,7 +135,9 @@ class Introduction:
             return
         what = f"recording attempt {begun.number} to" if begun else "recording to"
         if not is_quiet():
-            _print_line(recorder.folder, what, self.called(origin))
+            remotes = self._options.remotes
+            sent = f", sending to {_named(remotes)}" if remotes else ""
+            _print_line(recorder.folder, what, sent, self.called(origin), remotes)
         if origin.passed_over and not (begun or origin.continues or self.told):
             log.warning(
                 "seamark: this job was restarted and records a new run: run %s, which it recorded "
@@ -174,7 +176,9 @@ def _distributed(told: Mapping[str, Any]) -> dict[str, Any]:
     return {f"distributed/{name}": fact for name, fact in facts.items() if fact is not None}
 
 
-def print_end(folder: RunFolder, called: str, state: str, lost: int) -> None:
+def print_end(
+    folder: RunFolder, called: str, state: str, lost: int, sent: Sequence[str] = ()
+) -> None:
     """Print how a run ended, on stderr; where quiet is asked for, only if something was lost.
 
     Never raises.
@@ -184,22 +188,50 @@ def print_end(folder: RunFolder, called: str, state: str, lost: int) -> None:
         called: Its id, or a name that finds it.
         state: What it ended in.
         lost: How many values or records were lost.
+        sent: URIs of the remotes that have all of it. Lines before have said what the others lack.
     """
     if is_quiet() and not lost:
         return
     tail = f", {lost} values or records were lost" if lost else ""
-    _print_line(folder, f"{state}{tail}:", called)
+    there = f", sent to {_named(sent)}" if sent else ""
+    _print_line(folder, f"{state}{tail}:", there, called, sent)
 
 
-def _print_line(folder: RunFolder, what: str, called: str) -> None:
+def _print_line(
+    folder: RunFolder, what: str, there: str, called: str, remotes: Sequence[str]
+) -> None:
     """Print one line for people, on stderr."""
     try:
         where = os.path.relpath(folder.path)
-        root = "" if _is_default(folder.root) else f" --root {os.path.relpath(folder.root)}"
-        line = f"seamark: {what} {where} (see it with: seamark show {called}{root})"
+        root = "" if _is_found(folder, remotes) else f" --root {os.path.relpath(folder.root)}"
+        line = f"seamark: {what} {where}{there} (see it with: seamark show {called}{root})"
         print(line, file=sys.stderr, flush=True)  # noqa: T201
     except Exception:  # noqa: BLE001, S110 - a closed stderr must not end a training
         pass
+
+
+def _named(uris: Sequence[str]) -> str:
+    """Return addresses as a line for people shows them."""
+    from seamark.remote.places import shown
+
+    return " and ".join(shown(uri) for uri in uris)
+
+
+def _is_found(folder: RunFolder, remotes: Sequence[str]) -> bool:
+    """Return whether the command finds a run from here without being told where it is.
+
+    Args:
+        folder: Where the run lies on this disk.
+        remotes: URIs of the places that have it, or get it, too.
+    """
+    from seamark.run.catalogs import first_remote
+
+    asked = first_remote(os.environ.get("SEAMARK_REMOTE"))
+    if asked is None:
+        return _is_default(folder.root)
+    from seamark.remote.places import canonical
+
+    return canonical(asked) in [canonical(uri) for uri in remotes]
 
 
 def _is_default(root: Path) -> bool:

@@ -1073,12 +1073,12 @@ class Run(Container):
         lost = self.recorder.close(reason, timeout_s)
         self.recorded.close()
         in_haste = self.state in ("interrupted", "suspended")
-        self._shipping.finish(0 if quiet else seconds, in_haste=in_haste, quiet=quiet)
+        sent = self._shipping.finish(0 if quiet else seconds, in_haste=in_haste, quiet=quiet)
         if writer is not None and self._state.owner and not self.recorder.rank and not quiet:
-            self._say_end(self.state, lost)
+            self._say_end(self.state, lost, sent)
 
-    def _say_end(self, state: str, lost: int) -> None:
-        print_end(self.folder, self._introduction.called(self.resume.origin), state, lost)
+    def _say_end(self, state: str, lost: int, sent: list[str]) -> None:
+        print_end(self.folder, self._introduction.called(self.resume.origin), state, lost, sent)
         if self._late is not None:
             self._late.tell_of_tasks()
 

@@ -66,8 +66,10 @@ class Shipping:
 
     def finish(
         self, seconds: float | None = None, *, in_haste: bool = False, quiet: bool = False
-    ) -> None:
+    ) -> list[str]:
         """Wait for what is left, though not for ever, and say what was not sent.
+
+        Returns the URIs of the remotes that have all of it.
 
         Args:
             seconds: At most how long; None for as long as the end of a run waits.
@@ -81,11 +83,13 @@ class Shipping:
             for shipper in shippers:
                 shipper.finish(self._recorder.folder)
             if quiet or not shippers:
-                return
+                return []
             longest = SIGNAL_S if in_haste else EXIT_S
             if seconds is not None:
                 longest = min(longest, seconds)
-            _wait(shippers, longest, self._recorder.folder)
+            done = _wait(shippers, longest, self._recorder.folder)
+            return [uri for uri, sent in zip(self._uris, done, strict=True) if sent]
+        return []
 
     def _shippers(self) -> list[Any]:
         if not self._uris:
@@ -103,15 +107,17 @@ def _send_last(error: BaseException | None) -> None:
         _wait(shippers(), SIGNAL_S if isinstance(error, KeyboardInterrupt) else EXIT_S, None)
 
 
-def _wait(shippers: list[Any], seconds: float, folder: Any) -> None:
+def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
+    """Wait for all of them together; return of each whether everything was sent."""
     from seamark.pictures.progress import progress_bar
     from seamark.process.quiet import is_quiet
 
-    until = time.monotonic() + seconds
+    until, done = time.monotonic() + seconds, []
     for shipper in shippers:
         left = max(0.0, until - time.monotonic())
         with progress_bar(f"sending to {shipper.name}", quiet=is_quiet(), of_bytes=True) as show:
-            shipper.wait_at_end(left, folder, show)
+            done.append(shipper.wait_at_end(left, folder, show))
+    return done
 
 
 def _failed(error: Exception) -> None:

@@ -103,15 +103,21 @@ def serve(settings: Settings, say: Say, tell: Callable[[Prepared, str], None] | 
     Raises:
         SeamarkError: If it cannot start; the message is one line that says what to do.
     """
-    prepared = prepare(settings)
+    # First the port: the token of an admin that `prepare` makes would be shown by nobody.
     with contextlib.closing(checks.bind(settings.host, settings.port)) as listening:
-        url = url_of(settings, listening)
+        prepared, url, told = prepare(settings), url_of(settings, listening), False
 
         def ready() -> None:
+            nonlocal told
+            told = True
             if tell is not None:
                 tell(prepared, url)
 
-        return Supervisor(settings, listening, say, ready).run()
+        try:
+            return Supervisor(settings, listening, say, ready).run()
+        finally:
+            if prepared.token is not None and not told:
+                say(f"token of the first admin, shown this once: {prepared.token}")
 
 
 def url_of(settings: Settings, listening: socket.socket) -> str:

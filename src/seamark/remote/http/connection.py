@@ -341,10 +341,16 @@ class Connection:
             return Refused(msg)
         if status == HTTPStatus.UNAUTHORIZED:
             message = message if hint else f"{where}: no valid token"
-            message += f"; use `seamark login {self.address}` or SEAMARK_API_TOKEN"
+            message += self._other_token()
         if status == HTTPStatus.NOT_FOUND and not slug:
             message = f"{where} to {API}{path}: is it a Seamark server that is not older than this?"
         return _REFUSALS.get(status, Refused)(message)
+
+    def _other_token(self) -> str:
+        """Return how to show another token than the one that was not good, or none."""
+        if self._token is None and os.environ.get("SEAMARK_API_TOKEN", "").strip():
+            return "; SEAMARK_API_TOKEN is set, and is used before what `seamark login` keeps"
+        return f"; use `seamark login {self.address}` or SEAMARK_API_TOKEN"
 
 
 def _record(body: bytes) -> dict[str, Any]:
@@ -392,11 +398,21 @@ def _why(error: BaseException) -> str:
         return _why(reason)
     cause = error.__cause__ or (error.__context__ if not str(error) else None)
     if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror
+        return _tls_words(str(cause.strerror))
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+        return _tls_words(str(error.strerror))
     text = re.sub(r"^<?\w*Connection\w*\(.*?\)>?: ", "", str(error))
     return (text or type(error).__name__)[:200]
+
+
+def _tls_words(told: str) -> str:
+    """Return what OpenSSL says of a connection, with what to do; other texts as they are."""
+    told = re.sub(r"^\[\w+: \w+\] | \(_ssl\.c:\d+\)$", "", told)
+    if "wrong version number" in told or "record layer failure" in told:
+        return "it does not speak TLS there: is it the right port, or http:// on this machine?"
+    if "certificate verify failed" in told:
+        return f"{told}; SSL_CERT_FILE names certificates that this machine is to trust"
+    return told
 
 
 def _pool(address: Address) -> Any:

@@ -16,7 +16,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from seamark.server.databases import Databases, DatabaseUnreachable, SchemaNewer, open_databases
+from seamark.server.databases import (
+    Databases,
+    DatabaseUnreachable,
+    SchemaNewer,
+    is_undefined,
+    open_databases,
+)
 from seamark.server.folding.hearing import hear
 from seamark.server.folding.leases import Leases
 from seamark.server.folding.refold import is_whole, mark_whole
@@ -69,6 +75,7 @@ def main(settings: Settings, stop: threading.Event) -> None:
         SchemaNewer: If a newer Seamark has taken over.
         SeamarkError: If the databases or the objects cannot be opened.
     """
+    from seamark.server.kept import tables
     from seamark.server.kept.journals import KeptJournals
     from seamark.server.objects import open_objects
 
@@ -76,6 +83,7 @@ def main(settings: Settings, stop: threading.Event) -> None:
     if databases is None:
         return
     try:
+        databases.kept.create_tables(tables.metadata)
         kept = KeptJournals(databases.kept, open_objects(settings.blobs))
         FoldWorker(databases, kept, stop).run()
     finally:
@@ -129,6 +137,7 @@ class FoldWorker:
 
         Raises:
             SchemaNewer: If a newer Seamark has taken over.
+            DatabaseUnreachable: If tables were removed; whoever starts anew makes them.
         """
         beside = [
             threading.Thread(target=self._tend, name="seamark-tend", daemon=True),
@@ -145,7 +154,12 @@ class FoldWorker:
             except DatabaseUnreachable as error:
                 self._wait_for_database(error)
                 continue
-            except Exception:  # noqa: BLE001 - whatever it is, other runs wait
+            except Exception as error:
+                if is_undefined(error):
+                    _log.error("tables are gone: %s", str(error).splitlines()[0])
+                    self._stop.set()
+                    msg = "tables of the server are gone; folding starts again"
+                    raise DatabaseUnreachable(msg) from error
                 _log.exception("folding failed; it goes on")
                 self._stop.wait(_AWAY_S)
                 continue
@@ -234,8 +248,24 @@ class FoldWorker:
                     last = time.monotonic()
             mark_whole(store)
             self._databases.take_over(store)
+        else:
+            self._look_again(store)
         self._whole = store.database
         return True
+
+    def _look_again(self, store: Store) -> None:
+        """Have those runs folded that were noted as folded while the store has less of them.
+
+        What was noted and what was folded lie in two sets of tables: after a loss of power, or of
+        one of them only, one may have the last moments that the other lacks.
+        """
+        folded = Positions(lambda: store).all()
+        less = [
+            (run.project, run.run)
+            for run in self._kept.runs()
+            if folded.get((run.project, run.run), 0) < run.position
+        ]
+        self._kept.wait_again(less)
 
     # ------------------------------------------------------------------ what goes wrong
 

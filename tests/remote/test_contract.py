@@ -13,7 +13,7 @@ from keeper_server import Keeper, keeping
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.remote.file import FileRemote
 from seamark.remote.places import canonical, check_uri, open_remote, schemes
-from seamark.remote.protocol import RunKey
+from seamark.remote.protocol import RunKey, Unreachable
 from seamark.testing import RemoteContract
 
 THIRD_PARTY = '''
@@ -195,3 +195,11 @@ def test_one_place_has_one_name() -> None:
     assert canonical("HTTPS://Lab.Example:443/") == "https://lab.example"
     assert canonical("http://[::1]:80/x/") == "http://[::1]/x"
     assert canonical("file:///mnt/../mnt/runs/") == "file:///mnt/runs"
+
+
+def test_https_where_there_is_no_tls_says_so(keeper: Any) -> None:
+    """The name of a constant of OpenSSL helps nobody who mistyped an address."""
+    remote = open_remote(keeper.url.replace("http://", "https://"), None)
+    with pytest.raises(Unreachable, match="does not speak TLS there"):
+        remote.journals(RunKey("p", "0123456789abcdef"))
+    remote.close()

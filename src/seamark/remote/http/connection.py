@@ -402,7 +402,7 @@ def _why(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return _tls_words(str(error.strerror))
     text = re.sub(r"^<?\w*Connection\w*\(.*?\)>?: ", "", str(error))
-    return (text or type(error).__name__)[:200]
+    return _tls_words((text or type(error).__name__)[:200])
 
 
 def _tls_words(told: str) -> str:

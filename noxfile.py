@@ -247,6 +247,14 @@ def kill_server(session: nox.Session) -> None:
 
 
 @nox.session
+def through(session: nox.Session) -> None:
+    """Run the tests that read a second time, through a server on a socket (on demand)."""
+    session.install(".[all]", "--group", "test")
+    places = ["tests/test_reads.py", "tests/test_browsing.py", "tests/test_project.py"]
+    run_pytest(session, "--through=server", *places)
+
+
+@nox.session
 def build(session: nox.Session) -> None:
     """Build the sdist and the wheel into dist/."""
     session.install("build")

@@ -90,8 +90,8 @@ def shell() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 # On a busy machine reading may take so long that a bar appears.
 WITHOUT_BAR = """
-import math, runpy, seamark.cli._progress
-seamark.cli._progress._DELAY_S = math.inf
+import math, runpy, seamark.pictures.progress
+seamark.pictures.progress._DELAY_S = math.inf
 runpy.run_module("seamark", run_name="__main__", alter_sys=True)
 """
 

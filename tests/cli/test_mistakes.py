@@ -18,7 +18,7 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["diff", "good", "slow"], "'diff'", "'compare'"),
     (["delete", "good"], "'delete'", "seamark trash --help"),
     (["purgee"], "'purgee'", "there are ls, show"),
-    (["server"], "'server'", "seamark --help"),
+    (["serve"], "'serve'", "seamark --help"),
     # the option
     (["ls", "--colums", "x"], "'--colums'", "'--columns'"),
     (["ls", "--where", "x"], "'--where'", "--query"),

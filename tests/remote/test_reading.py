@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 pytest.importorskip("fastapi")
 
+from proxy import Proxy, Trouble
 from server_process import Running, running_server
 
 from seamark import init_project, init_run
@@ -30,6 +32,7 @@ from seamark.local.index import Index
 from seamark.reading.finding import Finder
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
+from seamark.remote.http.run import RemoteRun
 from seamark.remote.places import open_remote
 from seamark.remote.protocol import Refused, Unreachable
 from seamark.remote.sync import sync_run, what_is_left
@@ -298,6 +301,28 @@ def test_another_root_is_a_remote_too(both: Both, monkeypatch: pytest.MonkeyPatc
     run = init_run("team/digits", with_id="flat", remote=both.root.as_uri(), mode="read-only")
     assert run["params/lr"].fetch() == 0.5
     run.stop()
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["ends", "reset"])
+def test_a_download_goes_on_where_it_broke_off(both: Both, tmp_path: Path, *, reset: bool) -> None:
+    """Each connection is cut after a part of the file; what came is not asked for again."""
+    address = urlsplit(both.server.url)
+    model = both.there().view("team/digits", both.ids["steep"]).attribute("model")
+    assert model is not None
+    proxy = Proxy(
+        (str(address.hostname), int(address.port or 0)),
+        lambda _: Trouble(after_answered=100_000, reset=reset),
+    )
+    catalog = RemoteCatalog(Connection(proxy.url, both.server.token))
+    try:
+        view = RemoteRun(catalog._asking, "team/digits", both.ids["steep"])
+        assert view.contents.read(model.value, "model") == b"steep" * 50_000
+        assert proxy.count <= 5
+        view.contents.write(model.value, tmp_path / "model.bin", "model")
+        assert (tmp_path / "model.bin").read_bytes() == b"steep" * 50_000
+    finally:
+        catalog.close()
+        proxy.close()
 
 
 def test_what_is_not_there_is_said(both: Both) -> None:

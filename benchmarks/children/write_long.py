@@ -5,6 +5,7 @@ The frames are made here, half a million points each. One value among them is a 
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 import sys
@@ -20,16 +21,14 @@ PART, SPIKE = 500_000, 1e6
 points = int(sys.argv[1])
 folder, uid = RunFolder(Path(".seamark"), "default", mint_run_id()), bytes(range(16))
 folder.journal_dir.mkdir(parents=True)
-salt, writer, t = salt_of(uid), writer_id(uid), time.time_ns() - 10**12
+salt, writer, t = salt_of(uid), writer_id(uid), itertools.count(time.time_ns() - 10**12, 1_000_000)
 spike_at = points * 7 // 9
 chance = np.random.default_rng(11)
 with (folder.journal_dir / journal_name(writer, uid)).open("wb") as file:
     file.write(file_header(uid))
 
     def put(kind: int, payload: bytes) -> None:
-        global t
-        t += 1_000_000
-        file.write(frame_bytes(salt, kind, t, payload))
+        file.write(frame_bytes(salt, kind, next(t), payload))
 
     header = {"format": 1, "seamark": "0", "run": folder.run, "project": folder.project}
     header |= {"writer": writer, "attempt": 0, "owner": True, "host": "bench", "boot": None}

@@ -89,13 +89,9 @@ def points_taken_in(bench: Bench) -> Iterator[Result]:
     table, ratios = [], []
     for name in databases:
         for stage in ("acknowledged", "folded"):
-            table.append(
-                [
-                    f"**Seamark**, {name}, {'acknowledged and ' * (stage == 'folded')}{stage}",
-                    f"{SENDING_RUNS * calls * METRICS:,}",
-                    *(spread(taken[name], f"{stage}_{what}") for what in ("a_core", "a_second")),
-                ]
-            )
+            called = f"**Seamark**, {name}, {'acknowledged and ' * (stage == 'folded')}{stage}"
+            figures = (spread(taken[name], f"{stage}_{what}") for what in ("a_core", "a_second"))
+            table.append([called, f"{SENDING_RUNS * calls * METRICS:,}", *figures])
         if name in peers:
             ratios.append(middle(taken[name], "folded_a_core") / middle(peers[name], "a_core"))
             table.append(

@@ -101,31 +101,8 @@ class Proxy:
             _reset(client)
             return
         self._open |= {client, server}
-        left = {client: trouble.after_sent, server: trouble.after_answered}
         try:
-            while not self._ended.is_set():
-                ready, _, _ = select.select([client, server], [], [], 0.5)
-                for source in ready:
-                    sink = server if source is client else client
-                    data = source.recv(1 << 14)
-                    if not data:
-                        return
-                    if trouble.delay_s:
-                        time.sleep(trouble.delay_s)
-                    if trouble.bytes_per_s and source is client:
-                        time.sleep(len(data) / trouble.bytes_per_s)
-                    limit = left[source]
-                    if limit is not None:
-                        left[source] = max(0, limit - len(data))
-                        data = data[:limit]
-                    if data:
-                        sink.sendall(data)
-                    if limit is not None and left[source] == 0:
-                        if trouble.silent:
-                            self._ended.wait()
-                        elif trouble.reset:
-                            _reset(client)
-                        return
+            self._copy(client, server, trouble)
         except OSError:
             pass
         finally:
@@ -133,6 +110,30 @@ class Proxy:
             for each in (client, server):
                 with contextlib.suppress(OSError):
                     each.close()
+
+    def _copy(self, client: socket.socket, server: socket.socket, trouble: Trouble) -> None:
+        """Pass on what either side says until one of them ends, or the trouble comes."""
+        left = {client: trouble.after_sent, server: trouble.after_answered}
+        while not self._ended.is_set():
+            ready, _, _ = select.select([client, server], [], [], 0.5)
+            for source in ready:
+                data = source.recv(1 << 14)
+                if not data:
+                    return
+                time.sleep(trouble.delay_s)
+                if trouble.bytes_per_s and source is client:
+                    time.sleep(len(data) / trouble.bytes_per_s)
+                limit = left[source]
+                (server if source is client else client).sendall(data[:limit])
+                if limit is None:
+                    continue
+                left[source] = max(0, limit - len(data))
+                if not left[source]:
+                    if trouble.silent:
+                        self._ended.wait()
+                    elif trouble.reset:
+                        _reset(client)
+                    return
 
 
 def _reset(sock: socket.socket) -> None:

@@ -15,10 +15,13 @@ from recording import QUIET
 from server_process import running_server
 
 import seamark
+from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.remote import shipper as shippers
 from seamark.remote.places import open_remote
 from seamark.remote.protocol import RunKey
+from seamark.remote.sync import sync_run, what_is_left
 from seamark.testing import RemoteContract
 
 
@@ -67,6 +70,40 @@ def test_a_run_is_gone_on_with_on_another_machine(team: Any, tmp_path: Path) -> 
     assert list(here["train/loss"].fetch_values()["step"]) == [10]
     assert dict(remote.journals(RunKey("lab/x", first.id))) == {**local(first), **local(second)}
     remote.close()
+
+
+def test_a_run_that_is_only_there_is_found_by_its_name(team: Any, tmp_path: Path) -> None:
+    """As on this disk: its name, the newest, and a name that several have is refused."""
+    given: Any = {"remote": team.url, "api_token": team.token, "project": "lab/named", **QUIET}
+    first = seamark.init_run(root=tmp_path / "one", name="baseline", **given)
+    record(first, range(3))
+    first.stop()
+    assert shippers.flush(team.url, 30)
+    for word in ("baseline", "latest", "lab/named/baseline"):
+        other = seamark.init_run(root=tmp_path / word.replace("/", "-"), with_id=word, **given)
+        assert (other.id, other.project) == (first.id, "lab/named")
+        other.stop()
+    with pytest.raises(RunNotFoundError):
+        seamark.init_run(root=tmp_path / "none", with_id="baselin", **given)
+    twin = seamark.init_run(root=tmp_path / "one", name="baseline", **given)
+    twin.stop()
+    with pytest.raises(ArgumentError, match="baseline"):
+        seamark.init_run(root=tmp_path / "two", with_id="baseline", **given)
+
+
+def test_a_moved_run_is_told_with_what_to_do(team: Any, tmp_path: Path) -> None:
+    """Its journals name the project that they were recorded in; a server keeps them only there."""
+    run = seamark.init_run("lab/old", root=tmp_path, **QUIET)
+    record(run, range(3))
+    run.stop()
+    (tmp_path / "lab" / "new").mkdir()
+    run.folder.path.rename(tmp_path / "lab" / "new" / run.id)
+    moved = RunFolder(tmp_path, "lab/new", run.id)
+    remote = open_remote(team.url, team.token)
+    (problem,) = sync_run(what_is_left(moved, remote), remote).problems
+    remote.close()
+    assert "recorded as project 'lab/old'" in problem
+    assert "move it back" in problem
 
 
 def test_a_wrong_token_is_told_with_what_to_do(

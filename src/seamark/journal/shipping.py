@@ -317,8 +317,9 @@ def _check_notable(data: bytes, frames: Any, project: str, run: str, writer: str
         for key, stated in _stated(data, frame).items():
             if key in wanted and stated is not None and stated != wanted[key]:
                 msg = (
-                    f"the journal's own header names {key} {stated!r:.200}, but it was sent for "
-                    f"{wanted[key]!r}: send it for that one"
+                    f"the journal was recorded as {key} {stated!r:.200}, but is sent as "
+                    f"{wanted[key]!r}: a folder that was moved or renamed is kept only as what it "
+                    "was; move it back and send it then"
                 )
                 raise ForeignHeaderError(msg)
 

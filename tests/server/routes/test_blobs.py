@@ -181,7 +181,7 @@ def test_an_upload_goes_on_after_the_server_was_killed(run_server, run, tmp_path
     assert ask(f"/{DIGEST}").data == CONTENT
 
 
-@pytest.mark.parametrize("name", ["x" * 5000, "a b", ".", "con"])
+@pytest.mark.parametrize("name", ["x" * 5000, "a b", "con"])
 def test_what_is_no_run_id_keeps_nothing(team, run, name) -> None:
     """Nobody has a content kept, or a table filled, for what can never be a run."""
     digests = json.dumps({"digests": [HTML_DIGEST]}).encode()

@@ -175,6 +175,32 @@ def test_a_revoked_token_is_refused_and_only_its_people_revoke_it(team, token_of
     assert not any(first in str(each) or "hash" in each for each in listed.values())
 
 
+def test_what_a_limited_token_made_ends_with_it(team, token_of, space) -> None:
+    """Who finds one of a machine can outlive its revocation by no token of their own making."""
+    leaked = token_of(f"alice-{space}", project=space, role="owner")
+    own = token_of(f"alice-{space}")
+
+    def make(token: str, **body) -> str:
+        return ask(team.url, "POST", "accounts/tokens", token, body).json()["token"]
+
+    second = make(leaked)
+    third = make(second, user=f"job-{space}", project=space)
+    assert ask(team.url, "DELETE", f"accounts/tokens/{leaked[:16]}", own).status == 200
+    for token in (leaked, second, third):
+        assert error_of(ask(team.url, "GET", "accounts/me", token)) == (401, "bad-token")
+    another = make(own)
+    assert ask(team.url, "DELETE", f"accounts/tokens/{own[:16]}", own).status == 200
+    assert ask(team.url, "GET", "accounts/me", another).status == 200
+
+
+def test_a_limited_token_lists_no_others(team, token_of, space) -> None:
+    """What a machine has tells nothing of other projects of its user."""
+    token_of(f"alice-{space}", project=f"{space}/secret", role="viewer")
+    limited = token_of(f"alice-{space}", project=f"{space}/x", role="viewer")
+    listed = ask(team.url, "GET", "accounts/tokens", limited).json()["tokens"]
+    assert [each["id"] for each in listed] == [limited[:16]]
+
+
 def test_the_audit_names_who_did_what_and_no_secret(team, token_of, space) -> None:
     """Tokens, members and visibility."""
     made = token_of(f"alice-{space}", project=space, role="owner")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import select
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +25,7 @@ from seamark.server import app as app_module
 from seamark.server.app import make_app
 from seamark.server.connection import protocol_for
 from seamark.server.headers import of_upload
+from seamark.server.kept import intake
 from seamark.server.settings import Limits, Settings
 from seamark.server.state import open_server
 
@@ -219,3 +223,64 @@ def test_uploaded_bytes_are_never_active(name) -> None:
     assert said.startswith("attachment; filename*=UTF-8''")
     assert said.isascii()
     assert not set('\r\n"/\\') & set(said.partition("''")[2])
+
+
+def head(path: str, length: int) -> bytes:
+    return f"POST /api/v1/{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
+
+
+def test_who_sends_slowly_without_a_token_takes_no_others_place(tmp_path) -> None:
+    """Bodies that are read before anybody is asked leave room for everybody else."""
+    with serving(tmp_path, at_once=32) as url, contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(connected(url)) for _ in range(40)]
+        for wire in wires:
+            wire.sendall(head("accounts/tokens", 1000) + b"{")
+        waiting = set(wires)
+        while len(waiting) > 4:  # those too many are answered at once
+            readable, _, _ = select.select(waiting, [], [], 20)
+            assert readable
+            for wire in readable:
+                assert b" 503 " in wire.recv(1 << 16)
+            waiting -= set(readable)
+        assert ask(url, "GET", "").status == 200
+
+
+def test_only_what_is_streamed_may_be_long(tmp_path) -> None:
+    """A body that is read whole before anybody is asked is JSON, whatever the method."""
+    with serving(tmp_path, json_bytes=1000) as url:
+        for method, path in (("PUT", "accounts/members"), ("PATCH", "runs"), ("POST", "runs")):
+            assert ask(url, method, path, "", b"[" + b"1," * 1000 + b"1]").status == 413
+
+
+def test_who_does_not_read_is_let_go(tmp_path, monkeypatch) -> None:
+    """An answer that nobody takes does not hold a place for ever."""
+    router = APIRouter()
+
+    @router.get("/much")
+    def much(request: Request) -> Response:
+        request.state.guarded = True
+        return Response(bytes(64 << 20))
+
+    monkeypatch.setattr(app_module, "routers", lambda: iter([router]))
+    with serving(tmp_path, at_once=1, idle_s=0.3) as url, connected(url) as wire:
+        wire.sendall(b"GET /api/v1/much HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert wire.recv(4) == b"HTTP"  # and reads no more
+        until = time.monotonic() + 30
+        while (status := ask(url, "GET", "openapi.json").status) == 503:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert status == 200
+
+
+def test_files_on_their_way_are_bounded_for_all_senders_together(tmp_path, monkeypatch) -> None:
+    """More than a server has memory for is asked to come again."""
+    content = b"content"
+    monkeypatch.setattr(intake, "ARRIVING_BYTES", len(content) - 1)
+    server = open_server(Settings.at(tmp_path))
+    token = server.accounts.first_admin().secret
+    server.close()
+    with serving(tmp_path) as url:
+        path = f"runs/team/x/run1/blobs/{hashlib.sha256(content).hexdigest()}?offset=0&size=7"
+        answer = ask(url, "PUT", path, token, content)
+    assert (answer.status, answer.json()["error"]) == (503, "busy")
+    assert answer.headers["retry-after"]

@@ -154,8 +154,8 @@ class Several(Asked):
         return f"{name}.{number}.{silent}.{zlib.crc32(rights):08x}"
 
     def only_readable(self, refs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return those of some runs that whoever asks may read; others are as if not there."""
-        return [ref for ref in refs if self.may_read(ref[0])]
+        """Return those of some runs that they may read, once each; others are as if not there."""
+        return [ref for ref in dict.fromkeys(refs) if self.may_read(ref[0])]
 
 
 class OneRun(Asked):

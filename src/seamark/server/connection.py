@@ -1,26 +1,32 @@
-"""A connection whose headers have to arrive in time."""
+"""A connection whose headers have to arrive in time, and whose answers have to be read."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 __all__ = ["PatientProtocol", "protocol_for"]
 
+_SLOWEST: Final = 1024
+"""How slowly an answer may be read while the server waits, bytes a second."""
+
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's protocol, with an end to waiting for the headers of a request.
+    """uvicorn's protocol, with an end to waiting for headers, and for who does not read.
 
     uvicorn bounds how long a connection may rest between requests, and nothing before the first
-    one: who opens connections and says nothing would keep them for ever.
+    one: who opens connections and says nothing would keep them for ever, and so would who asks for
+    much and reads none of it.
     """
 
     headers_s: ClassVar[float] = 30.0
-    """How long the headers of a request may take to arrive, seconds."""
+    """How long the headers of a request may take to arrive, and an answer rest unread, seconds."""
     _late: asyncio.TimerHandle | None = None
+    _slow: asyncio.TimerHandle | None = None
+    _unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin to wait for the first request."""
@@ -38,7 +44,37 @@ class PatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of the connection."""
         self._stop()
+        self._read_again()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Begin to wait for who does not read what they asked for."""
+        super().pause_writing()
+        self._read_again()
+        self._wait_for_reader()
+
+    def resume_writing(self) -> None:
+        """Go on: it was read."""
+        self._read_again()
+        super().resume_writing()
+
+    def _wait_for_reader(self) -> None:
+        self._unread = self.transport.get_write_buffer_size()
+        self._slow = self.loop.call_later(self.headers_s, self._look_at_reader)
+
+    def _look_at_reader(self) -> None:
+        """Cut a connection whose other side reads nothing, or next to nothing."""
+        self._slow = None
+        read = self._unread - self.transport.get_write_buffer_size()
+        if read < _SLOWEST * self.headers_s:
+            self.transport.abort()
+        else:
+            self._wait_for_reader()
+
+    def _read_again(self) -> None:
+        if self._slow is not None:
+            self._slow.cancel()
+            self._slow = None
 
     def _wait(self) -> None:
         self._late = self.loop.call_later(self.headers_s, self._give_up)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from starlette.requests import ClientDisconnect
@@ -23,8 +26,12 @@ _log: Final = logging.getLogger("seamark.server")
 _CLOSE: Final = {"Connection": "close"}
 _HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in ALWAYS.items()]
 _FIRST_ERROR: Final = 400
-_STREAMED: Final = frozenset({"PUT"})
 _JOURNAL: Final = "/journals/"
+_STREAMED: Final = (_JOURNAL, "/blobs/")
+"""What is sent there is read by routes that have asked who sends it; all other bodies are JSON, and
+read before anybody is asked."""
+_JSON_IDLES: Final = 2
+"""How many times the longest silence a body of JSON may take to arrive."""
 
 
 class Gate:
@@ -38,6 +45,7 @@ class Gate:
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app, self._limits = app, limits
         self._at_once = 0
+        self._strangers: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -47,7 +55,7 @@ class Gate:
             else:  # a websocket: there are none
                 await send({"type": "websocket.close", "code": 1000})
             return
-        passage = _Passage(scope, receive, send, self._limits)
+        passage = _Passage(scope, receive, send, self._limits, self._strangers)
         self._at_once += 1
         try:
             if self._at_once > self._limits.at_once:
@@ -65,15 +73,25 @@ class Gate:
 class _Passage:
     """One request and its answer."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: Limits) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        limits: Limits,
+        strangers: Counter[str],
+    ) -> None:
         self._scope, self._receive, self._send, self._limits = scope, receive, send, limits
+        self._strangers = strangers
         self._state: dict[str, Any] = scope.setdefault("state", {})
-        self._most = limits.batch_bytes if scope["method"] in _STREAMED else limits.json_bytes
-        if scope["method"] in _STREAMED and _JOURNAL in scope["path"]:
-            self._most = max(self._most, limits.frame_bytes)
+        self._most, seconds = limits.json_bytes, min(limits.request_s, _JSON_IDLES * limits.idle_s)
+        if scope["method"] == "PUT" and any(each in scope["path"] for each in _STREAMED):
+            self._most, seconds = limits.batch_bytes, limits.request_s
+            if _JOURNAL in scope["path"]:
+                self._most = max(self._most, limits.frame_bytes)
         self._got = 0
         self._whole = False
-        self._end = time.monotonic() + limits.request_s
+        self._end = time.monotonic() + seconds
         self._started = False
         self._dropped = False
 
@@ -105,7 +123,8 @@ class _Passage:
             return await self._receive()  # only that the client went away can come
         left = min(self._limits.idle_s, self._end - time.monotonic())
         try:
-            message = await asyncio.wait_for(self._receive(), max(0.0, left))
+            with self._among_strangers():
+                message = await asyncio.wait_for(self._receive(), max(0.0, left))
         except asyncio.TimeoutError:
             self._whole = True
             hint = "the rest of the request did not arrive in time; send it again"
@@ -117,6 +136,34 @@ class _Passage:
                 self._whole = True
                 raise self._too_large()
         return message
+
+    @contextmanager
+    def _among_strangers(self) -> Iterator[None]:
+        """Wait for a part of what somebody sends who was not asked yet who they are.
+
+        Who waits so takes a place that others need: one address has some of them, and all together
+        half, so that requests with a token are answered whatever nobody sends slowly.
+
+        Raises:
+            Refusal: 503 if too many wait.
+        """
+        if self._state.get("guarded"):
+            yield
+            return
+        client, waiting = self._scope.get("client"), self._strangers
+        address = client[0] if client else ""
+        most = max(1, self._limits.at_once // 2)
+        if waiting.total() >= most or waiting[address] >= max(1, most // 4):
+            self._whole = True
+            hint = "too many requests from there have not arrived whole; send it again"
+            raise Refusal(503, "busy", hint, headers={**_CLOSE, "Retry-After": "5"})
+        waiting[address] += 1
+        try:
+            yield
+        finally:
+            waiting[address] -= 1
+            if not waiting[address]:
+                del waiting[address]
 
     async def send(self, message: Message) -> None:
         """Pass on a part of the answer; none that is a success and that nobody guarded."""

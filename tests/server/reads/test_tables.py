@@ -269,6 +269,20 @@ def test_series_of_many_runs_come_in_parts(here, monkeypatch) -> None:
         assert asks.refused("runs/series", body) == (422, "query")
 
 
+def test_a_run_that_is_named_often_is_read_once(here) -> None:
+    """An answer costs what is in it, not what the question repeats."""
+    fill(here, 2)
+    ref = ["team/x", "run0"]
+    with here.client() as asks:
+        table = asks.read("runs/series", {"refs": [ref] * 20_000, "paths": ["loss"]})["table"]
+        found = asks.read("curves", {"refs": [ref] * 3, "paths": ["loss"]})["curves"]
+        many = {"id": [*(f"no{at}" for at in range(9_000)), "run1"]}
+        refs = asks.read("runs/select", {**many, "state": ["running", "crashed"]})["refs"]
+    assert [part[:2] for part in table.parts] == [("run0", "loss")]
+    assert len(found) == 1
+    assert refs == [["team/x", "run1"]]
+
+
 def test_curves_of_several_runs_in_one_answer(here) -> None:
     """What each run alone would answer; runs without points are left out."""
     fill(here)

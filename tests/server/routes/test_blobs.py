@@ -179,3 +179,16 @@ def test_an_upload_goes_on_after_the_server_was_killed(run_server, run, tmp_path
     assert told == {"offset": cut, "complete": False}
     put(open_remote(again.url, server.token), run, CONTENT)
     assert ask(f"/{DIGEST}").data == CONTENT
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a b", "con"])
+def test_what_is_no_run_id_keeps_nothing(team, run, name) -> None:
+    """Nobody has a content kept, or a table filled, for what can never be a run."""
+    digests = json.dumps({"digests": [HTML_DIGEST]}).encode()
+    asker = Asker(team.url, team.token, RunKey(run.project, quote(name)))
+    for path, method, body in (
+        ("", "POST", digests),
+        (f"/{HTML_DIGEST}?offset=0&size={len(HTML)}", "PUT", HTML),
+    ):
+        answer = asker(path, method, body, Content_Type="application/json")
+        assert answer.status in {404, 422}, answer.data

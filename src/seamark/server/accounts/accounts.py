@@ -53,6 +53,7 @@ class Token:
         expires_ns: When it ends, or None.
         revoked_ns: When it was revoked, or None.
         used_ns: About when it was last used, or None.
+        made_with: The limited token that made it, or None; it ends with that one.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Token:
     expires_ns: int | None
     revoked_ns: int | None
     used_ns: int | None
+    made_with: str | None = None
 
     def shown(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -328,6 +330,7 @@ class Accounts:
         role: Role | None = None,
         project: str | None = None,
         expires_ns: int | None = None,
+        made_with: str | None = None,
     ) -> NewToken:
         """Make a token of a user.
 
@@ -338,6 +341,8 @@ class Accounts:
             role: The most that it may do; by default what its user may.
             project: The one project it is for, with all that is in it.
             expires_ns: When it ends, nanoseconds since the Unix epoch.
+            made_with: Beginning of the limited token that it is made with: revoking that one
+                revokes it, too.
 
         Raises:
             NoSuch: If nobody has the name.
@@ -361,6 +366,7 @@ class Accounts:
                 role=None if role is None else int(role),
                 project=project,
                 expires_ns=expires_ns,
+                made_with=made_with,
             )
 
     def token(self, token: str) -> Token:
@@ -386,19 +392,26 @@ class Accounts:
             return [_token(row) for row in connection.execute(statement)]
 
     def revoke(self, token: str) -> None:
-        """End a token for good; harmless when it has ended.
+        """End a token for good, and those that were made with it; harmless when it has ended.
 
         Raises:
             NoSuch: If there is none.
         """
         self.token(token)
         table = tables.token
-        with self._database.writing() as connection:
-            connection.execute(
-                sa.update(table)
-                .where(table.c.id == token, table.c.revoked_ns.is_(None))
-                .values(revoked_ns=self._now_ns())
-            )
+        ended, made = set[str](), [token]
+        with self._alone() as connection:
+            while made:
+                ended.update(made)
+                connection.execute(
+                    sa.update(table)
+                    .where(table.c.id.in_(made), table.c.revoked_ns.is_(None))
+                    .values(revoked_ns=self._now_ns())
+                )
+                of_these = sa.select(table.c.id).where(table.c.made_with.in_(made))
+                made = [
+                    each for each in connection.execute(of_these).scalars() if each not in ended
+                ]
 
     def set_member(self, user: str, project: str, role: Role | None) -> None:
         """Give somebody a role in a project and all that is in it, or take it away.
@@ -589,6 +602,7 @@ def _token(row: Any) -> Token:
         row.expires_ns,
         row.revoked_ns,
         row.used_ns,
+        row.made_with,
     )
 
 

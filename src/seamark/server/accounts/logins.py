@@ -81,7 +81,6 @@ class Logins:
         key = hash_of(secret)
         if (remembered := self._remembered(key)) is not None:
             return remembered
-        self._refuse_guessing(secret, key, address)
         looked_up = self._look_up(secret, address)
         with self._lock:
             self._known[key] = looked_up
@@ -108,6 +107,7 @@ class Logins:
         found = self._accounts.by_token(secret) if is_token(secret) else None
         why = "this token is not known here" if found is None else self._ended(*found)
         if found is None or why:
+            self._refuse_guessing(secret, address)
             self._addresses.failed(address)
             self._prefixes.failed(prefix_of(secret))
             with self._lock:
@@ -123,11 +123,12 @@ class Logins:
             return f"the token {token.id}… has expired"
         return f"the user of the token {token.id}… is disabled" if who == NOBODY else ""
 
-    def _refuse_guessing(self, secret: str, key: str, address: str) -> None:
-        """Let who was wrong too often wait; a token that was good here before is not held up."""
-        with self._lock:
-            if key in self._known:
-                return
+    def _refuse_guessing(self, secret: str, address: str) -> None:
+        """Let who was wrong too often wait.
+
+        Only who is wrong again: a good token passes whatever others send from its address or with
+        its beginning, so nobody can lock anybody out. None can be guessed: 208 bits are unknown.
+        """
         wait = max(self._addresses.wait_s(address), self._prefixes.wait_s(prefix_of(secret)))
         if wait > 0:
             hint = "too many wrong tokens came from this address; wait, and check the token"

@@ -49,10 +49,12 @@ token: Final = sa.Table(
     sa.Column("expires_ns", sa.BigInteger),
     sa.Column("revoked_ns", sa.BigInteger),
     sa.Column("used_ns", sa.BigInteger),
+    sa.Column("made_with", _Text),
 )
 """Tokens: ``id`` is the beginning that is shown, ``hash`` the SHA-256 (hex) of the whole.
 
-``role`` and ``project`` are what it is limited to, if anything.
+``role`` and ``project`` are what it is limited to, if anything; ``made_with`` is the ``id`` of the
+limited token that made it, which it does not outlive.
 """
 
 member: Final = sa.Table(

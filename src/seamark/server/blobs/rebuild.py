@@ -22,8 +22,8 @@ UNKNOWN_RUN: Final = ""
 def rebuild_blobs(database: Database, objects: Objects, now_ns: int) -> int:
     """Fill the tables of contents from the objects; what is in them already stays.
 
-    Which runs need what is not known then: nothing is removed until their senders have asked again
-    and `Blobs.settle` was called.
+    Which runs need what is not known then: what is found so stays, also after all of the runs that
+    needed it were purged.
 
     Args:
         database: Holds the tables.

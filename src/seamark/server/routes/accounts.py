@@ -107,6 +107,8 @@ def tokens(
 ) -> dict[str, Any]:
     """Return tokens, never their secrets: one's own; all, for an admin.
 
+    A token that is limited to a role or a project lists itself and those that it made.
+
     With ``project``: those that are limited to it, for its owners.
     """
     accounts = server_of(request).accounts
@@ -120,6 +122,9 @@ def tokens(
     else:
         who = expect_somebody(request)
         found = accounts.tokens(None if who.admin else who.name)
+        own = accounts.token(who.token) if who.token else None
+        if own is not None and _is_limited(own):
+            found = [each for each in found if own.id in (each.id, each.made_with)]
     return {"tokens": [each.shown() for each in found]}
 
 
@@ -147,7 +152,13 @@ def create_token(request: Request, body: NewTokenBody) -> dict[str, Any]:
         project = body.project
         expires = expires if own is None else _earlier(own.expires_ns, expires)
     made = accounts.create_token(
-        user, by=who.name, label=body.label, role=role, project=project, expires_ns=expires
+        user,
+        by=who.name,
+        label=body.label,
+        role=role,
+        project=project,
+        expires_ns=expires,
+        made_with=own.id if own is not None and _is_limited(own) else None,
     )
     _note(request, who, "token.create", made.prefix, user=user, project=project)
     return {"token": made.secret, "id": made.prefix, "user": user, "expires_ns": expires}
@@ -155,7 +166,10 @@ def create_token(request: Request, body: NewTokenBody) -> dict[str, Any]:
 
 @router.delete("/tokens/{token}")
 def revoke_token(request: Request, token: str) -> dict[str, Any]:
-    """End a token for good, named by its beginning."""
+    """End a token for good, named by its beginning.
+
+    If it is limited to a role or a project, those that it made end with it.
+    """
     who = expect_somebody(request)
     server = server_of(request)
     try:
@@ -300,7 +314,12 @@ def _may_end(accounts: Accounts, who: Identity, token: Token) -> bool:
     if token.user != who.name:
         return False
     own = accounts.token(who.token) if who.token else None
-    return own is None or (own.role is None and own.project is None)
+    return own is None or not _is_limited(own)
+
+
+def _is_limited(token: Token) -> bool:
+    """Return whether a token may do less than its user: such are given to machines, and leak."""
+    return token.role is not None or token.project is not None
 
 
 def _note(request: Request, who: Identity, action: str, subject: str, **detail: Any) -> None:

@@ -13,8 +13,10 @@ from starlette.responses import Response, StreamingResponse
 
 from seamark.server.access import Role
 from seamark.server.blobs import BlobRefused, OffsetGap
-from seamark.server.failures import Refusal
+from seamark.server.failures import Refusal, later
 from seamark.server.guard import needs, server_of
+from seamark.server.kept.intake import check_run
+from seamark.server.kept.refusals import FullError
 
 if TYPE_CHECKING:
     from seamark.server.blobs import Blob, Blobs, Progress
@@ -85,13 +87,21 @@ async def put(
     size: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Of the whole, bytes.")],
 ) -> dict[str, Any]:
     """Take a part of a content; the digest is compared once all parts are there."""
-    data = await request.body()
+    parts: list[bytes] = []
 
     def take() -> Progress:
         _expect_kept(request, project, run)
+        data = b"".join(parts)
         return _told(lambda: _blobs(request).put(project, run, digest, size, offset, data))
 
-    return _as_json(await run_in_threadpool(take))
+    try:
+        with server_of(request).intake.arriving() as arriving:
+            async for part in request.stream():
+                arriving(len(part))
+                parts.append(part)
+            return _as_json(await run_in_threadpool(take))
+    except FullError as error:
+        raise later(error.slug, str(error), error.wait_s or 1, error.status) from error
 
 
 @router.get(_OF_RUN + "/{digest}/upload", dependencies=_WRITES)
@@ -136,11 +146,13 @@ def fetch(
 
 
 def _expect_kept(request: Request, project: str, run: str) -> None:
-    """Refuse what belongs to a run that was purged.
+    """Refuse what belongs to a run that was purged, or to what is the name of none.
 
     Raises:
-        Refusal: 410 if it was.
+        PathError: If it can be no run.
+        Refusal: 410 if it was purged.
     """
+    check_run(project, run)
     if server_of(request).accounts.is_purged(project, run):
         raise Refusal(410, "purged", f"run {run!r} of {project!r} was purged here")
 

@@ -53,6 +53,7 @@ _LAST_US: Final = ((1 << 63) - 1) // 1000
 All = Annotated[Several, Depends(several)]
 Text = Annotated[str, Field(max_length=_LONG)]
 Texts = Annotated[list[Text], Field(max_length=MOST_ROWS)]
+Few = Annotated[list[Text], Field(max_length=1000)]
 Ref = tuple[Text, Text]
 Refs = Annotated[list[Ref], Field(max_length=_MOST_REFS)]
 Columns = Annotated[list[Text], Field(max_length=_MOST_COLUMNS)]
@@ -74,9 +75,9 @@ class Which(BaseModel):
     project: Text | None = None
     query: Annotated[str, Field(max_length=_MOST_QUERY)] | None = None
     id: Text | Texts | None = None
-    state: Text | Texts | None = None
-    owner: Text | Texts | None = None
-    tag: Text | Texts | None = None
+    state: Text | Few | None = None
+    owner: Text | Few | None = None
+    tag: Text | Few | None = None
     trashed: bool | None = False
     limit: Annotated[int, Field(ge=1, le=_INT)] | None = None
     offset: Annotated[int, Field(ge=0, le=_INT)] = 0

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -104,8 +105,16 @@ class Served:
         """Wait until all that is kept of some runs (``project/run``) is folded."""
         for run in runs:
             position = json.loads(self.ask(f"runs/{run}/journals")[0])["position"]
-            while self.ask(f"runs/{run}/last?path=sys/state", {run: position})[1]:
+            while self._is_behind(run, position):
                 pass
+
+    def _is_behind(self, run: str, position: int) -> bool:
+        try:
+            return bool(self.ask(f"runs/{run}/last?path=sys/state", {run: position})[1])
+        except urllib.error.HTTPError as error:
+            if error.code == 404:  # nothing of it is folded yet
+                return True
+            raise
 
 
 def _tree(process: psutil.Process) -> list[psutil.Process]:

@@ -81,22 +81,35 @@ def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
 
 
+@pytest.fixture(scope="session")
+def _servers(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """What gives the roots of tests their servers, if tests read through one."""
+    if request.config.getoption("--through") is None:
+        yield None
+        return
+    from through import Servers
+
+    servers = Servers()
+    try:
+        yield servers
+    finally:
+        servers.close()
+
+
 @pytest.fixture(autouse=True)
 def _through(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _servers: Any
 ) -> Iterator[None]:
     """Read through a server if the command line says so."""
-    if request.config.getoption("--through") is None:
+    if _servers is None:
         yield
         return
-    from through import OTHERWISE, reading_through
+    from through import reading_through, why_not
 
     file = request.node.path.relative_to(request.config.rootpath).as_posix()
-    if any(word in request.node.name for word in OTHERWISE.get(file, ())):
-        pytest.skip("it is about what only a root has")
-    with reading_through(monkeypatch, tmp_path_factory.mktemp):
+    if reason := why_not(file, request.node.name, request.fixturenames):
+        pytest.skip(reason)
+    with reading_through(monkeypatch, _servers):
         yield
 
 

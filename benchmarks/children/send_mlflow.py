@@ -1,4 +1,6 @@
-"""Send points to MLflow's server: ``send_mlflow.py URL RUNS CALLS METRICS``.
+"""Send points to MLflow's server: ``send_mlflow.py URL CALLS METRICS RUN ...``.
+
+``send_mlflow.py URL RUNS`` makes the runs before that.
 
 Each run by a thread of its own, through ``MlflowClient.log_batch`` with a thousand metrics, the
 most that it takes at once.
@@ -17,9 +19,14 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric
 
 MOST = 1000
-url, runs, calls, metrics = sys.argv[1], *map(int, sys.argv[2:])
-client = MlflowClient(url)
-experiment = client.create_experiment("bench")
+client = MlflowClient(sys.argv[1])
+if len(sys.argv) == 3:
+    experiment = client.create_experiment("bench")
+    made = [client.create_run(experiment).info.run_id for _ in range(int(sys.argv[2]))]
+    client.log_batch(made[0], [Metric("first", 0.0, 0, 0)])
+    print(json.dumps({"runs": made}))
+    sys.exit()
+calls, metrics, runs = *map(int, sys.argv[2:4]), sys.argv[4:]
 names = [f"train/metric_{number:03}" for number in range(metrics)]
 
 
@@ -33,8 +40,7 @@ def send(run: str) -> None:
             batch = []
 
 
-made = [client.create_run(experiment).info.run_id for _ in range(runs)]
 begun = time.perf_counter()
-with ThreadPoolExecutor(min(4, runs)) as pool:
-    list(pool.map(send, made))
+with ThreadPoolExecutor(4) as pool:
+    list(pool.map(send, runs))
 print(json.dumps({"wall_s": time.perf_counter() - begun}))

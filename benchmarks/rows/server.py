@@ -19,7 +19,7 @@ from servers import MLFLOW_PYTHON, Served, mlflow_server, postgresql, seamark_se
 from timed_loop import cpu_s
 
 METRICS = 10
-SENDING_RUNS, CALLS, PEER_CALLS = 10, 100_000, 1000
+SENDING_RUNS, CALLS, PEER_CALLS = 10, 100_000, 2000
 PROCESSES, RUNS_EACH, LIVE_CALLS = 8, 8, 10_000
 LONG = 100_000_000
 ONE_CORE = "million points a second and core"
@@ -40,8 +40,7 @@ def seamark(command: str, *arguments: str, folder: Path, served: Served | None =
         [sys.executable, "-m", "seamark", command, *arguments, *where],
         cwd=folder,
         env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )
@@ -68,9 +67,10 @@ def points_taken_in(bench: Bench) -> Iterator[Result]:
         def theirs(where: str) -> Sample:
             database = fresh("bench") if where == "PostgreSQL" else None
             with new_folder() as folder, mlflow_server(folder, database=database) as served:
+                runs = child("send_mlflow.py", served.url, SENDING_RUNS, folder=folder)["runs"]
                 before_s = served.cpu_s()
                 sent = child(
-                    "send_mlflow.py", served.url, SENDING_RUNS, peer_calls, METRICS, folder=folder
+                    "send_mlflow.py", served.url, peer_calls, METRICS, *runs, folder=folder
                 )
                 points = SENDING_RUNS * peer_calls * METRICS
                 return {
@@ -247,7 +247,7 @@ def reading_through(bench: Bench) -> Iterator[Result]:
             folded_s = time.perf_counter() - begun
             calls = {"table": "`fetch_runs_table`, first 100 by a metric", "one": "`fetch_last`"}
             commands = {
-                "ls": ["ls", "--limit", "100", "--sort-by", "metrics/loss:min"],
+                "ls": ["ls", "--limit", "100", "--sort", "metrics/loss:min"],
                 "show": ["show", names[0]],
                 "compare": ["compare", *names],
             }
@@ -297,8 +297,7 @@ def reading_through(bench: Bench) -> Iterator[Result]:
 
 def _wait_for_all(served: Served, runs: int) -> None:
     """Wait until so many runs can be read."""
-    query = "runs?limit=1&columns=sys/id&query=sys/state%20%3D%20%22completed%22"
-    while json.loads(served.ask(query)[0])["total"] < runs:
+    while sum(each["runs"] for each in json.loads(served.ask("projects")[0])["projects"]) < runs:
         time.sleep(0.2)
 
 

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -32,7 +33,7 @@ from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import next_batch
 from seamark.reading import wire
 from seamark.remote.http.sender import open_remote
-from seamark.remote.protocol import Gap, RunKey, Sent
+from seamark.remote.protocol import Gap, RemoteError, RunKey, Sent
 from seamark.remote.sync import sync_run, what_is_left
 from seamark.server.databases import open_databases
 from seamark.server.kept.journals import KeptJournals
@@ -86,14 +87,19 @@ class Place:
             self.proxy.to = str(parts.hostname), int(parts.port or 0)
         return self.server
 
-    def kill(self) -> None:
-        """Kill all of the server's processes, or one of them."""
+    def kill(self) -> str:
+        """Kill one of the server's processes, the one that starts them, or all; say which."""
         workers = self.server.workers()
-        if workers and self.draw.random() < 0.6:
+        kind = self.draw.random()
+        if workers and kind < 0.5:
             os.kill(self.draw.choice(workers), signal.SIGKILL)
-            return
-        self.end(signal.SIGKILL)
+            return "one process"
+        if kind < 0.75:  # the others notice, and finish while new ones work already
+            self.server.stop(signal.SIGKILL)
+        else:
+            self.end(signal.SIGKILL)
         self.start()
+        return "supervisor" if kind < 0.75 else "all processes"
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         workers = self.server.workers()
@@ -179,6 +185,66 @@ class Training:
             self.process.stdin.close()
 
 
+class Witness:
+    """Sends journals beside those who write them, and remembers what was acknowledged.
+
+    Without it nobody would notice a server that loses what it had acknowledged: whoever sends asks
+    first what is known, and would send it again.
+    """
+
+    def __init__(self, root: Path, place: Place) -> None:
+        self._root, self._place = root, place
+        self.acknowledged: Counter[tuple[RunKey, str]] = Counter()
+        self.answers = 0
+        self.lost: list[str] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and look at everything once more."""
+        self._ended.set()
+        self._thread.join()
+        self.look()
+
+    def look(self) -> None:
+        """Compare what the server knows with what it ever said it had."""
+        remote = open_remote(self._place.server.url, self._place.token)
+        try:
+            for run in {run for run, _ in self.acknowledged}:
+                self._compare(run, dict(remote.journals(run)))
+        finally:
+            remote.close()
+
+    def _compare(self, run: RunKey, known: dict[str, int]) -> None:
+        for (other, journal), most in list(self.acknowledged.items()):
+            if other == run and known.get(journal, 0) < most:
+                self.lost.append(f"{run} {journal}: {most} acknowledged, {known.get(journal)} kept")
+
+    def _note(self, run: RunKey, journal: str, offset: int) -> None:
+        self.answers += 1
+        self.acknowledged[run, journal] = max(self.acknowledged[run, journal], offset)
+
+    def _work(self) -> None:
+        remote = open_remote(self._place.proxy.url, self._place.token)
+        while not self._ended.wait(0.05):
+            for folder in iter_runs(self._root):
+                with contextlib.suppress(RemoteError, OSError):
+                    self._send(remote, folder)
+        remote.close()
+
+    def _send(self, remote: Any, folder: RunFolder) -> None:
+        run = RunKey(folder.project, folder.run)
+        known = dict(remote.journals(run))
+        self._compare(run, known)
+        for journal in folder.journals():
+            name = journal.path.name
+            with JournalReader(journal.path) as reader:
+                batch = next_batch(reader, known.get(name, 0), 20_000)
+            if batch is not None and batch.data:
+                self._note(run, name, remote.send(run, name, batch.offset, batch.data).offset)
+
+
 # ---------------------------------------------------------------------- what must hold
 
 
@@ -262,20 +328,30 @@ def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw) -> Non
     """SIGKILL at random moments, connections cut half-way; every point is there once."""
     root = tmp_path / "runs"
     running = [Training(root, place) for _ in range(2)]
+    witness = Witness(root, place)
     pause = threading.Event()
+    killed: Counter[str] = Counter()
     for number in range(KILLS):
         pause.wait(draw.uniform(0.1, 1.0))  # the moment is random; nothing depends on it
         if number % 2:
-            place.kill()
+            killed[place.kill()] += 1
         else:
             victim = draw.randrange(len(running))
             running[victim].kill()
             running[victim] = Training(root, place)
+            killed["training"] += 1
+        print(dict(killed), witness.answers, witness.lost, flush=True)  # noqa: T201
     place.troubles = False
     for training in running:
         training.end()
+    witness.stop()
+    print(dict(killed), "acknowledged", witness.answers, "batches; lost:", witness.lost)  # noqa: T201
+    assert witness.answers
+    assert witness.lost == [], f"SEAMARK_KILL_SEED={SEED}"
     check_all(root, place)
     refold(place)
+    witness.look()
+    assert witness.lost == [], f"SEAMARK_KILL_SEED={SEED}"
     check_all(root, place)
 
 

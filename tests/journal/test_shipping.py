@@ -23,7 +23,7 @@ from seamark.journal.shipping import (
     next_batch,
 )
 from seamark.journal.source import BytesSource
-from seamark.store.fold.walk import walk
+from seamark.journal.walk import walk
 
 LATE = START + 10 * SETTLE_NS
 
@@ -237,3 +237,33 @@ def test_a_zlib_bomb_is_split_by_who_sends_and_refused_otherwise() -> None:
     batches = shipped(reader_of(made), 4 << 20)
     assert len(batches) == 2
     assert accepted(batches, made.file) == made.data
+
+
+@pytest.mark.parametrize("limit", [200, 4000, 1 << 20])
+@pytest.mark.parametrize("packed", [0, 40, 200_000])
+def test_frames_as_columns_make_the_same_batches(limit, packed):
+    """Whoever sends much finds frames without a step for each."""
+    made = journal(300)
+    if packed:
+        payload = zlib.compress(dump_json({"op": "set", "path": "x", "value": "x" * packed}))
+        made.frame(Kind.OP, payload, flags=ZLIB)
+    made.row({"a": 0.5}, 300)
+    plain, columns = (
+        shipped(
+            JournalReader(BytesSource(made.file, made.data), now_ns=lambda: LATE, **found_by), limit
+        )
+        for found_by in ({}, {"walk": walk})
+    )
+    assert plain == columns
+    assert b"".join(batch.data for batch in plain) == made.data
+
+
+def test_what_is_packed_is_counted_as_what_it_becomes(monkeypatch):
+    """A batch that would be too much for whoever takes it is made shorter."""
+    made = journal(3)
+    for _ in range(6):
+        made.frame(Kind.OP, zlib.compress(bytes(1 << 20)), flags=ZLIB)
+    monkeypatch.setattr("seamark.journal.shipping.INFLATED_BYTES", 3 << 20)
+    for found_by in ({}, {"walk": walk}):
+        reader = JournalReader(BytesSource(made.file, made.data), now_ns=lambda: LATE, **found_by)
+        assert len(shipped(reader, 1 << 20)) == 3

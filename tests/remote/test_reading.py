@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,7 @@ class Both:
             "big": 2**70,
             "odd": float("nan"),
         }
+        run["started"] = datetime(2026, 2, 28, 22, tzinfo=timezone.utc)
         for step in range(120):
             run["val/loss"].append(slope / (step + 1), step=step)
         run["notes"].append("first line\n", step=1)
@@ -229,6 +232,31 @@ def test_errors_are_those_of_the_root(both: Both) -> None:
         there.view("team/digits", "0123456789abcdef")
     with pytest.raises(RunNotFoundError, match="did you mean 'steep'"):
         Finder(there).find("stepe")
+
+
+def test_times_of_a_query_are_those_of_who_asks(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of whatever attribute, quoted or not; what names an offset, or is no time, stays."""
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # fourteen hours before UTC
+    time.tzset()
+    try:
+        here, there = both.here(), both.there()
+        for query in (
+            "started = 2026-03-01T12:00",
+            "started > '2026-03-01 11:59' and started < \"2026-03-01 12:01:00\"",
+            "started = '2026-02-28T22:00:00+00:00'",
+            "started in (2026-03-01T12:00, 2020-01-01)",
+            "started = 2026-02-28T22:00",
+            "sys/creation_time > 2026-03-01",
+            "sys/name = '2026-03-01'",
+        ):
+            asked = Selection(query=query, local=True, sort_by="sys/name")
+            assert there.select(asked) == here.select(asked), query
+        assert len(there.select(Selection(query="started = 2026-03-01T12:00", local=True))) == 2
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_run_is_opened_for_reading(both: Both, tmp_path: Path) -> None:

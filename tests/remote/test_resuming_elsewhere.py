@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,3 +106,64 @@ def test_odd_answers_are_taken_for_nothing(begin: Begin, keeper: Any) -> None:
     run["y"].append(1.0)
     run.stop()
     assert header(run)["attempt"] == 0
+
+
+def test_a_restart_on_an_empty_disk_begins_an_attempt(
+    begin: Begin, keeper: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher put the job on another machine: what went before is another attempt."""
+    from seamark.process.job import job_key
+
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    told = opening(1)
+    told["journals"]["elsewhere-1-00"] |= {"job": job_key(), "restarts": 0}
+    keeper.openings["p", RUN] = told
+    run = begin(remote=keeper.url, custom_run_id="mine", with_id=None)
+    run.stop()
+    keeper.openings["p", run.id] = told
+    shutil.rmtree(run.folder.path)
+    again = begin(remote=keeper.url, custom_run_id="mine")
+    again["a"] = 1
+    again.stop()
+    assert (again.id, header(again)["attempt"]) == (run.id, 3)
+    # Somebody who only adds something is no restart of the training.
+    added = begin(remote=keeper.url, with_id=RUN, owner=False)
+    added["b"] = 1
+    added.stop()
+    assert header(added)["attempt"] is None
+
+
+def test_a_checkpoint_of_a_run_that_is_only_there_goes_on_with_it(
+    begin: Begin, keeper: Any
+) -> None:
+    """As after a machine was replaced: the checkpoint names the run, and the remote knows it."""
+    keeper.openings["p", RUN] = opening(1)
+    fresh = begin(remote=keeper.url)
+    state = {"run": RUN, "project": "p", "positions": {"elsewhere-1-00": 5000}}
+    run = fresh.resumed(state)
+    run["train/loss"].append(0.5)
+    run.stop()
+    assert run.id == RUN
+    assert header(run)["attempt"] == 3
+    assert header(run)["positions"] == {"elsewhere-1-00": 5000}
+    again = begin(with_id=RUN, mode="read-only")
+    assert list(again["train/loss"].fetch_values()["step"]) == [42]
+    # One that nobody knows is a run of its own, as ever.
+    other = begin(remote=keeper.url)
+    assert other.resumed({**state, "run": "fedcba9876543210"}) is other
+
+
+def test_project_logs_are_sent_too(begin: Begin, keeper: Any, tmp_path: Path) -> None:
+    """What is recorded in the project itself, under its own name."""
+    import seamark
+
+    with seamark.init_project("p", root=tmp_path / "root", remote=keeper.url) as project:
+        project["description"] = "what this is about"
+    kept = keeper.journals["p", ".project"]
+    assert len(kept) == 1
+    assert b"what this is about" in bytes(next(iter(kept.values())))
+    silent = seamark.init_project("q", root=tmp_path / "root", remote=keeper.url, mode="offline")
+    silent["description"] = "x"
+    silent.stop()
+    assert ("q", ".project") not in keeper.journals

@@ -461,8 +461,8 @@ def test_an_exit_without_stop_sends_the_rest(keeper: Any, tmp_path: Path) -> Non
     assert {name: bytes(data) for name, data in keeper.journals["p", run].items()} == local
 
 
-def test_the_exception_of_a_training_is_the_last_word(tmp_path: Path) -> None:
-    """Whatever becomes of what is sent."""
+def test_the_exception_of_a_training_is_told_before_anything_is_waited_for(tmp_path: Path) -> None:
+    """Whatever becomes of what is sent: one line may follow."""
     with keeping() as (keeper, address):
         keeper.meddle = lambda *_: (401, {"error": "token", "hint": "no"}, {})
         url = f"http://127.0.0.1:{address[1]}"
@@ -471,7 +471,71 @@ def test_the_exception_of_a_training_is_the_last_word(tmp_path: Path) -> None:
             script(tmp_path, url, more), capture_output=True, text=True, timeout=200, check=False
         )
     assert done.returncode == 1
-    assert done.stderr.rstrip().endswith("OSError: of the training")
+    told = done.stderr.rstrip().splitlines()
+    assert len(told) - told.index("OSError: of the training") <= 2
+
+
+SLOW_END = """
+run.log_metrics({'a': 1.0}, step=1)
+others = [seamark.init_run("p", root=run.root, remote=%r, **QUIET) for _ in range(3)]
+print("now", flush=True)
+"""
+
+
+def interrupted(command: list[str]) -> tuple[str, int, float]:
+    """Press Ctrl-C while a process waits; return what it said, its status, and how long it took."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        until(lambda: "now" in process.stdout.readline())
+        time.sleep(1)  # it waits by then, or will: either way it is to end
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        said = process.communicate(timeout=100)[1]
+    return said, process.returncode, time.monotonic() - began
+
+
+def test_ctrl_c_ends_the_wait_of_stop_and_nothing_waits_again(tmp_path: Path) -> None:
+    """One line says what is left; the end of the process does not wait once more."""
+    nowhere = "http://127.0.0.1:9"
+    said, status, seconds = interrupted(
+        script(tmp_path, nowhere, "print('now', flush=True)\nrun.stop()\n")
+    )
+    assert status == -signal.SIGINT
+    assert seconds < shippers.EXIT_S / 2
+    assert said.count("seamark sync") == 1
+    assert said.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_ctrl_c_at_the_end_of_the_process_leaves_no_run_open(tmp_path: Path) -> None:
+    """All runs are closed first; then is waited for all of them at once, and one line is said."""
+    nowhere = "http://127.0.0.1:9"
+    said, _, seconds = interrupted(script(tmp_path, nowhere, SLOW_END % nowhere))
+    assert seconds < shippers.EXIT_S / 2
+    assert said.count("seamark sync") == 1
+    assert "not all of 4 runs" in said
+    assert "Traceback" not in said
+    found = list((tmp_path / "root" / "p").glob("*/journal/*"))
+    assert len(found) == 4
+    assert all(b'"state":"completed"' in each.read_bytes() for each in found)
+
+
+def test_an_exception_is_not_held_up_by_what_is_left(tmp_path: Path) -> None:
+    """It leaves the with-block at once; the end of the process waits."""
+    more = """
+import time
+began = time.monotonic()
+try:
+    with run:
+        raise OSError("of the training")
+except OSError:
+    print(time.monotonic() - began, flush=True)
+os._exit(0)
+"""
+    command = script(tmp_path, "http://127.0.0.1:9", more)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    assert float(done.stdout.split()[-1]) < shippers.EXIT_S / 2
 
 
 # --------------------------------------------------------------------- what people read

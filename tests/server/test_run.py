@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -20,9 +21,15 @@ import urllib3
 pytest.importorskip("fastapi")
 
 from asking import ask
+from recording import QUIET
 from server_process import start_server
 
+from seamark import init_run
 from seamark.errors import ArgumentError
+from seamark.journal.folder import RunFolder
+from seamark.remote.http.sender import open_remote
+from seamark.remote.protocol import RunKey
+from seamark.remote.sync import sync_run, what_is_left
 from seamark.server import checks, run
 from seamark.server.settings import Settings
 
@@ -163,6 +170,29 @@ def test_one_line_says_what_is_wrong(tmp_path) -> None:
             (("--auth", "ldap"), {}, "offers 'ldap'"),
         ):
             assert words in failing(tmp_path / "server", *options, **rest)
+
+
+def test_a_lost_database_is_noticed_before_anything_is_sent(run_server, tmp_path) -> None:
+    """Journals that no table knows are taken up again, or nothing starts beside them."""
+    folder = tmp_path / "server"
+    server = run_server(folder)
+    run = init_run("team", root=tmp_path / "runs", **QUIET)
+    run["lr"] = 0.5
+    run.stop()
+    journals = RunFolder(tmp_path / "runs", "team", run.id)
+    with contextlib.closing(open_remote(server.url, server.token)) as remote:
+        assert sync_run(what_is_left(journals, remote), remote).problems == []
+        known = remote.journals(RunKey("team", run.id))
+    server.stop()
+    for file in folder.glob("kept.db*"):
+        file.unlink()
+    again = run_server(folder)
+    with contextlib.closing(open_remote(again.url, server.token)) as remote:
+        assert remote.journals(RunKey("team", run.id)) == known
+    again.stop()
+    for file in folder.glob("*.db*"):
+        file.unlink()
+    assert "seamark server refold --objects" in failing(folder)
 
 
 def test_a_missing_extra_is_named(tmp_path) -> None:

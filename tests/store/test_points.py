@@ -13,6 +13,7 @@ from seamark.errors import ArgumentError
 from seamark.journal.folder import RunFolder
 from seamark.local.index import Index
 from seamark.store import groups, ingest
+from seamark.store.read import series
 
 
 @pytest.fixture
@@ -41,6 +42,17 @@ def rows(points):
             strict=True,
         )
     )
+
+
+def in_parts(view, path, attempt, most, last=None):
+    """Return the rows of a series that is read part by part."""
+    found, after = [], None
+    while True:
+        part, after = view.points_part(path, attempt, most=most, after=after, last=last)
+        assert len(part) <= most
+        found += rows(part)
+        if after is None:
+            return found
 
 
 @pytest.mark.parametrize("attempt", [-1, "newest", 1.5, True, None])
@@ -81,6 +93,10 @@ def test_points_are_those_of_the_oracle(
                 assert property_test.same(
                     found, oracle.expected_points(journals, ends, path, attempt)
                 )
+                assert property_test.same(in_parts(view, path, attempt, 2), found)
+                for last in (1, 3):
+                    ends_so = in_parts(view, path, attempt, 2, last)
+                    assert property_test.same(ends_so, found[-last:])
 
 
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])
@@ -184,3 +200,43 @@ def test_points_that_a_view_does_not_know_are_not_read(builder, folder, view):
     journal.row({"a": 2.0}, 1).save(folder)
     assert len(old.points("a")) == 1
     assert len(view().points("a")) == 2
+
+
+def test_a_series_in_parts_is_begun_anew_when_points_are_hidden(builder, folder, view, monkeypatch):
+    """Points that come behind what was read are read; a new attempt that hides some is told."""
+    monkeypatch.setattr(ingest, "SMALL_BYTES", 0)
+    monkeypatch.setattr(groups, "GROUP_ROWS", 4)
+    first = builder(attempt=0, rank=0)
+    for step in range(10):
+        first.row({"a": float(step)}, float(step))
+    first.save(folder)
+    part, after = view().points_part("a", most=6)
+    assert part.step.tolist() == [0, 1, 2, 3, 4, 5]
+    first.row({"a": 10.0}, 10.0).save(folder)
+    rest, end = view().points_part("a", most=6, after=after)
+    assert (rest.step.tolist(), end) == ([6, 7, 8, 9, 10], None)
+    cleared = view().points_part("a", most=6, after=after._replace(hidden=after.hidden + 1))
+    assert cleared is None
+    first.op("clear", path="a").row({"a": 11.0}, 11.0).save(folder)
+    assert view().points_part("a", most=6, after=after) is None
+    assert in_parts(view(), "a", "latest", 2) == rows(view().points("a"))
+
+
+def test_of_a_long_series_only_the_groups_of_a_part_are_read(builder, folder, view, monkeypatch):
+    """However long it is."""
+    monkeypatch.setattr(ingest, "SMALL_BYTES", 0)
+    monkeypatch.setattr(ingest, "CHUNK_BYTES", 0)
+    monkeypatch.setattr(groups, "GROUP_ROWS", 10)
+    long = builder()
+    for step in range(400):
+        long.row({"a": float(step)}, float(step))
+    long.save(folder)
+    look = view()
+    read = []
+    real = series.load_group
+    monkeypatch.setattr(series, "load_group", lambda *at: read.append(at) or real(*at))
+    part, after = look.points_part("a", most=15)
+    assert (len(part), len(read)) == (15, 2)
+    look.points_part("a", most=15, after=after)
+    assert len(read) <= 5
+    assert len(in_parts(look, "a", "latest", 15)) == 400

@@ -19,7 +19,7 @@ from seamark.journal.format import (
     salt_of,
 )
 from seamark.journal.reader import Block
-from seamark.store.fold.walk import walk
+from seamark.journal.walk import walk
 
 START = 1_790_000_000_000_000_000
 """Time of the first frame unless a test says otherwise, nanoseconds since the Unix epoch."""

@@ -85,7 +85,7 @@ def start_server(
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    assert answers.wait(60), lines
+    assert answers.wait(180), lines
     text = "\n".join(lines)
     found = _URL.search(text)
     if found is None:

@@ -111,7 +111,7 @@ class FrameList(list[RawFrame]):
     """Frames of a piece of a journal, one after the other.
 
     What reads many of them at once has a form of its own with the same methods; see
-    `seamark.store.fold.walk.Frames`.
+    `seamark.journal.walk.Frames`.
     """
 
     def kinds(self) -> set[int]:

@@ -28,6 +28,7 @@ from seamark.journal.format import (
     salt_of,
 )
 from seamark.journal.reader import (
+    Block,
     JournalReader,
     RawFrame,
     Walk,
@@ -68,6 +69,9 @@ JOURNAL_BYTES: Final = 4 << 30
 _ALIGNED: Final = 8
 _DEFAULT_BYTES: Final = 4 << 20
 _SMALLEST_READ: Final = 4096
+_NO_KIND: Final = -1
+_MOST_PACKED: Final = 1032
+"""How many bytes zlib makes of one at most."""
 
 
 class Batch(NamedTuple):
@@ -155,8 +159,7 @@ def next_batch(reader: JournalReader, offset: int, limit: int = _DEFAULT_BYTES) 
         length = min(block.base - offset, GAP_BYTES)
         return Batch(offset, length, b"")
     opening = _opening(reader) if offset < FILE_HEADER_BYTES else b""
-    frames = [block.frames.raw(index) for index in range(len(block.frames))]
-    end = _end_of_part(block.data, frames, limit - len(opening))
+    end = _end_of_part(block, limit - len(opening))
     data = opening + block.data[:end]
     return Batch(min(offset, start - len(opening)), len(data), data)
 
@@ -169,12 +172,17 @@ def _opening(reader: JournalReader) -> bytes:
     return found if sound else file_header(reader.uid)
 
 
-def _end_of_part(data: bytes, frames: list[RawFrame], limit: int) -> int:
+def _end_of_part(block: Block, limit: int) -> int:
     """Return where the last frame ends that still fits; the first one always does."""
+    whole = block.end - block.base
+    packed = block.frames.some(_NO_KIND, ZLIB)
+    most = whole + sum(min(MAX_PAYLOAD_BYTES, frame[5] * _MOST_PACKED) for frame in packed)
+    if whole <= limit and most <= INFLATED_BYTES:
+        return whole  # nearly always, and without a step for each frame
     end = inflated = 0
-    for frame in frames:
+    for frame in map(block.frames.raw, range(len(block.frames))):
         following = frame[0] + FRAME_HEADER_BYTES + padded(frame[5])
-        inflated += _inflated(data, frame)
+        inflated += _inflated(block.data, frame)
         if end and (following > limit or inflated > INFLATED_BYTES):
             break
         end = following

@@ -16,8 +16,8 @@ from seamark.errors import JournalError
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.journal.reader import JournalReader
 from seamark.journal.source import FileSource, Source
+from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.process.interrupts import quietly
-from seamark.store.fold.walk import BLOCK_BYTES, walk
 
 if TYPE_CHECKING:
     from seamark.local.looks import Look, Stat

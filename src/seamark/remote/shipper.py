@@ -214,16 +214,18 @@ class Shipper:
         left, until = self._of(folder), now + seconds
         if all(one.given_up or one.is_refused(now) for one in left):
             return not left  # a line has said so
-        done = self.wait(seconds, folder, show)
-        files = not done or self._files.flush(max(0.0, until - self._clock()), folder)
-        done = done and files
-        self._gave_up = not done
-        if not done:
-            now = self._clock()
-            told = [one for one in left if one.is_refused(now)]  # meanwhile, in a line of its own
-            rest = [one for one in left if one.left or one.unseen or not files]
-            self._tell_left([one for one in rest if one not in told])
-        return done
+        done = files = False
+        try:
+            done = self.wait(seconds, folder, show)
+            files = not done or self._files.flush(max(0.0, until - self._clock()), folder)
+        finally:  # also where Ctrl-C ends the wait
+            self._gave_up = not (done and files)
+            if self._gave_up:
+                now = self._clock()
+                told = [one for one in left if one.is_refused(now)]  # in a line of its own
+                rest = [one for one in left if one.left or one.unseen or not files]
+                self._tell_left([one for one in rest if one not in told])
+        return not self._gave_up
 
     def _of(self, folder: RunFolder | None) -> list[Shipment]:
         """Return what is to be sent of one run, or of all."""
@@ -381,6 +383,8 @@ class Shipper:
     def _opened(self) -> Remote:
         if self._remote is None:
             with fork.held_off():  # modules are imported
+                import seamark.journal.walk  # noqa: F401 - a tail needs it
+
                 self._remote = self._open(self.uri, self._token)
         return self._remote
 

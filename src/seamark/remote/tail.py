@@ -106,7 +106,9 @@ class Tail:
         size, known, start = self.size(), self.known, self._start
         if self.aside or known is None or size <= start:
             return None
-        with JournalReader(self.path) as reader:
+        from seamark.journal.walk import walk  # numpy is for those who send
+
+        with JournalReader(self.path, walk=walk) as reader:
             batch = next_batch(reader, start, self._limit)
             if batch is None:
                 self._nothing_at = size

@@ -7,22 +7,31 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import PathError
+from seamark.errors import ArgumentError, PathError, RunNotFoundError
 from seamark.journal.folder import RunFolder
 from seamark.paths import check_name, check_project
+from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
+from seamark.remote.protocol import Missing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from seamark.remote.opening import Opening
     from seamark.run.options import RunOptions
 
-__all__ = ["Elsewhere", "find_elsewhere"]
+__all__ = ["Elsewhere", "find_elsewhere", "look_elsewhere"]
 
 log = logging.getLogger("seamark")
 
 PATIENCE_S: Final = 5.0
 """How long the start of a run waits for what remotes know of it, in seconds."""
+
+_AS_NEW: Final = (
+    ". It is recorded on this disk as if it were new, and put together with what is there when it "
+    "is sent"
+)
 
 
 @dataclass(frozen=True)
@@ -54,32 +63,58 @@ def find_elsewhere(options: RunOptions, folder: RunFolder) -> Elsewhere:
     Args:
         options: Of the run.
         folder: Where it would be recorded.
+
+    Raises:
+        ArgumentError: If ``with_id`` may mean several runs that are there.
     """
-    asked = options.remotes and options.names_a_run and options.resume != "never"
-    if not asked or folder.is_there() or folder.purged_mark.exists() or current_rank().rank:
+    if not options.names_a_run or options.resume == "never":
         return Elsewhere(folder)
-    if (place := _place(options, folder)) is None:
+    return _look(options, folder, _place(options, folder), _AS_NEW)
+
+
+def look_elsewhere(options: RunOptions, folder: RunFolder) -> Elsewhere:
+    """Ask the remotes of a run for another one, which a checkpoint names.
+
+    Args:
+        options: Of the run that was begun.
+        folder: Where the other one would be recorded.
+    """
+    return _look(options, folder, folder)
+
+
+def _look(
+    options: RunOptions, folder: RunFolder, place: RunFolder | None, unknown: str = ""
+) -> Elsewhere:
+    """Ask for a run whose place is known; without that, for the one that its name means.
+
+    Args:
+        options: Of the run that is begun.
+        folder: Where it would be recorded if nobody knows it.
+        place: Where it lies.
+        unknown: What is said to become of it where nobody answers.
+    """
+    is_here = folder.is_there() or folder.purged_mark.exists()
+    if not options.remotes or is_here or current_rank().rank:
         return Elsewhere(folder)
-    found: list[Opening] = []
+    asking = _Asking(options, folder.root, place)
+    thread = threading.Thread(target=asking.ask, name="seamark-opening", daemon=True)
     failures: list[str] = []
-    asking = threading.Thread(
-        target=_ask, args=(options, place, found, failures), name="seamark-opening", daemon=True
-    )
     with quietly(only=RuntimeError):
-        asking.start()
-        asking.join(PATIENCE_S)
-        if asking.is_alive():
-            failures.append(f"no answer within {PATIENCE_S:g} s")
-    if found:
-        return Elsewhere(place, found[0])
-    if failures:
-        log.warning(
-            "seamark: whether run %s exists elsewhere could not be found out: %s. It is recorded "
-            "on this disk as if it were new, and put together with what is there when it is sent",
-            *(place.run, failures[0][:400]),
-        )
-        return Elsewhere(place, unanswered=True)
-    return Elsewhere(folder)
+        thread.start()
+        thread.join(PATIENCE_S)
+        failures = [f"no answer within {PATIENCE_S:g} s"] if thread.is_alive() else asking.failures
+    if asking.found:
+        return Elsewhere(*asking.found[0])
+    if asking.ambiguous:
+        raise asking.ambiguous[0]
+    if not failures:
+        return Elsewhere(folder)
+    log.warning(
+        "seamark: whether run %s exists elsewhere could not be found out: %s%s",
+        *(options.with_id if place is None else place.run, failures[0][:400]),
+        "" if place is None else unknown,
+    )
+    return Elsewhere(folder) if place is None else Elsewhere(place, unanswered=True)
 
 
 def _place(options: RunOptions, folder: RunFolder) -> RunFolder | None:
@@ -95,21 +130,79 @@ def _place(options: RunOptions, folder: RunFolder) -> RunFolder | None:
     return None
 
 
-def _ask(options: RunOptions, folder: RunFolder, found: list[Opening], failures: list[str]) -> None:
-    """Ask one remote after the other, until one knows the run."""
-    from seamark.remote.places import open_remote
-    from seamark.remote.protocol import Missing, RunKey
+class _Asking:
+    """Asks one remote after the other, until one knows the run; on a thread of its own.
 
-    for uri in options.remotes:
-        try:
-            remote: Any = open_remote(uri, options.api_token)
-            if (ask := getattr(remote, "opening", None)) is None:
+    Args:
+        options: Of the run.
+        root: Where it would be recorded.
+        place: Where in it; None if only its name is known.
+
+    Attributes:
+        found: Where the run lies, and what is known of it.
+        failures: Why a remote did not say.
+        ambiguous: Raised as several runs have that name.
+    """
+
+    def __init__(self, options: RunOptions, root: Path, place: RunFolder | None) -> None:
+        self._options = options
+        self._root = root
+        self._place = place
+        self.found: list[tuple[RunFolder, Opening]] = []
+        self.failures: list[str] = []
+        self.ambiguous: list[ArgumentError] = []
+
+    def ask(self) -> None:
+        """Ask. Never raises."""
+        for uri in self._options.remotes:
+            try:
+                if self._asked(uri):
+                    return
+            except (Missing, RunNotFoundError):
                 continue
-            found.append(ask(RunKey(folder.project, folder.run), PATIENCE_S))
-            remote.close()
-        except Missing:
-            continue
-        except Exception as error:  # noqa: BLE001 - it may be somebody else's
-            failures.append(str(error))
-        else:
-            return
+            except Exception as error:  # noqa: BLE001 - it may be somebody else's
+                self.failures.append(str(error))
+
+    def _asked(self, uri: str) -> bool:
+        """Return whether a remote knows the run.
+
+        Raises:
+            Exception: If it does not say.
+        """
+        from seamark.remote.places import open_remote
+        from seamark.remote.protocol import RunKey
+
+        with fork.held_off():  # modules are imported
+            remote: Any = open_remote(uri, self._options.api_token)
+        try:
+            ask = getattr(remote, "opening", None)
+            place = self._place or self._meant(remote)
+            if ask is None or place is None or self.ambiguous:
+                return False
+            self.found.append((place, ask(RunKey(place.project, place.run), PATIENCE_S)))
+        finally:
+            with quietly():
+                remote.close()
+        return True
+
+    def _meant(self, remote: Any) -> RunFolder | None:
+        """Return the run that a name means there; None if it may mean several.
+
+        Raises:
+            RunNotFoundError: If it means none.
+            RemoteError: If that cannot be known.
+        """
+        if (connection := getattr(remote, "connection", None)) is None:
+            return None
+        from seamark.reading.finding import Finder
+        from seamark.remote.http.catalog import RemoteCatalog
+
+        catalog = RemoteCatalog(connection)
+        catalog.refresh()
+        finder, word = Finder(catalog), str(self._options.with_id)
+        try:
+            found = finder.find(word, self._options.project, beginnings=False)
+        except ArgumentError as error:
+            self.ambiguous.append(error)
+            return None
+        return RunFolder(self._root, *found)

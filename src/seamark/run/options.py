@@ -42,6 +42,7 @@ __all__ = [
     "known_variables",
     "project_and_mode",
     "refuse_unknown",
+    "remotes_of",
     "strings",
 ]
 
@@ -496,6 +497,22 @@ def project_and_mode(project: str | None, mode: str | None) -> tuple[str, str]:
     """
     known = {each.name: each for each in dataclasses.fields(RunOptions)}
     return _checked(known["project"], project), _checked(known["mode"], mode)
+
+
+def remotes_of(given: Any, mode: str) -> tuple[str, ...]:
+    """Return the URIs of remotes that an argument or the environment names, as for a run.
+
+    Args:
+        given: The argument.
+        mode: As `project_and_mode` returned it; in some nothing is sent.
+
+    Raises:
+        ArgumentError: If one cannot be used.
+    """
+    found: tuple[str, ...] = _checked(
+        {each.name: each for each in dataclasses.fields(RunOptions)}["remote"], given
+    )
+    return found if mode in _SENDING else ()
 
 
 def check_argument(name: str, given: object) -> None:

@@ -26,11 +26,12 @@ from seamark.run.catalogs import place_to_read
 from seamark.run.container import Container
 from seamark.run.drawing import Asked
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
-from seamark.run.options import hidden_by_environment, project_and_mode
+from seamark.run.options import hidden_by_environment, project_and_mode, remotes_of
 from seamark.run.plotting import plot_runs
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
+from seamark.run.shipping import Shipping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +63,7 @@ def init_project(
     mode: str | None = None,
     root: str | os.PathLike[str] | None = None,
     remote: str | Sequence[str] | None = None,
+    api_token: str | None = None,
 ) -> Project:
     """Open a project, to read tables of its runs or to record facts about the project itself.
 
@@ -75,7 +77,10 @@ def init_project(
         root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``, see the page on
             environment variables.
         remote: Server whose runs are read, such as ``"https://seamark.lab"``, of several the first;
-            SEAMARK_REMOTE unless ``root`` is given.
+            SEAMARK_REMOTE unless ``root`` is given. What is recorded in the project itself is sent
+            to all of them, as runs are.
+        api_token: For sending; kept in memory only. SEAMARK_API_TOKEN, or what ``seamark login``
+            has kept.
 
     Raises:
         PathError: If the project's path breaks the grammar.
@@ -83,7 +88,8 @@ def init_project(
     """
     path, stated = project_and_mode(project, mode)
     place = place_to_read(root, remote)
-    return Project(RunFolder(root_dir(root), path, PROJECT_LOG), stated, place=place)
+    folder, remotes = RunFolder(root_dir(root), path, PROJECT_LOG), remotes_of(remote, stated)
+    return Project(folder, stated, place=place, remotes=remotes, token=api_token)
 
 
 class Project(Container):
@@ -93,7 +99,15 @@ class Project(Container):
     log.
     """
 
-    def __init__(self, folder: RunFolder, mode: str, *, place: Path | str | None = None) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        mode: str,
+        *,
+        place: Path | str | None = None,
+        remotes: tuple[str, ...] = (),
+        token: str | None = None,
+    ) -> None:
         self.lifecycle = Lifecycle()
         policy = EveryRank(disabled=mode == "disabled")
         self.recorder = Recorder(
@@ -114,6 +128,7 @@ class Project(Container):
         )
         self._told: set[str] = set()
         self._looked = False
+        self._shipping = Shipping(remotes, token, self.recorder)
         fork.register(self.after_fork)
 
     def __iter__(self) -> NoReturn:
@@ -431,6 +446,7 @@ class Project(Container):
     def _header(self) -> dict[str, Any]:
         from seamark import __version__
 
+        self._shipping.begin()  # here, as a forked child opens journals of its own
         return {"seamark": __version__, "attempt": None, "owner": False, **process_facts()}
 
     def _start(self) -> None:
@@ -452,6 +468,7 @@ class Project(Container):
             self.recorder.store_files(seconds)
             self.recorder.close("stop", CLOSE_TIMEOUT_S)
             self.recorded.close()
+            self._shipping.finish(seconds)
 
     def __enter__(self) -> Self:
         """Return itself."""

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from seamark.journal.folder import RunFolder
@@ -26,6 +26,7 @@ from seamark.process.rank import current_rank
 __all__ = [
     "EarlierRun",
     "JobRun",
+    "attempt_after",
     "attempt_after_restart",
     "attempt_of_peers",
     "newest_attempt",
@@ -93,7 +94,7 @@ def attempt_of_peers(folder: RunFolder, lineage: str) -> int | None:
 
 def _attempt_of(header: Mapping[str, Any]) -> int | None:
     number = header.get("attempt")
-    return number if isinstance(number, int) else None
+    return number if type(number) is int and number >= 0 else None
 
 
 class EarlierRun(NamedTuple):
@@ -172,12 +173,20 @@ def attempt_after_restart(folder: RunFolder) -> int | None:
 
     None if this job did not record the run.
     """
-    numbers = [
-        (number, header.get("restarts"))
-        for header in headers(folder)
-        if (number := _attempt_of(header)) is not None and same_job(header.get("job"))
-    ]
-    if not numbers:
+    return attempt_after(headers(folder))
+
+
+def attempt_after(found: Iterable[Mapping[str, Any]]) -> int | None:
+    """Do as `attempt_after_restart` for a run of which only headers are known."""
+    newest, mine, joined = 0, False, []
+    for header in found:
+        if (number := _attempt_of(header)) is None:
+            continue
+        newest = max(newest, number)
+        if same_job(header.get("job")):
+            mine = True
+            if header.get("restarts") == restart_count():
+                joined.append(number)
+    if not mine:
         return None
-    joined = [number for number, restarts in numbers if restarts == restart_count()]
-    return max(joined) if joined else newest_attempt(folder) + 1
+    return max(joined) if joined else newest + 1

@@ -23,6 +23,7 @@ from seamark.run.marks import mark_op, marked_positions
 from seamark.run.restarts import (
     EarlierRun,
     JobRun,
+    attempt_after,
     attempt_after_restart,
     attempt_of_peers,
     newest_attempt,
@@ -171,6 +172,17 @@ class Resume:
         """Return the number of the newest attempt that is known, here or elsewhere."""
         elsewhere = 0 if self.opening is None else self.opening.newest_attempt
         return max(newest_attempt(self._folder), elsewhere)
+
+    def go_on_from(self, opening: Opening) -> None:
+        """Take note of what a remote knows of the run, of which nothing is on this disk.
+
+        A job that its launcher restarted on another machine begins an attempt as it would here.
+        """
+        self.opening, options = opening, self._options
+        if restart_count() and options.resume != "never" and options.owner is not False:
+            number = attempt_after(opening.journals.values())
+            if number is not None and self.origin.begun is None:
+                self.origin = replace(self.origin, begun=Begun(number, None))
 
     def expect_found(self) -> None:
         """Refuse to begin a new run with ``resume="must"``.

@@ -25,7 +25,7 @@ from seamark.run import at_exit
 from seamark.run.captured import Captured
 from seamark.run.container import INTERNAL, Container
 from seamark.run.drawing import Asked
-from seamark.run.elsewhere import Elsewhere, find_elsewhere
+from seamark.run.elsewhere import Elsewhere, find_elsewhere, look_elsewhere
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED, Lifecycle
@@ -317,7 +317,7 @@ class Run(Container):
         )
         self.resume = Resume(options, self.recorder, origin or Origin())
         self.together = Together(options, self.recorder, self.policy, self.resume)
-        self._shipping = Shipping(options, self.recorder)
+        self._shipping = Shipping(options.remotes, options.api_token, self.recorder)
         self._elsewhere = Elsewhere(folder)
         fork.register(self.after_fork)
 
@@ -325,7 +325,8 @@ class Run(Container):
         """Take note of what a remote knows of the run, of which nothing is on this disk."""
         self._elsewhere = elsewhere
         if (opening := elsewhere.opening) is not None:
-            self._state.opening = self.resume.opening = opening
+            self._state.opening = opening
+            self.resume.go_on_from(opening)
             self.recorder.after_t = opening.largest_t
 
     def begin_at_once(self) -> None:
@@ -893,12 +894,16 @@ class Run(Container):
             if training and not never:
                 self._begin_attempt(saved)
             return self
-        exists = RunFolder(here.root, saved.project, saved.run).journal_dir.is_dir()
+        place = RunFolder(here.root, saved.project, saved.run)
+        elsewhere, exists = Elsewhere(place), place.journal_dir.is_dir()
+        if not exists and (must or (training and not never)):
+            elsewhere = look_elsewhere(options, place)
+            exists = elsewhere.opening is not None
         if must and not exists:
             raise _not_found(saved, here)
         if exists and (must or (training and not never)):
             if not (stay or options.names_a_run) and self._is_untouched:
-                return self._go_over(saved, training=training)
+                return self._go_over(saved, elsewhere, training=training)
             self._say("the checkpoint is of run %r; continuing with run %r", saved.run, here.run)
         elif training and not never:
             self._say("%s; recording a new run", saved.not_found(here))
@@ -930,9 +935,10 @@ class Run(Container):
         if self.resume.begin_attempt(saved) is not None:
             self.own()
 
-    def _go_over(self, saved: Saved, *, training: bool) -> Run:
+    def _go_over(self, saved: Saved, elsewhere: Elsewhere, *, training: bool) -> Run:
         """Return the run of a checkpoint, which is recorded instead of this one."""
         found = self.at(saved.run, saved.project)
+        found.go_on_from(elsewhere)
         if training:
             found._begin_attempt(saved)  # noqa: SLF001 - of its own class
         if self.recorder.writer is not None:  # it began at once, and holds nothing but that
@@ -1023,7 +1029,7 @@ class Run(Container):
             self.lifecycle.phase = RESTING
             state, rank = self.state, self.recorder.rank
             if self._state.owner and not rank:
-                at_exit.say_at_exit(self._key, lambda: self._say_end(state, 0))
+                at_exit.say_at_exit(self._key, lambda: self._say_end(state, 0, []))
             else:
                 at_exit.settle(self._key)
             self.recorder.rest()
@@ -1048,7 +1054,9 @@ class Run(Container):
         self._note_error(error)
         self._finish("exit", 60.0)
 
-    def _finish(self, reason: str, seconds: float | None, *, quiet: bool = False) -> None:
+    def _finish(
+        self, reason: str, seconds: float | None, *, quiet: bool = False, failed: bool = False
+    ) -> None:
         writer = self.recorder.writer
         if writer is not None and not self._state.is_here:
             if writer.writer is not None:  # a forked helper closes what it wrote itself
@@ -1073,7 +1081,12 @@ class Run(Container):
         lost = self.recorder.close(reason, timeout_s)
         self.recorded.close()
         in_haste = self.state in ("interrupted", "suspended")
-        sent = self._shipping.finish(0 if quiet else seconds, in_haste=in_haste, quiet=quiet)
+        sent = self._shipping.finish(
+            0 if quiet else seconds,
+            in_haste=in_haste,
+            quiet=quiet,
+            later=failed or reason == "exit",
+        )
         if writer is not None and self._state.owner and not self.recorder.rank and not quiet:
             self._say_end(self.state, lost, sent)
 
@@ -1097,7 +1110,7 @@ class Run(Container):
         An exception on its way out fails the run, Ctrl-C interrupts it. Nothing is swallowed.
         """
         self._note_error(error)
-        self.stop()
+        self._finish("stop", None, failed=error is not None)
 
     def _note_error(self, error: BaseException | None) -> None:
         if self._capture is not None:  # else nothing was recorded, or the run is only added to

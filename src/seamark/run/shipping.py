@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +13,6 @@ from seamark.process.interrupts import quietly
 from seamark.run import at_exit
 
 if TYPE_CHECKING:
-    from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
 
 __all__ = ["Shipping"]
@@ -21,18 +22,22 @@ log = logging.getLogger("seamark")
 _UNSETTLED_S: Final = 30.0
 """How long a worker that may turn out to be another rank sends nothing, in seconds."""
 
+_hurried: set[int] = set()
+"""Pids of processes that a signal ends, or that somebody wants out of."""
+
 
 class Shipping:
     """Hands what a run writes to the shippers of this process. Nothing here raises.
 
     Args:
-        options: Of the run.
-        recorder: Of the run.
+        uris: Of the remotes.
+        token: To show there; None has each look for one.
+        recorder: Of the run or project.
     """
 
-    def __init__(self, options: RunOptions, recorder: Recorder) -> None:
-        self._uris = options.remotes
-        self._token = options.api_token
+    def __init__(self, uris: tuple[str, ...], token: str | None, recorder: Recorder) -> None:
+        self._uris = uris
+        self._token = token
         self._recorder = recorder
         self._since = 0.0
 
@@ -46,6 +51,7 @@ class Shipping:
             if (writer := self._recorder.writer) is None:
                 return
             self._since = time.monotonic()
+            _hurried.discard(os.getpid())
             for uri in self._uris:
                 shipper_of(uri, self._token).add(self._recorder.folder, writer, self._may_send)
             at_exit.afterwards(_send_last)
@@ -65,7 +71,12 @@ class Shipping:
                 shipper.rest(self._recorder.folder)
 
     def finish(
-        self, seconds: float | None = None, *, in_haste: bool = False, quiet: bool = False
+        self,
+        seconds: float | None = None,
+        *,
+        in_haste: bool = False,
+        quiet: bool = False,
+        later: bool = False,
     ) -> list[str]:
         """Wait for what is left, though not for ever, and say what was not sent.
 
@@ -75,14 +86,18 @@ class Shipping:
             seconds: At most how long; None for as long as the end of a run waits.
             in_haste: Whether a signal ends the process.
             quiet: Whether what was begun is taken back, so that nobody needs to wait.
+            later: Whether the end of the process waits, once for all its runs: where it has come,
+                or an exception is on its way that nothing may hold up.
         """
+        if in_haste and later:
+            _hurried.add(os.getpid())
         with quietly(_failed):
             from seamark.remote.shipper import EXIT_S, SIGNAL_S
 
             shippers = self._shippers()
             for shipper in shippers:
                 shipper.finish(self._recorder.folder)
-            if quiet or not shippers:
+            if quiet or later or not shippers:
                 return []
             longest = SIGNAL_S if in_haste else EXIT_S
             if seconds is not None:
@@ -100,23 +115,41 @@ class Shipping:
 
 
 def _send_last(error: BaseException | None) -> None:
-    """Wait at the end of the process for what is left of runs at rest."""
+    """Wait at the end of the process for what is left of all its runs."""
     with quietly(_failed):
         from seamark.remote.shipper import EXIT_S, SIGNAL_S, shippers
 
-        _wait(shippers(), SIGNAL_S if isinstance(error, KeyboardInterrupt) else EXIT_S, None)
+        in_haste = isinstance(error, KeyboardInterrupt) or os.getpid() in _hurried
+        # Who presses Ctrl-C now wants the process to end, which it does.
+        with contextlib.suppress(KeyboardInterrupt):
+            _wait(shippers(), SIGNAL_S if in_haste else EXIT_S, None)
 
 
 def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
-    """Wait for all of them together; return of each whether everything was sent."""
+    """Wait for all of them together, until somebody presses Ctrl-C.
+
+    Returns:
+        Of each whether everything was sent.
+
+    Raises:
+        KeyboardInterrupt: If so; a line has said then what is left.
+    """
     from seamark.pictures.progress import progress_bar
     from seamark.process.quiet import is_quiet
 
     until, done = time.monotonic() + seconds, []
-    for shipper in shippers:
-        left = max(0.0, until - time.monotonic())
-        with progress_bar(f"sending to {shipper.name}", quiet=is_quiet(), of_bytes=True) as show:
-            done.append(shipper.wait_at_end(left, folder, show))
+    waited = iter(shippers)
+    try:
+        for shipper in waited:
+            left = max(0.0, until - time.monotonic())
+            name = f"sending to {shipper.name}"
+            with progress_bar(name, quiet=is_quiet(), of_bytes=True) as show:
+                done.append(shipper.wait_at_end(left, folder, show))
+    except KeyboardInterrupt:
+        _hurried.add(os.getpid())
+        for shipper in waited:
+            shipper.wait_at_end(0.0, folder)
+        raise
     return done
 
 

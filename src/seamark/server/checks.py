@@ -25,6 +25,7 @@ __all__ = [
     "bind",
     "check_clock",
     "check_folder",
+    "check_not_lost",
     "check_settings",
     "is_loopback",
 ]
@@ -108,6 +109,31 @@ def folder_of(url: str) -> Path | None:
     """Return the folder that a URL of objects names; None if it is no ``file:`` URL."""
     parts = urlsplit(url)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def check_not_lost(settings: Settings, *, is_new: bool) -> None:
+    """Refuse to begin anew beside journals that nobody knows of.
+
+    Whoever lost a database finds out before anything is sent again; and what was purged, which only
+    the tables of accounts know, does not come back unasked.
+
+    Args:
+        settings: Of a server without tables of what it keeps, but with objects.
+        is_new: Whether it has no users either.
+
+    Raises:
+        CannotStart: If so.
+    """
+    if not is_new:
+        return
+    msg = (
+        "--store: the database is empty, but journals lie in --blobs: name the database that"
+        " belongs to them, restore it from a backup, or have its tables made again from the"
+        " journals: seamark server refold --objects, with the same options"
+    )
+    if settings.is_sqlite:
+        msg += f" (looked in {str(settings.database_folder)!r})"
+    raise CannotStart(msg)
 
 
 def check_clock(databases: Databases) -> str:

@@ -34,6 +34,7 @@ __all__ = [
     "SchemaNewer",
     "ServerDatabase",
     "TooSlow",
+    "is_undefined",
     "open_databases",
     "redacted",
     "store_name",
@@ -74,6 +75,8 @@ _UNFIT: Final = "22"
 _LOST: Final = ("OperationalError", "InterfaceError", "ConnectionTimeout")
 _AWAY: Final = ("08", "57P", "53")
 """Beginnings of codes: connection lost, shutting down or starting, and out of something."""
+_UNDEFINED: Final = ("42P01", "3F000")
+"""No such table, no such schema."""
 
 
 class DatabaseUnreachable(SeamarkError, ConnectionError):  # noqa: N818 - says what is so
@@ -198,6 +201,14 @@ def _meaning(error: BaseException, statement_s: float) -> SeamarkError | None:
         first = (str(inner).strip() or "connection lost").splitlines()[0]
         return DatabaseUnreachable(f"the database cannot be reached: {first}")
     return None
+
+
+def is_undefined(error: BaseException) -> bool:
+    """Return whether an error means that a table or a schema is not there (any more)."""
+    inner = getattr(error, "orig", None) or error
+    if isinstance(inner, sqlite3.OperationalError):
+        return "no such table" in str(inner)
+    return getattr(inner, "sqlstate", None) in _UNDEFINED
 
 
 # ---------------------------------------------------------------------- regular expressions
@@ -531,7 +542,8 @@ class _Files(_Places):
         except OSError as error:
             msg = f"store: the file {str(file)!r} cannot be written: {error.strerror}"
             raise ArgumentError(msg) from error
-        return _pooled_files(lambda: file_connection(file))
+        durable = not name.startswith("store_v")
+        return _pooled_files(lambda: file_connection(file), durable=durable)
 
     def names(self) -> list[str]:
         found = (path.name for path in self.folder.glob(f"{self._prefix}*.db"))
@@ -546,14 +558,21 @@ class _Files(_Places):
         return self.folder / f"{self._prefix}{name}.db"
 
 
-def _pooled_files(connect: Callable[[], sqlite3.Connection]) -> sa.Engine:
-    """Return an engine on a file with a connection for every thread that asks."""
+def _pooled_files(connect: Callable[[], sqlite3.Connection], *, durable: bool) -> sa.Engine:
+    """Return an engine on a file with a connection for every thread that asks.
+
+    Args:
+        connect: Opens the file.
+        durable: Whether what was committed outlives a loss of power; what is folded need not.
+    """
 
     def opened() -> sqlite3.Connection:
         connection = connect()
         try:
             connection.isolation_level = None  # SQLAlchemy's BEGIN below is the only one
             set_up_files(connection, cache_kib=_CACHE_KIB)
+            if durable:
+                connection.execute("PRAGMA synchronous=FULL").fetchall()
         except BaseException:
             connection.close()
             raise

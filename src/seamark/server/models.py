@@ -234,6 +234,12 @@ MODELS: Final[dict[str, Any]] = {
     "has": _envelope("Has", "Whether anything is there.", has=bool),
     "families": _envelope("Families", "By path.", families=dict[str, str]),
     "points": _envelope("PointsOfSeries", "By path.", points=_dict(Points), total=dict[str, int]),
+    "points-part": _envelope(
+        "PartOfSeries",
+        "Its next points; null after the last ones, and both null where it is to be read anew.",
+        points=Points | None,
+        next=str | None,
+    ),
     "curve": _envelope("OneCurve", "One curve.", curve=Curve),
     "drawing": _envelope("OneDrawing", "One drawing.", drawing=Drawing),
     "texts": _envelope("Texts", "By step.", points=_list(TextPoint), **_page),

@@ -34,6 +34,7 @@ _MOST: Final = 1000
 Ref = tuple[str, str]
 """Project path and run id."""
 
+_ALL: Final = sa.select(tables.folded.c.project, tables.folded.c.run, tables.folded.c.position)
 _FOLDED: Final = sa.select(tables.folded.c.position).where(
     tables.folded.c.project == sa.bindparam("project"), tables.folded.c.run == sa.bindparam("run")
 )
@@ -55,6 +56,12 @@ class Positions:
         with database.reading() as connection:
             rows = database.rows(connection, _FOLDED, project=project, run=run)
         return int(rows[0][0]) if rows else 0
+
+    def all(self) -> dict[Ref, int]:
+        """Return how far every run is folded, bytes."""
+        database = self._store().database
+        with database.reading() as connection:
+            return {(row[0], row[1]): int(row[2]) for row in database.rows(connection, _ALL)}
 
     def wait_for(self, run: Ref, position: int, seconds: float = WAIT_S) -> int:
         """Wait until a run is folded up to a position.

@@ -63,20 +63,25 @@ def prepare(settings: Settings) -> Prepared:
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.logins import deciding_by
     from seamark.server.databases import open_databases
+    from seamark.server.folding.refold import take_up
+    from seamark.server.kept.rebuild import needs_rebuild
     from seamark.server.objects import open_objects
     from seamark.server.state import make_tables
 
     if (objects := checks.folder_of(settings.blobs)) is not None:
         checks.check_folder(objects, "--blobs")
-    open_objects(settings.blobs).close()
     if settings.is_sqlite:
         checks.check_folder(settings.database_folder, "--store")
     deciding_by(settings.auth)
     databases = open_databases(settings.store)
     try:
         make_tables(databases)
-        databases.store()
         accounts = Accounts(databases.account)
+        with contextlib.closing(open_objects(settings.blobs)) as place:
+            if needs_rebuild(databases.kept, place):
+                checks.check_not_lost(settings, is_new=not accounts.has_users())
+                take_up(databases, place)
+        databases.store()
         accounts.instance()
         made = accounts.first_admin()
         note = checks.check_clock(databases)

@@ -138,6 +138,11 @@ _ENDS: Final = (
     .where(_chunk.run == sa.bindparam("run"), _chunk.path == sa.bindparam("number"))
     .order_by(_chunk.high_step.desc())
 )
+_BEGINS: Final = (
+    sa.select(_chunk.journal, _chunk.place, _chunk.low_step, _chunk.high_step)
+    .where(_chunk.run == sa.bindparam("run"), _chunk.path == sa.bindparam("number"))
+    .order_by(_chunk.low_step, _chunk.journal, _chunk.place)
+)
 
 
 # ---------------------------------------------------------------------- making
@@ -374,6 +379,13 @@ def group_ends(
 ) -> list[tuple[int, int, float]]:
     """Return journal, place and greatest step of the groups of a series, the greatest first."""
     return database.rows(connection, _ENDS, run=run, number=number)
+
+
+def group_begins(
+    database: Database, connection: sa.Connection, run: int, number: int
+) -> list[tuple[int, int, float, float]]:
+    """Return journal, place, smallest and greatest step of the groups, the smallest first."""
+    return database.rows(connection, _BEGINS, run=run, number=number)
 
 
 def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.journal.folder import split_journal_name
 from seamark.journal.reader import JournalReader
+from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.store.fold.decode import decode
 from seamark.store.fold.fold import fold
 from seamark.store.fold.names import Names
 from seamark.store.fold.run_state import JournalState, RunState
-from seamark.store.fold.walk import BLOCK_BYTES, walk
 from seamark.store.groups import (
     CHUNK_BYTES,
     GROUP_ROWS,

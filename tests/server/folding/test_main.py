@@ -15,11 +15,15 @@ pytest.importorskip("fastapi")
 
 from folding import a_journal, eventually, oracle, says
 
+from seamark.journal.reader import SETTLE_NS
+from seamark.server.changes import now_at
+from seamark.server.databases import open_databases
 from seamark.server.folding import main as folding_main
 from seamark.server.folding.leases import Leases
 from seamark.server.folding.main import FoldWorker
-from seamark.server.folding.turns import fold_turn
+from seamark.server.folding.turns import fold_turn, forget
 from seamark.server.kept.refusals import FullError
+from seamark.server.worker import EXIT_LATER
 
 PROJECT = "team/x"
 START_S = 1_790_000_000
@@ -203,6 +207,57 @@ def test_a_clock_that_is_hours_off_says_nothing_about_life(tmp_path, account_url
         place.close()
 
 
+def test_a_run_that_waits_to_be_folded_is_not_dead(tmp_path, account_url) -> None:
+    """Folding that falls behind by minutes says nothing about who sends meanwhile."""
+    from folding import Place
+
+    now = [START_S * 10**9]
+    place = Place(tmp_path / "server", account_url, lambda: now[0])
+    try:
+        worker = FoldWorker(place.databases, place.kept, threading.Event(), lambda: now[0])
+        journals = {}
+        for run in ("sends", "silent"):
+            journal = journals[run] = a_journal(run, PROJECT, run, t=now[0], attempt=0)
+            journal.op("state", state="running").row({"loss": 1.0}, 0)
+            place.send(PROJECT, run, journal)
+            eventually(lambda run=run: worker.round() or place.positions.folded(PROJECT, run))
+        before = _change(place)
+        for run in ("sends", "silent"):  # nothing is folded from here on
+            place.send(PROJECT, run, journals[run].row({"loss": 0.5}, 1))
+        for step in range(2, 8):
+            now[0] += 25 * 10**9
+            place.send(
+                PROJECT, "sends", journals["sends"].wait(25 * 10**9).row({"loss": 1.0}, step)
+            )
+        worker.hear_of_late(place.databases.store())
+        assert _change(place) > before  # who asks again does not get what he has
+        sends, silent = place.reader(PROJECT, "sends"), place.reader(PROJECT, "silent")
+        assert len(sends.points("loss", "all").step) == 1
+        assert (sends.state, silent.state) == ("running", "crashed")
+        assert _crashed(place, now[0]) == {"silent"}
+        eventually(lambda: worker.round() or everything_folded(place))
+        assert len(place.reader(PROJECT, "sends").points("loss", "all").step) == 8
+        assert _crashed(place, now[0]) == {"silent"}
+    finally:
+        place.close()
+
+
+def _change(place) -> int:
+    store = place.databases.store()
+    with store.database.reading() as connection:
+        return now_at(store.database, connection, place.now_ns())[0]
+
+
+def _crashed(place, now_ns: int) -> set[str]:
+    """Return the runs that a table would show as crashed."""
+    store = place.databases.store()
+    with store.database.reading() as connection:
+        rows = connection.exec_driver_sql(
+            f"SELECT name FROM run WHERE state = 'running' AND beat < {now_ns - SETTLE_NS}"
+        )
+        return {row[0] for row in rows}
+
+
 def test_a_worker_goes_on_when_the_database_was_killed_and_started(tmp_path, postgresql) -> None:
     """Nothing is lost while it was away, on either side."""
     postgresql()  # whoever imports what starts one first says where its locks lie
@@ -259,11 +314,58 @@ def test_a_whole_store_is_what_a_worker_leaves(place) -> None:
     name = place.databases.store_in_use
     place.databases.close()
     place.databases.drop_store(name)
-    from seamark.server.databases import open_databases
-
     place.databases = open_databases(place.settings.store)
     place.positions = folding_main.Positions(place.databases.store)
     assert place.positions.folded(PROJECT, "run0") == 0
     worker = FoldWorker(place.databases, place.kept, threading.Event())
     eventually(lambda: worker.round() or place.positions.folded(PROJECT, "run0"))
     assert says(place.reader(PROJECT, "run0")) == before
+
+
+def test_what_was_noted_and_got_lost_is_folded_by_the_next_worker(place) -> None:
+    """After a loss of power, the store may lack what the tables beside it call folded."""
+    place.send(PROJECT, "run0", a_training("one", "run0", 3))
+    place.send(PROJECT, "run1", a_training("two", "run1", 4))
+    worker = place.start_worker()
+    eventually(lambda: everything_folded(place) and not place.kept.unfolded(1))
+    worker.terminate()
+    worker.wait(60)
+    forget(place.databases.store(), PROJECT, "run0")
+    assert place.kept.unfolded(9) == []
+    place.start_worker()
+    eventually(lambda: everything_folded(place))
+    for run in ("run0", "run1"):
+        assert says(place.reader(PROJECT, run)) == oracle(PROJECT, run, place.sent[PROJECT, run])
+
+
+def test_what_must_not_get_lost_outlives_a_loss_of_power(tmp_path) -> None:
+    """SQLite syncs every transaction that somebody was told of."""
+    databases = open_databases(f"sqlite:///{tmp_path}/server")
+    for database in (databases.kept, databases.account):
+        with database.writing() as connection:
+            assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
+    databases.close()
+
+
+def test_a_worker_whose_tables_were_dropped_ends_and_the_next_one_folds(
+    tmp_path, postgresql_url
+) -> None:
+    """What it knows of the store is not so any more; the supervisor starts it again."""
+    from folding import Place
+
+    place = Place(tmp_path / "server", postgresql_url)
+    try:
+        worker = place.start_worker()
+        place.send(PROJECT, "run0", a_training("one", "run0", 3))
+        eventually(lambda: everything_folded(place))
+        place.databases.drop_store(place.databases.store_in_use)
+        journal = a_training("two", "run1", 4)
+        place.send(PROJECT, "run1", journal)
+        assert worker.wait(60) == EXIT_LATER
+        place.databases.close()
+        place.databases = open_databases(place.settings.store)
+        place.positions = folding_main.Positions(place.databases.store)
+        place.start_worker()
+        eventually(lambda: everything_folded(place))
+    finally:
+        place.close()

@@ -15,6 +15,7 @@ from keeping import PROJECT, RUN, Place, at_once, journal, places
 
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import COMPACT_BYTES, ORPHAN_NS, REST_NS
+from seamark.server.kept.rebuild import rebuild
 from seamark.server.kept.refusals import FullError
 from seamark.server.kept.releasing import REMOVE_NS
 
@@ -151,7 +152,7 @@ def orphans(place: Place, made) -> Iterator[str]:
 
 
 def test_what_nobody_named_is_claimed_first_and_removed_later(place: Place) -> None:
-    """What was acknowledged stays; the journal can be sent again."""
+    """What was acknowledged stays, and so does what is kept nowhere else."""
     made, kept = journal(), journal("two")
     place.intake().put(PROJECT, RUN, kept.file, 0, kept.data)
     (orphan,) = orphans(place, made)
@@ -159,12 +160,48 @@ def test_what_nobody_named_is_claimed_first_and_removed_later(place: Place) -> N
         age(place, name)
     caretaker = place.caretaker()
     caretaker.claim_orphans(NEVER)
+    place.now += REMOVE_NS + 1
+    caretaker.remove_due(NEVER)
+    assert orphan in names(place)  # whoever sent it may be gone
+    place.intake().put(PROJECT, RUN, made.file, 0, made.data)
+    caretaker.claim_orphans(NEVER)
     assert orphan in names(place)
     place.now += REMOVE_NS + 1
     caretaker.remove_due(NEVER)
     assert orphan not in names(place)
-    place.intake().put(PROJECT, RUN, made.file, 0, made.data)
     check(place, [made, kept])
+
+
+def test_tables_of_a_backup_cost_no_bytes(place: Place) -> None:
+    """What came after the backup is named by no row, and is kept until it is taken up again."""
+    intake, before, after = place.intake(), journal(), journal("two")
+    intake.put(PROJECT, RUN, before.file, 0, before.data)
+    backup = {each: rows_of(place, each) for each in tables.metadata.sorted_tables}
+    purged = journal("gone", run="run9")
+    intake.put(PROJECT, RUN, after.file, 0, after.data)
+    intake.put(PROJECT, "run9", purged.file, 0, purged.data)
+    place.purged.add((PROJECT, "run9"))
+    with place.database.writing() as connection:
+        for table, rows in backup.items():
+            connection.execute(sa.delete(table))
+            if rows:
+                connection.execute(sa.insert(table), [row._asdict() for row in rows])
+    caretaker = place.caretaker()
+
+    def tend() -> None:
+        for name in names(place):
+            age(place, name)
+        caretaker.claim_orphans(NEVER)
+        place.now += REMOVE_NS + 1
+        caretaker.remove_due(NEVER)
+
+    tend()
+    assert len(names(place)) == 3
+    rebuild(place.database, place.objects, gone=place.gone)
+    check(place, [before, after])
+    tend()  # what was purged is known as such again, and goes
+    assert len(names(place)) == 2
+    check(place, [before, after])
 
 
 def test_an_object_that_is_young_is_nobodys_orphan(place: Place) -> None:
@@ -179,8 +216,8 @@ def test_an_object_that_is_young_is_nobodys_orphan(place: Place) -> None:
 class Slow:
     """Objects of a worker that is held up so long that its object counts as nobody's."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, place: Place, *, removed: bool) -> None:
+        self._place, self._removed = place, removed
         self.claimed: list[str] = []
 
     def put(self, name: str, data: bytes, *more: bytes) -> None:
@@ -189,6 +226,9 @@ class Slow:
             age(self._place, name)
             self._place.caretaker().claim_orphans(NEVER)
             self.claimed.append(name)
+            if self._removed:
+                self._place.now += REMOVE_NS + 1
+                self._place.caretaker().remove_due(NEVER)
 
     def get(self, *args):
         return self._place.objects.get(*args)
@@ -200,24 +240,24 @@ class Slow:
 @pytest.mark.parametrize("removed", [False, True])
 def test_a_commit_that_comes_late_fails_and_is_done_again(place: Place, *, removed: bool) -> None:
     """With another object, whose name nobody has claimed."""
-    made, slow = journal(), Slow(place)
-    if removed:
-        inner = slow.put
-
-        def put(name: str, data: bytes, *more: bytes) -> None:
-            first = not slow.claimed
-            inner(name, data, *more)
-            if first:
-                place.now += REMOVE_NS + 1
-                place.caretaker().remove_due(NEVER)
-
-        slow.put = put
-    kept = place.intake(slow).put(PROJECT, RUN, made.file, 0, made.data)
-    assert kept.offset == made.offset
-    (segment,) = rows_of(place, tables.segments)
-    (name,) = (row.name for row in rows_of(place, tables.objects) if row.number == segment.object)
-    assert name not in slow.claimed
+    made = journal()
+    place.intake().put(PROJECT, RUN, made.file, 0, made.data)
+    (before,) = names(place)
+    place.now += REST_NS + 1
+    slow = Slow(place, removed=removed)
+    place.caretaker(slow).compact(NEVER)
+    assert slow.claimed
+    assert _named(place) == {before}
     check(place, [made])
+    place.caretaker(slow).compact(NEVER)
+    assert not _named(place) & {before, *slow.claimed}
+    check(place, [made])
+
+
+def _named(place: Place) -> set[str]:
+    """Return the objects that hold journals, as the tables say."""
+    numbers = {row.object for row in rows_of(place, tables.segments)}
+    return {row.name for row in rows_of(place, tables.objects) if row.number in numbers}
 
 
 def test_purging_removes_the_bytes_of_a_run_and_no_others(place: Place) -> None:

@@ -9,9 +9,9 @@ from keeping import PROJECT, RUN, Place, journal, places
 
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import GAP_BYTES
+from seamark.journal.walk import walk
 from seamark.store import schema
 from seamark.store.database import Database, memory_engine
-from seamark.store.fold.walk import walk
 from seamark.store.ingest import fold_run
 from seamark.store.path_numbers import PathNumbers
 from seamark.store.read.run import RunReader

@@ -14,6 +14,10 @@ import zstandard
 from journal_builder import START, JournalBuilder
 
 from seamark.reading import wire
+from seamark.remote.http import run
+from seamark.remote.http.catalog import RemoteCatalog
+from seamark.remote.http.connection import Connection
+from seamark.server.routes import reads as routes
 from seamark.store.read.run import RunReader
 
 FIRST = "team/x"
@@ -270,3 +274,30 @@ def test_no_process_of_the_server_stands_for_one_of_a_run(here) -> None:
         here.now_ns = START + 10**15
         told = asks.read(f"runs/{FIRST}/run0/overview")
         assert (told["state"], told["crash"].reason) == ("crashed", "heartbeat lost")
+
+
+def test_a_series_of_any_length_is_read_in_parts(here, monkeypatch) -> None:
+    """Also one over what a server reads at once, as a whole and its last points."""
+    monkeypatch.setattr(routes, "MOST_POINTS", 64)
+    monkeypatch.setattr(routes, "_MOST_READ", 200)
+    monkeypatch.setattr(run, "_MOST_LAST", 200)
+    here.put("run0", journal(), journal("two"))
+    at, whole = f"runs/{FIRST}/run0", reader(here).points("loss")
+    with here.client() as asks:
+        assert asks.refused(f"{at}/points", path="loss") == (413, "too-many-points")
+        assert asks.refused(f"{at}/points-part", path="loss", after="1:2")[0] == 422
+        assert asks.refused(f"{at}/points-part", path="loss", after="nan:1:1")[0] == 422
+        first = asks.read(f"{at}/points-part", path="loss")
+        assert len(first["points"]) == 64
+        changed = first["next"].rpartition(":")[0] + ":1"
+        anew = asks.read(f"{at}/points-part", path="loss", after=changed)
+        assert anew == {"points": None, "next": None}
+    catalog = RemoteCatalog(Connection(here.url, here.admin))
+    there = catalog.view(FIRST, "run0")
+    assert len(whole) == 600
+    assert same(there.points("loss"), whole)
+    assert same(there.points("loss", limit=150), whole[-150:])
+    assert same(there.points("loss", "all", limit=500), whole[-500:])
+    assert same(there.many_points(["loss", "epoch"])["loss"], whole)
+    assert len(there.points("nothing")) == 0
+    catalog.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import QueryError, RunNotFoundError
@@ -38,16 +38,14 @@ _ROWS: Final = 10_000
 _REFS: Final = 10_000
 """Runs that are named in one question."""
 _SAMPLE: Final = 50
+_MOMENTS: Final = 1000
+"""Times that one question may name."""
 _OF_SELECTION: Final = (
     *("project", "query", "id", "state", "owner", "tag", "trashed"),
     *("offset", "sort_by", "ascending"),
 )
-_LOCAL_TIME: Final = re.compile(
-    r"(?P<before>`?sys/(?:creation_time|modification_time)`?\s*(?:<=|>=|!=|=|<|>)\s*)"
-    r"(?P<quote>[\"']?)"
-    r"(?P<time>\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?)"
-    r"(?P=quote)(?![\w:.+-])"
-)
+_TOKEN: Final = re.compile(r"""`[^`]*`|"([^"]*)"|'([^']*)'|(?<![\w./:-])(\d{4}-[\w:.+-]*)""")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class RemoteCatalog:
@@ -308,7 +306,7 @@ def _body(selection: Wanted, unknown: Unknown) -> dict[str, Any]:
     selection.expression()
     found = {name: _plain(getattr(selection, name)) for name in _OF_SELECTION}
     if selection.local and isinstance(found["query"], str):
-        found["query"] = _LOCAL_TIME.sub(_with_offset, found["query"])
+        found["moments"] = _moments(found["query"])
     return found | {"unknown": "refuse" if unknown is refuse else "tell"}
 
 
@@ -317,14 +315,24 @@ def _plain(value: Any) -> Any:
     return list(value) if is_some else value
 
 
-def _with_offset(match: re.Match[str]) -> str:
-    """Return a comparison with a time of this computer's zone as one that names its offset."""
-    try:
-        moment = datetime.fromisoformat(match["time"]).astimezone()
-    except (ValueError, OverflowError):
-        return match[0]
-    quote = match["quote"]
-    return f"{match['before']}{quote}{moment.isoformat()}{quote}"
+def _moments(query: str) -> dict[str, int]:
+    """Return the times in a query that name no offset, as they are in this computer's time zone.
+
+    Which of them is compared with a time, and which is just a text, the server knows.
+
+    Returns:
+        Microseconds since the Unix epoch by the text of the time.
+    """
+    found = {}
+    for one in _TOKEN.finditer(query):
+        text = next((group for group in one.groups() if group), "")
+        try:
+            moment = datetime.fromisoformat(text)
+            if moment.tzinfo is None:
+                found[text] = (moment.astimezone() - _EPOCH) // timedelta(microseconds=1)
+        except (ValueError, OverflowError, OSError):  # no time, or too early or too late for a zone
+            continue
+    return dict(list(found.items())[:_MOMENTS])
 
 
 def _tell(answer: Mapping[str, Any], unknown: Unknown) -> None:

@@ -22,7 +22,7 @@ from seamark.reading.ranks import RankStatus
 from seamark.reading.wire import WireError
 from seamark.remote.http.asking import part, parts
 from seamark.remote.http.contents import RemoteContents
-from seamark.remote.protocol import RunKey
+from seamark.remote.protocol import RunKey, TooLong, Unreachable
 
 if TYPE_CHECKING:
     from seamark.remote.http.asking import Asking
@@ -35,7 +35,8 @@ _FLOATS: Final = "float_series"
 _PATHS_AT_ONCE: Final = 500
 _MOST_BYTES: Final = 1 << 19
 """Bytes of a question, roughly."""
-_RECORDS: Final = 10_000
+_MOST_LAST: Final = 1 << 24
+_TRIES: Final = 10
 
 
 class RemoteRun:
@@ -208,18 +209,35 @@ class RemoteRun:
     def points(self, path: str, attempt: Attempt = "latest", *, limit: int | None = None) -> Points:
         """Return the points of a float series, or the last ``limit`` of them."""
         chosen = check_attempt(attempt)
-        found: Points | None = None
-        while True:
-            offset = 0 if found is None else len(found)
-            more = {"offset": offset} if offset else {}
-            answer = self._get("points", path=path, attempt=chosen, limit=limit, **more)
-            some = part(answer, "points", dict).get(path)
-            total = part(answer, "total", dict).get(path, 0)
-            if not isinstance(some, Points):
-                return Points.none() if found is None else found
-            found = some if found is None else _joined(found, some)
-            if len(found) >= total or not len(some):
+        # A server finds the begin of the last few points; of very many, all are asked for.
+        last = limit if limit is not None and limit <= _MOST_LAST else None
+        for _ in range(_TRIES):
+            found = self._parts(path, chosen, last, limit)
+            if found is not None:
                 return found
+        msg = f"{path}: what it shows changed again and again while it was read; try again"
+        raise Unreachable(msg)
+
+    def _parts(
+        self, path: str, attempt: int | str, last: int | None, limit: int | None
+    ) -> Points | None:
+        """Return a series from its parts; None if points were hidden meanwhile."""
+        found: list[Points] = []
+        after = None
+        while True:
+            answer = self._get("points-part", path=path, attempt=attempt, last=last, after=after)
+            some = answer.get("points")
+            if some is None:
+                return None
+            found.append(part(answer, "points", Points))
+            if limit is not None:
+                while sum(map(len, found[1:])) >= limit:
+                    del found[0]
+            after = answer.get("next")
+            if after is None:
+                whole = _joined(found)
+                return whole if limit is None else whole[max(0, len(whole) - limit) :]
+            after, last = part(answer, "next", str), None
 
     def many_points(
         self, paths: Collection[str], attempt: Attempt = "latest", *, limit: int | None = None
@@ -228,7 +246,11 @@ class RemoteRun:
         chosen = check_attempt(attempt)
         found: dict[str, Points] = {}
         for some in _in_parts(list(paths)):
-            answer = self._post("points", {"paths": some, "attempt": chosen, "limit": limit})
+            try:
+                answer = self._post("points", {"paths": some, "attempt": chosen, "limit": limit})
+            except TooLong:  # one of them alone
+                found |= {path: self.points(path, attempt, limit=limit) for path in some}
+                continue
             points, totals = part(answer, "points", dict), part(answer, "total", dict)
             for path in some:
                 one = points.get(path)
@@ -329,12 +351,14 @@ def _in_parts(paths: list[str]) -> list[list[str]]:
     return found
 
 
-def _joined(first: Points, second: Points) -> Points:
+def _joined(some: list[Points]) -> Points:
     import numpy as np
 
+    if len(some) == 1:
+        return some[0]
     return Points(
         **{
-            name: np.concatenate([getattr(first, name), getattr(second, name)])
+            name: np.concatenate([getattr(one, name) for one in some])
             for name in ("step", "value", "time_ns", "attempt")
         }
     )

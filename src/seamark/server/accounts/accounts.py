@@ -221,14 +221,18 @@ class Accounts:
             connection.execute(sa.insert(table).values(key="instance", value=made))
             return made
 
+    def has_users(self) -> bool:
+        """Return whether there is anybody yet."""
+        with self._database.reading() as connection:
+            return connection.execute(sa.select(tables.user.c.name).limit(1)).first() is not None
+
     def first_admin(self) -> NewToken | None:
         """Make the first admin and their token; None if there is a user already.
 
         Of several processes that start at once, one gets it.
         """
-        with self._database.reading() as connection:
-            if connection.execute(sa.select(tables.user.c.name).limit(1)).first():
-                return None
+        if self.has_users():
+            return None
         with self._alone() as connection:
             if connection.execute(sa.select(tables.user.c.name).limit(1)).first():
                 return None

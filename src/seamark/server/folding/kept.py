@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -52,6 +52,17 @@ class Kept(Protocol):
 
         Only a hint of where to look next: what is folded is in the store.
         """
+        ...
+
+    def late(self, before_ns: int, most: int) -> list[KeptRun]:
+        """Return those of `unfolded` that have waited since before a moment, longest first.
+
+        The moment is of the clock by which `KeptJournal.heard_ns` is told.
+        """
+        ...
+
+    def wait_again(self, runs: Sequence[tuple[str, str]]) -> None:
+        """Have runs among the `unfolded` again: what was noted of them is not so."""
         ...
 
     def runs(self) -> Iterator[KeptRun]:

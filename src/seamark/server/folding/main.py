@@ -16,7 +16,14 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from seamark.server.databases import Databases, DatabaseUnreachable, SchemaNewer, open_databases
+from seamark.server.databases import (
+    Databases,
+    DatabaseUnreachable,
+    SchemaNewer,
+    is_undefined,
+    open_databases,
+)
+from seamark.server.folding.hearing import hear
 from seamark.server.folding.leases import Leases
 from seamark.server.folding.refold import is_whole, mark_whole
 from seamark.server.folding.turns import fold_turn, forget
@@ -46,6 +53,13 @@ _AWAY_S: Final = 2.0
 _TEND_S: Final = 10.0
 _TENDED: Final = ("", ".tend")
 """What is leased by the process that compacts; no run is called so."""
+_HEAR_S: Final = 10.0
+"""How often it is noted when runs were heard of that wait for their turn."""
+_LATE_S: Final = 20.0
+"""Who has waited so long is one of them; a run counts as crashed much later."""
+_HEARD: Final = ("", ".heard")
+"""What is leased by the process that notes that."""
+_LATE_AT_ONCE: Final = 1000
 
 Ref = tuple[str, str]
 
@@ -61,6 +75,7 @@ def main(settings: Settings, stop: threading.Event) -> None:
         SchemaNewer: If a newer Seamark has taken over.
         SeamarkError: If the databases or the objects cannot be opened.
     """
+    from seamark.server.kept import tables
     from seamark.server.kept.journals import KeptJournals
     from seamark.server.objects import open_objects
 
@@ -68,6 +83,7 @@ def main(settings: Settings, stop: threading.Event) -> None:
     if databases is None:
         return
     try:
+        databases.kept.create_tables(tables.metadata)
         kept = KeptJournals(databases.kept, open_objects(settings.blobs))
         FoldWorker(databases, kept, stop).run()
     finally:
@@ -121,9 +137,14 @@ class FoldWorker:
 
         Raises:
             SchemaNewer: If a newer Seamark has taken over.
+            DatabaseUnreachable: If tables were removed; whoever starts anew makes them.
         """
-        tending = threading.Thread(target=self._tend, name="seamark-tend", daemon=True)
-        tending.start()
+        beside = [
+            threading.Thread(target=self._tend, name="seamark-tend", daemon=True),
+            threading.Thread(target=self._hear, name="seamark-hear", daemon=True),
+        ]
+        for thread in beside:
+            thread.start()
         worked = time.monotonic()
         while not self._stop.is_set():
             try:
@@ -133,7 +154,12 @@ class FoldWorker:
             except DatabaseUnreachable as error:
                 self._wait_for_database(error)
                 continue
-            except Exception:  # noqa: BLE001 - whatever it is, other runs wait
+            except Exception as error:
+                if is_undefined(error):
+                    _log.error("tables are gone: %s", str(error).splitlines()[0])
+                    self._stop.set()
+                    msg = "tables of the server are gone; folding starts again"
+                    raise DatabaseUnreachable(msg) from error
                 _log.exception("folding failed; it goes on")
                 self._stop.wait(_AWAY_S)
                 continue
@@ -146,7 +172,8 @@ class FoldWorker:
             else:
                 self._stop.wait(_POLL_S if now - worked < _IDLE_AFTER_S else _IDLE_POLL_S)
         self._close_leases()
-        tending.join()
+        for thread in beside:
+            thread.join()
 
     def round(self) -> bool:
         """Give each run of which more is kept than folded one turn; return whether there was any.
@@ -221,8 +248,24 @@ class FoldWorker:
                     last = time.monotonic()
             mark_whole(store)
             self._databases.take_over(store)
+        else:
+            self._look_again(store)
         self._whole = store.database
         return True
+
+    def _look_again(self, store: Store) -> None:
+        """Have those runs folded that were noted as folded while the store has less of them.
+
+        What was noted and what was folded lie in two sets of tables: after a loss of power, or of
+        one of them only, one may have the last moments that the other lacks.
+        """
+        folded = Positions(lambda: store).all()
+        less = [
+            (run.project, run.run)
+            for run in self._kept.runs()
+            if folded.get((run.project, run.run), 0) < run.position
+        ]
+        self._kept.wait_again(less)
 
     # ------------------------------------------------------------------ what goes wrong
 
@@ -257,22 +300,42 @@ class FoldWorker:
             self._leases = None
 
     def _tend(self) -> None:
-        """Compact and collect now and then; one process at a time does."""
-        while not self._stop.wait(_TEND_S * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
+        """Compact and collect now and then."""
+
+        def tend(store: Store) -> None:
+            self._kept.tend(self._stop.is_set)
+            self._forget_purged(store)
+
+        self._now_and_then("tending", _TEND_S, _TENDED, tend)
+
+    def _hear(self) -> None:
+        """Note now and then when runs were heard of that wait to be folded."""
+        self._now_and_then("hearing", _HEAR_S, _HEARD, self.hear_of_late)
+
+    def hear_of_late(self, store: Store) -> None:
+        """Note when runs were heard of that have waited for long."""
+        before = self._now_ns() - int(_LATE_S * 10**9)
+        late = self._kept.late(before, _LATE_AT_ONCE)
+        hear(store, self._kept, [(run.project, run.run) for run in late])
+
+    def _now_and_then(
+        self, what: str, every_s: float, leased: Ref, do: Callable[[Store], None]
+    ) -> None:
+        """Do something again and again until it is told to stop; one process at a time does."""
+        while not self._stop.wait(every_s * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
             try:
                 store = self._store()
                 leases = Leases(store.database, self._owner)
                 try:
-                    if leases.claim(*_TENDED):
-                        self._kept.tend(self._stop.is_set)
-                        self._forget_purged(store)
-                        leases.drop(*_TENDED)
+                    if leases.claim(*leased):
+                        do(store)
+                        leases.drop(*leased)
                 finally:
                     leases.close()
             except (DatabaseUnreachable, SchemaNewer, Conflict) as error:
-                _log.debug("tending waits: %s", error)
+                _log.debug("%s waits: %s", what, error)
             except Exception:  # noqa: BLE001 - it is tried again
-                _log.exception("tending failed; it is tried again")
+                _log.exception("%s failed; it is tried again", what)
 
     def _forget_purged(self, store: Store) -> None:
         """Remove from the store what a purge that died had no time to remove."""

@@ -17,10 +17,11 @@ from seamark.store.database import Conflict, Upsert
 if TYPE_CHECKING:
     from seamark.server.databases import Databases
     from seamark.server.folding.kept import Kept
+    from seamark.server.objects import ObjectStore
     from seamark.server.settings import Settings
     from seamark.store.runs import Store
 
-__all__ = ["is_whole", "mark_whole", "refold", "refold_server"]
+__all__ = ["is_whole", "mark_whole", "refold", "refold_server", "take_up"]
 
 _SEEN_S: Final = 3.0
 """After so many seconds every process uses the store that is live; see `Databases.store`."""
@@ -60,12 +61,10 @@ def refold_server(
     Raises:
         SeamarkError: If something cannot be opened.
     """
-    from seamark.server.blobs.rebuild import rebuild_blobs
     from seamark.server.databases import open_databases
     from seamark.server.kept.journals import KeptJournals
-    from seamark.server.kept.rebuild import needs_rebuild, rebuild
+    from seamark.server.kept.rebuild import needs_rebuild
     from seamark.server.objects import open_objects
-    from seamark.server.purging import is_purged
     from seamark.server.state import make_tables
 
     databases = open_databases(settings.store, statement_s=0)
@@ -73,14 +72,24 @@ def refold_server(
         make_tables(databases)
         place = open_objects(settings.blobs)
         if objects or needs_rebuild(databases.kept, place):
-            account = databases.account
-            rebuild(
-                databases.kept, place, gone=lambda project, run: is_purged(account, project, run)
-            )
-            rebuild_blobs(databases.kept, place, time.time_ns())
+            take_up(databases, place)
         return refold(databases, KeptJournals(databases.kept, place), progress=progress)
     finally:
         databases.close()
+
+
+def take_up(databases: Databases, objects: ObjectStore) -> None:
+    """Make the tables of what is kept again from the objects; nobody may send meanwhile.
+
+    Runs that were purged are left out, as far as the tables of accounts remember them.
+    """
+    from seamark.server.blobs.rebuild import rebuild_blobs
+    from seamark.server.kept.rebuild import rebuild
+    from seamark.server.purging import is_purged
+
+    account = databases.account
+    rebuild(databases.kept, objects, gone=lambda project, run: is_purged(account, project, run))
+    rebuild_blobs(databases.kept, objects, time.time_ns())
 
 
 def refold(

@@ -18,15 +18,16 @@ import sqlalchemy as sa
 
 from seamark.journal.format import FILE_HEADER_BYTES, salt_of
 from seamark.journal.shipping import check_journal_name
+from seamark.journal.walk import walk
 from seamark.server.kept import tables
 from seamark.server.kept.commit import OutrunError, insert_object
-from seamark.server.kept.parts import PREFIX, Part, names_of_worker, packed
+from seamark.server.kept.parts import PREFIX, Part, names_of_worker, packed, read_parts
+from seamark.server.kept.plan import key_of, read_rows
 from seamark.server.kept.releasing import REMOVE_NS, release
 from seamark.store.database import Conflict, insertion
-from seamark.store.fold.walk import walk
 
 if TYPE_CHECKING:
-    from seamark.server.objects import ObjectStore
+    from seamark.server.objects import ObjectInfo, ObjectStore
     from seamark.store.database import Database
 
 __all__ = ["Caretaker"]
@@ -187,8 +188,10 @@ class Caretaker:
         """Claim the names of objects that nobody named, so that nobody can any more.
 
         Whoever wrote one and died had acknowledged nothing; whoever is only late will find the name
-        taken, and write another object.
+        taken, and write another object. An object with bytes that are kept nowhere else is left
+        alone: it may be that the tables were lost, or are those of a backup.
         """
+        alone = 0
         before = self._now_ns() - ORPHAN_NS
         old = (found for found in self._objects.listed(PREFIX) if found.made_ns < before)
         for some in _chunks(old, 500):
@@ -202,10 +205,40 @@ class Caretaker:
                 rows = {row[0]: tuple(row[1:]) for row in connection.execute(known)}
             for found in some:
                 if found.name not in rows:
-                    self._claim(found.name, found.size)
+                    if self._is_spare(found):
+                        self._claim(found.name, found.size)
+                    else:
+                        alone += 1
                 elif rows[found.name] == (tables.CLAIMED, None):  # it came to light late
                     with contextlib.suppress(OSError):
                         self._objects.delete(found.name)
+
+        if alone:
+            _log.warning(
+                "%d objects hold bytes of journals that the tables do not know of; they stay:"
+                " `seamark server refold --objects` takes them up",
+                alone,
+            )
+
+    def _is_spare(self, found: ObjectInfo) -> bool:
+        """Return whether all that an object holds is kept elsewhere too, or was purged."""
+        try:
+            parts, _ = read_parts(self._objects, found.name, found.size)
+        except FileNotFoundError:
+            return True
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            return False
+        keys = {(key_of(part.project, part.run), part.journal) for part in parts}
+        with self._database.reading() as connection:
+            runs, journals = read_rows(connection, keys)
+        for part in parts:
+            run = key_of(part.project, part.run)
+            if run in runs and runs[run].purged_ns is not None:
+                continue
+            known = journals.get((run, part.journal))
+            if known is None or known.size < part.end:
+                return False
+        return True
 
     def _claim(self, name: str, size: int) -> None:
         with contextlib.suppress(OutrunError, Conflict), self._database.writing() as connection:

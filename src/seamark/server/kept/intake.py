@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from seamark.errors import PathError
 from seamark.journal.folder import DEEPEST, PROJECT_LOG
 from seamark.journal.shipping import check_frames, check_gap
+from seamark.journal.walk import walk
 from seamark.paths import check_name, check_project
 from seamark.server.kept import tables
 from seamark.server.kept.commit import OutrunError, commit
@@ -28,7 +29,6 @@ from seamark.server.kept.plan import Arrived, Kept, Plan, key_of
 from seamark.server.kept.refusals import BatchRefused, FullError, PurgedError
 from seamark.server.writer import Taken
 from seamark.store.database import Conflict, Database
-from seamark.store.fold.walk import walk
 
 if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore

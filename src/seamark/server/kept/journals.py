@@ -18,7 +18,7 @@ from seamark.server.kept.source import KeptSource, segments_of
 from seamark.store.database import Upsert
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from seamark.journal.source import Source
     from seamark.server.blobs import Blobs
@@ -36,6 +36,13 @@ _UNFOLDED: Final = (
     .where(_run.c.waiting_ns.isnot(None))
     .order_by(_run.c.waiting_ns)
     .limit(sa.bindparam("most", type_=sa.Integer))
+)
+_LATE: Final = _UNFOLDED.where(_run.c.waiting_ns < sa.bindparam("before", type_=sa.BigInteger))
+_AGAIN: Final = (
+    sa.update(_run)
+    .values(waiting_ns=_run.c.heard_ns)
+    .where(_run.c.key.in_(sa.bindparam("keys", expanding=True)))
+    .where(_run.c.waiting_ns.is_(None), _run.c.purged_ns.is_(None))
 )
 _NOTE: Final = (
     sa.update(_run)
@@ -111,6 +118,19 @@ class KeptJournals:
         """Note that a run is folded up to a position; nothing happens if more is kept by now."""
         with self._database.writing() as connection:
             self._database.run(connection, _NOTE, run_key=key_of(project, run), folded=position)
+
+    def late(self, before_ns: int, most: int) -> list[KeptRun]:
+        """Return those of `unfolded` that have waited since before a moment, longest first."""
+        with self._database.reading() as connection:
+            rows = self._database.rows(connection, _LATE, most=most, before=before_ns)
+        return [KeptRun(*row) for row in rows]
+
+    def wait_again(self, runs: Sequence[tuple[str, str]]) -> None:
+        """Have runs among the `unfolded` again: what was noted of them is not so."""
+        keys = sorted(key_of(*run) for run in runs)
+        for start in range(0, len(keys), _AT_ONCE):
+            with self._database.writing() as connection:
+                connection.execute(_AGAIN, {"keys": keys[start : start + _AT_ONCE]})
 
     def runs(self) -> Iterator[KeptRun]:
         """Yield all runs, ordered by project and run id."""

@@ -153,6 +153,7 @@ class _Writer:
             stale = self._touched(found[key] for key in purged)
             for key in sorted(found):
                 if key in purged:
+                    self._write_purged(connection, key, found[key])
                     continue
                 chains = {}
                 for file, parts in sorted(found[key].items()):
@@ -174,6 +175,23 @@ class _Writer:
     @staticmethod
     def _touched(runs: Iterable[dict[str, list[_Found]]]) -> set[str]:
         return {each.name for files in runs for parts in files.values() for each in parts}
+
+    @staticmethod
+    def _write_purged(connection: sa.Connection, key: str, files: dict[str, list[_Found]]) -> None:
+        """Write that a run was purged, so that what is left of it is collected."""
+        parts = [each.part for some in files.values() for each in some]
+        heard = max(part.heard_ns for part in parts)
+        _inserted(
+            connection,
+            tables.runs,
+            key=key,
+            project=parts[0].project,
+            run=parts[0].run,
+            position=0,
+            loose=0,
+            heard_ns=heard,
+            purged_ns=heard,
+        )
 
     def _write_run(
         self,

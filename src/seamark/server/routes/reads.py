@@ -13,6 +13,7 @@ from seamark.reading.stragglers import rank_timings
 from seamark.server.answering import OneRun, attempt_of, fitting, heavy, one_run
 from seamark.server.failures import Refusal
 from seamark.server.models import answers
+from seamark.store.read.series import Mark
 
 if TYPE_CHECKING:
     from seamark.reading.points import Points
@@ -183,7 +184,7 @@ def _points(
             if each.family == "float_series" and each.value.count > _MOST_READ:
                 hint = (
                     f"{each.path!r:.200} has {each.value.count:,} points, over {_MOST_READ:,}: ask "
-                    f"for the last ones (limit), or for a curve"
+                    f"for the last ones (limit), for parts (points-part), or for a curve"
                 )
                 raise Refusal(413, "too-many-points", hint, limit=_MOST_READ)
     found: dict[str, Points] = {}
@@ -198,6 +199,57 @@ def _points(
             totals[path], found[path] = len(series), part
             room -= max(len(part), 1)
     return {"points": found, "total": totals}
+
+
+@router.get(
+    "/points-part",
+    operation_id="getPointsPart",
+    responses=answers("points-part", tagged=True),
+)
+def points_part(
+    one: One,
+    path: Path,
+    attempt: Attempt = "latest",
+    after: Annotated[str, Query(max_length=100)] = "",
+    last: Annotated[int | None, Query(ge=1, le=_MOST_READ)] = None,
+) -> Response:
+    """Return a float series part by part, however long it is: ``next`` is ``after`` of the next.
+
+    ``last`` begins with so many of the last points. Where both are null, points that were read are
+    hidden now, as by a new attempt: begin again.
+    """
+    chosen: Any = attempt_of(attempt)
+    mark = _mark_of(after)
+
+    def make() -> dict[str, Any]:
+        with heavy():
+            found = one.read.points_part(path, chosen, most=MOST_POINTS, after=mark, last=last)
+        if found is None:
+            return {"points": None, "next": None}
+        part, ends = found
+        told = None if ends is None else f"{ends.step.hex()}:{ends.done}:{ends.hidden}"
+        return {"points": part, "next": told}
+
+    return one.told(make)
+
+
+def _mark_of(text: str) -> Mark | None:
+    """Return where the part before ended.
+
+    Raises:
+        ArgumentError: If it is nothing that was answered before.
+    """
+    if not text:
+        return None
+    try:
+        step, done, hidden = text.split(":")
+        mark = Mark(float.fromhex(step), int(done), int(hidden))
+    except (ValueError, OverflowError):
+        mark = None
+    if mark is None or not math.isfinite(mark.step) or not 0 <= mark.done <= _INT:
+        msg = f"after: expected what the part before gave as next, got {text!r:.120}"
+        raise ArgumentError(msg)
+    return mark
 
 
 @router.get("/curve", operation_id="getCurve", responses=answers("curve", tagged=True))

@@ -48,6 +48,7 @@ _MOST_REFS: Final = 20_000
 _RUNS_AT_ONCE: Final = 50
 _LONG: Final = 4096
 _INT: Final = (1 << 53) - 1
+_LAST_US: Final = ((1 << 63) - 1) // 1000
 
 All = Annotated[Several, Depends(several)]
 Text = Annotated[str, Field(max_length=_LONG)]
@@ -55,6 +56,7 @@ Texts = Annotated[list[Text], Field(max_length=MOST_ROWS)]
 Ref = tuple[Text, Text]
 Refs = Annotated[list[Ref], Field(max_length=_MOST_REFS)]
 Columns = Annotated[list[Text], Field(max_length=_MOST_COLUMNS)]
+Moment = Annotated[int, Field(ge=-_LAST_US, le=_LAST_US)]
 Unknown = Literal["refuse", "tell"]
 
 
@@ -63,6 +65,8 @@ class Which(BaseModel):
 
     Attributes:
         unknown: Whether a path that no run has is an error, or told beside the answer.
+        moments: What times in the query that name no offset are where they were written, by their
+            text, in microseconds since the Unix epoch; others are in UTC.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -79,6 +83,7 @@ class Which(BaseModel):
     sort_by: Text = "sys/creation_time"
     ascending: bool = False
     unknown: Unknown = "refuse"
+    moments: Annotated[dict[Text, Moment], Field(max_length=1000)] = {}
 
     def selection(self, may_read: Callable[[str], bool] | None, **more: Any) -> Selection:
         """Return it as the store takes it, restricted to what may be read.

@@ -19,8 +19,8 @@ from seamark.store.fold.names import PATH_BYTES
 from seamark.store.fold.payloads import legible, unpack_sparse
 
 if TYPE_CHECKING:
+    from seamark.journal.walk import Frames
     from seamark.store.fold.names import Names
-    from seamark.store.fold.walk import Frames
     from seamark.values.arrays import Floats, Ints
 
 __all__ = ["Decoded", "RowBatch", "decode", "merge", "tells_progress"]

@@ -47,8 +47,8 @@ from seamark.store.fold.registers import (
 )
 
 if TYPE_CHECKING:
+    from seamark.journal.walk import Frames
     from seamark.store.fold.run_state import JournalState, RunState
-    from seamark.store.fold.walk import Frames
     from seamark.values.arrays import Floats, Ints
 
 __all__ = ["fold"]

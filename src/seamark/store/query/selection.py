@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -58,6 +58,8 @@ class Selection:
         sort_by: Path, perhaps with an aggregate.
         ascending: Smallest first.
         local: Times in the query that name no offset are in this computer's time zone, else in UTC.
+        moments: What some of these times are in the time zone of whoever asks, by their text:
+            microseconds since the Unix epoch.
         readable: Tells which projects whoever asks may know of; None for all. What is in others
             neither counts nor is named anywhere.
     """
@@ -74,6 +76,7 @@ class Selection:
     sort_by: str = "sys/creation_time"
     ascending: bool = False
     local: bool = False
+    moments: Mapping[str, int] | None = None
     readable: Callable[[str], bool] | None = None
 
     def expression(self) -> Expression:
@@ -243,7 +246,13 @@ def choose(
         return reason_column(store, connection, state, CRASHED, now_ns)
 
     compiler = Compiler(
-        number, state, crash_reason, store.database.pattern, now_ns, local=selection.local
+        number,
+        state,
+        crash_reason,
+        store.database.pattern,
+        now_ns,
+        local=selection.local,
+        moments=selection.moments,
     )
     run = schema.run
     where = [compiler.condition(expression), run.c.name != PROJECT_LOG]

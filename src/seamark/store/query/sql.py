@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -97,6 +97,7 @@ class Compiler:
         pattern: Returns a regular expression as the database writes it.
         now_ns: Nanoseconds since the Unix epoch.
         local: Times that name no offset are in this computer's time zone, else in UTC.
+        moments: What some times are, by their text, in microseconds since the Unix epoch.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Compiler:
         now_ns: int,
         *,
         local: bool = False,
+        moments: Mapping[str, int] | None = None,
     ) -> None:
         self._number = number
         self._state = state
@@ -115,6 +117,12 @@ class Compiler:
         self._pattern = pattern
         self._now_ns = now_ns
         self._local = local
+        self._moments = moments or {}
+
+    def _moment(self, text: str) -> int | None:
+        """Return microseconds since the Unix epoch of a time; None if the text is none."""
+        found = moment(text, self._now_ns, local=self._local)
+        return found if found is None else self._moments.get(text, found)
 
     def condition(self, expression: Expression) -> Clause:
         """Return the condition that a run matches.
@@ -192,7 +200,7 @@ class Compiler:
             ):
                 return sa.false()
             return _signed(run.running / 1e9, leaf.operator, float(number))
-        when = moment(value.text, self._now_ns, local=self._local)
+        when = self._moment(value.text)
         return (
             sa.false() if when is None else _signed(run[_TIMES[path]], leaf.operator, when * 1000)
         )
@@ -227,7 +235,7 @@ class Compiler:
         if isinstance(value.value, int | float):
             return _on_number(row, operator, value.value)
         texts = sa.and_(row.c.type.in_(_STRINGS), _signed(row.c.text, operator, value.text))
-        when = moment(value.text, self._now_ns, local=self._local)
+        when = self._moment(value.text)
         if when is None:
             return texts
         return sa.or_(

@@ -41,8 +41,10 @@ from seamark.store.read.curve import Look, read_curve, read_drawing
 from seamark.store.read.ending import error_text
 from seamark.store.read.rank_status import rank_statuses, who_waits
 from seamark.store.read.series import (
+    Mark,
     Sources,
     read_floats,
+    read_floats_part,
     read_record_at,
     read_records,
     read_text_page,
@@ -450,6 +452,37 @@ class RunReader:
         def answer(seen: Snapshot) -> dict[str, Points]:
             return read_floats(
                 seen.store, seen.connection, seen.run, self._sources, wanted, chosen, limit
+            )
+
+        return self._ask(answer)
+
+    def points_part(
+        self,
+        path: str,
+        attempt: Attempt = "latest",
+        *,
+        most: int,
+        after: Mark | None = None,
+        last: int | None = None,
+    ) -> tuple[Points, Mark | None] | None:
+        """Return the next points of a float series; see `read_floats_part`.
+
+        Raises:
+            ArgumentError: If ``attempt`` cannot be one.
+        """
+        chosen = check_attempt(attempt)
+
+        def answer(seen: Snapshot) -> tuple[Points, Mark | None] | None:
+            return read_floats_part(
+                seen.store,
+                seen.connection,
+                seen.run,
+                self._sources,
+                path,
+                chosen,
+                most,
+                after=after,
+                last=last,
             )
 
         return self._ask(answer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
@@ -24,12 +25,19 @@ from seamark.journal.format import (
     salt_of,
 )
 from seamark.journal.reader import Block, JournalReader, payload_of, scan
+from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.reading.points import Points, TextPage
 from seamark.store.fold.decode import RowBatch, decode
 from seamark.store.fold.names import Names
 from seamark.store.fold.payloads import record_points
-from seamark.store.fold.walk import BLOCK_BYTES, walk
-from seamark.store.groups import StoredGroup, group_ends, load_group, load_groups, record_offsets
+from seamark.store.groups import (
+    StoredGroup,
+    group_begins,
+    group_ends,
+    load_group,
+    load_groups,
+    record_offsets,
+)
 from seamark.store.ingest import UNREADABLE
 from seamark.store.runs import names_before
 
@@ -43,11 +51,13 @@ if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
 __all__ = [
+    "Mark",
     "Piece",
     "Sources",
     "cut_of",
     "newer",
     "read_floats",
+    "read_floats_part",
     "read_record_at",
     "read_records",
     "read_text_page",
@@ -147,6 +157,155 @@ def read_floats(
                     pieces.append(kept)
         found[path] = _assembled(pieces, limit)
     return found
+
+
+class Mark(NamedTuple):
+    """Where a part of a series ends that is read part by part.
+
+    Attributes:
+        step: Of its last point.
+        done: How many points of this step were read.
+        hidden: What was hidden then, in one number: where that changes, points that were read may
+            not be there any more.
+    """
+
+    step: float
+    done: int
+    hidden: int
+
+
+def read_floats_part(
+    store: Store,
+    connection: sa.Connection,
+    run: StoredRun,
+    sources: Sources,
+    path: str,
+    attempt: int | str,
+    most: int,
+    *,
+    after: Mark | None = None,
+    last: int | None = None,
+) -> tuple[Points, Mark | None] | None:
+    """Return the next points of a float series, and where they end; None there for the last ones.
+
+    Only groups are read that may hold some of them, however long the series is. Points that are
+    recorded meanwhile come if they lie behind what was read.
+
+    Args:
+        store: Holds the groups.
+        connection: Of the transaction in which the run was loaded.
+        run: As loaded.
+        sources: Opens its journals.
+        path: Of the series.
+        attempt: As checked by `seamark.reading.points.check_attempt`.
+        most: How many points at most.
+        after: Where the part before ended; None to begin.
+        last: Without ``after``: begin with this many of the last points. So many are read.
+
+    Returns:
+        None if what is hidden has changed since the part before: it is to be read anew.
+    """
+    series = _Parts(store, connection, run, sources, path, attempt)
+    if after is not None and after.hidden != series.hidden:
+        return None
+    begin, skip = (-np.inf, 0) if after is None else (after.step, after.done)
+    if after is None and last is not None:
+        ends = read_floats(store, connection, run, sources, [path], attempt, last)[path]
+        if not len(ends):
+            return ends, None
+        begin = float(ends.step[0])
+        of_step = series.read(begin, 0, begin)[0]
+        skip = len(of_step) - int(np.count_nonzero(ends.step == begin))
+    found, more = series.read(begin, skip + most)
+    part = found[skip : skip + most]
+    if not len(part) or not (more or len(found) > skip + most):
+        return part, None
+    step = float(part.step[-1])
+    done = int(np.count_nonzero(found.step[: skip + most] == step))
+    return part, Mark(step, done, series.hidden)
+
+
+class _Parts:
+    """One float series, of which stretches of steps are read."""
+
+    def __init__(
+        self,
+        store: Store,
+        connection: sa.Connection,
+        run: StoredRun,
+        sources: Sources,
+        path: str,
+        attempt: int | str,
+    ) -> None:
+        assert run.number is not None  # noqa: S101 - it was loaded
+        self._store, self._connection, self._run = store, connection, run.number
+        state = run.state
+        self._after = state.emptied(path)
+        self._cuts = {
+            journal.number: (journal, cut)
+            for journal in state.journals.values()
+            if journal.point_end >= 0 and (cut := cut_of(state, journal, attempt)) > 0
+        }
+        cuts = sorted(
+            (journal.uid, cut_of(state, journal, attempt)) for journal in state.journals.values()
+        )
+        ending = [one for one in cuts if one[1] != float("inf")]
+        self.hidden = zlib.crc32(repr((self._after, ending)).encode())
+        self._tails = tail_pieces(store, connection, run, sources, [path], attempt)[path]
+        self._number = store.numbers.known(connection, [path]).get(path)
+
+    def read(self, begin: float, wanted: int, end: float | None = None) -> tuple[Points, bool]:
+        """Return points from a step on, and whether there are more behind them.
+
+        Args:
+            begin: Smallest step.
+            wanted: How many points at least, if there are as many.
+            end: Instead: all up to this step.
+        """
+        pieces = [kept for one in self._tails if len((kept := self._from(one, begin)).step)]
+        horizon = np.inf
+        for journal, place, low, high in self._groups():
+            if high < begin or journal not in self._cuts:
+                continue
+            if low > end if end is not None else _count_below(pieces, low) >= wanted:
+                horizon = low
+                break
+            group = load_group(
+                self._store.database,
+                self._connection,
+                self._run,
+                int(self._number or 0),
+                journal,
+                place,
+            )
+            pieces.append(
+                self._from(unpacked(self._cuts[journal][0], group, self._cuts[journal][1]), begin)
+            )
+        if end is not None:
+            pieces = [one.part(one.step <= end) for one in pieces]
+        elif horizon < np.inf:
+            pieces = [one.part(one.step < horizon) for one in pieces]
+        return _assembled([one for one in pieces if len(one.step)], None), horizon < np.inf
+
+    def _groups(self) -> Sequence[tuple[int, int, float, float]]:
+        chunked = any(journal.chunked for journal, _ in self._cuts.values())
+        if self._number is None or not chunked:
+            return ()
+        return group_begins(self._store.database, self._connection, self._run, self._number)
+
+    def _group(self, journal: int, place: int) -> Piece:
+        database, number = self._store.database, int(self._number or 0)
+        group = load_group(database, self._connection, self._run, number, journal, place)
+        state, cut = self._cuts[journal]
+        return unpacked(state, group, cut)
+
+    def _from(self, piece: Piece, begin: float) -> Piece:
+        kept = newer(piece, self._after)
+        return kept if begin == -np.inf else kept.part(kept.step >= begin)
+
+
+def _count_below(pieces: Sequence[Piece], step: float) -> int:
+    return sum(int(np.count_nonzero(one.step < step)) for one in pieces)
 
 
 def tail_pieces(

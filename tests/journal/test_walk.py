@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seamark.journal import walk as walk_module
 from seamark.journal.format import (
     FRAME_BODY,
     FRAME_HEADER_BYTES,
@@ -20,8 +21,7 @@ from seamark.journal.format import (
     frame_bytes,
 )
 from seamark.journal.reader import scan
-from seamark.store.fold import walk as walk_module
-from seamark.store.fold.walk import Frames, walk
+from seamark.journal.walk import Frames, walk
 
 SALT = 0xC0FFEE
 MARK_BYTES = MARK.to_bytes(2, "little")

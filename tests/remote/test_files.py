@@ -1,0 +1,53 @@
+"""Contents of files on their way elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from seamark.blobs.store import put_bytes
+from seamark.journal.folder import RunFolder
+from seamark.remote.file import FileRemote
+from seamark.remote.files import FileSender, files_of
+from seamark.remote.protocol import Unreachable
+
+
+def folders(tmp_path: Path) -> tuple[RunFolder, RunFolder]:
+    return RunFolder(tmp_path / "here", "p", "r"), RunFolder(tmp_path / "there", "p", "r")
+
+
+def test_files_follow_those_that_are_there_and_those_that_come(tmp_path: Path) -> None:
+    """Also while the remote is away for a moment; at the end nothing is left."""
+    here, there = folders(tmp_path)
+    fails = iter([True, False, True, False])
+
+    class Flaky(FileRemote):
+        def missing_blobs(self, *given: Any) -> Any:
+            if next(fails, False):
+                msg = "away"
+                raise Unreachable(msg)
+            return super().missing_blobs(*given)
+
+    said: list[str] = []
+    sender = FileSender(lambda: Flaky(there.root), said.append, look_s=0.05)
+    put_bytes(here, b"first")
+    sender.watch(here)
+    assert sender.flush(60, here)
+    assert files_of(there) == files_of(here)
+    put_bytes(here, b"second" * 100_000)
+    sender.finish(here)
+    assert sender.flush(60, here)
+    assert files_of(there) == files_of(here)
+    assert len(files_of(there)) == 2
+    assert (sender.left, said) == ((0, 0), [])
+
+
+def test_a_content_that_is_not_what_its_name_says_is_not_sent(tmp_path: Path) -> None:
+    """The others are."""
+    here, there = folders(tmp_path)
+    wrong, right = put_bytes(here, b"wrong"), put_bytes(here, b"right")
+    (here.blobs_dir / wrong).write_bytes(b"other")
+    sender = FileSender(lambda: FileRemote(there.root), print, look_s=0.05)
+    sender.watch(here)
+    assert sender.flush(60, here)
+    assert files_of(there) == {right: 5}

@@ -60,10 +60,10 @@ def reopened(root, run_id):
 
 def test_a_new_run_holds_and_leaves_nothing(tmp_path):
     """new → stopped: no trace on disk."""
-    threads = threading.active_count()
+    threads = set(threading.enumerate())
     run = make_run(project="p", root=tmp_path / "root", **QUIET)
     assert run.lifecycle.phase == NEW
-    assert threading.active_count() == threads
+    assert not set(threading.enumerate()) - threads
     run.stop()
     assert run.lifecycle.phase == STOPPED
     assert not (tmp_path / "root").exists()
@@ -81,7 +81,7 @@ def test_the_first_record_begins_it(tmp_path):
 
 def test_a_run_at_rest_holds_nothing_and_goes_on(tmp_path):
     """recording → resting → recording → stopped: journals that continue each other."""
-    threads = threading.active_count()
+    threads = set(threading.enumerate())
     run = init_run("p", root=tmp_path, **QUIET)
     run.log_metrics({"loss": 1.0}, 0)
     assert len(open_below(tmp_path)) == 1
@@ -101,7 +101,7 @@ def test_a_run_at_rest_holds_nothing_and_goes_on(tmp_path):
 
 def test_what_is_recorded_at_rest_changes_no_state(tmp_path):
     """resting → resting: in a journal of its own, closed soon; the numbering of steps goes on."""
-    threads = threading.active_count()
+    threads = set(threading.enumerate())
     run = init_run("p", root=tmp_path, **QUIET)
     run.log_metrics({"loss": 1.0})
     run.rest()
@@ -119,11 +119,11 @@ def test_what_is_recorded_at_rest_changes_no_state(tmp_path):
     run.stop()
 
 
-def settle(threads):
-    for each in threading.enumerate():
-        if each.name.startswith("seamark"):
-            each.join(30)
-    assert threading.active_count() <= threads
+def settle(before):
+    """Wait for the threads that were not there before; those of other tests are no subject here."""
+    for each in set(threading.enumerate()) - before:
+        each.join(30)
+    assert not set(threading.enumerate()) - before
 
 
 @pytest.mark.slow

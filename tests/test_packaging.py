@@ -83,7 +83,7 @@ def test_metadata_names_no_torch_and_no_host_outside_extras() -> None:
     base = {re.split(r"[^\w-]", line)[0] for line in requires if "extra ==" not in line}
     assert base == {
         *("click", "lark", "numpy", "nvidia-ml-py", "plotille", "psutil", "rich"),
-        *("sqlalchemy", "zstandard"),
+        *("sqlalchemy", "urllib3", "zstandard"),
     }
 
 

@@ -35,9 +35,7 @@ _SYNONYMS: Final = {
     "view": "show",
 }
 _DELETING: Final = frozenset({"delete", "del", "erase", "remove", "rm"})
-_LATER: Final = frozenset(
-    {"dashboard", "import", "login", "push", "serve", "server", "sync", "ui", "upload", "web"}
-)
+_LATER: Final = frozenset({"dashboard", "import", "push", "serve", "ui", "upload", "web"})
 _ALIKE: Final = 0.6
 
 

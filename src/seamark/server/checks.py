@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -15,6 +16,8 @@ from urllib.parse import unquote, urlsplit
 import sqlalchemy as sa
 
 from seamark.errors import ArgumentError, SeamarkError
+from seamark.server.accounts import tables as account_tables
+from seamark.server.kept import tables as kept_tables
 
 if TYPE_CHECKING:
     from seamark.server.databases import Databases
@@ -60,6 +63,9 @@ def check_settings(settings: Settings, *, insecure: bool = False) -> None:
         if not 1 <= count <= _MOST_PROCESSES:
             msg = f"{name}: expected 1 to {_MOST_PROCESSES}, got {count}"
             raise ArgumentError(msg)
+    if settings.quota is not None and settings.quota < 1:
+        msg = f"--quota: expected at least 1 byte, got {settings.quota}"
+        raise ArgumentError(msg)
     if settings.is_sqlite and settings.workers > 1:
         msg = (
             f"--workers {settings.workers}: SQLite takes one process that answers; for more, name"
@@ -136,22 +142,50 @@ def check_not_lost(settings: Settings, *, is_new: bool) -> None:
     raise CannotStart(msg)
 
 
-def check_clock(databases: Databases) -> str:
-    """Return a line if the database has another time than this machine, else an empty text."""
-    if databases.is_sqlite:
+def check_clock(databases: Databases, now_s: Callable[[], float] = time.time) -> str:
+    """Return a line if the clock of this machine cannot be right, else an empty text.
+
+    It is compared with the clock of the database, and with the last time that this server has
+    written down itself: a machine without a clock of its own begins in 1970.
+
+    Args:
+        databases: With their tables.
+        now_s: Clock of this machine, seconds since the Unix epoch.
+    """
+    if not databases.is_sqlite:
+        with databases.account.reading() as connection:
+            theirs = connection.execute(
+                sa.text("SELECT extract(epoch FROM clock_timestamp())::float8")
+            ).scalar_one()
+        apart = float(theirs) - now_s()
+        if abs(apart) >= _CLOCK_S:
+            ahead = "ahead of" if apart > 0 else "behind"
+            return (
+                f"the clock of the database is {abs(apart):.0f} s {ahead} the one of this machine:"
+                " set both by NTP, or times of runs and the ends of tokens will be wrong"
+            )
+    behind = _last_s(databases) - now_s()
+    if behind < _CLOCK_S:
         return ""
-    with databases.account.reading() as connection:
-        theirs = connection.execute(
-            sa.text("SELECT extract(epoch FROM clock_timestamp())::float8")
-        ).scalar_one()
-    apart = float(theirs) - time.time()
-    if abs(apart) < _CLOCK_S:
-        return ""
-    ahead = "ahead of" if apart > 0 else "behind"
     return (
-        f"the clock of the database is {abs(apart):.0f} s {ahead} the one of this machine: set"
-        " both by NTP, or times of runs and the ends of tokens will be wrong"
+        f"the clock of this machine is {behind:.0f} s behind what this server has written down"
+        " already: set it by NTP, or times of runs and the ends of tokens will be wrong"
     )
+
+
+def _last_s(databases: Databases) -> float:
+    """Return the last time that a server has written down by its own clock, in seconds; 0: none."""
+    account, kept = databases.account, databases.kept
+    asked = (
+        (account, sa.select(sa.func.max(account_tables.user.c.created_ns))),
+        (account, sa.select(sa.func.max(account_tables.audit.c.t_ns))),
+        (kept, sa.select(sa.func.max(kept_tables.runs.c.heard_ns))),
+    )
+    last = 0
+    for database, statement in asked:
+        with database.reading() as connection:
+            last = max(last, connection.execute(statement).scalar_one() or 0)
+    return last / 1e9
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -22,6 +22,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from seamark.errors import ArgumentError, QueryError, SeamarkError
+from seamark.server.settings import FILE_SUFFIXES
 from seamark.store import schema
 from seamark.store.database import BUSY_S, Conflict, Database, Upsert, file_connection, set_up_files
 from seamark.store.path_numbers import PathNumbers
@@ -35,6 +36,7 @@ __all__ = [
     "ServerDatabase",
     "TooSlow",
     "is_undefined",
+    "lock_file",
     "open_databases",
     "redacted",
     "store_name",
@@ -50,7 +52,6 @@ _LOOK_S: Final = 1.0
 _TICKS: Final = 100_000
 """After how many steps of SQLite's machine the clock is looked at: some milliseconds."""
 _CACHE_KIB: Final = 32 << 10
-_FILES: Final = (".db", ".sqlite", ".sqlite3")
 _REMOTE_FILES: Final = frozenset(
     {
         *("afs", "beegfs", "ceph", "cifs", "coda", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs"),
@@ -457,6 +458,16 @@ def open_databases(url: str, *, statement_s: float = STATEMENT_S, pool: int = 4)
     return databases
 
 
+def lock_file(url: str) -> Path | None:
+    """Return what a server locks that runs on files; None for PostgreSQL, which many may share.
+
+    Raises:
+        ArgumentError: If the URL names no place that can be used.
+    """
+    places = _places_of(url, 0, 1)
+    return places.lock if isinstance(places, _Files) else None
+
+
 def redacted(url: str) -> str:
     """Return a URL with its password hidden, to be shown."""
     try:
@@ -519,7 +530,7 @@ class _Files(_Places):
     def __init__(self, url: str, path: Path) -> None:
         super().__init__(url, is_sqlite=True)
         path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
-        single = path.suffix in _FILES
+        single = path.suffix in FILE_SUFFIXES
         self.folder = path.parent if single else path
         self._prefix = f"{path.stem}." if single else ""
         try:
@@ -534,6 +545,11 @@ class _Files(_Places):
                 " SQLite loses data: name a folder on a disk of this machine, or a PostgreSQL"
             )
             raise ArgumentError(msg)
+
+    @property
+    def lock(self) -> Path:
+        """What a server locks that runs on these files; it lies beside them."""
+        return self.folder / f"{self._prefix}server.lock"
 
     def engine(self, name: str) -> sa.Engine:
         file = self._file(name)

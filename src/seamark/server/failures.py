@@ -22,6 +22,7 @@ from seamark.errors import (
     SeamarkError,
 )
 from seamark.server.databases import DatabaseUnreachable, TooSlow
+from seamark.server.refusals import NotTaken
 from seamark.store.database import Conflict
 
 if TYPE_CHECKING:
@@ -86,6 +87,9 @@ def refusal_of(error: BaseException) -> Refusal:
         return Refusal(error.status_code, slug, _words(error), headers=error.headers)
     if isinstance(error, RequestValidationError):
         return Refusal(422, "invalid", _validation_words(error))
+    if isinstance(error, NotTaken):
+        wait = {} if error.wait_s is None else {"Retry-After": str(max(1, round(error.wait_s)))}
+        return Refusal(error.status, error.slug, str(error), headers=wait, **error.more)
     if isinstance(error, SeamarkError):
         return _own(error)
     if isinstance(error, Conflict):

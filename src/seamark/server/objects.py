@@ -33,6 +33,8 @@ _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC",
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 _OPEN: Final = 128
+_MADE: Final = 4096
+"""Of so many folders it is remembered that they are there."""
 _CACHED_BYTES: Final = 128 << 20
 _BLOCK_BYTES: Final = 1 << 20
 
@@ -194,7 +196,7 @@ class FolderObjects:
         for each in reversed(missing):
             each.mkdir(exist_ok=True, mode=0o700)
             _sync_folder(each.parent)
-            if len(self._made) > _CACHED_BYTES >> 10:
+            if len(self._made) > _MADE:
                 self._made.clear()
             self._made.add(each)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark import __version__
 from seamark.server import checks
+from seamark.server.alone import alone
 from seamark.server.worker import ANSWERS, EXIT_FOR_GOOD
 
 if TYPE_CHECKING:
@@ -104,7 +105,10 @@ def serve(settings: Settings, say: Say, tell: Callable[[Prepared, str], None] | 
         SeamarkError: If it cannot start; the message is one line that says what to do.
     """
     # First the port: the token of an admin that `prepare` makes would be shown by nobody.
-    with contextlib.closing(checks.bind(settings.host, settings.port)) as listening:
+    with (
+        contextlib.closing(checks.bind(settings.host, settings.port)) as listening,
+        alone(settings),
+    ):
         prepared, url, told = prepare(settings), url_of(settings, listening), False
 
         def ready() -> None:

@@ -7,12 +7,22 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["API_VERSION", "DEFAULT_FOLDER", "DEFAULT_PORT", "JOURNAL_VERSION", "Limits", "Settings"]
+__all__ = [
+    "API_VERSION",
+    "DEFAULT_FOLDER",
+    "DEFAULT_PORT",
+    "FILE_SUFFIXES",
+    "JOURNAL_VERSION",
+    "Limits",
+    "Settings",
+]
 
 API_VERSION: Final = 1
 JOURNAL_VERSION: Final = (1, 0)
 DEFAULT_FOLDER: Final = "seamark-server"
 DEFAULT_PORT: Final = 8400
+FILE_SUFFIXES: Final = (".db", ".sqlite", ".sqlite3")
+"""What a URL of SQLite ends with that names files by how they begin, and not a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,7 @@ class Settings:
         proxies: Addresses or networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are
             believed.
         auth: Entry point of the group ``seamark.auth`` that says who asks; empty for tokens alone.
+        quota: How much each workspace may keep, journals and files, bytes; None for no limit.
         limits: What one request may cost.
     """
 
@@ -86,6 +97,7 @@ class Settings:
     tls_key: Path | None = None
     proxies: tuple[str, ...] = ()
     auth: str = ""
+    quota: int | None = None
     limits: Limits = field(default_factory=Limits)
 
     @classmethod
@@ -116,7 +128,8 @@ class Settings:
     @property
     def database_folder(self) -> Path:
         """Where the files of SQLite lie."""
-        return Path(self.store.removeprefix("sqlite:///"))
+        path = Path(self.store.removeprefix("sqlite:///"))
+        return path.parent if path.suffix in FILE_SUFFIXES else path
 
     def to_json(self) -> str:
         """Return the settings for another process."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from seamark.server.accounts.accounts import Accounts
@@ -15,7 +16,8 @@ from seamark.server.kept import tables as kept_tables
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import KeptJournals
 from seamark.server.objects import open_objects
-from seamark.server.writer import ServerWriter
+from seamark.server.quota import Quota
+from seamark.server.writer import ServerWriter, is_own_journal
 
 if TYPE_CHECKING:
     from seamark.server.settings import Settings
@@ -54,18 +56,23 @@ class Server:
     ) -> None:
         self.settings, self.databases, self.now_ns = settings, databases, now_ns
         self.accounts = Accounts(databases.account, now_ns)
-        self.logins = Logins(self.accounts, deciding_by(settings.auth), now_ns)
+        self.logins = Logins(
+            self.accounts, deciding_by(settings.auth), now_ns, processes=settings.workers
+        )
         self.instance = self.accounts.instance()
         self.objects = open_objects(settings.blobs)
+        quota = Quota(databases.kept, settings.quota)
         self.intake = Intake(
             databases.kept,
             self.objects,
             gone=self.accounts.is_purged,
             now_ns=now_ns,
             most_journals=settings.limits.journals,
+            quota=quota,
+            reserved=partial(is_own_journal, self.instance),
         )
         self.kept = KeptJournals(databases.kept, self.objects, now_ns)
-        self.blobs = Blobs(databases.kept, self.objects, now_ns=now_ns)
+        self.blobs = Blobs(databases.kept, self.objects, now_ns=now_ns, quota=quota)
         self.writer = ServerWriter(
             self.instance, self.kept, self.intake.take, databases.store, now_ns
         )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from seamark.server.folding.kept import Kept
     from seamark.store.runs import Store
 
-__all__ = ["ServerWriter", "Taken", "Takes"]
+__all__ = ["ServerWriter", "Taken", "Takes", "is_own_journal", "own_journal"]
 
 _HOST: Final = "server"
 """What the names of the journals begin with, in the place of a host's name."""
@@ -63,7 +63,7 @@ class Takes(Protocol):
         """Keep whole frames of a journal from an offset on; returns once they are durable.
 
         Raises:
-            BatchRefused: With ``known`` among its ``more`` if the journal has another length.
+            NotTaken: With ``known`` if the journal has another length.
         """
         ...
 
@@ -76,6 +76,28 @@ class _Journal(NamedTuple):
     name: str
     size: int
     last_t: int
+
+
+def own_journal(instance: str, project: str, run: str, number: int) -> tuple[bytes, str]:
+    """Return uid and writer id of one of the journals that a server writes in a run.
+
+    Args:
+        instance: Id of the server.
+        project: Project path.
+        run: Run id.
+        number: Which of them, 0-based.
+    """
+    words = [instance, project, run, number]
+    uid = hashlib.sha256(json.dumps(words).encode()).digest()[:16]
+    return uid, f"{_HOST}-{number}-{uid.hex()[:8]}"
+
+
+def is_own_journal(instance: str, project: str, run: str, journal: str) -> bool:
+    """Return whether a journal (file name) is one that a server writes itself in a run."""
+    if not journal.startswith(f"{_HOST}-"):
+        return False
+    some = (own_journal(instance, project, run, number) for number in range(_MOST_JOURNALS))
+    return any(journal == journal_name(writer, uid) for uid, writer in some)
 
 
 class ServerWriter:
@@ -119,7 +141,7 @@ class ServerWriter:
             RunNotFoundError: If no journal of the run is kept.
             ArgumentError: If one is longer than a record may be, or holds what JSON has no form
                 for.
-            BatchRefused: If the run was purged, or nothing can be kept now.
+            NotTaken: If the run was purged, or nothing can be kept now.
         """
         from seamark.server.kept.refusals import DivergedError, GapError
 
@@ -141,14 +163,12 @@ class ServerWriter:
     def _journal(self, project: str, run: str, known: set[str]) -> _Journal:
         """Return the journal to append to.
 
-        Anybody who may record in a run may write a journal of any name there: one that cannot be
-        gone on with is passed over.
+        Nobody else may write one of these names (`is_own_journal`). One that cannot be gone on with
+        all the same, as after a loss, is passed over.
         """
         limit = self._now_ns() + _AHEAD_NS
         for number in range(_MOST_JOURNALS):
-            words = [self._instance, project, run, number]
-            uid = hashlib.sha256(json.dumps(words).encode()).digest()[:16]
-            writer = f"{_HOST}-{number}-{uid.hex()[:8]}"
+            uid, writer = own_journal(self._instance, project, run, number)
             name = journal_name(writer, uid)
             if name not in known:
                 return _Journal(uid, writer, name, 0, 0)

@@ -133,6 +133,19 @@ def test_guessing_the_rest_of_one_token_is_bounded_from_all_addresses(logins, ac
     assert status_of(logins, bearing(made.secret), "10.0.0.1") == 200
 
 
+@pytest.mark.parametrize("processes", [1, 3, 4, 64])
+def test_several_processes_let_no_more_pass_than_one(accounts, clock, processes) -> None:
+    """A connection comes to any of them; a good token passes all of them, whoever guesses."""
+    good = accounts.first_admin().secret
+    several = [Logins(accounts, None, clock, clock, processes) for _ in range(processes)]
+    tried = [status_of(one, bearing(new_token().secret)) for one in several for _ in range(30)]
+    assert tried.count(401) <= max(20, processes)
+    clock.now += 60 * S  # as many as are forgiven to one process in that time
+    tried = [status_of(one, bearing(new_token().secret)) for one in several for _ in range(30)]
+    assert tried.count(401) <= 20
+    assert [status_of(one, bearing(good)) for one in several] == [200] * processes
+
+
 @pytest.mark.parametrize("text", ["x", "seamark_", "é" * 51, "\udcff" * 9, "seamark_" + "a" * 44])
 def test_what_is_no_token_is_unknown_like_any_other(logins, text) -> None:
     """Whatever a header holds."""

@@ -22,7 +22,9 @@ from seamark.server.blobs import (
 from seamark.server.blobs.blobs import ABANDONED_NS, RESERVED_NS
 from seamark.server.blobs.rebuild import rebuild_blobs
 from seamark.server.databases import open_databases
+from seamark.server.kept import tables as kept_tables
 from seamark.server.objects import FolderObjects
+from seamark.server.quota import Quota
 
 HOUR_NS = 3600 * 10**9
 CONTENT = bytes(range(256)) * 10
@@ -63,8 +65,11 @@ def databases(request, tmp_path):
 def make(databases, objects, clock):
     """Make blobs on the same tables and objects, as another process would have them."""
 
-    def one(**limits: Any) -> Blobs:
-        return Blobs(databases.kept, objects, BlobLimits(**{"part_bytes": PART, **limits}), clock)
+    def one(quota: int | None = None, **limits: Any) -> Blobs:
+        of_parts = BlobLimits(**{"part_bytes": PART, **limits})
+        databases.kept.create_tables(kept_tables.metadata)
+        room = Quota(databases.kept, quota, keep_s=0)
+        return Blobs(databases.kept, objects, of_parts, clock, room)
 
     return one
 
@@ -150,17 +155,22 @@ def test_what_is_no_digest_is_refused(blobs, digest) -> None:
             call()
 
 
-def test_a_project_has_a_quota(make) -> None:
-    """What is on its way counts, and the sentence says what to do."""
-    blobs = make(project_bytes=SIZE + 10)
-    blobs.put("p", "r", DIGEST, SIZE, 0, CONTENT[:PART])
+def test_a_workspace_has_a_quota(make) -> None:
+    """All its projects together; what is on its way counts, and what was purged does not."""
+    blobs = make(SIZE + 10)
+    blobs.put("p/one", "r", DIGEST, SIZE, 0, CONTENT[:PART])
     with pytest.raises(QuotaExceeded, match="purge runs that nobody needs"):
-        send(blobs, b"eleven bytes")
-    send(blobs)
-    send(blobs, b"ten bytes.")
-    with pytest.raises(QuotaExceeded):
-        send(blobs, b"!")
-    send(blobs, b"another project", project="q")
+        send(blobs, b"eleven bytes", project="p/two")
+    send(blobs, project="p/one")
+    send(blobs, b"ten bytes.", project="p")
+    for project in ("p", "p/one", "p/three/four"):
+        with pytest.raises(QuotaExceeded, match=f"has {SIZE + 10:,}"):
+            send(blobs, b"!", project=project)
+    send(blobs, project="p/one")  # it is there
+    for project in ("q", "p0", "p-one"):
+        send(blobs, b"another.", project=project)
+    blobs.forget_run("p", "r")
+    send(blobs, b"ten others", project="p/two")
 
 
 # ---------------------------------------------------------------------- taking

@@ -44,6 +44,9 @@ class Logins:
         deciding: A lab's own way to say who asks, before tokens.
         now_ns: Nanoseconds since the Unix epoch.
         steady_ns: Nanoseconds of a clock that never goes back.
+        processes: How many processes answer for the server. Each takes its share of what may be
+            wrong, so that all of them together let no more pass than one would: nothing has to be
+            written down for a stranger's request, which a shared count would take.
     """
 
     def __init__(
@@ -52,14 +55,16 @@ class Logins:
         deciding: Deciding | None = None,
         now_ns: Callable[[], int] = time.time_ns,
         steady_ns: Callable[[], int] = time.monotonic_ns,
+        processes: int = 1,
     ) -> None:
         self._accounts, self._deciding = accounts, deciding
         self._now_ns, self._steady_ns = now_ns, steady_ns
         self._lock = threading.Lock()
         self._known: OrderedDict[str, tuple[int, int | None, Identity]] = OrderedDict()
         self._noted: OrderedDict[str, int] = OrderedDict()
-        self._addresses = Throttle(20, 3, _KEPT, steady_ns)
-        self._prefixes = Throttle(10, 6, _KEPT, steady_ns)
+        each = max(1, processes)
+        self._addresses = Throttle(max(1, 20 // each), 3 * each, _KEPT, steady_ns)
+        self._prefixes = Throttle(max(1, 10 // each), 6 * each, _KEPT, steady_ns)
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
         """Return who asks; `NOBODY` if they do not say.

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.server.blobs import statements as sql
 from seamark.server.blobs.names import ONE, WHOLE, BlobObject, is_digest, new_object
-from seamark.server.blobs.refusals import DigestWrong, OffsetGap, QuotaExceeded, TooLarge
+from seamark.server.blobs.refusals import DigestWrong, OffsetGap, TooLarge
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from seamark.server.blobs.objects import Objects
+    from seamark.server.quota import Quota
     from seamark.store.database import Database
 
 __all__ = ["Blob", "BlobLimits", "Blobs", "Progress"]
@@ -45,13 +46,11 @@ class BlobLimits:
     Attributes:
         part_bytes: Of a content, in one request.
         blob_bytes: Of one content.
-        project_bytes: Of all contents of a project; None for no limit.
         digests: How many contents one question may name.
     """
 
     part_bytes: int = 8 << 20
     blob_bytes: int = 1 << 40
-    project_bytes: int | None = None
     digests: int = 10_000
 
 
@@ -120,6 +119,7 @@ class Blobs:
         objects: Where the bytes are.
         limits: How much is taken.
         now_ns: The clock, nanoseconds since the Unix epoch.
+        quota: Tells whether a workspace has room for more; None for no limit.
     """
 
     def __init__(
@@ -128,12 +128,14 @@ class Blobs:
         objects: Objects,
         limits: BlobLimits | None = None,
         now_ns: Callable[[], int] = time.time_ns,
+        quota: Quota | None = None,
     ) -> None:
         self.limits = BlobLimits() if limits is None else limits
         self._database = database
         self._objects = objects
         self._now_ns = now_ns
         self._hashes = _Hashes()
+        self._quota = quota
         database.create_tables(sql.metadata)
 
     # ------------------------------------------------------------------ whether it is there
@@ -214,7 +216,7 @@ class Blobs:
         Raises:
             ArgumentError: If the part does not fit into the content.
             TooLarge: If the content or the part is larger than the limits say.
-            QuotaExceeded: If the project may not keep that much.
+            QuotaExceeded: If its workspace may not keep that much.
             OffsetGap: If bytes before the part are missing.
             DigestWrong: If all is there and is something else.
             OSError: If the disk refuses.
@@ -227,7 +229,7 @@ class Blobs:
             return Progress(size, complete=True)
         if offset > known.offset:
             msg = f"bytes {known.offset:,} to {offset:,} of {digest} are missing: send them first"
-            raise OffsetGap(msg, known.offset)
+            raise OffsetGap(msg, known=known.offset)
         data = data[known.offset - offset :]
         if known.offset == 0 and len(data) == size:
             return self._put_whole(project, run, digest, data)
@@ -252,35 +254,21 @@ class Blobs:
             )
             raise ArgumentError(msg)
 
-    def _expect_quota(self, project: str, size: int) -> None:
-        """Refuse what a project may not keep.
+    def _expect_room(self, project: str, size: int) -> None:
+        """Refuse a content that a workspace has no room for, and count it.
 
         Raises:
             QuotaExceeded: If it would be too much.
         """
-        limit = self.limits.project_bytes
-        if limit is None:
-            return
-        used = self.used_bytes(project)
-        if used + size > limit:
-            msg = (
-                f"files of project {project!r} may have {limit:,} bytes on this server and have"
-                f" {used:,}: purge runs that nobody needs, or ask its admin for more"
-            )
-            raise QuotaExceeded(msg)
-
-    def used_bytes(self, project: str) -> int:
-        """Return how many bytes of files a project has, those on their way included."""
-        with self._database.reading() as connection:
-            kept = self._rows(connection, sql.KEPT_BYTES, at_project=project)
-            coming = self._rows(connection, sql.COMING_BYTES, at_project=project)
-        return int(kept[0][0] or 0) + int(coming[0][0] or 0)
+        if self._quota is not None:
+            self._quota.expect(project, size)
+            self._quota.added(project, size)
 
     def _put_whole(self, project: str, run: str, digest: str, data: bytes) -> Progress:
         """Take a content that fits into one part."""
         if hashlib.sha256(data).hexdigest() != digest:
             raise _wrong(digest)
-        self._expect_quota(project, len(data))
+        self._expect_room(project, len(data))
         made = new_object(project, digest, len(data), secrets.token_hex(8), ONE)
         self._objects.put(made.name, data)
         self._keep(run, made, [(0, len(data), made.name)])
@@ -292,7 +280,7 @@ class Blobs:
         with self._database.reading() as connection:
             rows = self._rows(connection, sql.UPLOAD, **at)
         if not rows:
-            self._expect_quota(project, size)
+            self._expect_room(project, size)
             with self._database.writing() as connection:
                 given = {"project": project, "digest": digest, "size": size, "offset": 0}
                 new = {"upload": secrets.token_hex(8), "touched": self._now_ns()}

@@ -13,7 +13,6 @@ __all__ = [
     "ADD_PART",
     "ADVANCE",
     "BEGIN",
-    "COMING_BYTES",
     "END_GARBAGE",
     "END_UPLOAD",
     "FIND",
@@ -22,7 +21,6 @@ __all__ = [
     "GARBAGE",
     "GIVEN_UP",
     "KEEP",
-    "KEPT_BYTES",
     "LEAVE",
     "LET_GO",
     "OBJECTS",
@@ -50,7 +48,6 @@ _used: Final = (
 FIND: Final = sa.select(blob.c.size, blob.c.upload).where(_at_blob)
 RESERVE: Final = sa.update(blob).where(_at_blob).values(reserved=sa.bindparam("until"))
 KEEP: Final = Upsert(blob, tuple(blob.c.keys()), ("project", "digest"))
-KEPT_BYTES: Final = sa.select(sa.func.sum(blob.c.size)).where(blob.c.project == _project)
 UNUSED: Final = sa.select(blob.c.project, blob.c.digest, blob.c.upload).where(
     blob.c.reserved < sa.bindparam("now"), ~_used
 )
@@ -79,7 +76,6 @@ ADVANCE: Final = (
 )
 END_UPLOAD: Final = sa.delete(upload).where(upload.c.upload == _upload)
 GIVEN_UP: Final = sa.select(upload.c.upload).where(upload.c.touched < sa.bindparam("before"))
-COMING_BYTES: Final = sa.select(sa.func.sum(upload.c.size)).where(upload.c.project == _project)
 
 PARTS: Final = (
     sa.select(part.c.offset, part.c.length, part.c.object)

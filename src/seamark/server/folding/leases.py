@@ -99,9 +99,13 @@ class Leases:
 
     def leave(self, connection: sa.Connection, project: str, run: str) -> None:
         """Let go of a run, within a transaction that writes."""
+        self.let_lapse(project, run)
+        self._database.run(connection, _LEAVE, at_project=project, at_run=run, mine=self._owner)
+
+    def let_lapse(self, project: str, run: str) -> None:
+        """Renew the lease of a run no more, where the database cannot be told."""
         with self._lock:
             self._held.discard((project, run))
-        self._database.run(connection, _LEAVE, at_project=project, at_run=run, mine=self._owner)
 
     def drop(self, project: str, run: str) -> None:
         """Let go of a run."""

@@ -48,6 +48,8 @@ _AT_ONCE: Final = 64
 """How many runs are asked for at a time; each of them has one turn."""
 _FIRST_PAUSE_S: Final = 0.5
 _LAST_PAUSE_S: Final = 60.0
+_MOST_FAILING: Final = 10_000
+"""Of how many runs that cannot be folded it is remembered when to try again."""
 _AWAY_S: Final = 2.0
 """How often a database that is away is asked for at least, seconds."""
 _TEND_S: Final = 10.0
@@ -189,8 +191,10 @@ class FoldWorker:
 
     def _fold_waiting(self, store: Store, leases: Leases) -> bool:
         waiting = self._kept.unfolded(_AT_ONCE + len(self._failing))
+        # What does not wait (any more) does not fail either, such as a run that was purged.
+        refs = {(run.project, run.run) for run in waiting}
+        self._failing = {ref: at for ref, at in self._failing.items() if ref in refs}
         if not waiting:
-            self._failing.clear()
             return False
         taken = leases.taken() if len(waiting) > 1 else ()
         worked = False
@@ -219,6 +223,7 @@ class FoldWorker:
                 self._kept.note(*ref, turn.position)
             self._failing.pop(ref, None)
         except DatabaseUnreachable:
+            leases.let_lapse(*ref)
             raise
         except Conflict:  # somebody else folded it meanwhile: look again
             leases.drop(*ref)
@@ -278,7 +283,10 @@ class FoldWorker:
         if not before:
             _log.error("%s/%s cannot be folded; it is tried again", *ref, exc_info=error)
         pause = min(2 * before, _LAST_PAUSE_S) or _FIRST_PAUSE_S
+        self._failing.pop(ref, None)
         self._failing[ref] = (time.monotonic() + pause, pause)
+        while len(self._failing) > _MOST_FAILING:  # it costs them a try before their time
+            del self._failing[next(iter(self._failing))]
 
     def _wait_for_database(self, error: DatabaseUnreachable) -> None:
         if not self._away:

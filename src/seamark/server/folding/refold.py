@@ -59,8 +59,10 @@ def refold_server(
         progress: Called with the bytes that are done and all of them.
 
     Raises:
-        SeamarkError: If something cannot be opened.
+        SeamarkError: If something cannot be opened, or a server runs on files whose tables are to
+            be made again.
     """
+    from seamark.server.alone import alone
     from seamark.server.databases import open_databases
     from seamark.server.kept.journals import KeptJournals
     from seamark.server.kept.rebuild import needs_rebuild
@@ -72,7 +74,8 @@ def refold_server(
         make_tables(databases)
         place = open_objects(settings.blobs)
         if objects or needs_rebuild(databases.kept, place):
-            take_up(databases, place)
+            with alone(settings, "what it keeps is made again from the objects"):
+                take_up(databases, place)
         return refold(databases, KeptJournals(databases.kept, place), progress=progress)
     finally:
         databases.close()

@@ -284,7 +284,9 @@ class Caretaker:
             return  # somebody else moved them
         except (OSError, ValueError) as error:
             _log.error("%s %d cannot be compacted: %s", what, number, error)
-            self._failed[what, number] = self._now_ns() + _LATER_NS
+            now = self._now_ns()
+            self._failed = {key: at for key, at in self._failed.items() if at > now}
+            self._failed[what, number] = now + _LATER_NS
 
     def _move(self, group: list[_Stretch]) -> None:
         """Write stretches into an object of their own and name that in their place.

@@ -26,12 +26,13 @@ from seamark.server.kept import tables
 from seamark.server.kept.commit import OutrunError, commit
 from seamark.server.kept.parts import names_of_worker, packed
 from seamark.server.kept.plan import Arrived, Kept, Plan, key_of
-from seamark.server.kept.refusals import BatchRefused, FullError, PurgedError
+from seamark.server.kept.refusals import FullError, NotTaken, PurgedError, ReservedError
 from seamark.server.writer import Taken
 from seamark.store.database import Conflict, Database
 
 if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
+    from seamark.server.quota import Quota
 
 __all__ = ["Intake", "check_run"]
 
@@ -103,6 +104,9 @@ class Intake:
         now_ns: Clock, nanoseconds since the Unix epoch.
         most_journals: Of one run.
         window_s: How long batches are collected at most, seconds.
+        quota: Tells whether a workspace has room for more; None for no limit.
+        reserved: Tells whether a journal (project path, run id, file name) is one that the server
+            writes itself, with `take`.
     """
 
     def __init__(
@@ -110,6 +114,8 @@ class Intake:
         database: Database,
         objects: ObjectStore,
         *,
+        quota: Quota | None = None,
+        reserved: Callable[[str, str, str], bool] | None = None,
         gone: Callable[[str, str], bool] | None = None,
         now_ns: Callable[[], int] = time.time_ns,
         most_journals: int = MOST_JOURNALS,
@@ -117,6 +123,7 @@ class Intake:
     ) -> None:
         self._database, self._objects = database, objects
         self._gone = gone or _nobody
+        self._quota, self._reserved = quota, reserved
         self._now_ns, self._most, self._window_s = now_ns, most_journals, window_s
         self._names = names_of_worker()
         self._changed = threading.Condition()
@@ -162,21 +169,33 @@ class Intake:
 
         Raises:
             BatchError: If it is no such batch, or exceeds a limit.
-            BatchRefused: If it is not taken: `GapError`, `DivergedError`, `PurgedError`,
-                `TooManyError`, `FullError`.
+            NotTaken: If it is not taken: `GapError`, `DivergedError`, `PurgedError`,
+                `TooManyError`, `ReservedError`, `QuotaExceeded`, `FullError`.
             PathError: If project or run are no names.
         """
         return self.submit(project, run, journal, offset, data, gap=gap).result()
 
     def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Taken:
-        """Keep a batch; see `put` and `seamark.server.writer.Takes`."""
-        kept = self.put(project, run, journal, offset, data)
+        """Keep a batch of a journal that may be the server's own.
+
+        See `put` and `seamark.server.writer.Takes`.
+        """
+        kept = self._submit(project, run, journal, offset, data).result()
         return Taken(kept.offset, kept.position)
 
     def submit(
         self, project: str, run: str, journal: str, offset: int, data: bytes = b"", *, gap: int = 0
     ) -> Future[Kept]:
         """Check a batch and have it kept; see `put`, whose errors this raises or answers."""
+        check_run(project, run)
+        if self._reserved is not None and self._reserved(project, run, journal):
+            msg = f"journal {journal!r} is the server's own, in which it keeps what people edit"
+            raise ReservedError(msg)
+        return self._submit(project, run, journal, offset, data, gap=gap)
+
+    def _submit(
+        self, project: str, run: str, journal: str, offset: int, data: bytes, *, gap: int = 0
+    ) -> Future[Kept]:
         check_run(project, run)
         now = self._now_ns()
         ahead = 0
@@ -290,7 +309,7 @@ class Intake:
 
     def _keep(self, group: list[Arrived]) -> None:
         for _ in range(_TRIES):
-            plan = Plan(self._database, self._objects, self._most, self._gone)
+            plan = Plan(self._database, self._objects, self._most, self._gone, self._quota)
             try:
                 plan.make(group)
                 positions = self._write(plan)
@@ -327,6 +346,9 @@ class Intake:
             raise
 
     def _answer(self, plan: Plan, positions: dict[str, int]) -> None:
+        if self._quota is not None:
+            for part in plan.parts:
+                self._quota.added(part.project, part.length)
         for batch, error in plan.refused:
             _fail(batch, error)
         for batch, kept in plan.settled:
@@ -344,7 +366,7 @@ def _finish(batch: Arrived, kept: Kept) -> None:
 def _fail(batch: Arrived, error: Exception) -> None:
     if batch.done.done() or not batch.done.set_running_or_notify_cancel():
         return
-    if not isinstance(error, BatchRefused):
+    if not isinstance(error, NotTaken):
         msg = "the server cannot take this now; the same may be sent again"
         refusal = FullError(msg)
         refusal.__cause__ = error

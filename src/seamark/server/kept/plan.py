@@ -17,6 +17,7 @@ from seamark.server.kept.source import KeptSource, segments_of
 
 if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
+    from seamark.server.quota import Quota
     from seamark.store.database import Database
 
 __all__ = ["Arrived", "JournalRow", "Kept", "Key", "Plan", "RunRow", "key_of", "read_rows"]
@@ -149,6 +150,7 @@ class Plan:
         objects: Where bytes lie.
         most_journals: Of one run.
         gone: Tells whether a run was purged, for those that the tables do not have.
+        quota: Tells whether a workspace has room for more; None for no limit.
 
     Attributes:
         parts: What is new, in order.
@@ -165,9 +167,11 @@ class Plan:
         objects: ObjectStore,
         most_journals: int,
         gone: Callable[[str, str], bool],
+        quota: Quota | None = None,
     ) -> None:
         self._database, self._objects = database, objects
-        self._most, self._gone = most_journals, gone
+        self._most, self._gone, self._quota = most_journals, gone, quota
+        self._new: dict[str, int] = {}  # bytes of this group, by workspace
         self.parts: list[Part] = []
         self.data: list[bytes] = []
         self.sizes: dict[Key, int] = {}
@@ -209,6 +213,7 @@ class Plan:
         if batch.offset < known:
             self._compare(connection, batch, known)
         if batch.end > known:
+            self._expect_room(batch.project, batch.end - known)
             self._append(batch, known)
         if batch.end > self.sizes[key]:
             self.waiting.append((batch, self._ends[key]))
@@ -232,6 +237,15 @@ class Plan:
             msg = f"run {batch.run!r} has {self._most} journals, more are not taken"
             raise TooManyError(msg, limit="journals", allowed=self._most)
         self._counts[key[0]] = count
+
+    def _expect_room(self, project: str, more: int) -> None:
+        """Refuse what a workspace has no room for, beside what of it came in the same group."""
+        if self._quota is None:
+            return
+        workspace = project.partition("/")[0]
+        new = self._new.get(workspace, 0) + more
+        self._quota.expect(project, new)
+        self._new[workspace] = new
 
     def _compare(self, connection: sa.Connection, batch: Arrived, known: int) -> None:
         """Make sure that what a batch repeats is what is kept."""

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from seamark.errors import SeamarkError
+from seamark.server.refusals import NotTaken, QuotaExceeded
 
 __all__ = [
     "BatchRefused",
     "DivergedError",
     "FullError",
     "GapError",
+    "NotTaken",
     "PurgedError",
+    "QuotaExceeded",
+    "ReservedError",
     "TooManyError",
 ]
 
 
-class BatchRefused(SeamarkError):  # noqa: N818 - says what is so
-    """A batch was not taken; the message says what to do.
-
-    Attributes:
-        slug: The same in a word, for programs.
-        status: Of HTTP.
-        more: Further members of the answer.
-        wait_s: After how many seconds it may be sent again; None: never as it is.
-    """
-
-    slug = "refused"
-    status = 422
-    wait_s: float | None = None
-
-    def __init__(self, message: str, **more: Any) -> None:
-        super().__init__(message)
-        self.more = more
+class BatchRefused(NotTaken):
+    """A batch was not taken; the message says what to do."""
 
 
 class GapError(BatchRefused):
@@ -54,6 +40,12 @@ class PurgedError(BatchRefused):
 
     slug = "purged"
     status = 410
+
+
+class ReservedError(BatchRefused):
+    """The journal is one that the server writes itself."""
+
+    slug = "reserved"
 
 
 class TooManyError(BatchRefused):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Body, Depends, Query, Request
@@ -12,18 +12,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from seamark.server.access import Role
-from seamark.server.blobs import BlobRefused, OffsetGap
-from seamark.server.failures import Refusal, later
+from seamark.server.failures import Refusal
 from seamark.server.guard import needs, server_of
 from seamark.server.kept.intake import check_run
-from seamark.server.kept.refusals import FullError
 
 if TYPE_CHECKING:
     from seamark.server.blobs import Blob, Blobs, Progress
 
 __all__ = ["router"]
-
-T = TypeVar("T")
 
 router = APIRouter(tags=["files"])
 
@@ -74,7 +70,7 @@ def ask(
 ) -> dict[str, list[str]]:
     """Return those contents that the project does not have; the others stay for a day at least."""
     _expect_kept(request, project, run)
-    return {"missing": _told(lambda: _blobs(request).missing(project, run, digests))}
+    return {"missing": _blobs(request).missing(project, run, digests)}
 
 
 @router.put(_OF_RUN + "/{digest}", dependencies=_WRITES)
@@ -92,16 +88,13 @@ async def put(
     def take() -> Progress:
         _expect_kept(request, project, run)
         data = b"".join(parts)
-        return _told(lambda: _blobs(request).put(project, run, digest, size, offset, data))
+        return _blobs(request).put(project, run, digest, size, offset, data)
 
-    try:
-        with server_of(request).intake.arriving() as arriving:
-            async for part in request.stream():
-                arriving(len(part))
-                parts.append(part)
-            return _as_json(await run_in_threadpool(take))
-    except FullError as error:
-        raise later(error.slug, str(error), error.wait_s or 1, error.status) from error
+    with server_of(request).intake.arriving() as arriving:
+        async for part in request.stream():
+            arriving(len(part))
+            parts.append(part)
+        return _as_json(await run_in_threadpool(take))
 
 
 @router.get(_OF_RUN + "/{digest}/upload", dependencies=_WRITES)
@@ -114,7 +107,7 @@ def progress(
 ) -> dict[str, Any]:
     """Return how much of a content has arrived: where to go on with it."""
     del run
-    return _as_json(_told(lambda: _blobs(request).progress(project, digest, size)))
+    return _as_json(_blobs(request).progress(project, digest, size))
 
 
 @router.get(_OF_RUN + "/{digest}", response_class=Response, dependencies=_READS)
@@ -127,7 +120,7 @@ def fetch(
 ) -> Response:
     """Return a content, or the part that a ``Range`` names; always as a download."""
     del run
-    blob = _told(lambda: _blobs(request).find(project, digest))
+    blob = _blobs(request).find(project, digest)
     if blob is None:
         hint = f"project {project!r} has no content {digest}: it was not sent, or not yet"
         raise Refusal(404, "no-content", hint)
@@ -196,13 +189,3 @@ def _blobs(request: Request) -> Blobs:
 
 def _as_json(found: Progress) -> dict[str, Any]:
     return {"offset": found.offset, "complete": found.complete}
-
-
-def _told(call: Callable[[], T]) -> T:
-    """Return what a call returns, and say in the words of HTTP why there is nothing."""
-    try:
-        return call()
-    except OffsetGap as error:
-        raise Refusal(error.status, error.slug, str(error), known=error.known) from error
-    except BlobRefused as error:
-        raise Refusal(error.status, error.slug, str(error)) from error

@@ -19,7 +19,6 @@ from seamark.server.access import Role
 from seamark.server.answering import Several  # noqa: TC001 - FastAPI asks for it
 from seamark.server.failures import Refusal, refusal_of
 from seamark.server.guard import asker
-from seamark.server.kept.refusals import BatchRefused
 from seamark.server.models import answers
 from seamark.server.routes.tables import All, Ref, Text, Which
 from seamark.store.query.selection import choose
@@ -152,8 +151,6 @@ def _edited(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int | R
             hint = "the description was changed meanwhile: look at it, and send it with yours"
             return Refusal(409, "changed", hint, description=shown)
         position: int = every.server.writer.record(project, run, body.ops())
-    except BatchRefused as error:
-        return Refusal(error.status, error.slug, str(error), **error.more)
     except (SeamarkError, Refusal) as error:
         return refusal_of(error)
     return position

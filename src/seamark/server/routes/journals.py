@@ -15,7 +15,6 @@ from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect, needs, server_of
 from seamark.server.kept.packing import PackingError, longest_body, unpacked
-from seamark.server.kept.refusals import BatchRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,10 +37,7 @@ _UNPACKING: Final = threading.BoundedSemaphore(4)
 def known(request: Request, project: str, run: str) -> dict[str, Any]:
     """Return how many bytes of each journal of a run are kept, by file name."""
     expect(request, project, Role.CONTRIBUTOR)
-    try:
-        journals, position = _intake(request).known(project, run)
-    except BatchRefused as error:
-        raise _told(error) from error
+    journals, position = _intake(request).known(project, run)
     return {"journals": journals, "position": position}
 
 
@@ -88,7 +84,7 @@ async def put(
             waiting = await run_in_threadpool(submit, body)
             del body
         kept = await asyncio.wrap_future(waiting)
-    except (BatchError, BatchRefused, PackingError) as error:
+    except (BatchError, PackingError) as error:
         raise _told(error) from error
     return {"offset": kept.offset, "position": kept.position, "wait_s": kept.wait_s}
 
@@ -134,14 +130,10 @@ def _intake(request: Request) -> Intake:
 
 
 def _told(error: Exception) -> Refusal:
-    """Return the answer for a batch that is not taken."""
+    """Return the answer for what is no batch."""
     more: Mapping[str, Any] = {}
-    headers, status, slug = {}, 422, "not-a-journal"
-    if isinstance(error, BatchRefused):
-        status, slug, more = error.status, error.slug, error.more
-        if error.wait_s is not None:
-            headers["Retry-After"] = str(max(1, round(error.wait_s)))
-    elif isinstance(error, TooLargeError):
+    status, slug = 422, "not-a-journal"
+    if isinstance(error, TooLargeError):
         status, slug = 413, error.slug
         more = {"limit": error.limit, "allowed": error.allowed}
     elif isinstance(error, BatchError):
@@ -150,4 +142,4 @@ def _told(error: Exception) -> Refusal:
         status, slug = error.status, error.slug
         if status == 413:  # noqa: PLR2004 - a status
             more = {"limit": "plain_bytes", "allowed": PLAIN_BYTES}
-    return Refusal(status, slug, str(error), headers=headers, **more)
+    return Refusal(status, slug, str(error), **more)

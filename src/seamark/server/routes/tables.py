@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import sqlalchemy as sa
@@ -25,6 +24,7 @@ from seamark.server.routes.reads import MOST_PARTS, MOST_POINTS
 from seamark.store import schema
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths, in_projects
+from seamark.store.query.patterns import matcher
 from seamark.store.query.selection import Selection, choose
 from seamark.store.read.many import read_many, series_of
 from seamark.store.read.names import run_names
@@ -526,5 +526,5 @@ def _check_series(
     seen = in_projects(store, connection, _restriction(every))
     checks = KnownPaths(store, connection, told, seen)
     for pattern in body.paths:
-        if not any(one == pattern or fnmatchcase(one, pattern) for one in found):
+        if pattern not in found and not any(map(matcher(pattern), found)):
             checks.check_series(pattern)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
@@ -30,6 +29,7 @@ from seamark.store.query.kinds import (
     words_of,
 )
 from seamark.store.query.language import parse
+from seamark.store.query.patterns import matcher
 from seamark.store.query.place import misplaced
 from seamark.values import escape
 
@@ -157,7 +157,7 @@ class KnownPaths:
         wanted = frozenset({"float_series"})
         if any(char in pattern for char in "*?["):
             known = self._store.numbers.everything(self._connection)
-            found = [one for one in known if fnmatchcase(one, pattern)]
+            found = list(filter(matcher(pattern), known))
             if any(self._types(one, wanted) is None for one in (pattern, *found[:_TRIED])):
                 return
             message = f"no series of numbers matches {pattern!r:.200}"

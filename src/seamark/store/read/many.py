@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
@@ -13,6 +12,7 @@ from seamark.reading.points import Points
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
 from seamark.store.ingest import UNREADABLE
+from seamark.store.query.patterns import matcher
 from seamark.store.read.curve import read_curve
 from seamark.store.read.series import Sources, read_floats
 from seamark.store.runs import RUNS_AT_ONCE, filled, load_many, places_of
@@ -223,7 +223,7 @@ def _matching(store: Store, connection: sa.Connection, patterns: Sequence[str]) 
     for pattern in patterns:
         if "*" in pattern or "?" in pattern or "[" in pattern:
             everything = everything or store.numbers.everything(connection)
-            matches = [one for one in sorted(everything) if fnmatchcase(one, pattern)]
+            matches = sorted(filter(matcher(pattern), everything))
             found |= {everything[path]: path for path in matches if everything[path] not in found}
         number = store.numbers.number(connection, pattern)
         if number is not None:

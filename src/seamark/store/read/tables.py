@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +17,7 @@ from seamark.store.cells import CRASHED, atom_value, decoded
 from seamark.store.query.crash_reasons import CRASH_REASON, reasons_of
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import parse_field
+from seamark.store.query.patterns import matcher
 from seamark.store.query.selection import Chosen, Selection, choose
 from seamark.store.query.sql import AGGREGATE_COLUMNS
 from seamark.store.read.shared import shared_paths
@@ -128,7 +128,7 @@ class _Wanted:
         known = list(known)
         if not self.pattern or self.field.path in known:
             return [self.field.path]
-        return [path for path in known if fnmatchcase(path, self.field.path)]
+        return list(filter(matcher(self.field.path), known))
 
     def label(self, path: str) -> str:
         """Return the column's name for a path."""

@@ -1,0 +1,118 @@
+"""How much a workspace may keep: the journals and files of all its projects together.
+
+A workspace, and not a project: who may record in a workspace may record in any project in it, and
+would have as many quotas as names come to mind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from seamark.server.blobs.tables import blob, upload, use
+from seamark.server.kept.tables import runs
+from seamark.server.refusals import QuotaExceeded
+
+if TYPE_CHECKING:
+    from seamark.store.database import Database
+
+__all__ = ["Quota"]
+
+_KEEP_S: Final = 10.0
+"""How long what was counted is believed, seconds; this process adds to it what it takes."""
+_KEPT: Final = 1000
+
+
+def _inside(project: sa.Column[str]) -> sa.ColumnElement[bool]:
+    """Return what is so for a workspace and all that is in it; a range, so that an index serves."""
+    low, high = sa.bindparam("low"), sa.bindparam("high")
+    return sa.or_(project == sa.bindparam("workspace"), sa.and_(project > low, project < high))
+
+
+_used: Final = (
+    sa.select(use.c.run)
+    .where(use.c.project == blob.c.project, use.c.digest == blob.c.digest)
+    .exists()
+)
+# What was purged is not counted, although its bytes are on the disk for some days.
+_COUNTED: Final[tuple[Any, ...]] = (
+    sa.select(sa.func.sum(runs.c.position)).where(
+        _inside(runs.c.project), runs.c.purged_ns.is_(None)
+    ),
+    sa.select(sa.func.sum(blob.c.size)).where(_inside(blob.c.project), _used),
+    sa.select(sa.func.sum(upload.c.size)).where(_inside(upload.c.project)),
+)
+
+
+class Quota:
+    """Tells whether there is room for more; safe to use from many threads.
+
+    Several processes may together take some seconds' worth more than there is room for.
+
+    Args:
+        database: The set of tables that is called ``kept``.
+        most_bytes: Of each workspace; None for no limit.
+        keep_s: How long what was counted is believed, seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        most_bytes: int | None = None,
+        keep_s: float = _KEEP_S,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database, self._most = database, most_bytes
+        self._keep_s, self._steady = keep_s, steady
+        self._lock = Lock()
+        self._counted: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def expect(self, project: str, more: int) -> None:
+        """Refuse what a workspace has no room for.
+
+        Args:
+            project: Of the workspace.
+            more: How many bytes would be added.
+
+        Raises:
+            QuotaExceeded: If it would be too much.
+        """
+        if self._most is None:
+            return
+        workspace = project.partition("/")[0]
+        used = self._used(workspace)
+        if used + more > self._most:
+            msg = (
+                f"quota: all of {workspace!r} may keep {self._most:,} bytes on this server and has"
+                f" {used:,}: purge runs that nobody needs, or ask its admin for more"
+            )
+            raise QuotaExceeded(msg, limit="quota", allowed=self._most)
+
+    def added(self, project: str, more: int) -> None:
+        """Count what was taken, until everything is counted anew."""
+        workspace = project.partition("/")[0]
+        with self._lock:
+            if (known := self._counted.get(workspace)) is not None:
+                self._counted[workspace] = known[0], known[1] + more
+
+    def _used(self, workspace: str) -> int:
+        now = self._steady()
+        with self._lock:
+            known = self._counted.get(workspace)
+        if known is not None and now < known[0]:
+            return known[1]
+        given = {"workspace": workspace, "low": f"{workspace}/", "high": f"{workspace}0"}
+        with self._database.reading() as connection:
+            rows = [self._database.rows(connection, each, **given) for each in _COUNTED]
+        used = sum(int(row[0][0] or 0) for row in rows)
+        with self._lock:
+            self._counted[workspace] = now + self._keep_s, used
+            self._counted.move_to_end(workspace)
+            while len(self._counted) > _KEPT:
+                self._counted.popitem(last=False)
+        return used

@@ -1,0 +1,348 @@
+"""What somebody with a token for one project, or with none, tries against all others."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from asking import Answer, ask
+from folding import a_journal, eventually
+from recording import QUIET
+from served import Served, served
+
+import seamark
+from seamark.errors import ArgumentError
+from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
+from seamark.server.folding.turns import fold_turn
+from seamark.server.writer import is_own_journal, own_journal
+
+SECRET = b"<script>the bytes of somebody else</script>"
+DIGEST = hashlib.sha256(SECRET).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: Any) -> Iterator[Served]:
+    """A server that all tests share: each uses projects of its own."""
+    with served(tmp_path_factory.mktemp("server")) as one:
+        yield one
+
+
+def token_for(here: Served, user: str, project: str, role: str = "contributor") -> str:
+    body = {"user": user, "project": project, "role": role, "service": True}
+    return str(ask(here.url, "POST", "accounts/tokens", here.token, body).json()["token"])
+
+
+def send(
+    here: Served, project: str, run: str, made: Any, token: str = "", file: str = ""
+) -> Answer:
+    path = f"runs/{project}/{run}/journals/{file or made.file}?offset=0"
+    return ask(here.url, "PUT", path, token or here.token, made.data)
+
+
+def put_blob(here: Served, project: str, run: str, content: bytes, token: str = "") -> Answer:
+    digest = hashlib.sha256(content).hexdigest()
+    path = f"runs/{project}/{run}/blobs/{digest}?offset=0&size={len(content)}"
+    return ask(here.url, "PUT", path, token or here.token, content)
+
+
+def fold(here: Served, project: str, run: str) -> None:
+    server = here.server
+    while fold_turn(server.store(), server.kept, project, run, server.now_ns).more:
+        pass
+
+
+# ---------------------------------------------------------------------- journals of others
+
+
+def own(here: Served, project: str, run: str, number: int) -> tuple[str, bytes]:
+    """Return name and bytes of a journal like those that the server writes itself."""
+    uid, writer = own_journal(here.server.instance, project, run, number)
+    header = {
+        "format": 1,
+        "run": run,
+        "project": project,
+        "writer": writer,
+        "continues": None,
+        "owner": False,
+        "host": "server",
+    }
+    data = file_header(uid) + frame_bytes(
+        salt_of(uid), Kind.HEADER, here.server.now_ns(), dump_json(header)
+    )
+    return f"{writer}.{uid.hex()}", data
+
+
+def test_the_journals_of_edits_are_the_servers_own(here) -> None:
+    """Nobody takes their names, goes on with them or declares a gap in them; edits work on."""
+    project, run = "edits/a", "run1"
+    mine = token_for(here, "editor", project)
+    assert send(here, project, run, a_journal("one", project, run).assign(lr=1), mine).status == 200
+    for number in range(16):
+        name, data = own(here, project, run, number)
+        assert is_own_journal(here.server.instance, project, run, name)
+        path = f"runs/{project}/{run}/journals/{name}?offset="
+        for query, body in (("0", data), (f"{len(data)}&gap=64", b"")):
+            answer = ask(here.url, "PUT", path + query, mine, body)
+            assert (answer.status, answer.json()["error"]) == (422, "reserved")
+    fold(here, project, run)
+    for name in ("first", "second"):
+        body = {"refs": [[project, run]], "name": name}
+        assert ask(here.url, "PATCH", "runs", mine, body).json()["runs"][0]["ok"]
+    (edits,) = (
+        each for each in here.server.kept.journals(project, run) if each.startswith("server-")
+    )
+    size = here.server.kept.journals(project, run)[edits].size
+    name, data = own(here, project, run, 0)
+    assert name == edits
+    forged = frame_bytes(
+        salt_of(own_journal(here.server.instance, project, run, 0)[0]),
+        Kind.OP,
+        here.server.now_ns() + 10**9,
+        dump_json({"op": "assign", "atoms": {"sys/name": ["string", "forged"]}}),
+    )
+    path = f"runs/{project}/{run}/journals/{edits}?offset={size}"
+    assert ask(here.url, "PUT", path, mine, forged).json()["error"] == "reserved"
+    assert here.server.kept.journals(project, run)[edits].size == size
+
+
+def test_a_training_on_a_host_called_server_is_taken(here) -> None:
+    """What is reserved are sixteen names of each run, no more."""
+    made = a_journal("0", "edits/b", "run1", writer="server-0-0")
+    made.writer = "server-0-0"
+    assert send(here, "edits/b", "run1", made).status == 200
+
+
+@pytest.mark.parametrize(
+    "facts", [{"run": "run2"}, {"project": "heads/other"}, {"writer": "host-1-other"}]
+)
+def test_the_header_of_another_run_is_refused(here, facts) -> None:
+    """A journal says whose it is, and is kept nowhere else."""
+    mine = token_for(here, "header", "heads/mine")
+    made = a_journal("one", **{"project": "heads/mine", "run": "run1", **facts})
+    answer = send(here, "heads/mine", "run1", made, mine, file=made.file)
+    assert answer.status == 422, answer.body
+    assert here.server.kept.journals("heads/mine", "run1") == {}
+
+
+def test_a_digest_opens_nothing_of_another_project(here, tmp_path) -> None:
+    """Neither asked for, nor named by a journal of one's own, nor begun to be sent."""
+    assert put_blob(here, "vault/x", "run1", SECRET).status == 200
+    mine = token_for(here, "thief", "thief/x")
+    place = "runs/thief/x/run1"
+    made = a_journal("one", "thief/x", "run1")
+    record = {"name": "s", "ext": "html", "size": len(SECRET), "sha256": DIGEST}
+    made.op("file", path="stolen", file=record)
+    assert send(here, "thief/x", "run1", made, mine).status == 200
+    fold(here, "thief/x", "run1")
+    assert ask(here.url, "POST", f"{place}/blobs", mine, {"digests": [DIGEST]}).json() == {
+        "missing": [DIGEST]
+    }
+    begun = ask(
+        here.url, "PUT", f"{place}/blobs/{DIGEST}?offset=0&size={len(SECRET)}", mine, SECRET[:1]
+    )
+    assert begun.json() == {"offset": 1, "complete": False}
+    # The server has the bytes, but this project sent one of them: no other comes of it.
+    rest = ask(
+        here.url,
+        "PUT",
+        f"{place}/blobs/{DIGEST}?offset={len(SECRET)}&size={len(SECRET)}",
+        mine,
+        b"",
+    )
+    assert (rest.status, rest.json()["known"]) == (409, 1)
+    for path in (f"{place}/blobs/{DIGEST}", f"runs/vault/x/run1/blobs/{DIGEST}"):
+        answer = ask(here.url, "GET", path, mine)
+        assert answer.status == 404
+        assert SECRET not in answer.body
+    run = seamark.init_run(
+        "thief/x", with_id="run1", remote=here.url, api_token=mine, mode="read-only", **QUIET
+    )
+    with pytest.raises(FileNotFoundError):
+        run["stolen"].download(str(tmp_path / "out"))
+
+
+# ---------------------------------------------------------------------- names
+
+
+def raw(
+    here: Served, method: str, target: str, body: bytes = b"", **headers: str
+) -> tuple[int, bytes]:
+    """Send a target as it stands, which no client would."""
+    parts = urlsplit(here.url)
+    wire = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+    try:
+        wire.putrequest(method, target, skip_host=False, skip_accept_encoding=True)
+        wire.putheader("Authorization", f"Bearer {here.token}")
+        wire.putheader("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            wire.putheader(name, value)
+        wire.endheaders(body)
+        answer = wire.getresponse()
+        return answer.status, answer.read()
+    finally:
+        wire.close()
+
+
+NAMES = [
+    "..",
+    "%2e%2e",
+    "..%2f..%2fetc",
+    "..%5c..%5cetc",
+    "%2fetc%2fpasswd",
+    "a%00b",
+    "%00",
+    "a%0d%0aSet-Cookie:%20x=y",
+    "%ff%fe",
+    "%c0%ae%c0%ae%2f",
+    ".hidden",
+    "a%20b",
+    "con",
+    "x" * 3000,
+    "%e2%80%ae" + "x",
+    ".purged",
+    ".new",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_leads_anywhere_else(here, name: str) -> None:
+    """Of a project, a run, a journal and a digest: refused in words, and nothing is made of it."""
+    made = a_journal("one", "names/x", "run1")
+    folder = here.server.settings.folder
+    before = {each for each in folder.parent.rglob("*") if each.is_dir()}
+    targets = [
+        f"names/{name}/run1/journals/{made.file}?offset=0",
+        f"{name}/x/run1/journals/{made.file}?offset=0",
+        f"names/x/{name}/journals/{made.file}?offset=0",
+        f"names/x/run1/journals/{name}?offset=0",
+        f"names/x/run1/journals/{name}.{made.uid.hex()}?offset=0",
+        f"names/{name}/run1/blobs/{DIGEST}?offset=0&size={len(SECRET)}",
+        f"names/x/{name}/blobs/{DIGEST}?offset=0&size={len(SECRET)}",
+        f"names/x/run1/blobs/{name}?offset=0&size={len(SECRET)}",
+    ]
+    for target in targets:
+        body = SECRET if "/blobs/" in target else made.data
+        for method in ("PUT", "GET"):
+            status, said = raw(
+                here, method, f"/api/v1/runs/{target}", body if method == "PUT" else b""
+            )
+            assert status in {400, 404, 405, 422}, (method, target[:80], said)
+            assert b"Traceback" not in said
+            assert b"root:" not in said
+    assert {each for each in folder.parent.rglob("*") if each.is_dir()} == before
+    assert list(here.server.kept.runs()) == [
+        each for each in here.server.kept.runs() if not each.project.startswith("names")
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["../escaped", "/{outside}/escaped", "a/../../escaped", "a//b", "..", "x" * 300]
+)
+def test_names_in_a_set_of_files_lead_nowhere(here, tmp_path, name: str) -> None:
+    """What a journal on a server calls its files does not leave the folder of a download."""
+    project = "zip/" + hashlib.sha256(name.encode()).hexdigest()[:8]
+    name = name.format(outside=tmp_path)
+    record = {"name": "x", "ext": "", "size": len(SECRET), "sha256": DIGEST}
+    made = a_journal("one", project, "run1").op("files", path="f", members={name: record})
+    assert send(here, project, "run1", made).status == 200
+    assert put_blob(here, project, "run1", SECRET).status == 200
+    fold(here, project, "run1")
+    run = seamark.init_run(
+        project, with_id="run1", remote=here.url, api_token=here.token, mode="read-only", **QUIET
+    )
+    target = tmp_path / "in" / "out"
+    target.mkdir(parents=True)
+    with pytest.raises(ArgumentError, match="f"):
+        run["f"].download(str(target))
+    found = [each for each in tmp_path.rglob("*") if each.is_file()]
+    assert [each for each in found if each.read_bytes() == SECRET] == []
+
+
+def test_a_link_in_the_way_of_a_download_is_not_followed(here, tmp_path) -> None:
+    """What lies in the target does not carry bytes from a server elsewhere."""
+    record = {"name": "x", "ext": "", "size": len(SECRET), "sha256": DIGEST}
+    made = a_journal("one", "zip/link", "run1").op("files", path="f", members={"d/x": record})
+    assert send(here, "zip/link", "run1", made).status == 200
+    assert put_blob(here, "zip/link", "run1", SECRET).status == 200
+    fold(here, "zip/link", "run1")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "d").symlink_to(tmp_path / "elsewhere")
+    run = seamark.init_run(
+        "zip/link", with_id="run1", remote=here.url, api_token=here.token, mode="read-only", **QUIET
+    )
+    with pytest.raises(FileNotFoundError, match="link"):
+        run["f"].download(str(tmp_path / "out"))
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+# ---------------------------------------------------------------------- contents
+
+
+HTML = "<script>alert(document.cookie)</script><img src=x onerror=alert(1)>"
+
+
+def test_what_was_recorded_is_never_a_page(here) -> None:
+    """Names, texts and errors come as JSON that no browser takes for a page."""
+    made = a_journal("one", "xss/x", "run1")
+    made.op("assign", atoms={"sys/name": ["string", HTML], f"p/{HTML[:8]}": ["string", HTML]})
+    made.texts("t", (0, HTML))
+    assert send(here, "xss/x", "run1", made).status == 200
+    fold(here, "xss/x", "run1")
+    at = "runs/xss/x/run1"
+    for path in (
+        f"{at}/attributes",
+        f"{at}/texts?path=t",
+        f"{at}/last?path=t",
+        "runs?project=xss/x",
+        "runs/names?project=xss/x",
+        f"{at}/attribute?path={quote(HTML)}",
+        f"runs?query={quote(HTML)}",
+        f"runs/{quote(HTML, safe='')}/run1/overview",
+        f"accounts/tokens?project={quote(HTML, safe='')}",
+    ):
+        answer = ask(here.url, "GET", path, here.token, headers={"Accept": "text/html"})
+        assert answer.headers["content-type"].split(";")[0] == "application/json", path
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert answer.status < 500
+
+
+def test_a_body_of_json_without_end_is_a_mistake_of_its_sender(here) -> None:
+    """Deep nesting, numbers of many digits, packed bodies: refused, and the server goes on."""
+    json_type = {"Content-Type": "application/json"}
+    bodies: list[tuple[bytes, dict[str, str]]] = [
+        (b"[" * 500_000, {}),
+        (b'{"refs":' * 100_000, {}),
+        (b'{"limit": ' + b"9" * 500_000 + b"}", {}),
+        (b'{"limit": 1e999999}', {}),
+        (b'{"limit": NaN}', {}),
+        (b"\x1f\x8b\x08" + bytes(1000), {"Content-Encoding": "gzip"}),
+        (b"\xff\xfe" * 1000, {}),
+        (json.dumps({"query": "(" * 16_000}).encode(), {}),
+        (json.dumps({"query": "NOT " * 4_000 + "a"}).encode(), {}),
+    ]
+    for body, headers in bodies:
+        answer = ask(here.url, "POST", "runs", here.token, body, {**json_type, **headers})
+        assert answer.status in {400, 413, 415, 422}, (body[:20], answer.body[:200])
+        assert set(answer.json()) >= {"error", "hint"}
+    assert eventually(lambda: ask(here.url, "GET", "").status == 200)
+
+
+def test_a_token_is_in_no_answer_and_no_log(here, caplog) -> None:
+    """Also where it is shown in the wrong place."""
+    mine = token_for(here, "careless", "careless/x")
+    for path in (f"runs/{mine}/x/overview", f"runs?query={mine}", f"accounts/tokens/{mine}x"):
+        ask(here.url, "GET", path, mine)
+        ask(here.url, "DELETE", path, mine)
+    answer = ask(here.url, "GET", "accounts/audit", here.token)
+    assert mine.encode() not in answer.body
+    assert mine not in caplog.text

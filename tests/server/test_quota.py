@@ -1,0 +1,142 @@
+"""How much a workspace may keep: said when it is full, and once by who sends."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from asking import ask
+from click.testing import CliRunner
+from folding import a_journal
+from recording import QUIET
+from served import served
+
+import seamark
+from seamark.cli import app
+from seamark.cli.server import size_of
+from seamark.remote import shipper as shippers
+from seamark.server.quota import Quota
+
+
+def put(here: Any, project: str, run: str, name: str, data: bytes, offset: int = 0) -> Any:
+    path = f"runs/{project}/{run}/journals/{name}?offset={offset}"
+    return ask(here.url, "PUT", path, here.token, data)
+
+
+def test_a_full_workspace_is_said_and_others_go_on(tmp_path: Path) -> None:
+    """Journals and files count together, in all projects; what is kept already is no matter."""
+    made = a_journal("one", "lab/a", "run1")
+    for step in range(40):
+        made.row({"loss": float(step)}, step)
+    content = b"x" * 500
+    digest = hashlib.sha256(content).hexdigest()
+    with served(tmp_path, quota=made.offset + 700) as here:
+        for start, end in pairwise([0, *made.ends]):
+            assert put(here, "lab/a", "run1", made.file, made.data[start:end], start).status == 200
+        blob = f"runs/lab/b/run2/blobs/{digest}?offset=0&size={len(content)}"
+        assert ask(here.url, "PUT", blob, here.token, content).status == 200
+        other = a_journal("two", "lab/c", "run3").assign(long="x" * 300)
+        full = put(here, "lab/c", "run3", other.file, other.data)
+        assert (full.status, full.json()["error"]) == (403, "quota")
+        assert full.json()["allowed"] == made.offset + 700
+        assert "ask its admin for more" in full.json()["hint"]
+        larger = ask(here.url, "PUT", blob.replace("lab/b", "lab/c"), here.token, content)
+        assert (larger.status, larger.json()["error"]) == (403, "quota")
+        assert put(here, "lab/a", "run1", made.file, made.data).status == 200
+        there = a_journal("two", "lab2/c", "run3").assign(long="x" * 300)
+        assert put(here, "lab2/c", "run3", there.file, there.data).status == 200
+        # There is room again at once for what an owner purges, as soon as it is counted anew.
+        assert ask(here.url, "DELETE", "runs/lab/a/run1", here.token).status == 200
+        here.server.intake._quota._counted.clear()
+        assert put(here, "lab/c", "run3", other.file, other.data).status == 200
+
+
+def test_batches_that_come_together_do_not_pass_together(place_of_quota) -> None:
+    """Each of them alone would fit."""
+    intake, made = place_of_quota
+    waiting = [
+        intake.submit("lab/a", f"run{number}", each.file, 0, each.data)
+        for number, each in enumerate(made)
+    ]
+    taken = [one for one in waiting if one.exception() is None]
+    assert len(taken) == 2
+    assert {one.exception().slug for one in waiting if one not in taken} == {"quota"}
+
+
+@pytest.fixture
+def place_of_quota(tmp_path: Path) -> Any:
+    """An intake with room for two of the journals beside it."""
+    from folding import Place
+
+    from seamark.server.blobs import Blobs
+    from seamark.server.kept.intake import Intake
+
+    place = Place(tmp_path, f"sqlite:///{tmp_path}")
+    kept = place.databases.kept
+    Blobs(kept, place.objects)
+    made = [a_journal(f"w{number}", "lab/a", f"run{number}") for number in range(6)]
+    room = Quota(kept, 2 * made[0].offset + 10)
+    intake = Intake(kept, place.objects, quota=room, window_s=0.05)
+    yield intake, made
+    intake.close()
+    place.close()
+
+
+def test_a_shipper_says_it_once_and_loses_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The training ends as ever; what was not taken is on its disk, and sent once there is room."""
+    caplog.set_level(logging.WARNING)
+    with served(tmp_path / "server", quota=400) as here:
+        run = seamark.init_run(
+            "lab/a", root=tmp_path / "root", remote=here.url, api_token=here.token, **QUIET
+        )
+        for step in range(100):
+            run.log_metrics({"loss": float(step)}, step=step)
+        run.stop()
+        shippers._shippers.clear()
+    said = [one.getMessage() for one in caplog.records if "quota" in one.getMessage()]
+    assert len(said) == 1, said
+    assert "seamark sync" in said[0]
+    with served(tmp_path / "server", quota=1 << 30) as here:
+        remote: Any = {"SEAMARK_API_TOKEN": _token(here)}
+        words = ["sync", "--root", str(tmp_path / "root"), "--to", here.url]
+        done = CliRunner(env=remote).invoke(app, words, prog_name="seamark")
+        assert done.exit_code == 0, done.output
+        known = here.server.intake.known("lab/a", run.id)[0]
+    local = {each.path.name: each.path.stat().st_size for each in run.folder.journals()}
+    assert known == local
+
+
+def _token(here: Any) -> str:
+    return str(here.server.accounts.create_token("admin", by="admin").secret)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1000", 1000),
+        ("500GB", 500 * 10**9),
+        ("1.5 TiB", 3 << 39),
+        ("10k", 10_000),
+        (None, None),
+    ],
+)
+def test_sizes_are_written_as_people_do(text: str | None, size: int | None) -> None:
+    """In powers of ten, or of two where the unit says so."""
+    assert size_of(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-5", "GB", "5 PB", "1e9", "a lot", "9" * 30])
+def test_a_size_that_is_none_is_named(text: str) -> None:
+    """Before anything starts."""
+    done = CliRunner().invoke(app, ["server", "--quota", text], prog_name="seamark")
+    assert done.exit_code == 2
+    assert "--quota" in done.output

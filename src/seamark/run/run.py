@@ -31,6 +31,7 @@ from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED, Lifecycle
 from seamark.run.opened import was_made
 from seamark.run.options import RunOptions, check_arguments
+from seamark.run.partly import is_whole
 from seamark.run.place import expect_place, expect_writable, reading_place, run_folder
 from seamark.run.plotting import plot_run
 from seamark.run.ranks import RankPolicy, was_here
@@ -199,6 +200,8 @@ def _made(given: Mapping[str, Any]) -> Run:
     options = RunOptions.of(**given)
     elsewhere = find_elsewhere(options, run_folder(options))
     folder, origin = origin_of(options, elsewhere.folder)
+    if folder != elsewhere.folder:  # which its job recorded before it was restarted
+        elsewhere = look_elsewhere(options, folder)
     run = Run(options, folder, origin, made_in=os.getpid())
     run.go_on_from(elsewhere)
     return run
@@ -322,8 +325,9 @@ class Run(Container):
         fork.register(self.after_fork)
 
     def go_on_from(self, elsewhere: Elsewhere) -> None:
-        """Take note of what a remote knows of the run, of which nothing is on this disk."""
+        """Take note of what a remote knows of the run, of which not all is on this disk."""
         self._elsewhere = elsewhere
+        self.resume.unanswered = elsewhere.unanswered
         if (opening := elsewhere.opening) is not None:
             self._state.opening = opening
             self.resume.go_on_from(opening)
@@ -896,9 +900,9 @@ class Run(Container):
             return self
         place = RunFolder(here.root, saved.project, saved.run)
         elsewhere, exists = Elsewhere(place), place.journal_dir.is_dir()
-        if not exists and (must or (training and not never)):
+        if not (exists and is_whole(place)) and (must or (training and not never)):
             elsewhere = look_elsewhere(options, place)
-            exists = elsewhere.opening is not None
+            exists = exists or elsewhere.opening is not None
         if must and not exists:
             raise _not_found(saved, here)
         if exists and (must or (training and not never)):

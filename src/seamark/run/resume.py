@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -157,6 +157,7 @@ class Resume:
         origin: Where the run comes from.
         opening: What is known of a run that exists, or partly exists, only elsewhere.
         unanswered: Whether that was asked and not said.
+        ahead: Returns what remotes keep more of than this disk: bytes by writer id.
     """
 
     def __init__(self, options: RunOptions, recorder: Recorder, origin: Origin) -> None:
@@ -165,6 +166,7 @@ class Resume:
         self.origin = origin
         self.opening: Opening | None = None
         self.unanswered = False
+        self.ahead: Callable[[], dict[str, int]] = dict
         self._marks_due: list[int] = []
         self._mark_numbers = itertools.count(1)
 
@@ -178,9 +180,14 @@ class Resume:
         return max(newest_attempt(self._folder), elsewhere)
 
     @property
-    def _there(self) -> dict[str, int] | None:
-        """What a remote said that it keeps: bytes by writer id."""
-        return None if self.opening is None else self.opening.sizes
+    def is_partly_elsewhere(self) -> bool:
+        """Whether a part of the run lies, or may lie, only elsewhere."""
+        return self.unanswered or bool(missing(self._folder, self._there))
+
+    @property
+    def _there(self) -> dict[str, int]:
+        """What remotes said that they keep and may not lie here: bytes by writer id."""
+        return {**({} if self.opening is None else self.opening.sizes), **self.ahead()}
 
     def go_on_from(self, opening: Opening) -> None:
         """Take note of what a remote knows of the run, of which nothing is on this disk.

@@ -41,6 +41,7 @@ from seamark.run.resume import Origin, Resume, Saved, origin_of
 from seamark.run.rivals import Rivals
 from seamark.run.shipping import Shipping
 from seamark.run.state import OwnState
+from seamark.run.through import Through
 from seamark.run.together import Together
 from seamark.values import Atom, encode_atom
 
@@ -311,16 +312,18 @@ class Run(Container):
         self._introduction = Introduction(options, self.recorder, told=told)
         owner = options.owner if owner is None else owner
         self._state = OwnState(options, self.recorder, owner=owner)
+        self.resume = resume = Resume(options, self.recorder, origin or Origin())
         self.recorded = Recorded(
             folder,
             silent=lambda: self.policy.silent,
             known=self._introduction.known,
             disabled=options.mode == "disabled",
             place=reading_place(options),
+            through=Through(options, lambda: resume.is_partly_elsewhere),
         )
-        self.resume = Resume(options, self.recorder, origin or Origin())
         self.together = Together(options, self.recorder, self.policy, self.resume)
         self._shipping = Shipping(options.remotes, options.api_token, self.recorder)
+        resume.ahead = self._shipping.ahead
         self._elsewhere = Elsewhere(folder)
         fork.register(self.after_fork)
 

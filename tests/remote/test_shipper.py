@@ -484,7 +484,9 @@ print("now", flush=True)
 """
 
 
-def interrupted(command: list[str]) -> tuple[str, int, float]:
+def interrupted(
+    command: list[str], number: signal.Signals = signal.SIGINT
+) -> tuple[str, int, float]:
     """Press Ctrl-C while a process waits; return what it said, its status, and how long it took."""
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -492,7 +494,7 @@ def interrupted(command: list[str]) -> tuple[str, int, float]:
         assert process.stdout is not None
         until(lambda: "now" in process.stdout.readline())
         time.sleep(1)  # it waits by then, or will: either way it is to end
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         began = time.monotonic()
         said = process.communicate(timeout=100)[1]
     return said, process.returncode, time.monotonic() - began
@@ -521,6 +523,47 @@ def test_ctrl_c_at_the_end_of_the_process_leaves_no_run_open(tmp_path: Path) -> 
     found = list((tmp_path / "root" / "p").glob("*/journal/*"))
     assert len(found) == 4
     assert all(b'"state":"completed"' in each.read_bytes() for each in found)
+
+
+@pytest.mark.parametrize("where", ["stop", "exit"])
+def test_sigterm_ends_the_wait_with_a_line(tmp_path: Path, where: str) -> None:
+    """The process ends by the signal as it would without us, and a line says what is left."""
+    nowhere = "http://127.0.0.1:9"
+    more = "print('now', flush=True)\nrun.stop()\n" if where == "stop" else SLOW_END % nowhere
+    said, status, seconds = interrupted(script(tmp_path, nowhere, more), signal.SIGTERM)
+    assert status == -signal.SIGTERM
+    assert seconds < shippers.EXIT_S / 2
+    assert said.count("seamark sync") == 1
+
+
+def test_a_handler_of_sigterm_is_left_alone(tmp_path: Path) -> None:
+    """What somebody else does at SIGTERM happens, and nothing in its place."""
+    more = """
+import signal
+signal.signal(signal.SIGTERM, lambda *_: (print("mine", file=sys.stderr, flush=True), os._exit(7)))
+print("now", flush=True)
+run.stop()
+"""
+    said, status, _ = interrupted(script(tmp_path, "http://127.0.0.1:9", more), signal.SIGTERM)
+    assert (status, "mine" in said) == (7, True)
+
+
+@pytest.mark.parametrize("down_first", [True, False])
+def test_one_remote_that_is_down_takes_nothing_from_the_last_wait_of_another(
+    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture, down_first: bool
+) -> None:
+    """What can be sent is sent while the other one is waited for, and only that one is named."""
+    down = "http://127.0.0.1:9"
+    run = begin(remote=[down, keeper.url] if down_first else [keeper.url, down])
+    record(run)
+    run["note"] = "x" * 100_000
+    began = time.monotonic()
+    run.stop(seconds=3)
+    assert time.monotonic() - began < shippers.EXIT_S / 2
+    assert kept_like(run, keeper)
+    told = [line for line in lines(caplog) if "seamark sync" in line]
+    assert [down in line for line in told] == [True]
+    assert keeper.url not in "".join(told)
 
 
 def test_an_exception_is_not_held_up_by_what_is_left(tmp_path: Path) -> None:

@@ -161,6 +161,12 @@ class FileSender:
         return True
 
     @property
+    def busy(self) -> bool:
+        """Whether files may still be sent; takes no lock, for signal handlers."""
+        runs = list(self._runs.values())
+        return any(not (one.over or 0 < (one.finished or 0) <= one.looks) for one in runs)
+
+    @property
     def left(self) -> tuple[int, int]:
         """How many files are known not to be sent yet, and their bytes."""
         with self._changed:

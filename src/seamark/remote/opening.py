@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
 
 __all__ = ["Opening"]
 
@@ -22,6 +25,8 @@ class Opening:
         families: Family by path.
         last_steps: Last step of each series, by path.
         failed: Whether the run ever failed.
+        ends: How far its journals belong to the checkpoint that was asked for, by writer id: see
+            `seamark.journal.marks.ends_of`; empty if none was.
     """
 
     largest_t: int = 0
@@ -29,15 +34,16 @@ class Opening:
     families: Mapping[str, str] = field(default_factory=dict)
     last_steps: Mapping[str, float] = field(default_factory=dict)
     failed: bool = False
+    ends: Mapping[str, int | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Opening:
         """Return what an answer says; what of it has another form is left out."""
         largest = told.get("largest_t")
         is_time = isinstance(largest, int) and not isinstance(largest, bool)
-        headers, families, steps = (
+        headers, families, steps, ends = (
             found if isinstance(found := told.get(key), dict) else {}
-            for key in ("journals", "families", "last_steps")
+            for key in ("journals", "families", "last_steps", "ends")
         )
         return cls(
             largest if isinstance(largest, int) and is_time and 0 < largest < _LARGEST else 0,
@@ -49,7 +55,14 @@ class Opening:
                 if isinstance(value, (int, float)) and math.isfinite(value)
             },
             told.get("failed") is True,
+            {key: end for key, end in ends.items() if end is None or _is_length(end)},
         )
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many bytes of each journal are kept there, by writer id."""
+        lengths = {writer: header.get("bytes") for writer, header in self.journals.items()}
+        return {writer: found for writer, found in lengths.items() if _is_length(found)}
 
     @property
     def newest_attempt(self) -> int:
@@ -65,3 +78,7 @@ class Opening:
         """
         headers = self.journals.values()
         return any(one.get("owner") and one.get("lineage") != lineage for one in headers)
+
+
+def _is_length(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST

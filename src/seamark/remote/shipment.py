@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from seamark.journal.headers import header_of, writer_lives
 from seamark.journal.safe import names_in
 from seamark.process.interrupts import quietly
+from seamark.process.liveness import process_facts
 from seamark.remote.protocol import RunKey
 from seamark.remote.tail import Tail
 
@@ -48,6 +50,8 @@ class Shipment:
         refused_until: Until when it is not tried again because it was refused; 0 if it was not.
         finished: Whether no further journal will be written.
         given_up: Whether the end of the run waited for it in vain.
+        ahead: How many bytes the remote keeps of journals that were longer on this disk than they
+            are, by writer id.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -61,6 +65,7 @@ class Shipment:
         self.failures = 0
         self.finished = False
         self.given_up = False
+        self.ahead: dict[str, int] = {}
         self._mine = f"-{os.getpid()}-"  # part of the writer ids of this process
         self._sources: list[weakref.ref[Writing]] = []
         self._ids: set[str] = set()
@@ -117,6 +122,35 @@ class Shipment:
         found = any(tail.left for tail in self.tails.values())
         if self._rests and not found:
             self._look_at = now + _REST_S
+        return found
+
+    def compare(self, kept: Mapping[str, int]) -> list[tuple[str, int, int]]:
+        """Look for journals that have lost their end here since they were sent.
+
+        Only power loss makes a journal shorter than it was. Journals of other machines are not
+        looked at: where a disk is shared, what they write may be seen late.
+
+        Args:
+            kept: What the remote says that it keeps, by file name.
+
+        Returns:
+            Name, bytes there and bytes here of each that was not found before.
+        """
+        found = []
+        host = process_facts()["host"]
+        names: Sequence[str] = ()
+        with quietly(only=OSError):
+            names = [name for name in names_in(self.folder.journal_dir) if name in kept]
+        for name in names:
+            writer, path = name.rpartition(".")[0], self.folder.journal_dir / name
+            if writer in self._ids or writer in self.ahead:
+                continue
+            with quietly(only=OSError):  # not readable: `seamark fsck` tells
+                here, there = path.stat().st_size, kept[name]
+                if here >= there or writer_lives(path) or header_of(path).get("host") != host:
+                    continue
+                self.ahead = {**self.ahead, writer: there}
+                found.append((name, there, here))
         return found
 
     def look_now(self) -> None:

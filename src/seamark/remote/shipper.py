@@ -138,6 +138,11 @@ class Shipper:
         """Have the thread look now; may be called in a signal handler."""
         self._wakes.put(None)
 
+    def ahead(self, folder: RunFolder) -> dict[str, int]:
+        """Return what the remote keeps more of a run than this disk: {writer id: bytes}."""
+        shipment = self._shipments.get(_key(folder))
+        return {} if shipment is None else dict(shipment.ahead)
+
     def _start(self) -> None:
         if self._thread is None:
             thread = threading.Thread(
@@ -226,6 +231,20 @@ class Shipper:
                 rest = [one for one in left if one.left or one.unseen or not files]
                 self._tell_left([one for one in rest if one not in told])
         return not self._gave_up
+
+    def tell_left(self, folder: RunFolder | None = None) -> None:
+        """Say what is left of a run, or of all, where nobody waits for it any more.
+
+        May be called in a signal handler.
+        """
+        now, files = self._clock(), self._files.busy
+        self._tell_left(
+            [
+                one
+                for one in self._of(folder)
+                if not (one.given_up or one.is_refused(now)) and (one.left or one.unseen or files)
+            ]
+        )
 
     def _of(self, folder: RunFolder | None) -> list[Shipment]:
         """Return what is to be sent of one run, or of all."""
@@ -342,6 +361,13 @@ class Shipper:
                 tail.place(kept.get(tail.name, 0))
             shipment.placed = asked = True
             if kept:
+                for name, there, here in shipment.compare(kept):
+                    log.warning(
+                        "seamark: journal %s has lost its last writes on this disk, as by a power "
+                        "cut: it has %d bytes here and %d at %s, where they stay. The run goes on "
+                        "in a journal of its own",
+                        *(name, here, there, self.name),
+                    )
                 shipment.position = max(shipment.position, sum(kept.values()))
         for tail in list(shipment.tails.values()):
             asked = self._step(remote, shipment, tail) or asked

@@ -158,7 +158,9 @@ class CheckpointSet:
         if len(self._run.folder.journals()) < 2:  # noqa: PLR2004 - nobody else wrote to this run
             return
         try:
-            found = self._run.recorded.attributes(self._namespace)
+            # Files of another machine are none that a callback removes; and a hook waits for none.
+            reader = self._run.recorded.here()
+            found = [] if reader is None else reader.attributes(self._namespace)
         except Exception as error:  # an index that cannot be read
             if raised_by_signal_handler(error):
                 raise

@@ -1,4 +1,4 @@
-"""A run that is to be gone on with, and of which nothing lies on this disk."""
+"""A run that is to be gone on with, and of which nothing or not all lies on this disk."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
 from seamark.remote.protocol import Missing
+from seamark.run.partly import is_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from seamark.remote.opening import Opening
     from seamark.run.options import RunOptions
 
-__all__ = ["Elsewhere", "find_elsewhere", "look_elsewhere"]
+__all__ = ["Elsewhere", "ask_again", "find_elsewhere", "look_elsewhere"]
 
 log = logging.getLogger("seamark")
 
@@ -40,7 +41,7 @@ class Elsewhere:
 
     Attributes:
         folder: Where it is recorded on this disk.
-        opening: What one of them knows of it; None if it lies here, or nobody knows it.
+        opening: What one of them knows of it; None if all of it lies here, or nobody knows it.
         unanswered: Whether one was asked and did not say.
     """
 
@@ -93,16 +94,14 @@ def _look(
         place: Where it lies.
         unknown: What is said to become of it where nobody answers.
     """
-    is_here = folder.is_there() or folder.purged_mark.exists()
-    if not options.remotes or is_here or current_rank().rank:
+    is_here = folder.is_there()
+    settled = folder.purged_mark.exists() or (is_here and is_whole(folder))
+    if not options.remotes or settled or current_rank().rank:
         return Elsewhere(folder)
+    if is_here:  # with a part of it
+        return Elsewhere(folder, ask_again(options, folder))
     asking = _Asking(options, folder.root, place)
-    thread = threading.Thread(target=asking.ask, name="seamark-opening", daemon=True)
-    failures: list[str] = []
-    with quietly(only=RuntimeError):
-        thread.start()
-        thread.join(PATIENCE_S)
-        failures = [f"no answer within {PATIENCE_S:g} s"] if thread.is_alive() else asking.failures
+    failures = asking.wait()
     if asking.found:
         return Elsewhere(*asking.found[0])
     if asking.ambiguous:
@@ -115,6 +114,27 @@ def _look(
         "" if place is None else unknown,
     )
     return Elsewhere(folder) if place is None else Elsewhere(place, unanswered=True)
+
+
+def ask_again(
+    options: RunOptions, folder: RunFolder, mark: tuple[str, int] | None = None
+) -> Opening | None:
+    """Ask the remotes of a run what they know of it, of which a part lies here; None: nothing.
+
+    Args:
+        options: Of the run.
+        folder: The run.
+        mark: Writer id and number of the mark of a checkpoint, if its ends are asked for.
+    """
+    asking = _Asking(options, folder.root, folder, mark)
+    failures = asking.wait()
+    if not asking.found and failures:
+        log.warning(
+            "seamark: run %s is only partly on this disk, and what went before could not be found "
+            "out: %s. Readers of the remote may see less or more of it until it is sent",
+            *(folder.run, failures[0][:400]),
+        )
+    return asking.found[0][1] if asking.found else None
 
 
 def _place(options: RunOptions, folder: RunFolder) -> RunFolder | None:
@@ -137,6 +157,7 @@ class _Asking:
         options: Of the run.
         root: Where it would be recorded.
         place: Where in it; None if only its name is known.
+        mark: Of a checkpoint; see `ask_again`.
 
     Attributes:
         found: Where the run lies, and what is known of it.
@@ -144,13 +165,31 @@ class _Asking:
         ambiguous: Raised as several runs have that name.
     """
 
-    def __init__(self, options: RunOptions, root: Path, place: RunFolder | None) -> None:
+    def __init__(
+        self,
+        options: RunOptions,
+        root: Path,
+        place: RunFolder | None,
+        mark: tuple[str, int] | None = None,
+    ) -> None:
         self._options = options
         self._root = root
         self._place = place
+        self._mark = mark
         self.found: list[tuple[RunFolder, Opening]] = []
         self.failures: list[str] = []
         self.ambiguous: list[ArgumentError] = []
+
+    def wait(self) -> list[str]:
+        """Ask on a thread, and wait for a few seconds; return why a remote did not say."""
+        thread = threading.Thread(target=self.ask, name="seamark-opening", daemon=True)
+        with quietly(only=RuntimeError):
+            thread.start()
+            thread.join(PATIENCE_S)
+            if thread.is_alive():
+                return [f"no answer within {PATIENCE_S:g} s"]
+            return self.failures
+        return []
 
     def ask(self) -> None:
         """Ask. Never raises."""
@@ -179,7 +218,8 @@ class _Asking:
             place = self._place or self._meant(remote)
             if ask is None or place is None or self.ambiguous:
                 return False
-            self.found.append((place, ask(RunKey(place.project, place.run), PATIENCE_S)))
+            told = {} if self._mark is None else {"mark": self._mark}
+            self.found.append((place, ask(RunKey(place.project, place.run), PATIENCE_S, **told)))
         finally:
             with quietly():
                 remote.close()

@@ -29,6 +29,12 @@ class Held:
     touched: bool
     failed: bool
 
+    def beside(self, other: Held) -> Held:
+        """Return what a run held of which a part lay elsewhere."""
+        return Held(
+            self.series | other.series, self.touched or other.touched, self.failed or other.failed
+        )
+
 
 def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
     """Tell a writer the families and last steps that a run has, as the index knows them.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
     from seamark.reading.contents import Contents
     from seamark.reading.reader import Reader
+    from seamark.run.through import Through
 
 __all__ = ["Recorded"]
 
@@ -35,6 +36,7 @@ class Recorded:
         disabled: Whether that is so because the mode is ``"disabled"``.
         place: What is read in the place of the folder's root: another root, or the address of a
             server; None for the root.
+        through: Reads a run that is being recorded, where a part of it lies only on a server.
 
     Attributes:
         folder: Where it is recorded, or would be.
@@ -49,6 +51,7 @@ class Recorded:
         known: Callable[[], Iterable[Attribute]],
         disabled: bool = False,
         place: Path | str | None = None,
+        through: Through | None = None,
     ) -> None:
         self.folder = folder
         self.disabled = disabled
@@ -56,6 +59,8 @@ class Recorded:
         self._known = known
         self._place = place
         self._index: Catalog | None = None
+        self._through = through
+        self._last: Catalog | None = None
 
     # ---------------------------------------------------------------- where from
 
@@ -113,7 +118,29 @@ class Recorded:
         Raises:
             RunNotFoundError: If nothing was recorded yet.
         """
+        if self._is_elsewhere and self._through is not None:
+            found = self._through.read(self.folder)
+            if found is not None:
+                self._last, reader = found
+                return reader
+        self._last = None
         return self.index.fresh_view(self.folder.project, self.folder.run)
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether a run that is being recorded lies partly elsewhere, and can be read there."""
+        return self._through is not None and self._through.is_needed
+
+    def here(self) -> Reader | None:
+        """Return what lies on this disk, also where that is a part; None while nothing does."""
+        if self._through is None:
+            return self.reader()
+        if self.is_empty:
+            return None
+        try:
+            return self.index.fresh_view(self.folder.project, self.folder.run)
+        except RunNotFoundError:
+            return None
 
     def reader(self) -> Reader | None:
         """Return the same; None while nothing is recorded."""
@@ -134,10 +161,14 @@ class Recorded:
         """Whether there is nothing to read, for this process at least."""
         if self._silent():
             return True
-        return not self.remote and not self._there.journal_dir.is_dir()
+        is_here = self.remote or self._there.journal_dir.is_dir()
+        return not (is_here or self._is_elsewhere)
 
     def close(self) -> None:
         """Let go of the index; it is opened again if something is read later."""
+        self._last = None
+        if self._through is not None:
+            self._through.close()
         index, self._index = self._index, None
         if index is not None:
             index.close()
@@ -213,7 +244,8 @@ class Recorded:
 
     def contents(self) -> Contents:
         """Return the files of what is recorded."""
-        return self.index.view(self.folder.project, self.folder.run).contents
+        found = self._last or self.index
+        return found.view(self.folder.project, self.folder.run).contents
 
     def whole(self, value: Any) -> Any:
         """Return a value as it was written: what stands for a very long text is not its value.

@@ -8,10 +8,9 @@ hide what older attempts recorded from there on.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +18,9 @@ from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.paths import check_name, check_project
 from seamark.process.interrupts import quietly
 from seamark.process.job import restart_count
-from seamark.run.marks import mark_op, marked_positions
+from seamark.run.elsewhere import ask_again
+from seamark.run.marks import mark_op, marked_positions, with_ends
+from seamark.run.partly import known_lengths, lengths, missing
 from seamark.run.restarts import (
     EarlierRun,
     JobRun,
@@ -81,12 +82,14 @@ class Saved(NamedTuple):
         positions: {writer id: bytes} when it was saved; None if that was not known.
         mark: Writer id and number of the mark up to which records still belong to the checkpoint;
             None if there is no such mark.
+        partly: Whether journals may have lain elsewhere that it does not name.
     """
 
     run: str
     project: str
     positions: dict[str, int] | None
     mark: tuple[str, int] | None = None
+    partly: bool = False
 
     @classmethod
     def of(cls, state: object) -> Saved:
@@ -103,12 +106,11 @@ class Saved(NamedTuple):
                 if positions is None:
                     return cls(*place, None)
                 if isinstance(positions, Mapping):
-                    lengths = {str(name): int(length) for name, length in positions.items()}
-                    mark = state.get("mark")
+                    noted = {str(name): int(length) for name, length in positions.items()}
+                    mark, named = state.get("mark"), None
                     if isinstance(mark, Mapping):
                         named = str(mark.get("writer")), int(mark.get("number", 0))
-                        return cls(*place, lengths, named)
-                    return cls(*place, lengths)
+                    return cls(*place, noted, named, state.get("partly") is True)
         msg = f"state: expected run, project and positions of a checkpoint, got {state!r:.120}"
         raise ArgumentError(msg)
 
@@ -153,7 +155,9 @@ class Resume:
 
     Attributes:
         origin: Where the run comes from.
-        opening: What is known of a run that exists only elsewhere.
+        opening: What is known of a run that exists, or partly exists, only elsewhere.
+        unanswered: Whether that was asked and not said.
+        ahead: Returns what remotes keep more of than this disk: bytes by writer id.
     """
 
     def __init__(self, options: RunOptions, recorder: Recorder, origin: Origin) -> None:
@@ -161,6 +165,8 @@ class Resume:
         self._recorder = recorder
         self.origin = origin
         self.opening: Opening | None = None
+        self.unanswered = False
+        self.ahead: Callable[[], dict[str, int]] = dict
         self._marks_due: list[int] = []
         self._mark_numbers = itertools.count(1)
 
@@ -172,6 +178,16 @@ class Resume:
         """Return the number of the newest attempt that is known, here or elsewhere."""
         elsewhere = 0 if self.opening is None else self.opening.newest_attempt
         return max(newest_attempt(self._folder), elsewhere)
+
+    @property
+    def is_partly_elsewhere(self) -> bool:
+        """Whether a part of the run lies, or may lie, only elsewhere."""
+        return self.unanswered or bool(missing(self._folder, self._there))
+
+    @property
+    def _there(self) -> dict[str, int]:
+        """What remotes said that they keep and may not lie here: bytes by writer id."""
+        return {**({} if self.opening is None else self.opening.sizes), **self.ahead()}
 
     def go_on_from(self, opening: Opening) -> None:
         """Take note of what a remote knows of the run, of which nothing is on this disk.
@@ -216,12 +232,14 @@ class Resume:
     def checkpoint_state(self, *, marked: bool) -> dict[str, Any]:
         """Return what a checkpoint stores of this run; see `Run.checkpoint_state`."""
         recorder = self._recorder
-        lengths = _lengths(self._folder) | recorder.positions()
+        noted = known_lengths(self._folder, self._there) | recorder.positions()
         state: dict[str, Any] = {
             "run": self._folder.run,
             "project": self._folder.project,
-            "positions": lengths or (None if recorder.silent else {}),
+            "positions": noted or (None if recorder.silent else {}),
         }
+        if self.unanswered:
+            state["partly"] = True
         if marked:
             self._marks_due = [*self._marks_due, next(self._mark_numbers)]
             if recorder.writer is not None and recorder.writer.writer is not None:
@@ -251,7 +269,7 @@ class Resume:
         if self._recorder.silent:
             return None
         self.mark_checkpoint()
-        begun, positions = self.origin.begun, _positions(self._folder, saved)
+        begun, positions = self.origin.begun, self._positions(saved)
         number, own = None, self._recorder.positions().keys() & (positions or {})
         # What a restart has begun, and no checkpoint of its own goes back behind, goes on with it.
         if begun and begun.positions is None and not own:
@@ -265,6 +283,30 @@ class Resume:
         if self._recorder.writer is not None:
             self._recorder.writer.rotate()
         return found
+
+    def _positions(self, saved: Saved) -> dict[str, int] | None:
+        """Return the positions up to which journals belong to what a checkpoint holds.
+
+        A journal that is not here, or has lost what was in it when the checkpoint was saved, is
+        known to a remote as long as it was.
+        """
+        noted, folder = saved.positions, self._folder
+        if noted is None:
+            return None
+        here, told = lengths(folder), self.opening
+        saver = None if saved.mark is None else saved.mark[0]
+        is_short = saver is not None and here.get(saver, 0) < noted.get(saver, 1)
+        if self._options.remotes and (saved.partly or is_short):
+            told = ask_again(self._options, folder, saved.mark) or told
+        if saved.partly:
+            if told is None:
+                return None  # what cannot be named must not be hidden
+            noted = {**told.sizes, **noted}
+        if saved.mark is None:
+            return noted
+        if is_short and told is not None and told.ends:
+            return with_ends(noted, told.ends, told.sizes)
+        return marked_positions(folder, noted, *saved.mark)
 
     def begin_again(self) -> None:
         """Have the next record open a journal of a new attempt, which hides nothing of the others.
@@ -285,21 +327,6 @@ class Resume:
             "positions": positions if owner else None,
             "lineage": origin.lineage,
             "restarts": restart_count(),
+            "elsewhere": missing(self._folder, self._there) or None,
             **(job_run._asdict() if job_run else dict.fromkeys(JobRun._fields)),
         }
-
-
-def _positions(folder: RunFolder, saved: Saved) -> dict[str, int] | None:
-    """Return the positions up to which journals belong to what a checkpoint holds."""
-    if saved.positions is None or saved.mark is None:
-        return saved.positions
-    return marked_positions(folder, saved.positions, *saved.mark)
-
-
-def _lengths(folder: RunFolder) -> dict[str, int]:
-    """Return {writer id: bytes} of every journal of a run."""
-    found = {}
-    for journal in folder.journals():
-        with contextlib.suppress(OSError):  # taken away just now
-            found[journal.writer] = journal.path.stat().st_size
-    return found

@@ -31,6 +31,7 @@ from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED, Lifecycle
 from seamark.run.opened import was_made
 from seamark.run.options import RunOptions, check_arguments
+from seamark.run.partly import is_whole
 from seamark.run.place import expect_place, expect_writable, reading_place, run_folder
 from seamark.run.plotting import plot_run
 from seamark.run.ranks import RankPolicy, was_here
@@ -40,6 +41,7 @@ from seamark.run.resume import Origin, Resume, Saved, origin_of
 from seamark.run.rivals import Rivals
 from seamark.run.shipping import Shipping
 from seamark.run.state import OwnState
+from seamark.run.through import Through
 from seamark.run.together import Together
 from seamark.values import Atom, encode_atom
 
@@ -199,6 +201,8 @@ def _made(given: Mapping[str, Any]) -> Run:
     options = RunOptions.of(**given)
     elsewhere = find_elsewhere(options, run_folder(options))
     folder, origin = origin_of(options, elsewhere.folder)
+    if folder != elsewhere.folder:  # which its job recorded before it was restarted
+        elsewhere = look_elsewhere(options, folder)
     run = Run(options, folder, origin, made_in=os.getpid())
     run.go_on_from(elsewhere)
     return run
@@ -308,22 +312,25 @@ class Run(Container):
         self._introduction = Introduction(options, self.recorder, told=told)
         owner = options.owner if owner is None else owner
         self._state = OwnState(options, self.recorder, owner=owner)
+        self.resume = resume = Resume(options, self.recorder, origin or Origin())
         self.recorded = Recorded(
             folder,
             silent=lambda: self.policy.silent,
             known=self._introduction.known,
             disabled=options.mode == "disabled",
             place=reading_place(options),
+            through=Through(options, lambda: resume.is_partly_elsewhere),
         )
-        self.resume = Resume(options, self.recorder, origin or Origin())
         self.together = Together(options, self.recorder, self.policy, self.resume)
         self._shipping = Shipping(options.remotes, options.api_token, self.recorder)
+        resume.ahead = self._shipping.ahead
         self._elsewhere = Elsewhere(folder)
         fork.register(self.after_fork)
 
     def go_on_from(self, elsewhere: Elsewhere) -> None:
-        """Take note of what a remote knows of the run, of which nothing is on this disk."""
+        """Take note of what a remote knows of the run, of which not all is on this disk."""
         self._elsewhere = elsewhere
+        self.resume.unanswered = elsewhere.unanswered
         if (opening := elsewhere.opening) is not None:
             self._state.opening = opening
             self.resume.go_on_from(opening)
@@ -896,9 +903,9 @@ class Run(Container):
             return self
         place = RunFolder(here.root, saved.project, saved.run)
         elsewhere, exists = Elsewhere(place), place.journal_dir.is_dir()
-        if not exists and (must or (training and not never)):
+        if not (exists and is_whole(place)) and (must or (training and not never)):
             elsewhere = look_elsewhere(options, place)
-            exists = elsewhere.opening is not None
+            exists = exists or elsewhere.opening is not None
         if must and not exists:
             raise _not_found(saved, here)
         if exists and (must or (training and not never)):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.process.interrupts import quietly
@@ -63,6 +66,15 @@ class Shipping:
         processes: Any = sys.modules.get("multiprocessing.process")
         is_worker = processes is not None and processes.parent_process() is not None
         return not is_worker or time.monotonic() > self._since + _UNSETTLED_S
+
+    def ahead(self) -> dict[str, int]:
+        """Return what remotes keep more of than this disk: {writer id: bytes}."""
+        found: dict[str, int] = {}
+        with quietly(_failed):
+            for shipper in self._shippers():
+                for writer, length in shipper.ahead(self._recorder.folder).items():
+                    found[writer] = max(length, found.get(writer, 0))
+        return found
 
     def rest(self) -> None:
         """Send what is left while the process does something else."""
@@ -141,18 +153,49 @@ def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
 
     until, done = time.monotonic() + seconds, []
     waited = iter(shippers)
+
+    def tell() -> None:
+        for shipper in shippers:
+            shipper.tell_left(folder)
+
     try:
-        for shipper in waited:
-            left = max(0.0, until - time.monotonic())
-            name = f"sending to {shipper.name}"
-            with progress_bar(name, quiet=is_quiet(), of_bytes=True) as show:
-                done.append(shipper.wait_at_end(left, folder, show))
+        with _before_sigterm(tell):
+            for shipper in waited:
+                left = max(0.0, until - time.monotonic())
+                name = f"sending to {shipper.name}"
+                with progress_bar(name, quiet=is_quiet(), of_bytes=True) as show:
+                    done.append(shipper.wait_at_end(left, folder, show))
     except KeyboardInterrupt:
         _hurried.add(os.getpid())
         for shipper in waited:
             shipper.wait_at_end(0.0, folder)
         raise
     return done
+
+
+@contextlib.contextmanager
+def _before_sigterm(tell: Callable[[], None]) -> Iterator[None]:
+    """Have something said before SIGTERM ends the process, which it does as ever.
+
+    A handler of somebody else is left alone.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def end(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        with quietly(_failed):
+            tell()
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is end:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _failed(error: Exception) -> None:

@@ -90,10 +90,14 @@ class OwnState:
     def learn(self, writer: JournalWriter) -> None:
         """Learn what the run held; on a thread."""
         namespace = self._options.monitoring_namespace or "monitoring"
-        if self.opening is not None:
-            self._held = learn_from(self.opening, writer, namespace)
-        else:
-            self._held = learn(self._recorder.folder, writer, namespace)
+        folder, opening = self._recorder.folder, self.opening
+        if opening is None:
+            self._held = learn(folder, writer, namespace)
+        elif all(each.writer in writer.writers for each in folder.journals()):
+            self._held = learn_from(opening, writer, namespace)
+        else:  # here is what was recorded last, and there what went before
+            here = learn(folder, writer, namespace)
+            self._held = here.beside(learn_from(opening, writer, namespace))
         self.take_over()
 
     def take_over(self) -> None:

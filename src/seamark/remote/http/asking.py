@@ -34,6 +34,7 @@ _KEPT_BYTES: Final = 4 << 20
 _MOST_POSITIONS: Final = 200
 _NOW: Final = "Seamark-Now"
 _POSITION: Final = "Seamark-Position"
+_BEHIND: Final = "Seamark-Behind"
 _MESSAGE: Final = 4000
 
 
@@ -42,12 +43,17 @@ class Asking:
 
     Args:
         connection: To the server.
+
+    Attributes:
+        connection: The same.
+        behind: Whether the last answer lacked something that was named as sent before.
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._lock = threading.Lock()
         self._ahead_ns = 0
+        self.behind = False
         self._kept: OrderedDict[str, tuple[str, dict[str, Any]]] = OrderedDict()
         self._edited: dict[RunKey, int] = {}
 
@@ -151,6 +157,7 @@ class Asking:
                 _raise(error, path)
 
     def _learn_time(self, answer: Answer) -> None:
+        self.behind = bool(answer.headers.get(_BEHIND))
         told = answer.headers.get(_NOW, "")
         if told.isascii() and told.isdigit() and len(told) < 20:  # noqa: PLR2004 - fits into 64 bits
             self._ahead_ns = int(told) - time.time_ns()

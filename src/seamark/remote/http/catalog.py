@@ -82,6 +82,11 @@ class RemoteCatalog:
         """Clock of the server, nanoseconds since the Unix epoch."""
         return self._asking.now_ns
 
+    @property
+    def behind(self) -> bool:
+        """Whether the last answer lacked something that was sent before it was asked for."""
+        return self._asking.behind
+
     def place_meant(self) -> str | None:
         """Return None: no other place is known."""
         return None

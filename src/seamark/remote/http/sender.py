@@ -114,12 +114,13 @@ class HttpRemote:
             if offset >= size:
                 return
 
-    def opening(self, run: RunKey, seconds: float) -> Opening:
+    def opening(self, run: RunKey, seconds: float, mark: tuple[str, int] | None = None) -> Opening:
         """Return what who resumes a run has to know of it.
 
         Args:
             run: The run.
             seconds: How long the server may take.
+            mark: Writer id and number of the mark of a checkpoint, whose ends are told then.
 
         Raises:
             Missing: If there is no such run.
@@ -129,9 +130,11 @@ class HttpRemote:
         kept = self.connection.ask("GET", run_path(run, "journals"), answer_s=seconds).record()
         name, position = quote(f"{run.project}/{run.run}", safe=""), kept.get("position")
         headers = {"Seamark-Position": f"{name}={position}"} if _is_count(position) else {}
+        asked = {} if mark is None else {"saver": mark[0], "mark": mark[1]}
+        path = run_path(run, "opening")
         try:
             answer = self.connection.ask(
-                "GET", run_path(run, "opening"), headers=headers, answer_s=seconds
+                "GET", path, query=asked, headers=headers, answer_s=seconds
             )
         except Missing:
             if position:

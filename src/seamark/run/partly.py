@@ -1,0 +1,63 @@
+"""Runs of which a part lies only elsewhere: told by the journals that were begun without it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.journal.headers import headers
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+
+__all__ = ["is_whole", "known_lengths", "lengths", "missing"]
+
+_LARGEST: Final = (1 << 63) - 1
+
+
+def lengths(folder: RunFolder) -> dict[str, int]:
+    """Return {writer id: bytes} of every journal of a run that lies here."""
+    found: dict[str, int] = {}
+    for journal in folder.journals():
+        with contextlib.suppress(OSError):  # taken away just now
+            size = journal.path.stat().st_size
+            found[journal.writer] = max(size, found.get(journal.writer, 0))
+    return found
+
+
+def known_lengths(folder: RunFolder, there: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Return {writer id: bytes} of every journal that is known, whether it lies here or not.
+
+    Args:
+        folder: The run.
+        there: What a remote keeps of it, if that was asked.
+    """
+    found = lengths(folder)
+    for told in [there or {}, *(_told(header.get("elsewhere")) for header in headers(folder))]:
+        for writer, length in told.items():
+            found[writer] = max(length, found.get(writer, 0))
+    return found
+
+
+def missing(folder: RunFolder, there: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Return {writer id: bytes} of the journals that are known and are not, or not whole, here."""
+    here = lengths(folder)
+    known = known_lengths(folder, there)
+    return {writer: length for writer, length in known.items() if here.get(writer, 0) < length}
+
+
+def is_whole(folder: RunFolder) -> bool:
+    """Return whether all of a run lies here, as far as its journals say."""
+    return not missing(folder)
+
+
+def _told(value: Any) -> dict[str, int]:
+    """Return what a header says, as far as it has the right form: it may be a stranger's."""
+    if not isinstance(value, dict):
+        return {}
+    return {
+        writer: length
+        for writer, length in value.items()
+        if type(length) is int and 0 <= length < _LARGEST
+    }

@@ -1,0 +1,214 @@
+"""A run of which only a part lies on the disk of who records it: read, resumed, and read whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from recording import QUIET
+from server_process import Running, running_server
+
+import seamark
+from seamark.journal.reader import JournalReader
+from seamark.remote import shipper as shippers
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: Any) -> Iterator[Running]:
+    """A server on SQLite for all tests here; each uses a project of its own."""
+    with running_server(tmp_path_factory.mktemp("server")) as found:
+        yield found
+
+
+def record(run: Any, steps: range) -> None:
+    for step in steps:
+        run.log_metrics({"loss": 1 / (step + 1)}, step=step)
+
+
+def steps(run: Any, **given: Any) -> list[float]:
+    return list(run["loss"].fetch_values(**given)["step"])
+
+
+def headers(run: Any) -> list[dict[str, Any]]:
+    found = []
+    for journal in run.folder.journals():
+        with JournalReader(journal.path) as reader:
+            found.append(reader.header())
+    return found
+
+
+@pytest.fixture
+def first(server: Running, tmp_path: Path, request: Any) -> Any:
+    """What machine A recorded, all of it sent; and how machine B opens it."""
+    given: Any = {
+        **QUIET,
+        "project": "x/" + request.node.originalname.replace("_", "-")[:60],
+        "remote": server.url,
+        "api_token": server.token,
+    }
+    run = seamark.init_run(root=tmp_path / "a", name="first", **given)
+    record(run, range(10))
+    run["params/lr"] = 0.1
+    (tmp_path / "weights.bin").write_bytes(b"w" * 5000)
+    run["model"].upload(str(tmp_path / "weights.bin"), wait=True)
+    run.stop()
+    assert shippers.flush(server.url, 60)
+    return run, given
+
+
+def test_what_is_recorded_is_read_whole(first: Any, tmp_path: Path) -> None:
+    """Its own part, and what only the server has: values, series, structure, files."""
+    pytest.importorskip("pandas")
+    before, given = first
+    run = seamark.init_run(root=tmp_path / "b", with_id=before.id, **given)
+    record(run, range(10, 15))
+    run["params/more"] = 2
+    assert steps(run) == list(range(15))
+    assert run["loss"].fetch_last() == 1 / 15
+    assert run["params/lr"].fetch() == 0.1
+    assert run.exists("params/lr")
+    assert set(run.get_structure()["params"]) == {"lr", "more"}
+    run["model"].download(str(tmp_path / "got.bin"))
+    assert (tmp_path / "got.bin").read_bytes() == b"w" * 5000
+    run.stop()
+    # The next process finds a part of it here, and knows that it is a part.
+    (header,) = headers(run)
+    assert header["elsewhere"] == {
+        each.writer: each.path.stat().st_size for each in before.folder.journals()
+    }
+    again = seamark.init_run(root=tmp_path / "b", with_id=before.id, **given)
+    again["loss"].append(0.5)
+    assert steps(again) == list(range(16))
+    again.stop()
+    # Where its whole lies on the disk, that is read and nobody is asked.
+    for journal in before.folder.journals():
+        (run.folder.journal_dir / journal.path.name).write_bytes(journal.path.read_bytes())
+    whole = seamark.init_run(root=tmp_path / "b", with_id=before.id, **given)
+    assert not whole.resume.is_partly_elsewhere
+    assert steps(whole) == list(range(16))
+    whole.stop()
+
+
+def test_without_an_answer_the_part_here_is_read_with_a_line(
+    first: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A training neither fails nor stands still because a server is away."""
+    pytest.importorskip("pandas")
+    before, given = first
+    run = seamark.init_run(root=tmp_path / "b", with_id=before.id, **given)
+    record(run, range(10, 12))
+    run.stop()
+    caplog.clear()
+    away = {**given, "remote": "http://127.0.0.1:9"}
+    again = seamark.init_run(root=tmp_path / "b", with_id=before.id, **away)
+    assert steps(again) == [10, 11]
+    assert steps(again) == [10, 11]
+    told = [each.getMessage() for each in caplog.records]
+    assert sum("the part on this disk" in line for line in told) == 1
+    again.stop(seconds=0)
+
+
+def test_a_checkpoint_of_a_part_hides_nothing_of_the_rest(first: Any, tmp_path: Path) -> None:
+    """What it does not lie beside belongs to it as well."""
+    pytest.importorskip("pandas")
+    before, given = first
+    run = seamark.init_run(root=tmp_path / "b", with_id=before.id, **given)
+    record(run, range(10, 15))
+    state = run.checkpoint_state()
+    record(run, range(15, 18))
+    run.stop()
+    again = seamark.init_run(root=tmp_path / "b", **given).resumed(state)
+    assert again.id == before.id
+    record(again, range(15, 17))
+    assert steps(again) == list(range(17))
+    assert len(steps(again, attempt="all")) == 20
+    again.stop()
+
+
+def test_what_was_recorded_in_the_step_of_a_checkpoint_belongs_to_it(
+    first: Any, tmp_path: Path
+) -> None:
+    """The server knows the mark that was written when the next step began."""
+    pytest.importorskip("pandas")
+    before, given = first
+    run = seamark.init_run(root=tmp_path / "b", with_id=before.id, **given)
+    record(run, range(10, 12))
+    state = run.checkpoint_state(marked=True)
+    record(run, range(12, 13))  # still of the step in which it was saved
+    run.resume.mark_checkpoint()
+    record(run, range(13, 16))
+    run.stop()
+    assert shippers.flush(given["remote"], 60)
+    other = seamark.init_run(root=tmp_path / "c", **given).resumed(state)
+    record(other, range(13, 14))
+    other.stop()
+    assert shippers.flush(given["remote"], 60)
+    token = given["api_token"]
+    os.environ["SEAMARK_API_TOKEN"] = token
+    try:
+        found = seamark.init_run(
+            given["project"],
+            root=tmp_path / "d",
+            with_id=before.id,
+            mode="read-only",
+            remote=given["remote"],
+        )
+        assert steps(found) == list(range(14))
+    finally:
+        del os.environ["SEAMARK_API_TOKEN"]
+
+
+LOST = """
+import os, signal, sys
+sys.path.insert(0, {support!r})
+import seamark
+from recording import QUIET
+from seamark.remote import shipper
+run = seamark.init_run("power", root={root!r}, remote={url!r}, custom_run_id="x", **QUIET)
+for step in range(10): run.log_metrics({{"loss": 1.0}}, step=step)
+sizes = run.positions()
+for step in range(10, 20): run.log_metrics({{"loss": 1.0}}, step=step)
+assert shipper.flush({url!r}, 60)
+print(*sizes.values(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_disk_lost_to_a_power_cut_stays_there(
+    server: Running, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run goes on in another journal with one line; the server's part stays, and is read."""
+    pytest.importorskip("pandas")
+    root, env = tmp_path / "root", {**os.environ, "SEAMARK_API_TOKEN": server.token}
+    support = str(Path(__file__).parents[1] / "support")
+    text = LOST.format(support=support, root=str(root), url=server.url)
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    (journal,) = root.glob("power/*/journal/*")
+    os.truncate(journal, int(done.stdout.split()[-1]))
+    given: Any = {**QUIET, "remote": server.url, "api_token": server.token}
+    run = seamark.init_run("power", root=root, custom_run_id="x", **given)
+    record(run, range(20, 22))
+    assert shippers.flush(server.url, 60)
+    assert steps(run) == list(range(22))
+    state = run.checkpoint_state()
+    record(run, range(22, 25))
+    run.stop()
+    told = [each.getMessage() for each in caplog.records if "power cut" in each.getMessage()]
+    assert len(told) == 1
+    again = seamark.init_run("power", root=root, **given).resumed(state)
+    record(again, range(22, 23))
+    assert shippers.flush(server.url, 60)
+    assert steps(again) == list(range(23))
+    again.stop()

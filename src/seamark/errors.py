@@ -19,7 +19,9 @@ __all__ = [
     "QueryError",
     "ReadOnlyError",
     "RunNotFoundError",
+    "RunNotNamedError",
     "SeamarkError",
+    "TwoNamesError",
     "UnknownArgumentError",
     "ValueKindError",
 ]
@@ -35,6 +37,14 @@ class PathError(SeamarkError, ValueError):
 
 class ArgumentError(SeamarkError, ValueError):
     """An argument has a value that cannot be used."""
+
+
+class RunNotNamedError(ArgumentError):
+    """A run is to be opened for reading, and nothing says which."""
+
+
+class TwoNamesError(ArgumentError):
+    """A run is named by ``with_id`` and by ``custom_run_id``."""
 
 
 class UnknownArgumentError(SeamarkError, TypeError):
@@ -53,7 +63,7 @@ class FileMissingError(SeamarkError, FileNotFoundError):
     """A file that was named does not exist, or its bytes are no longer available."""
 
 
-class MissingFieldError(SeamarkError, KeyError):
+class MissingFieldError(SeamarkError, AttributeError, KeyError):
     """Nothing is recorded at a path that was read."""
 
     def __str__(self) -> str:

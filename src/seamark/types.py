@@ -1,7 +1,7 @@
-"""Values that are more than a number or a text: files and histograms.
+"""Values that are more than a number or a text: files and histograms; and all of Neptune's types.
 
-The names and arguments of `File` are Neptune's, so that ``seamark.types`` can replace
-``neptune.types``. No pickle is ever read; `File.as_pickle` only writes one.
+The names and arguments are Neptune's, so that ``seamark.types`` can replace ``neptune.types``. No
+pickle is ever read; `File.as_pickle` only writes one.
 """
 
 from __future__ import annotations
@@ -10,19 +10,38 @@ import io
 import math
 import os
 import pickle
+import re
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from seamark.errors import ArgumentError, ValueKindError
+from seamark.errors import ArgumentError, FileMissingError, ValueKindError
 from seamark.pictures.render import html_of, image_of, is_html, is_image
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import IO
 
-__all__ = ["File", "Histogram"]
+__all__ = [
+    "Artifact",
+    "Boolean",
+    "Datetime",
+    "File",
+    "FileSeries",
+    "FileSet",
+    "Float",
+    "FloatSeries",
+    "GitRef",
+    "Histogram",
+    "Integer",
+    "String",
+    "StringSeries",
+    "StringSet",
+]
+
+_SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class File:
@@ -84,11 +103,15 @@ class File:
         """The size in bytes, of a file on disk as it is now.
 
         Raises:
-            OSError: If the file on disk cannot be looked at.
+            FileMissingError: If the file on disk does not exist.
+            OSError: If it cannot be looked at.
         """
         if self.content is not None:
             return len(self.content)
-        return os.stat(str(self.path)).st_size  # noqa: PTH116
+        try:
+            return os.stat(str(self.path)).st_size  # noqa: PTH116
+        except FileNotFoundError as error:
+            raise FileMissingError(error.errno, error.strerror, error.filename) from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write content in memory to a file.
@@ -198,11 +221,12 @@ class File:
         return cls(content=content, extension="pkl")
 
     @classmethod
-    def create_from(cls, value: Any) -> File:
+    def create_from(cls, value: Any, include_plotlyjs: bool | str | None = None) -> File:  # noqa: FBT001
         """Return a file made of ``value`` in the way that fits its type.
 
         Args:
             value: A `File`, a path, a stream, or anything that `as_html` or `as_image` take.
+            include_plotlyjs: For a Plotly chart, see `as_html`.
 
         Raises:
             ValueKindError: If it is none of these.
@@ -216,7 +240,7 @@ class File:
         if is_image(value):
             return cls.as_image(value)
         if is_html(value):
-            return cls.as_html(value)
+            return cls.as_html(value, include_plotlyjs)
         msg = (
             "File.create_from: expected a path, a stream, an image, a chart or a table, "
             f"got {type(value).__name__}"
@@ -350,3 +374,364 @@ def _numbers(values: Any) -> tuple[float, ...]:
     if hasattr(values, "tolist"):  # an array or a tensor, in one transfer
         values = values.tolist()
     return tuple(to_float(value) for value in values)
+
+
+# --------------------------------------------------------------------- Neptune's values
+
+
+class Value:
+    """What an assignment turns into one of the families: a base of Neptune's types.
+
+    ``run["x"] = Float(1)`` records what ``run["x"] = 1.0`` does.
+    """
+
+    __slots__: tuple[str, ...] = ()
+
+    def _held(self) -> tuple[Any, ...]:
+        names = [name for kind in type(self).__mro__ for name in getattr(kind, "__slots__", ())]
+        return tuple(getattr(self, name) for name in names)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._held() == other._held()  # type: ignore[attr-defined]  # it is of this type
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self._held()))})"
+
+    __hash__ = None  # type: ignore[assignment]  # what some hold cannot be hashed
+
+
+class Single(Value):
+    """A single value; a base of Neptune's types."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _converted(what: str, kind: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return kind(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        wrong = ValueKindError if isinstance(error, TypeError) else ArgumentError
+        msg = f"{what}: {error}"
+        raise wrong(msg) from error
+
+
+def _expected(what: str, kinds: tuple[type, ...], value: Any) -> Any:
+    if not isinstance(value, kinds):
+        words = " or ".join("None" if each is type(None) else each.__name__ for each in kinds)
+        msg = f"{what}: expected {words}, got {type(value).__name__}: {value!r:.80}"
+        raise ValueKindError(msg)
+    return value
+
+
+class Integer(Single):
+    """A whole number; anything that ``int`` takes.
+
+    Raises:
+        ValueKindError: If the value is of a type that is no number.
+        ArgumentError: If it cannot be one, such as ``"x"`` or NaN.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ()
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(_converted("Integer", int, value))
+
+
+class Float(Single):
+    """A number; anything that ``float`` takes.
+
+    Raises:
+        ValueKindError: If the value is of a type that is no number.
+        ArgumentError: If it cannot be one, such as ``"x"``.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ()
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(_converted("Float", float, value))
+
+
+class Boolean(Single):
+    """Whether something is so; anything that ``bool`` takes.
+
+    Raises:
+        ArgumentError: If it has no truth, as an array has.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ()
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(_converted("Boolean", bool, value))
+
+
+class String(Single):
+    """A text, or None.
+
+    Raises:
+        ValueKindError: If the value is neither.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ()
+
+    def __init__(self, value: str | None) -> None:
+        super().__init__(_expected("String", (str, type(None)), value))
+
+
+class Datetime(Single):
+    """A moment.
+
+    Raises:
+        ValueKindError: If the value is no ``datetime``.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ()
+
+    def __init__(self, value: datetime) -> None:
+        super().__init__(_expected("Datetime", (datetime,), value))
+
+
+class StringSet(Value):
+    """A set of strings; assigning one replaces what the set held.
+
+    Args:
+        values: Several strings, or one.
+
+    Raises:
+        ValueKindError: If one of them is not a string.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Iterable[str]) -> None:
+        several = [values] if isinstance(values, str) else _converted("StringSet", list, values)
+        self.values: set[str] = {_expected("StringSet", (str,), each) for each in several}
+
+
+class FileSet(Value):
+    """Files on disk; assigning them replaces what the file set held.
+
+    Args:
+        file_globs: A path, folder or pattern, or several; see `seamark.Handler.upload_files`.
+
+    Raises:
+        ValueKindError: If one of them is not a path.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ("file_globs",)
+
+    def __init__(
+        self, file_globs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+    ) -> None:
+        one = isinstance(file_globs, (str, os.PathLike))
+        several = [file_globs] if one else _converted("FileSet", list, file_globs)
+        self.file_globs: list[str] = [
+            os.fspath(_expected("FileSet", (str, os.PathLike), each)) for each in several
+        ]
+
+
+class Artifact(Value):
+    """An artifact, by the digest that stands for it; nothing is known of its files.
+
+    Args:
+        value: 64 hexadecimal digits.
+
+    Raises:
+        ArgumentError: If it is something else.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ("hash",)
+
+    def __init__(self, value: str) -> None:
+        if not isinstance(value, str) or not _SHA256.fullmatch(value):
+            msg = f"Artifact: expected a SHA-256 of 64 hexadecimal digits, got {value!r:.80}"
+            raise ArgumentError(msg)
+        self.hash = value
+
+
+class GitRefDisabled:
+    """Says that nothing is to be recorded of git: ``init_run(git_ref=GitRef.DISABLED)``."""
+
+    def __repr__(self) -> str:
+        return "GitRef.DISABLED"
+
+
+class GitRef(Value):
+    """Which git repository a run is about: ``init_run(git_ref=GitRef("~/code"))``.
+
+    Args:
+        repository_path: A path in it; None for that of the script.
+
+    Attributes:
+        DISABLED: In the place of one, it says that nothing is to be recorded of git.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ("repository_path",)
+
+    DISABLED: Final = GitRefDisabled()
+
+    def __init__(self, repository_path: str | os.PathLike[str] | None = None) -> None:
+        self.repository_path = repository_path
+
+    def resolve_path(self) -> Path | None:
+        """Return the whole path, without links; None if none was given."""
+        return None if self.repository_path is None else Path(self.repository_path).resolve()
+
+
+class Series(Value):
+    """The points of a series; assigning them replaces those that it held.
+
+    A base of Neptune's types.
+
+    Attributes:
+        family: What a path that holds such points holds.
+        values: The points.
+        steps: As many, or None to number the points.
+        timestamps: As many, seconds since the Unix epoch, or None.
+        described: ``name`` and ``description`` of files.
+    """
+
+    __slots__ = ("described", "steps", "timestamps", "values")
+
+    family: ClassVar[str]
+
+    def __init__(
+        self,
+        values: list[Any],
+        steps: Iterable[float] | None,
+        timestamps: Iterable[float] | None,
+        **described: Any,
+    ) -> None:
+        what = type(self).__name__
+        self.values = values
+        self.steps = None if steps is None else list(steps)
+        self.timestamps = None if timestamps is None else list(timestamps)
+        self.described = described
+        for name, given in (("steps", self.steps), ("timestamps", self.timestamps)):
+            if given is not None and len(given) != len(values):
+                msg = f"{what}: {name}: expected {len(values)}, one a value, got {len(given)}"
+                raise ArgumentError(msg)
+
+
+def _several(what: str, values: Any) -> list[Any]:
+    if isinstance(values, (str, bytes, os.PathLike)) or not hasattr(values, "__iter__"):
+        msg = f"{what}: expected several values, got {type(values).__name__}: {values!r:.80}"
+        raise ValueKindError(msg)
+    return list(values)
+
+
+class FloatSeries(Series):
+    """The points of a series of numbers; assigning them replaces those that it held.
+
+    Args:
+        values: Numbers; NaN and infinities are kept.
+        min: Accepted for Neptune's sake, and not recorded.
+        max: The same.
+        unit: The same.
+        timestamps: As many seconds since the Unix epoch, or None.
+        steps: As many finite numbers, or None to number the points.
+
+    Raises:
+        ValueKindError: If a value is no number.
+        ArgumentError: If the lengths differ.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ("max", "min", "unit")
+    family = "float_series"
+
+    def __init__(
+        self,
+        values: Iterable[float],
+        min: float | None = None,  # noqa: A002
+        max: float | None = None,  # noqa: A002
+        unit: str | None = None,
+        timestamps: Iterable[float] | None = None,
+        steps: Iterable[float] | None = None,
+    ) -> None:
+        super().__init__(list(_numbers(_several("FloatSeries", values))), steps, timestamps)
+        self.min, self.max, self.unit = min, max, unit
+
+
+class StringSeries(Series):
+    """The points of a series of texts; assigning them replaces those that it held.
+
+    Args:
+        values: Texts, of any length.
+        timestamps: As many seconds since the Unix epoch, or None.
+        steps: As many finite numbers, or None to number the points.
+
+    Raises:
+        ValueKindError: If a value is no text.
+        ArgumentError: If the lengths differ.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ()
+    family = "string_series"
+
+    def __init__(
+        self,
+        values: Iterable[str],
+        timestamps: Iterable[float] | None = None,
+        steps: Iterable[float] | None = None,
+    ) -> None:
+        texts = [_expected("StringSeries", (str,), v) for v in _several("StringSeries", values)]
+        super().__init__(texts, steps, timestamps)
+
+
+class FileSeries(Series):
+    """The points of a series of files; assigning them replaces those that it held.
+
+    Args:
+        values: Files, paths, images or charts: whatever `File.create_from` takes.
+        timestamps: As many seconds since the Unix epoch, or None.
+        steps: As many finite numbers, or None to number the points.
+        name: Of each of them.
+        description: Of each of them.
+
+    Raises:
+        ValueKindError: If a value cannot be made into a file.
+        ArgumentError: If the lengths differ.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ()
+    family = "file_series"
+
+    def __init__(
+        self,
+        values: Iterable[Any],
+        timestamps: Iterable[float] | None = None,
+        steps: Iterable[float] | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+    ) -> None:
+        files = [File.create_from(each) for each in _several("FileSeries", values)]
+        super().__init__(files, steps, timestamps, name=name, description=description)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from seamark.errors import ValueKindError
-from seamark.types import File, Histogram
+from seamark.types import File, Histogram, Value
 from seamark.values import encode_atom
 from seamark.values._fields import members, thaw
 from seamark.values._parameters import text_of
@@ -34,7 +34,7 @@ def stringify_unsupported(value: Any) -> Any:
 
 
 def _kept(value: Any, above: tuple[int, ...]) -> Any:
-    if isinstance(value, (File, Histogram)):
+    if isinstance(value, (File, Histogram, Value)):
         return value
     value = thaw(value)
     if id(value) in above:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["html_of", "image_of", "is_html", "is_image"]
+__all__ = ["html_of", "image_of", "is_drawing", "is_html", "is_image"]
 
 _CHARTS: Final = frozenset({"pandas", "plotly", "bokeh", "altair"})
 _PNG_MODES: Final = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"})
@@ -57,6 +57,19 @@ def is_html(value: Any) -> bool:
     if made_by & _CHARTS:
         return True
     return hasattr(type(value), "_repr_html_") and "seamark" not in made_by
+
+
+def is_drawing(value: Any) -> bool:
+    """Return whether a value is a picture, a chart or a table, and nothing else.
+
+    Arrays and tensors are values; what merely shows itself as HTML may be a hyperparameter.
+    """
+    made_by = _made_by(value)
+    if made_by & {"pandas", "PIL"}:
+        return not {"DataFrame", "Image"}.isdisjoint(base.__name__ for base in type(value).__mro__)
+    if made_by & _CHARTS:
+        return True
+    return bool(made_by & {"matplotlib", "seaborn"}) and _figure(value) is not None
 
 
 def image_of(value: Any, *, autoscale: bool) -> bytes:

@@ -10,6 +10,7 @@ from seamark.paths import check_path, check_writable, is_inside
 from seamark.pictures.printing import show
 from seamark.run.browsing import Browsable
 from seamark.run.handler import Handler
+from seamark.run.points import assign_series
 from seamark.run.tree import nest, structure_lines
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ class Container(Browsable, ABC):
             ValueKindError: If a single value cannot be kept; nothing is written then.
             FamilyError: If a path holds another family; nothing is written then.
         """
-        self.recorder.assign("", value, wait=wait)
+        if series := self.recorder.assign("", value, wait=wait):
+            assign_series(self.recorder, series)
 
     def pop(self, path: str, *, wait: bool = False) -> None:
         """Delete a path and everything below it, which frees it for another family.

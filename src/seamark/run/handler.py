@@ -27,7 +27,7 @@ from seamark.run.fetching import (
 )
 from seamark.run.options import refuse_unknown, strings
 from seamark.run.plotting import plot_run
-from seamark.run.points import append_point, as_file, extend_series
+from seamark.run.points import append_point, as_file, assign_series, extend_series
 from seamark.values import to_step, to_time_ns
 
 if TYPE_CHECKING:
@@ -116,9 +116,11 @@ class Handler(Browsable):
         """Set the value at this path.
 
         Mappings, dataclasses, Namespaces and OmegaConf nodes are taken apart, one path for each
-        leaf; a `File` is uploaded; a set of strings becomes a string set; lists are kept as JSON;
-        classes, functions and modules as their names. Of what is taken apart, a leaf that cannot be
-        kept is its text, as with ``log_hyperparams``; a single value of that kind is refused.
+        leaf; a `File`, a picture, a chart and a table are uploaded; a set of strings becomes a
+        string set; lists are kept as JSON; classes, functions and modules as their names; another
+        handler gives the value that it has now. What is one of `seamark.types` says itself what it
+        becomes. Of what is taken apart, a leaf that cannot be kept is its text, as with
+        ``log_hyperparams``; a single value of that kind is refused.
 
         Args:
             value: What to keep.
@@ -129,8 +131,10 @@ class Handler(Browsable):
                 written then.
             FamilyError: If a path holds another family; nothing is written then.
             PathError: If a path is derived or illegal.
+            MissingFieldError: If the handler that is copied holds nothing.
         """
-        self._root.recorder.assign(self._path, value, wait=wait)
+        if series := self._root.recorder.assign(self._path, value, wait=wait):
+            assign_series(self._root.recorder, series)
 
     def append(
         self,
@@ -281,10 +285,17 @@ class Handler(Browsable):
 
     # ---------------------------------------------------------------- files and artifacts
 
-    def upload(self, value: Any, *, wait: bool = False) -> None:
+    def upload(
+        self, value: Any, *, wait: bool = False, include_plotlyjs: bool | str | None = None
+    ) -> None:
         """Store a file at this path: a path on disk, a `File`, or what `File.create_from` takes.
 
         The bytes are taken before this returns; they are stored in the background.
+
+        Args:
+            value: What to store.
+            wait: Return only when it is stored.
+            include_plotlyjs: For a Plotly chart, see `File.as_html`.
 
         Raises:
             FileNotFoundError: If the path does not exist.
@@ -292,7 +303,7 @@ class Handler(Browsable):
         """
         if self._root.recorder.silent:  # an image need not be drawn for nothing
             return
-        file = as_file(value)
+        file = as_file(value, include_plotlyjs)
         _ = file.size  # raises where there is no file, before anything is begun
         at = check_writable(self._path)
         if writer := self._root.recorder.to_share(at):

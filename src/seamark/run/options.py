@@ -18,7 +18,9 @@ from seamark.capture.switches import is_switched_off
 from seamark.errors import (
     ArgumentError,
     PathError,
+    RunNotNamedError,
     SeamarkError,
+    TwoNamesError,
     UnknownArgumentError,
     ValueKindError,
 )
@@ -374,7 +376,7 @@ class RunOptions:
         kept = {each.name: _checked(each, given.get(each.name)) for each in dataclasses.fields(cls)}
         if kept["with_id"] and kept["custom_run_id"]:
             msg = "with_id and custom_run_id: expected one of them, got both"
-            raise ArgumentError(msg)
+            raise TwoNamesError(msg)
         if not kept["with_id"] and not kept["custom_run_id"]:
             kept["custom_run_id"] = _environment("CUSTOM_RUN_ID")[1]
         if kept["checkpoints"] is None:
@@ -386,7 +388,7 @@ class RunOptions:
             msg = (
                 "mode='read-only': expected with_id (or custom_run_id) of an existing run, got none"
             )
-            raise ArgumentError(msg)
+            raise RunNotNamedError(msg)
         return options
 
     @property

@@ -12,14 +12,14 @@ from seamark.errors import ArgumentError, ValueKindError
 from seamark.journal.format import Kind
 from seamark.paths import check_path, check_writable, join_path
 from seamark.run.browsing import Browsable
-from seamark.types import File, Histogram
+from seamark.types import File, Histogram, Series, Single
 from seamark.values import Escaped, flatten, is_container, shown, to_float, to_step, to_time_ns
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.run.recorder import Recorder
 
-__all__ = ["append_point", "append_text", "as_file", "extend_series"]
+__all__ = ["append_point", "append_text", "as_file", "assign_series", "extend_series"]
 
 _OWN: Final = (File, Histogram)
 """Our own types, one point each, though a histogram is a dataclass with fields."""
@@ -48,10 +48,7 @@ def append_point(recorder: Recorder, path: str, point: Point, described: Mapping
         ReadOnlyError: If it was opened for reading.
     """
     value, step, time_ns = point
-    if is_container(value) and not isinstance(value, _OWN):
-        leaves = flatten(value, path, _OWN)
-    else:
-        leaves = {path: value}
+    leaves = _leaves(recorder, path, value)
     parts: dict[str, dict[str, Any]] = {}
     kinds = {check_writable(at): family_of(leaf) for at, leaf in leaves.items()}
     for at, family in kinds.items():
@@ -80,6 +77,17 @@ def append_point(recorder: Recorder, path: str, point: Point, described: Mapping
                 for at, each in values.items()
             ]
             recorder.append_points(writer, records, _RECORDED[family])
+
+
+def _leaves(recorder: Recorder, path: str, value: Any) -> dict[str, Any]:
+    """Return the points that a value stands for, by path; None is left out and counted."""
+    inside = is_container(value) and not isinstance(value, _OWN)
+    found = flatten(value, path, _OWN) if inside else {path: value}
+    leaves = {at: leaf.value if isinstance(leaf, Single) else leaf for at, leaf in found.items()}
+    if any(leaf is None for leaf in leaves.values()):
+        leaves = {at: leaf for at, leaf in leaves.items() if leaf is not None}
+        recorder.drop("none", 1, f"append: None is no point of a series, left out at {path!r}")
+    return leaves
 
 
 def append_text(recorder: Recorder, writer: JournalWriter, path: str, text: str) -> None:
@@ -137,6 +145,20 @@ def extend_series(
         recorder.number_after(None if steps is None else 0)
         for each in series:
             _extend(recorder, writer, each, described)
+
+
+def assign_series(recorder: Recorder, found: Mapping[str, Series]) -> None:
+    """Replace the points of series by others.
+
+    Args:
+        recorder: Where to.
+        found: The points, by path.
+    """
+    for path, series in found.items():
+        recorder.clear(path)
+        extend_series(
+            recorder, path, series.values, series.steps, series.timestamps, series.described
+        )
 
 
 class _Points:
@@ -263,8 +285,12 @@ def family_of(value: Any) -> str:
     return "float_series"
 
 
-def as_file(value: Any) -> File:
+def as_file(value: Any, include_plotlyjs: bool | str | None = None) -> File:  # noqa: FBT001
     """Return what was given as a file: a path, a `File`, or what `File.create_from` takes.
+
+    Args:
+        value: What was given.
+        include_plotlyjs: For a Plotly chart, see `File.as_html`.
 
     Raises:
         ValueKindError: If it cannot be made into one.
@@ -273,7 +299,7 @@ def as_file(value: Any) -> File:
         return value
     if isinstance(value, (str, os.PathLike)):
         return File.from_path(value)
-    return File.create_from(value)
+    return File.create_from(value, include_plotlyjs)
 
 
 def _as_long(

@@ -23,6 +23,8 @@ from seamark.values import Atom, escape, to_time_ns
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
+    from seamark.run.writes import Writes
+    from seamark.types import Series
 
 __all__ = ["Policy", "Recorder"]
 
@@ -33,6 +35,7 @@ _EXACT: Final = 2**53
 _KNOWN_LIMIT: Final = 4096
 _LEARNING_S: Final = 2.0
 """How long the end of a run waits for what is still being learned of it, in seconds."""
+_NO_SERIES: Final[Mapping[str, Any]] = {}
 _USUAL: Final = Secrets()
 MASKED: Final = "sys/masked"
 """The paths of a run at which something is hidden, as a string set."""
@@ -389,8 +392,11 @@ class Recorder:
 
     # ---------------------------------------------------------------- values
 
-    def assign(self, path: str, value: Any, *, wait: bool = False) -> None:
+    def assign(self, path: str, value: Any, *, wait: bool = False) -> Mapping[str, Series]:
         """Assign a value, or every leaf of a mapping, dataclass or Namespace.
+
+        Returns:
+            The series among them, which are still to be recorded, by path.
 
         Raises:
             ValueKindError: If a single value cannot be kept; nothing is written then.
@@ -399,22 +405,41 @@ class Recorder:
             ReadOnlyError: If it was opened for reading.
         """
         if self.silent:
-            return
+            return _NO_SERIES
         writes = gather(path, value)
         if (writer := self.to_write()) is None:
-            return
+            return _NO_SERIES
         families = {at: each for at, each in writes.families().items() if self.shares(at)}
-        writer.expect(families)
+        series = {self.series_path(at): each.family for at, each in writes.series.items()}
+        writer.expect(families | series if series else families)
+        for at in writes.members:
+            if writer.families.get(at) == "file_set":  # what it holds is replaced
+                self.delete(at)
         for at, family in families.items():
             writer.claim(at, family)
         given = {at: atom for at, atom in writes.atoms.items() if at in families}
         self._append_atoms(writer, self._without_secrets(given))
+        self._append_more(writer, writes, families)
+        for at, file in writes.files.items():
+            self.content.upload(at, file, wait=wait)
+        if wait and writes.members:
+            self.wait()
+        return writes.series
+
+    def _append_more(
+        self, writer: JournalWriter, writes: Writes, families: Mapping[str, str]
+    ) -> None:
+        """Append the sets, file sets and artifacts of an assignment."""
         for at, members in writes.sets.items():
             if at in families:
                 values = sorted(escape(self.hide(at, each)) for each in members)
                 writer.append_op({"op": "assign_set", "path": at, "values": values})
-        for at, file in writes.files.items():
-            self.content.upload(at, file, wait=wait)
+        for at, found in writes.members.items():
+            if at in families:
+                self.content.upload_members(at, found)
+        for at, artifact in writes.artifacts.items():
+            if at in families:
+                writer.append_op({**artifact, "op": "artifact", "path": at})
 
     def change_set(self, op: str, path: str, values: Iterable[str]) -> None:
         """Add strings to a string set (``add``), or take them out (``remove``).

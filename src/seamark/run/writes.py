@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from seamark.blobs import members_of
 from seamark.errors import ValueKindError
+from seamark.journal.families import spoken
 from seamark.journal.format import dump_json
 from seamark.paths import check_writable
+from seamark.pictures.render import is_drawing
+from seamark.process.interrupts import let_pass
+from seamark.run.browsing import Browsable
 from seamark.run.options import strings
-from seamark.types import File
+from seamark.types import Artifact, File, FileSet, Series, Single, StringSet, Value
 from seamark.values import Atom, Escaped, encode_atom, flatten, is_container
 from seamark.values._parameters import has_name, parameter
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Writes", "assign_ops", "atom_at", "gather", "is_long"]
 
@@ -29,13 +37,18 @@ class Writes:
         self.atoms: dict[str, Atom] = {}
         self.sets: dict[str, set[str]] = {}
         self.files: dict[str, File] = {}
+        self.members: dict[str, dict[str, Path]] = {}
+        self.artifacts: dict[str, dict[str, Any]] = {}
+        self.series: dict[str, Series] = {}
 
     def families(self) -> dict[str, str]:
-        """Return the family of everything gathered, by path."""
+        """Return the family of everything gathered but series, by path."""
         return {
             **dict.fromkeys(self.atoms, "atom"),
             **dict.fromkeys(self.sets, "string_set"),
             **dict.fromkeys(self.files, "file"),
+            **dict.fromkeys(self.members, "file_set"),
+            **dict.fromkeys(self.artifacts, "artifact"),
         }
 
 
@@ -49,6 +62,7 @@ def gather(path: str, value: Any) -> Writes:
         ValueKindError: If a single value cannot be kept, or a container does not end.
         PathError: If a path is derived or illegal.
         FileNotFoundError: If a file does not exist.
+        MissingFieldError: If a path that is to be copied holds nothing.
     """
     writes = Writes()
     if type(value) in _PLAIN and path not in _SETS:  # what most assign; a subclass may be more
@@ -57,14 +71,89 @@ def gather(path: str, value: Any) -> Writes:
     inside = is_container(value)
     for at, leaf in flatten(value, path).items():
         check_writable(at)
-        if isinstance(leaf, File):
-            _ = leaf.size  # raises where there is no file
-            writes.files[at] = leaf
-        elif at in _SETS or (isinstance(leaf, (set, frozenset)) and not (inside and _odd(leaf))):
-            writes.sets[at] = set(strings(leaf, at))
+        if type(leaf) in _PLAIN and at not in _SETS:
+            writes.atoms[at] = atom_at(at, leaf, anything=inside)
+        elif isinstance(leaf, Browsable):
+            _copy(writes, at, leaf)
+        elif isinstance(leaf, Value) and not isinstance(leaf, (Single, StringSet)):
+            _value(writes, at, leaf)
         else:
-            writes.atoms[at] = atom_at(at, leaf, anything=inside or has_name(leaf))
+            _leaf(writes, at, leaf, inside=inside)
     return writes
+
+
+def _leaf(writes: Writes, at: str, leaf: Any, *, inside: bool) -> None:
+    if isinstance(leaf, (Single, StringSet)):
+        leaf = leaf.value if isinstance(leaf, Single) else leaf.values
+    if isinstance(leaf, File):
+        _ = leaf.size  # raises where there is no file
+        writes.files[at] = leaf
+    elif at in _SETS or (isinstance(leaf, (set, frozenset)) and not (inside and _odd(leaf))):
+        writes.sets[at] = set(strings(leaf, at))
+    elif is_drawing(leaf) and (file := _drawn(leaf, inside=inside)) is not None:
+        writes.files[at] = file
+    else:
+        writes.atoms[at] = atom_at(at, leaf, anything=inside or has_name(leaf))
+
+
+def _drawn(drawing: Any, *, inside: bool) -> File | None:
+    """Return a picture, a chart or a table as a file.
+
+    Returns:
+        None if it cannot be drawn and is one of many values, which are not to be lost with it.
+    """
+    try:
+        return File.create_from(drawing)
+    except Exception as error:  # see `let_pass`
+        let_pass(error)
+        if not inside:
+            raise
+        return None
+
+
+def _value(writes: Writes, at: str, value: Value) -> None:
+    """Take one of Neptune's values that is more than a single one.
+
+    Raises:
+        ValueKindError: If it has no place in a run.
+        FileMissingError: If a pattern of a file set matches nothing.
+    """
+    if isinstance(value, Series):
+        for file in value.values:
+            _ = file.size if isinstance(file, File) else None  # raises where there is no file
+        writes.series[at] = value
+    elif isinstance(value, FileSet):
+        writes.members[at] = members_of(value.file_globs)
+    elif isinstance(value, Artifact):
+        known = {"kind": "tracked", "files": [], "references": [], "hash": value.hash}
+        writes.artifacts[at] = known
+    else:
+        msg = f"{at!r}: a {type(value).__name__} cannot be assigned; give it to init_run(git_ref=)"
+        raise ValueKindError(msg)
+
+
+def _copy(writes: Writes, at: str, source: Browsable) -> None:
+    """Take what another path holds: a value, a set of strings or an artifact.
+
+    Raises:
+        MissingFieldError: If it holds nothing.
+        ValueKindError: If it holds something else, or is a run or a project.
+    """
+    recorded, path = source._place()  # noqa: SLF001 - of the classes of this package
+    if recorded.silent:
+        return
+    found = recorded.attribute(path) if path else None
+    family = "" if found is None else found.family
+    if found is not None and family == "string_set":
+        writes.sets[at] = set(found.value)
+    elif found is not None and family == "atom" and at not in _SETS:
+        writes.atoms[at] = atom_at(at, recorded.whole(found.value))
+    elif found is not None and family == "artifact":
+        writes.artifacts[at] = dict(found.value)
+    else:
+        held = f"{path!r} holds {spoken(family)}" if family else "a run or project was given"
+        msg = f"{at!r}: expected a value, a string set or an artifact to copy; {held}"
+        raise ValueKindError(msg)
 
 
 def _odd(members: set[Any] | frozenset[Any]) -> bool:

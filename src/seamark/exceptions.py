@@ -1,0 +1,98 @@
+"""Neptune's names of exceptions, so that ``except neptune.exceptions...`` goes on to catch.
+
+What Seamark raises are the classes of `seamark.errors`; those that mean the same are here under
+Neptune's names, too. The other names exist so that code that mentions them can be imported and
+run: nothing in Seamark raises them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from seamark import errors
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type[errors.SeamarkError]:
+        """Stand for the names in `_NEVER_RAISED`, which type checkers cannot see."""
+
+
+NeptuneException = errors.SeamarkError
+
+FetchAttributeNotFoundException = errors.MissingFieldError
+MissingFieldException = errors.MissingFieldError
+
+MetadataInconsistency = errors.FamilyError
+TypeDoesNotSupportAttributeException = errors.FamilyError
+
+FileNotFound = errors.FileMissingError
+FileSetNotFound = errors.FileMissingError
+NeptuneLocalStorageAccessException = errors.FileMissingError
+
+MetadataContainerNotFound = errors.RunNotFoundError
+RunNotFound = errors.RunNotFoundError
+
+InactiveContainerException = errors.InactiveRunError
+InactiveProjectException = errors.InactiveRunError
+InactiveRunException = errors.InactiveRunError
+
+NeedExistingExperimentForReadOnlyMode = errors.RunNotNamedError
+NeedExistingRunForReadOnlyMode = errors.RunNotNamedError
+NeptuneRunResumeAndCustomIdCollision = errors.TwoNamesError
+NeptuneWrongInitParametersException = errors.ArgumentError
+NeptuneUserApiInputException = errors.ArgumentError
+
+NeptuneInvalidQueryException = errors.QueryError
+NeptuneMissingRequirementException = errors.MissingExtraError
+NeptuneProtectedPathException = errors.PathError
+
+_NEVER_RAISED: Final = {
+    "NeptuneException": (
+        *("ArtifactNotFoundException", "ArtifactUploadingError", "CannotResolveHostname"),
+        *("CannotSynchronizeOfflineRunsWithoutProject", "ClientHttpError"),
+        *("ContainerUUIDNotFound", "ExceptionWithProjectsWorkspacesListing"),
+        *("FileSetUploadError", "FileUploadError", "InternalClientError", "MalformedOperation"),
+        *("NeptuneApiException", "NeptuneClientUpgradeRequiredError"),
+        *("NeptuneConnectionLostException", "NeptuneEmptyLocationException"),
+        *("NeptuneFeatureNotAvailableException", "NeptuneFieldCountLimitExceedException"),
+        *("NeptuneInvalidApiTokenException", "NeptuneLegacyIncompatibilityException"),
+        *("NeptuneLegacyProjectException", "NeptuneLimitExceedException"),
+        *("NeptuneMaxDiskUtilizationExceeded", "NeptuneMissingApiTokenException"),
+        *("NeptuneObjectCreationConflict", "NeptuneOfflineModeException"),
+        *("NeptuneParametersCollision", "NeptuneRemoteStorageAccessException"),
+        *("NeptuneRemoteStorageCredentialsException", "NeptuneSSLVerificationError"),
+        *("NeptuneStorageLimitException", "NeptuneSynchronizationAlreadyStoppedException"),
+        *("NeptuneUnhandledArtifactSchemeException", "NeptuneUnhandledArtifactTypeException"),
+        *("NeptuneUnsupportedArtifactFunctionalityException", "OperationNotSupported"),
+        *("PlotlyIncompatibilityException", "RunUUIDNotFound", "StreamAlreadyUsedException"),
+    ),
+    "ExceptionWithProjectsWorkspacesListing": (
+        *("AmbiguousProjectName", "NeptuneMissingProjectNameException"),
+        "ProjectNotFoundWithSuggestions",
+    ),
+    "InactiveContainerException": ("InactiveModelException", "InactiveModelVersionException"),
+    "MetadataContainerNotFound": ("ModelNotFound", "ModelVersionNotFound", "ProjectNotFound"),
+    "NeedExistingExperimentForReadOnlyMode": (
+        *("NeedExistingModelForReadOnlyMode", "NeedExistingModelVersionForReadOnlyMode"),
+    ),
+    "NeptuneApiException": ("Forbidden", "InternalServerError", "Unauthorized"),
+    "NeptuneObjectCreationConflict": ("NeptuneModelKeyAlreadyExistsError",),
+    "NeptuneOfflineModeException": (
+        *("NeptuneOfflineModeChangeStageException", "NeptuneOfflineModeFetchException"),
+    ),
+    "NeptuneProtectedPathException": ("NeptuneCannotChangeStageManually",),
+    "NeptuneWrongInitParametersException": (
+        *("NeptuneMissingRequiredInitParameter", "NeptunePossibleLegacyUsageException"),
+    ),
+}
+"""Names that have no meaning here, by the name of the class above them."""
+
+
+for _above, _names in _NEVER_RAISED.items():
+    for _name in _names:
+        _told = {"__module__": __name__, "__doc__": "A name of Neptune's that nothing here raises."}
+        globals()[_name] = type(_name, (globals()[_above],), _told)
+
+__all__ = sorted(  # noqa: PLE0605 - a list of the names above
+    name for name, value in globals().items() if isinstance(value, type) and name[0] != "_"
+)

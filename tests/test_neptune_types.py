@@ -1,0 +1,247 @@
+"""Neptune's types: assigning one records what the plain value does, in our families."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from recording import QUIET
+
+import seamark
+from seamark import exceptions, types
+from seamark.errors import ArgumentError, FamilyError, FileMissingError, ValueKindError
+from seamark.utils import stringify_unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from seamark.run.run import Run
+
+_MOMENT = datetime(2026, 11, 22, 8, tzinfo=timezone.utc)
+_SHA = "ab" * 32
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    with seamark.init_run("p", root=tmp_path / "root", **QUIET) as run:
+        yield run
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "type_"),
+    [
+        (types.Integer("5"), 5, "int"),
+        (types.Float("0.5"), 0.5, "float"),
+        (types.Boolean("x"), True, "bool"),
+        (types.String("a"), "a", "string"),
+        (types.String(None), None, "null"),
+        (types.Datetime(_MOMENT), _MOMENT, "datetime"),
+    ],
+    ids=repr,
+)
+def test_single_values_are_atoms(run: Run, value: Any, expected: Any, type_: str) -> None:
+    """The type says what the value becomes, by itself and in a mapping."""
+    run["a"] = value
+    run["b"] = {"c": {"d": value}}
+    for path in ("a", "b/c/d"):
+        assert run[path].fetch() == expected
+        assert run.get_attribute_type(path) == type_
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: types.Integer("x"), ValueError),
+        (lambda: types.Integer(None), TypeError),
+        (lambda: types.Float("x"), ValueError),
+        (lambda: types.String(5), TypeError),
+        (lambda: types.Datetime(5), TypeError),
+        (lambda: types.StringSet([1]), TypeError),
+        (lambda: types.FileSet([1]), TypeError),
+        (lambda: types.Artifact("abc"), ArgumentError),
+        (lambda: types.FloatSeries(5), TypeError),
+        (lambda: types.FloatSeries(["x"]), TypeError),
+        (lambda: types.FloatSeries([1], steps=[1, 2]), ArgumentError),
+        (lambda: types.StringSeries("abc"), TypeError),
+        (lambda: types.StringSeries([1]), TypeError),
+        (lambda: types.FileSeries([5]), TypeError),
+    ],
+)
+def test_a_value_that_is_none_is_refused_where_it_is_made(make: Any, error: type) -> None:
+    """The line that is wrong raises, as an error of ours and the built-in."""
+    with pytest.raises(error) as caught:
+        make()
+    assert isinstance(caught.value, exceptions.NeptuneException)
+
+
+def test_series_replace_what_was_there(run: Run) -> None:
+    """Steps and times are kept, and a second assignment begins again."""
+    run["loss"] = types.FloatSeries([3, math.nan, 1], steps=[10, 20, 30], timestamps=[1, 2, 3])
+    points = run["loss"].fetch_points()
+    assert list(points.step) == [10, 20, 30]
+    assert list(points.time_ns) == [1_000_000_000, 2_000_000_000, 3_000_000_000]
+    assert math.isnan(points.value[1])
+    run["loss"] = types.FloatSeries([7], min=0, max=9, unit="m")
+    points = run["loss"].fetch_points()
+    assert (list(points.step), list(points.value)) == ([0], [7])
+    run["loss"].append(8)
+    assert list(run["loss"].fetch_points().step) == [0, 1]
+    run["n"] = {"words": types.StringSeries(["a", "b"]), "lr": types.Float(1)}
+    assert run["n/words"].fetch_last() == "b"
+    assert run["n/lr"].fetch() == 1.0
+
+
+def test_files_of_a_series(run: Run, tmp_path: Path) -> None:
+    """Whatever can be a file is a point; names are kept."""
+    (tmp_path / "a.txt").write_text("one")
+    files = [str(tmp_path / "a.txt"), types.File.from_content("two")]
+    run["plots"] = types.FileSeries(files, name="n", description="d")
+    run["plots"].download(tmp_path / "out")
+    assert sorted(each.read_text() for each in (tmp_path / "out").rglob("*.txt")) == ["one", "two"]
+    with pytest.raises(FileMissingError):
+        run["x"] = {"lr": 1, "plots": types.FileSeries([str(tmp_path / "missing.png")])}
+    assert not run.exists("x")
+
+
+def test_sets_of_strings(run: Run) -> None:
+    """One replaces what was there, also where tags are."""
+    run["labels"] = types.StringSet(["a", "b"])
+    run["labels"] = types.StringSet("c")
+    run["sys/tags"] = types.StringSet(["quick"])
+    assert run["labels"].fetch() == {"c"}
+    assert run["sys/tags"].fetch() == {"quick"}
+
+
+def test_sets_of_files_are_replaced(run: Run, monkeypatch: Any, tmp_path: Path) -> None:
+    """A pattern that matches nothing raises before anything is written."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.txt", "c.md"):
+        (tmp_path / name).write_text(name)
+    run["files"] = types.FileSet("*.txt")
+    assert [one["name"] for one in run["files"].list_fileset_files()] == ["a.txt", "b.txt"]
+    run.assign({"files": types.FileSet(["*.md"])}, wait=True)
+    assert [one["name"] for one in run["files"].list_fileset_files()] == ["c.md"]
+    with pytest.raises(FileMissingError):
+        run["files"] = types.FileSet("*.py")
+    assert [one["name"] for one in run["files"].list_fileset_files()] == ["c.md"]
+
+
+def test_artifacts(run: Run) -> None:
+    """An artifact is known by its digest."""
+    run["data"] = types.Artifact(_SHA)
+    assert run["data"].fetch_hash() == _SHA
+    assert run["data"].fetch_files_list() == []
+
+
+def test_another_family_is_refused_before_anything_is_written(run: Run) -> None:
+    """A mapping is assigned whole or not at all."""
+    run["a/loss"] = 1.0
+    for value in (types.FloatSeries([1]), types.Artifact(_SHA)):
+        with pytest.raises(FamilyError):
+            run["a"] = {"lr": 1, "loss": value}
+    assert not run.exists("a/lr")
+    assert run["a/loss"].fetch() == 1.0
+
+
+def test_git_ref_is_for_the_start(run: Run, tmp_path: Path) -> None:
+    """It is no value of a path; its marker switches git off."""
+    with pytest.raises(ValueKindError, match="init_run"):
+        run["git"] = types.GitRef()
+    assert types.GitRef().resolve_path() is None
+    assert types.GitRef(tmp_path).resolve_path() == tmp_path.resolve()
+    for git_ref in (types.GitRef.DISABLED, types.GitRef(tmp_path)):
+        quiet = {**QUIET, "capture_git": True}
+        with seamark.init_run("p", root=tmp_path / "r", git_ref=git_ref, **quiet) as other:
+            assert not other.exists("source_code/git")
+
+
+def test_values_are_compared_and_printed() -> None:
+    """Two that hold the same are equal; what one holds can be read."""
+    assert types.Float(1) == types.Float("1")
+    assert types.Float(1) != types.Integer(1)
+    assert repr(types.Float(1)) == "Float(1.0)"
+    assert repr(types.GitRef.DISABLED) == "GitRef.DISABLED"
+    assert types.FloatSeries([1], unit="m") == types.FloatSeries([1], unit="m")
+    assert types.FloatSeries([1], unit="m") != types.FloatSeries([1])
+
+
+def test_points_may_be_values_of_these_types(run: Run) -> None:
+    """``append`` takes what an assignment takes of single values."""
+    run["loss"].append(types.Float(0.5))
+    run["m"].append({"a": types.Integer(1), "b": types.String("x")})
+    assert run["loss"].fetch_last() == 0.5
+    assert run["m/a"].fetch_last() == 1.0
+    assert run["m/b"].fetch_last() == "x"
+
+
+def test_none_is_left_out_of_a_series(run: Run, caplog: Any) -> None:
+    """A study whose best value is not known yet goes on."""
+    run["best"].append(stringify_unsupported(None))
+    run["best"].append({"a": None, "b": 1})
+    run["best/b"].append(2)
+    assert list(run["best/b"].fetch_points().value) == [1, 2]
+    assert not run.exists("best/a")
+    assert "None is no point" in caplog.text
+
+
+def test_stringify_keeps_these_types() -> None:
+    """They say themselves what they become."""
+    value = types.FloatSeries([1])
+    assert stringify_unsupported({"a": value})["a"] is value
+
+
+# ------------------------------------------------------------------- copies and drawings
+
+
+def test_a_path_is_copied_by_its_value(run: Run, tmp_path: Path) -> None:
+    """Values, sets and artifacts, also from another run; the copy stays as it is."""
+    (tmp_path / "data.csv").write_text("1")
+    run["a"] = {"lr": 0.1, "when": _MOMENT, "none": None, "labels": {"x"}, "long": [1, 2]}
+    run["a/data"].track_files(str(tmp_path / "data.csv"))
+    with seamark.init_run("p", root=tmp_path / "root", **QUIET) as other:
+        other["lr"] = run["a/lr"]
+        other["b"] = {name: run["a"][name] for name in ("when", "none", "labels", "long")}
+        other["data"] = run["a/data"]
+        run["a/lr"] = 0.2
+        assert other["lr"].fetch() == 0.1
+        assert other["b/labels"].fetch() == {"x"}
+        assert other["b"].fetch() == {"when": _MOMENT, "none": None, "long": [1, 2]}
+        assert other["data"].fetch_hash() == run["a/data"].fetch_hash()
+        assert other["data"].fetch_files_list() == run["a/data"].fetch_files_list()
+
+
+def test_what_cannot_be_copied_is_said(run: Run) -> None:
+    """A series, a namespace and a run have no single value."""
+    run["loss"].append(1)
+    run["space/x"] = 1
+    for source in (run["loss"], run):
+        with pytest.raises(ValueKindError, match="copy"):
+            run["b"] = source
+    for missing in (run["space"], run["nothing"]):
+        with pytest.raises(exceptions.MissingFieldException):
+            run["b"] = missing
+    assert not run.exists("b")
+
+
+def test_drawings_become_files(run: Run, tmp_path: Path) -> None:
+    """A figure, a picture, a chart and a table are files; arrays are values."""
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    image = pytest.importorskip("PIL.Image").new("RGB", (2, 2))
+    table = pytest.importorskip("pandas").DataFrame({"a": [1]})
+    run["figure"] = figure
+    run["more"] = {"image": image, "table": table, "lr": 0.1}
+    assert run["figure"].fetch_extension() == "png"
+    assert run["more/image"].fetch_extension() == "png"
+    assert run["more/table"].fetch_extension() == "html"
+    assert run["figure"].fetch_bytes().startswith(b"\x89PNG")
+
+
+def test_plotly_is_told_where_its_library_is(run: Run) -> None:
+    """``include_plotlyjs`` reaches the page."""
+    chart = pytest.importorskip("plotly.graph_objects").Figure()
+    run["chart"].upload(chart, include_plotlyjs="cdn", wait=True)
+    run["whole"] = chart
+    assert len(run["chart"].fetch_bytes()) < 1_000_000 < len(run["whole"].fetch_bytes())

@@ -21,7 +21,15 @@ from seamark.store.chunks import (
     unpack_floats,
     unpack_floats_at,
 )
-from seamark.store.pyramid import pack_pyramid, reduce_series, unpack_pyramid
+from seamark.store import pyramid as levels
+from seamark.store.pyramid import (
+    draw_series,
+    pack_coarse,
+    pack_pyramid,
+    reduce_series,
+    unpack_coarse,
+    unpack_pyramid,
+)
 
 NAN, INF = math.nan, math.inf
 COLUMNS = [one.name for one in fields(Curve) if one.name not in ("width", "mean")]
@@ -40,6 +48,8 @@ class Packed:
     rising: bool
     read: list[int] = field(default_factory=list)
     read_whole: bool = False
+    packed_coarse: bytes | None = None
+    announced: int = 0
 
     @property
     def stride(self):
@@ -52,12 +62,21 @@ class Packed:
         self.read_whole = True
         return unpack_floats(self.value)
 
+    def will_read(self):
+        self.announced += 1
+
     def values_at(self, places):
+        self.announced -= 1
+        assert not self.announced
         self.read += places.tolist()
         return unpack_floats_at(self.value, places)
 
-    def pyramid(self):
-        return None if self.packed_pyramid is None else unpack_pyramid(self.packed_pyramid)
+    def pyramid(self, *, coarse=False):
+        if self.packed_pyramid is None:
+            return None
+        if coarse and self.packed_coarse is not None:
+            return unpack_coarse(self.packed_coarse, self.count)
+        return unpack_pyramid(self.packed_pyramid)
 
 
 def packed(step, value, *, pyramid=True):
@@ -69,6 +88,7 @@ def packed(step, value, *, pyramid=True):
         len(step),
         *((float(step[0]), float(step[-1])) if len(step) else (NAN, NAN)),
         rising=bool((step[1:] >= step[:-1]).all()),
+        packed_coarse=pack_coarse(value) if pyramid else None,
     )
 
 

@@ -13,7 +13,13 @@ from recording import QUIET
 
 from seamark.run.run import init_run
 from seamark.store.chunks import pack_floats, packed_stride, unpack_floats, unpack_floats_at
-from seamark.store.pyramid import draw_series, pack_pyramid, unpack_pyramid
+from seamark.store.pyramid import (
+    draw_series,
+    pack_coarse,
+    pack_pyramid,
+    unpack_coarse,
+    unpack_pyramid,
+)
 from seamark.store.windows import means_of_ranges
 
 
@@ -25,7 +31,7 @@ class Packed:
         self.rising = bool((np.diff(step) >= 0).all())
         self._step, self._value = pack_floats(step), pack_floats(value)
         self.stride = packed_stride(self._step)
-        self._pyramid = pack_pyramid(value)
+        self._pyramid, self._coarse = pack_pyramid(value), pack_coarse(value)
 
     def steps(self):
         return unpack_floats(self._step)
@@ -33,10 +39,15 @@ class Packed:
     def values(self):
         return unpack_floats(self._value)
 
+    def will_read(self):
+        pass
+
     def values_at(self, places):
         return unpack_floats_at(self._value, places)
 
-    def pyramid(self):
+    def pyramid(self, *, coarse=False):
+        if coarse:
+            return unpack_coarse(self._coarse, self.count)
         return unpack_pyramid(self._pyramid)
 
 

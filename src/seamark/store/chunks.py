@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
 __all__ = [
+    "is_progression",
     "join_parts",
     "pack_floats",
     "pack_ints",
     "pack_records",
+    "packed_first",
     "packed_stride",
     "split_parts",
     "unpack_floats",
@@ -86,6 +88,23 @@ def pack_ints(values: Ints) -> bytes:
     return _HEAD.pack(Codec.DELTA, width, count, first, least) + _shuffled(
         spread.astype(f"<u{width}")
     )
+
+
+def packed_first(data: bytes) -> int:
+    """Return the first of the numbers that `pack_ints` was given."""
+    first: int = _HEAD.unpack_from(data)[3]
+    return first
+
+
+def is_progression(values: Floats) -> bool:
+    """Return whether numbers are a progression of whole ones, as `packed_stride` tells it."""
+    if not len(values):
+        return False
+    whole = _whole(values)
+    if whole is None:
+        return False
+    steps = np.diff(whole)
+    return bool((steps == steps[:1]).all())
 
 
 def packed_stride(data: bytes) -> tuple[int, int] | None:

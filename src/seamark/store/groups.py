@@ -6,8 +6,9 @@ the tables (how many points, between which steps) tells whether it has to be unp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,10 +17,11 @@ import sqlalchemy as sa
 
 from seamark.store import schema
 from seamark.store.chunks import (
+    is_progression,
     join_parts,
     pack_floats,
     pack_ints,
-    packed_stride,
+    packed_first,
     split_parts,
     unpack_floats,
     unpack_floats_at,
@@ -27,7 +29,13 @@ from seamark.store.chunks import (
 )
 from seamark.store.database import insertion
 from seamark.store.fold.decode import Decoded, RowBatch, may_hold_points, merge
-from seamark.store.pyramid import Pyramid, pack_pyramid, unpack_pyramid
+from seamark.store.pyramid import (
+    Pyramid,
+    pack_coarse,
+    pack_pyramid,
+    unpack_coarse,
+    unpack_pyramid,
+)
 
 if TYPE_CHECKING:
     from seamark.journal.reader import Block
@@ -55,11 +63,15 @@ SMALL_BYTES: Final = 64 * 1024
 """A journal with less is read straight from its bytes."""
 CHUNK_BYTES: Final = 256 * 1024
 """What was appended since is read like that too, until it is more than this."""
-GROUP_ROWS: Final = 1 << 16
-"""How many rows make a full group."""
+GROUP_ROWS: Final = 1 << 14
+"""How many rows make a full group: where a border of a picture cuts one, all of it is unpacked."""
 _GROUP_VALUES: Final = 1 << 21
 _PYRAMID_POINTS: Final = 1024
 """Fewer points of a group are read when it is drawn."""
+_READ_AT_ONCE: Final = 64
+"""Groups whose values one question brings."""
+_FALLS, _RISES, _PROGRESSES = 0, 1, 2
+"""What is known of the steps of a group; the last: a progression of whole numbers."""
 _STEPS: Final = 0
 _TIMES: Final = -1
 """What the series of a group share is in rows of its own, under numbers that no path has."""
@@ -79,10 +91,10 @@ def _from_place(table: sa.Table) -> Any:
 _DROP: Final = (_from_place(schema.chunk), _from_place(schema.pyramid))
 _chunk: Final = schema.chunk.c
 _LAST: Final = (
-    sa.select(_chunk.place, _chunk.count)
+    sa.select(_chunk.place, _chunk.count, _chunk.data)
     .where(
         _chunk.run == sa.bindparam("run"),
-        _chunk.path == _STEPS,
+        _chunk.path == _TIMES,
         _chunk.journal == sa.bindparam("journal"),
     )
     .order_by(_chunk.place.desc())
@@ -124,9 +136,12 @@ _DRAWN: Final = sa.select(
     _chunk.low_step,
     _chunk.high_step,
     _chunk.low_t,
+    _chunk.coarse,
 ).where(*_of_series)
-_ALL_STEPS: Final = sa.select(_chunk.journal, _chunk.place, _chunk.count, _chunk.data).where(
-    _chunk.run == sa.bindparam("run"), _chunk.path == _STEPS
+_VALUES: Final = sa.select(_chunk.place, _chunk.data).where(
+    *_of_series,
+    _chunk.journal == sa.bindparam("journal"),
+    _chunk.place.in_([sa.bindparam(f"at{place}") for place in range(_READ_AT_ONCE)]),
 )
 _PYRAMIDS: Final = sa.select(
     schema.pyramid.c.journal, schema.pyramid.c.place, schema.pyramid.c.data
@@ -198,22 +213,21 @@ class Gathering:
         """End groups of exactly `GROUP_ROWS` rows.
 
         Then the stretches of a pyramid begin where parts of a picture do, for a series that has a
-        point in every row.
+        point in every row. A frame of many rows may be in several groups: the place of one that
+        begins within it lies within its bytes, which are more than its rows.
         """
-        batch = merge(self._batches)
-        while len(batch.step) > GROUP_ROWS:
-            # What one frame holds stays together.
-            count = int(np.searchsorted(batch.offset, batch.offset[GROUP_ROWS]))
-            if not count:
-                count = int(np.searchsorted(batch.offset, batch.offset[0], side="right"))
-            if count == len(batch.step):
-                break
-            place = int(batch.offset[count])
+        batch, start = merge(self._batches), 0
+        while len(batch.step) - start > GROUP_ROWS:
+            end = start + GROUP_ROWS
+            frame = int(batch.offset[end])
+            place = frame + end - int(np.searchsorted(batch.offset, frame))
+            if place <= self.place:  # the frame begins in a group before these
+                place = self.place + GROUP_ROWS
             records = [offset for offset in self._records if offset < place]
-            self.done.append(Group(self.journal, self.place, batch.before(count), records))
+            self.done.append(Group(self.journal, self.place, batch.part(start, end), records))
             self._records = self._records[len(records) :]
-            self.place, batch = place, batch.after(count)
-        self._batches = [batch]
+            self.place, start = place, end
+        self._batches = [batch.part(start, len(batch.step))] if start else [batch]
 
     def end(self, offset: int) -> None:
         """End the group that is being gathered at an offset, bytes."""
@@ -245,26 +259,31 @@ def store_groups(
         ]
         at = (group.journal, group.place)
         bounds = _bounds(batch.step, batch.t)
-        rows = [(run, _STEPS, *at, *bounds, join_parts(steps))]
-        rows.append((run, _TIMES, *at, *bounds, join_parts(times)))
+        rows: list[tuple[Any, ...]] = [(run, _STEPS, *at, *bounds, None, join_parts(steps))]
+        rows.append((run, _TIMES, *at, *bounds, None, join_parts(times)))
         pyramids = []
         for path, (own, values) in batch.series.items():
             _, t, step, _ = batch.points(path)
+            own_bounds = bounds if own is None else _bounds(step, t)
             data = join_parts([b"" if own is None else pack_ints(own), pack_floats(values)])
-            rows.append((run, numbers[path], *at, *_bounds(step, t), data))
+            coarse = None
             if len(values) >= _PYRAMID_POINTS:
                 pyramids.append((run, numbers[path], *at, join_parts([pack_pyramid(values)])))
+                coarse = join_parts([pack_coarse(values)])
+            rows.append((run, numbers[path], *at, *own_bounds, coarse, data))
         database.run_many(connection, _INSERT, rows)
         database.run_many(connection, _INSERT_PYRAMID, pyramids)
 
 
 def _bounds(step: Floats, t: Ints) -> tuple[int, int, float, float, int]:
-    """Return count, whether the steps never fall, smallest and greatest step, smallest time."""
+    """Return count, how the steps go, smallest and greatest step, smallest time."""
     if not len(step):
-        return 0, 1, 0.0, 0.0, 0
-    rising = bool((step[1:] >= step[:-1]).all())
-    low, high = (step[0], step[-1]) if rising else (step.min(), step.max())
-    return len(step), int(rising), float(low), float(high), int(t.min())
+        return 0, _RISES, 0.0, 0.0, 0
+    goes = _FALLS
+    if (step[1:] >= step[:-1]).all():
+        goes = _PROGRESSES if is_progression(step) else _RISES
+    low, high = (step.min(), step.max()) if goes == _FALLS else (step[0], step[-1])
+    return len(step), goes, float(low), float(high), int(t.min())
 
 
 def drop_groups(
@@ -278,9 +297,17 @@ def drop_groups(
 def last_place(
     database: Database, connection: sa.Connection, run: int, journal: int
 ) -> tuple[int, int] | None:
-    """Return where the last group of a journal starts (bytes) and how many rows it has, or None."""
+    """Return where the last group of a journal starts (bytes) and how many rows it has, or None.
+
+    It is None, too, if the group begins within a frame: it cannot be made again by itself.
+    """
     found = database.rows(connection, _LAST, run=run, journal=journal)
-    return (int(found[0][0]), int(found[0][1])) if found else None
+    if not found:
+        return None
+    place, count, data = found[0]
+    if count and packed_first(split_parts(data)[2]) < place:
+        return None
+    return int(place), int(count)
 
 
 # ---------------------------------------------------------------------- reading
@@ -413,35 +440,32 @@ class Drawn:
     It is a `seamark.store.pyramid.Piece`.
 
     Args:
-        load: Reads the group as a whole.
-        facts: Journal, place, count, whether the steps rise, smallest and greatest step, smallest
-            time, as in the tables.
-        steps: The column of steps, packed.
-        pyramid: Packed; None if there is none.
-        all_rows: Whether the series has a value in every row of the group.
+        series: Reads what is not in the facts.
+        facts: Journal, place, count, how the steps go, smallest and greatest step, smallest time,
+            and what is known of every 1,024 values, as in the tables.
     """
 
-    def __init__(
-        self,
-        load: Callable[[int, int], StoredGroup],
-        facts: Sequence[Any],
-        steps: bytes,
-        pyramid: bytes | None,
-        *,
-        all_rows: bool,
-    ) -> None:
-        self.journal, self.place, self.count, rising, self.first, self.last, self.low_t = facts
-        self.rising = bool(rising)
-        self.stride = packed_stride(steps) if all_rows else None
-        self._load = load
-        self._pyramid = pyramid
-        self._whole: StoredGroup | None = None
+    def __init__(self, series: _DrawnSeries, facts: Sequence[Any]) -> None:
+        (
+            self.journal,
+            self.place,
+            self.count,
+            goes,
+            self.first,
+            self.last,
+            self.low_t,
+            self._coarse,
+        ) = facts
+        self.rising = goes != _FALLS
+        self.stride: tuple[int, int] | None = None
+        if goes == _PROGRESSES:
+            first, last = int(self.first), int(self.last)
+            self.stride = (first, (last - first) // max(1, self.count - 1))
+        self._series = series
 
     def whole(self) -> StoredGroup:
         """Return everything that is stored of it."""
-        if self._whole is None:
-            self._whole = self._load(self.journal, self.place)
-        return self._whole
+        return self._series.group(self.journal, self.place)
 
     def steps(self) -> Floats:
         """Return the steps, float64 (count,)."""
@@ -449,38 +473,81 @@ class Drawn:
 
     def values(self) -> Floats:
         """Return the values, float64 (count,)."""
-        return self.whole().values()
+        return unpack_floats(self._series.values(self.journal, self.place))
+
+    def will_read(self) -> None:
+        """Have the values read together with those of others."""
+        self._series.want(self.journal, self.place)
 
     def values_at(self, places: Ints) -> Floats:
         """Return some of the values."""
-        return unpack_floats_at(self.whole().own[1], places)
+        return unpack_floats_at(self._series.values(self.journal, self.place), places)
 
-    def pyramid(self) -> Pyramid | None:
+    def pyramid(self, *, coarse: bool = False) -> Pyramid | None:
         """Return minima, maxima and counts of its points."""
-        return None if self._pyramid is None else unpack_pyramid(split_parts(self._pyramid)[0])
+        if self._coarse is None:
+            return None
+        if coarse:
+            return unpack_coarse(split_parts(self._coarse)[0], self.count)
+        return unpack_pyramid(split_parts(self._series.pyramid(self.journal, self.place))[0])
+
+
+class _DrawnSeries:
+    """Reads what is needed of the groups of one series, of many with one question.
+
+    What was read is let go of when it was asked for: a series may be longer than the memory.
+    """
+
+    def __init__(
+        self, database: Database, connection: sa.Connection, run: int, number: int
+    ) -> None:
+        self._database, self._connection = database, connection
+        self._at = {"run": run, "number": number}
+        self._wanted: dict[tuple[int, int], None] = {}
+        self._values: dict[tuple[int, int], bytes] = {}
+        self._pyramids: dict[tuple[int, int], bytes] | None = None
+
+    def group(self, journal: int, place: int) -> StoredGroup:
+        """Return a group as a whole."""
+        at = {**self._at, "journal": journal, "place": place}
+        return load_group(self._database, self._connection, **at)
+
+    def want(self, journal: int, place: int) -> None:
+        """Note that the values of a group will be asked for, after those noted before."""
+        self._wanted[journal, place] = None
+
+    def values(self, journal: int, place: int) -> bytes:
+        """Return the values of a group, packed; read with those of the next that are wanted."""
+        key = (journal, place)
+        if key not in self._values:
+            self._wanted.pop(key, None)
+            others = (at for own, at in self._wanted if own == journal)
+            places = [place, *islice(others, _READ_AT_ONCE - 1)]
+            asked = {f"at{at}": place for at, place in enumerate(places)}
+            asked |= {f"at{at}": places[-1] for at in range(len(places), _READ_AT_ONCE)}
+            rows = self._database.rows(
+                self._connection, _VALUES, journal=journal, **self._at, **asked
+            )
+            for at, data in rows:
+                self._values[journal, at] = data
+                self._wanted.pop((journal, at), None)
+        return split_parts(self._values.pop(key))[1]
+
+    def pyramid(self, journal: int, place: int) -> bytes:
+        """Return what is known of the cells of a group, packed; all are read at once."""
+        if self._pyramids is None:
+            rows = self._database.rows(self._connection, _PYRAMIDS, **self._at)
+            self._pyramids = {row[:2]: row[2] for row in rows}
+        return self._pyramids[journal, place]
 
 
 def drawn_groups(
     database: Database, connection: sa.Connection, run: int, number: int
 ) -> list[Drawn]:
     """Return the groups of a series as they are drawn, in the order of the journals."""
-    at = {"run": run, "number": number}
-    pyramids = {row[:2]: row[2] for row in database.rows(connection, _PYRAMIDS, **at)}
-    steps = {row[:2]: row[2:] for row in database.rows(connection, _ALL_STEPS, run=run)}
-
-    def load(journal: int, place: int) -> StoredGroup:
-        return load_group(database, connection, run, number, journal, place)
-
-    return [
-        Drawn(
-            load,
-            facts,
-            split_parts(steps[facts[:2]][1])[0],
-            pyramids.get(facts[:2]),
-            all_rows=facts[2] == steps[facts[:2]][0],
-        )
-        for facts in sorted(database.rows(connection, _DRAWN, **at))
-    ]
+    series = _DrawnSeries(database, connection, run, number)
+    rows = database.rows(connection, _DRAWN, run=run, number=number)
+    return [Drawn(series, facts) for facts in sorted(rows, key=itemgetter(0, 1))]
 
 
 def record_offsets(

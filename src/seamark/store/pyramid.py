@@ -4,15 +4,16 @@ A pyramid is made with the chunk that it belongs to and stored beside it. A part
 together from the cells that lie inside it; only cells that a border between two parts cuts are
 looked at point by point. Nothing is estimated: the curve is the one that all points would give.
 
-There is one level. For a million points it is 15,625 cells, less than what is drawn costs anyway,
-and a second level of 4,096 points would be of use only where a part is longer than that.
+There are two levels. For a million points the fine one is 15,625 cells, less than what is drawn
+costs anyway. Where the parts of a picture hold many thousands of points each, the coarse one is
+used, which knows every 1,024 points: for a hundred million points it is a few megabytes.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -28,8 +29,10 @@ __all__ = [
     "Piece",
     "Pyramid",
     "draw_series",
+    "pack_coarse",
     "pack_pyramid",
     "reduce_series",
+    "unpack_coarse",
     "unpack_pyramid",
 ]
 
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
 _CELL: Final = 64
+_COARSE: Final = 1024
+_LONG_PART: Final = 8 * _COARSE
+"""Parts of so many points are put together from coarse cells: no border opens more than one."""
 _FAR: Final = 2.0**62  # beyond every whole step, and still an int64
 _SMALL: Final = 2.0**-64  # so many values of any size can be added up when they are scaled by it
 _LEAST_WIDTH: Final = math.ulp(0.0)  # all floats are multiples of it: one part for each step
@@ -46,30 +52,39 @@ _HEAD: Final = struct.Struct("<IB3x")
 
 
 class Pyramid(NamedTuple):
-    """What is known of each 64 consecutive points of a stretch; the last cell may be short.
+    """What is known of consecutive points of a stretch, cell by cell; the last may be short.
 
     Attributes:
         points: How many there are.
+        size: Points of a cell.
         cells: Records (K,). ``min``, ``max`` and ``mean`` are of the finite values, NaN if there
             are none; ``min_at`` and ``max_at`` say where in the cell the extremes are first,
-            counted from 0; ``nan_count`` and ``inf_count`` say how many values are not finite. A
-            mean is kept and not a sum, because the sum of finite values need not be finite.
+            counted from 0; ``nan_count`` and ``inf_count`` say how many values are not finite,
+            ``minus_count`` how many of these are -inf, and ``low_count`` how many finite ones are
+            zero or less. A mean is kept and not a sum, because the sum of finite values need not
+            be finite.
     """
 
     points: int
+    size: int
     cells: np.ndarray[Any, Any]
 
 
-def _cell_type(width: int) -> np.dtype[Any]:
+_PLACES: Final = ("min_at", "max_at")
+_COUNTS: Final = ("nan_count", "inf_count", "minus_count", "low_count")
+
+
+def _cell_type(width: int, count: str) -> np.dtype[Any]:
     """Return the type of cells whose extremes are floats of this many bytes."""
     extreme = f"<f{width}"
     return np.dtype(
         [("min", extreme), ("max", extreme), ("mean", "<f8")]
-        + [(name, "u1") for name in ("min_at", "max_at", "nan_count", "inf_count")]
+        + [(name, count) for name in (*_PLACES, *_COUNTS)]
     )
 
 
-_CELL_TYPES: Final = {width: _cell_type(width) for width in (4, 8)}
+_CELL_TYPES: Final = {width: _cell_type(width, "u1") for width in (4, 8)}
+_COARSE_TYPE: Final = _cell_type(8, "<u2")
 
 
 class Piece(Protocol):
@@ -104,10 +119,13 @@ class Piece(Protocol):
     def values(self) -> Floats:
         """Return all values."""
 
+    def will_read(self) -> None:
+        """Hear that `values_at` comes next, in turn: one question may bring what many need."""
+
     def values_at(self, places: Ints) -> Floats:
         """Return the values at these places, which are sorted and counted from 0."""
 
-    def pyramid(self) -> Pyramid | None:
+    def pyramid(self, *, coarse: bool = False) -> Pyramid | None:
         """Return what is known of the cells; None if the points are to be read instead."""
 
 
@@ -130,11 +148,14 @@ class Listed:
         """Return the values."""
         return self._value
 
+    def will_read(self) -> None:
+        """Do nothing: the points are here."""
+
     def values_at(self, places: Ints) -> Floats:
         """Return some of the values."""
         return self._value[places]
 
-    def pyramid(self) -> Pyramid | None:
+    def pyramid(self, *, coarse: bool = False) -> Pyramid | None:
         """Return None: the points are here."""
         return None
 
@@ -144,7 +165,7 @@ class Listed:
 
 def pack_pyramid(values: Floats) -> bytes:
     """Pack what is known of each 64 consecutive values of (N,)."""
-    points, cells = _pyramid(values)
+    points, _, cells = _pyramid(values)
     return _HEAD.pack(points, cells["min"].itemsize) + pack_records(cells)
 
 
@@ -152,17 +173,33 @@ def unpack_pyramid(data: bytes) -> Pyramid:
     """Return what `pack_pyramid` found."""
     points, width = _HEAD.unpack_from(data)
     cells = unpack_records(data[_HEAD.size :], -(-points // _CELL), _CELL_TYPES[width])
-    return Pyramid(points, cells)
+    return Pyramid(points, _CELL, cells)
+
+
+def pack_coarse(values: Floats) -> bytes:
+    """Return what is known of each 1,024 consecutive values of (N,); so few need no packing."""
+    return _cells_of(values, _COARSE, _COARSE_TYPE).tobytes()
+
+
+def unpack_coarse(data: bytes, points: int) -> Pyramid:
+    """Return what `pack_coarse` found of so many points."""
+    return Pyramid(points, _COARSE, np.frombuffer(data, _COARSE_TYPE))
 
 
 def _pyramid(values: Floats) -> Pyramid:
-    starts = np.arange(0, len(values), _CELL)
+    return Pyramid(len(values), _CELL, _cells_of(values, _CELL))
+
+
+def _cells_of(values: Floats, size: int, kind: np.dtype[Any] | None = None) -> np.ndarray[Any, Any]:
+    starts = np.arange(0, len(values), size)
     found = _merged(_single(values), starts)
-    cells = np.empty(len(starts), _CELL_TYPES[4 if _fits(found.min, found.max) else 8])
-    for name in ("min", "max", "mean", "nan_count", "inf_count"):
+    if kind is None:
+        kind = _CELL_TYPES[4 if _fits(found.min, found.max) else 8]
+    cells = np.empty(len(starts), kind)
+    for name in ("min", "max", "mean", *_COUNTS):
         cells[name] = getattr(found, name)
     cells["min_at"], cells["max_at"] = found.min_at - starts, found.max_at - starts
-    return Pyramid(len(values), cells)
+    return cells
 
 
 def _fits(*columns: Floats) -> bool:
@@ -184,6 +221,8 @@ class _Stretches(NamedTuple):
         finite: Number of finite values.
         nan_count: Number of NaNs.
         inf_count: Number of infinite values.
+        minus_count: Number of those that are -inf.
+        low_count: Number of finite values that are zero or less.
         min: Of the finite values; NaN if there are none.
         min_at: Place of the first point that has it; any place if there is none.
         max: Likewise.
@@ -195,6 +234,8 @@ class _Stretches(NamedTuple):
     finite: Ints
     nan_count: Ints
     inf_count: Ints
+    minus_count: Ints
+    low_count: Ints
     min: Floats
     min_at: Ints
     max: Floats
@@ -211,11 +252,13 @@ def _single(values: Floats, places: Ints | None = None) -> _Stretches:
     """Return every point as a stretch of its own; they begin at place 0 if nothing is said."""
     start = np.arange(len(values)) if places is None else places
     finite = np.isfinite(values)
-    nan_count, inf_count = np.zeros((2, len(values)), np.int64)
+    nan_count, inf_count, minus_count = np.zeros((3, len(values)), np.int64)
     if not finite.all():
         nan_count[:], inf_count[:] = np.isnan(values), np.isinf(values)
+        minus_count[:] = values == -np.inf
         values = np.where(finite, values, np.nan)
-    counts = (finite.astype(np.int64), nan_count, inf_count)
+    low_count = (values <= 0).astype(np.int64)
+    counts = (finite.astype(np.int64), nan_count, inf_count, minus_count, low_count)
     return _Stretches(start, *counts, values, start, values, start, values)
 
 
@@ -230,6 +273,8 @@ def _merged(cells: _Stretches, firsts: Ints) -> _Stretches:
         finite=finite,
         nan_count=np.add.reduceat(cells.nan_count, firsts),
         inf_count=np.add.reduceat(cells.inf_count, firsts),
+        minus_count=np.add.reduceat(cells.minus_count, firsts),
+        low_count=np.add.reduceat(cells.low_count, firsts),
         min=cells.min[least],
         min_at=cells.min_at[least],
         max=cells.max[most],
@@ -309,7 +354,7 @@ def draw_series(
     if series.falls or not width:
         cells = _single(_values_of(series.pieces))
     else:
-        cells = _stretches(series.pieces, starts)
+        cells = _stretches(series.pieces, starts, points)
     seen = _from(cells, first)
     curve = _curve(width, series.steps, _merged(seen, np.searchsorted(seen.start, starts)))
     # In the middle of a part by count, so that the window of each holds a point.
@@ -317,11 +362,11 @@ def draw_series(
     return Drawing(
         curve=curve,
         x=x,
-        mean=None if window is None else _window_means(series, cells, x, window),
+        mean=None if window is None else _window_means(series, cells, x, window, points),
         **_infinities(series, seen, starts),
         ends=_ends(series, seen) if ends and width else (np.empty(0), np.empty(0)),
         left_out=first,
-        not_positive=_count_not_positive(series, seen) if log_y else 0,
+        not_positive=int(seen.low_count.sum()) if log_y else 0,
         falls=series.falls,
     )
 
@@ -349,10 +394,7 @@ def _ordered(pieces: Sequence[Piece]) -> _Series:
     falls = not _rises(pieces)
     if falls:
         pieces = [Listed(*_sorted_points(pieces))]
-    if pieces and all(piece.stride is not None for piece in pieces):
-        return _Series(pieces, _Progressions(pieces), count, falls)
-    steps = np.concatenate([np.empty(0), *(piece.steps() for piece in pieces)])
-    return _Series(pieces, _Listed(steps), count, falls)
+    return _Series(pieces, _InPieces(pieces) if pieces else _Listed(np.empty(0)), count, falls)
 
 
 def _laid_out(series: _Series, first: int, points: int, *, log: bool) -> tuple[float, Ints]:
@@ -381,7 +423,9 @@ def _from(cells: _Stretches, first: int) -> _Stretches:
     return _Stretches(*columns)
 
 
-def _window_means(series: _Series, cells: _Stretches, x: Floats, window: float) -> Floats:
+def _window_means(
+    series: _Series, cells: _Stretches, x: Floats, window: float, points: int
+) -> Floats:
     """Return the mean of the finite values within half a window of each x, which are sorted.
 
     That is ``x - window / 2 <= step < x + window / 2``, of all points: whole stretches count with
@@ -393,23 +437,33 @@ def _window_means(series: _Series, cells: _Stretches, x: Floats, window: float) 
         return np.empty(0)
     if len(cells.start) < series.count:
         borders = np.unique(np.concatenate([low, high]))
-        cells = _stretches(series.pieces, borders[borders < series.count])
+        cells = _stretches(series.pieces, borders[borders < series.count], points)
     ends = (np.searchsorted(cells.start, low), np.searchsorted(cells.start, high))
     return means_of_ranges(cells.mean, cells.finite, *ends)
 
 
 def _infinities(series: _Series, cells: _Stretches, starts: Ints) -> dict[str, Floats]:
-    """Return where the first +inf and the first -inf of each part are."""
-    odd = cells.inf_count > 0
+    """Return where the first +inf and the first -inf of each part are; one stretch is read each."""
     found = {"plus_inf": np.empty(0), "minus_inf": np.empty(0)}
-    if odd.any():
-        places = _ranges(cells.start[odd], cells.points[odd])
-        values = _values_at(series.pieces, places)
-        for name, sign in (("plus_inf", np.inf), ("minus_inf", -np.inf)):
-            hits = places[values == sign]
-            part = np.searchsorted(starts, hits, side="right")
-            found[name] = series.steps.at(hits[np.append(True, part[1:] != part[:-1])[: len(hits)]])
+    plus_count = cells.inf_count - cells.minus_count
+    for name, sign, count in (
+        ("plus_inf", np.inf, plus_count),
+        ("minus_inf", -np.inf, cells.minus_count),
+    ):
+        odd = _first_of_parts(np.flatnonzero(count > 0), cells.start, starts)
+        if len(odd):
+            places = _ranges(cells.start[odd], cells.points[odd])
+            hits = np.flatnonzero(_values_at(series.pieces, places) == sign)
+            first = _first_of_parts(hits, places, starts)
+            found[name] = series.steps.at(places[first])
     return found
+
+
+def _first_of_parts(hits: Ints, places: Ints, starts: Ints) -> Ints:
+    """Return the first of some numbers of places in each part; parts begin at ``starts``."""
+    part = np.searchsorted(starts, places[hits], side="right")
+    first: Ints = hits[np.append(True, part[1:] != part[:-1])[: len(hits)]]
+    return first
 
 
 def _ends(series: _Series, cells: _Stretches) -> tuple[Floats, Floats]:
@@ -426,17 +480,6 @@ def _ends(series: _Series, cells: _Stretches) -> tuple[Floats, Floats]:
     return series.steps.at(where), np.array(
         [_values_at(series.pieces, where[each : each + 1])[0] for each in (0, 1)]
     )
-
-
-def _count_not_positive(series: _Series, cells: _Stretches) -> int:
-    """Return how many of the finite values are zero or less; few of them need to be read."""
-    whole = cells.max <= 0
-    some = (cells.min <= 0) & ~whole
-    count = int(cells.finite[whole].sum())
-    if some.any():
-        values = _values_at(series.pieces, _ranges(cells.start[some], cells.points[some]))
-        count += int(((values <= 0) & np.isfinite(values)).sum())
-    return count
 
 
 def _rises(pieces: Sequence[Piece]) -> bool:
@@ -473,14 +516,16 @@ def _curve(width: float, steps: _Steps, parts: _Stretches) -> Curve:
     )
 
 
-def _stretches(pieces: Sequence[Piece], borders: Ints) -> _Stretches:
+def _stretches(pieces: Sequence[Piece], borders: Ints, points: int) -> _Stretches:
     """Return stretches of a series, none of which reaches across a border.
 
     Args:
         pieces: Of the series, one after the other.
         borders: Places in the series, sorted and distinct.
+        points: How many representative points are drawn.
     """
-    cells = _all_cells(pieces)
+    count = sum(piece.count for piece in pieces)
+    cells = _all_cells(pieces, coarse=count >= _LONG_PART * (points // 2))
     cut = np.searchsorted(cells.start, borders, side="right") - 1
     inside = cells.start[cut] != borders
     if not inside.any():
@@ -501,23 +546,39 @@ def _stretches(pieces: Sequence[Piece], borders: Ints) -> _Stretches:
     )
 
 
-def _all_cells(pieces: Sequence[Piece]) -> _Stretches:
-    known = [piece.pyramid() or _pyramid(piece.values()) for piece in pieces]
-    offsets = np.cumsum([0, *(points for points, _ in known)]).tolist()
-    start = np.concatenate([np.arange(low, high, _CELL) for low, high in pairwise(offsets)])
-    cells = np.concatenate([cells for _, cells in known])
-    nan_count, inf_count = (cells[name].astype(np.int64) for name in ("nan_count", "inf_count"))
+def _all_cells(pieces: Sequence[Piece], *, coarse: bool) -> _Stretches:
+    known = [piece.pyramid(coarse=coarse) or _pyramid(piece.values()) for piece in pieces]
+    begins = np.cumsum([0, *(one.points for one in known)])
+    numbers = np.array([len(one.cells) for one in known])
+    # Each cell begins at the begin of its piece and those of its size before it.
+    inside = _ranges(np.zeros(len(known), np.int64), numbers)
+    start = np.repeat(begins[:-1], numbers) + inside * np.repeat(
+        [one.size for one in known], numbers
+    )
+    cells = _joined([one.cells for one in known])
+    counts = {name: cells[name].astype(np.int64) for name in _COUNTS}
+    points = np.diff(start, append=begins[-1])
     return _Stretches(
         start=start,
-        finite=np.diff(start, append=offsets[-1]) - nan_count - inf_count,
-        nan_count=nan_count,
-        inf_count=inf_count,
+        finite=points - counts["nan_count"] - counts["inf_count"],
+        **counts,
         min=cells["min"].astype(np.float64),
         min_at=start + cells["min_at"],
         max=cells["max"].astype(np.float64),
         max_at=start + cells["max_at"],
         mean=cells["mean"].astype(np.float64),
     )
+
+
+def _joined(cells: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Return records of several arrays as one; quicker than to have NumPy compare their types."""
+    kinds = {one.dtype.itemsize: one.dtype for one in cells}
+    if len(kinds) > 1:
+        kind = _COARSE_TYPE
+        cells = [one if one.dtype == kind else one.astype(kind) for one in cells]
+    else:
+        (kind,) = kinds.values()
+    return np.concatenate([one.view(np.uint8) for one in cells]).view(kind)
 
 
 def _ranges(starts: Ints, counts: Ints) -> Ints:
@@ -528,12 +589,16 @@ def _ranges(starts: Ints, counts: Ints) -> Ints:
 
 def _values_at(pieces: Sequence[Piece], places: Ints) -> Floats:
     """Return the values at these sorted places in the series."""
-    found, start = [], 0
-    for piece in pieces:
-        low, high = np.searchsorted(places, (start, start + piece.count)).tolist()
-        if low < high:
-            found.append(piece.values_at(places[low:high] - start))
-        start += piece.count
+    ends = np.cumsum([piece.count for piece in pieces])
+    shares = np.diff(np.searchsorted(places, ends), prepend=0)
+    asked = np.flatnonzero(shares)
+    for at in asked.tolist():
+        pieces[at].will_read()
+    found, low = [], 0
+    for at, share in zip(asked.tolist(), shares[asked].tolist(), strict=True):
+        start = int(ends[at]) - pieces[at].count
+        found.append(pieces[at].values_at(places[low : low + share] - start))
+        low += share
     return np.concatenate(found)
 
 
@@ -564,29 +629,55 @@ class _Listed:
         return np.searchsorted(self._steps, edges)
 
 
-class _Progressions:
-    """Steps that are progressions of whole numbers, piece by piece: nothing is read."""
+class _InPieces:
+    """Steps of pieces: where they are a progression of whole numbers, nothing is read of it."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
-        strides = [piece.stride or (0, 0) for piece in pieces]
-        self._first = np.array([first for first, _ in strides], np.int64)
-        self._difference = np.array([difference for _, difference in strides], np.int64)
+        self._pieces = pieces
+        strides = [piece.stride for piece in pieces]
+        self._listed = np.array([stride is None for stride in strides])
+        self._first = np.array([stride[0] if stride else 0 for stride in strides], np.int64)
+        self._difference = np.array([stride[1] if stride else 0 for stride in strides], np.int64)
         self._last = np.array([piece.last for piece in pieces])
         self._ends = np.cumsum([piece.count for piece in pieces])
         self._starts = self._ends - [piece.count for piece in pieces]
+        self._read: dict[int, Floats] = {}
 
     def at(self, places: Ints) -> Floats:
         piece = np.searchsorted(self._ends, places, side="right")
         inside = places - self._starts[piece]
-        found: Ints = self._first[piece] + inside * self._difference[piece]
-        return found.astype(np.float64)
+        whole: Ints = self._first[piece] + inside * self._difference[piece]
+        found = whole.astype(np.float64)
+        for one, asked in self._of_listed(piece):
+            found[asked] = self._steps(one)[inside[asked]]
+        return found
 
     def rank(self, edges: Floats) -> Ints:
         piece = np.searchsorted(self._last, edges).clip(max=len(self._last) - 1)
         whole = np.ceil(edges).clip(-_FAR, _FAR).astype(np.int64)
         less = -((self._first[piece] - whole) // np.maximum(self._difference[piece], 1))
         ranks: Ints = self._starts[piece] + np.maximum(less, 0)
+        for one, asked in self._of_listed(piece):
+            if (edges[asked] > self._pieces[one].first).any():
+                inside = np.searchsorted(self._steps(one), edges[asked])
+                ranks[asked] = self._starts[one] + inside
+            else:  # between two pieces: it is known without reading one
+                ranks[asked] = self._starts[one]
         return np.where(edges > self._last[piece], self._ends[piece], ranks)
+
+    def _of_listed(self, piece: Ints) -> Iterator[tuple[int, Ints]]:
+        """Yield pieces whose steps are listed, and what asks for each; given its piece."""
+        if not self._listed.any():
+            return
+        asked = np.flatnonzero(self._listed[piece])
+        asked = asked[np.argsort(piece[asked], kind="stable")]
+        numbers, begins = np.unique(piece[asked], return_index=True)
+        yield from zip(numbers.tolist(), np.split(asked, begins[1:]), strict=False)
+
+    def _steps(self, piece: int) -> Floats:
+        if piece not in self._read:
+            self._read[piece] = self._pieces[piece].steps()
+        return self._read[piece]
 
 
 def _parts(steps: _Steps, count: int, limit: int) -> tuple[float, Ints]:

@@ -27,7 +27,7 @@ __all__ = [
     "series",
 ]
 
-SCHEMA_VERSION: Final = "9"
+SCHEMA_VERSION: Final = "10"
 """Changes with the tables and the rules of the fold; a store of another version is rebuilt."""
 
 metadata = sa.MetaData()
@@ -185,10 +185,11 @@ chunk = sa.Table(
     sa.Column("journal", sa.Integer, nullable=False),
     sa.Column("place", sa.BigInteger, nullable=False),  # where the row group starts, bytes
     sa.Column("count", sa.BigInteger, nullable=False),  # rows, or points of the series
-    sa.Column("rising", sa.SmallInteger, nullable=False),  # whether the steps never fall
+    sa.Column("rising", sa.SmallInteger, nullable=False),  # 0: steps fall, 2: a progression
     sa.Column("low_step", _Double, nullable=False),  # smallest step, 0 if there is none
     sa.Column("high_step", _Double, nullable=False),
     sa.Column("low_t", sa.BigInteger, nullable=False),
+    sa.Column("coarse", sa.LargeBinary),  # of every 1,024 values; before what is long
     sa.Column("data", sa.LargeBinary, nullable=False),
     sa.Index("chunk_place", "run", "path", "journal", "place", unique=True),
 )

@@ -47,16 +47,9 @@ class RowBatch(NamedTuple):
     step: Floats
     series: dict[str, tuple[Ints | None, Floats]]
 
-    def before(self, count: int) -> RowBatch:
-        """Return the first rows."""
-        return self._part(slice(0, count))
-
-    def after(self, count: int) -> RowBatch:
-        """Return all but the first rows."""
-        return self._part(slice(count, None))
-
-    def _part(self, rows: slice) -> RowBatch:
-        start, end = rows.start, len(self.step) if rows.stop is None else rows.stop
+    def part(self, start: int, end: int) -> RowBatch:
+        """Return some consecutive rows."""
+        rows = slice(start, end)
         series: dict[str, tuple[Ints | None, Floats]] = {}
         for path, (own, values) in self.series.items():
             if own is None:

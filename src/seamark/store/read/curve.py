@@ -149,9 +149,9 @@ def _pieces(
     if number is not None and any(journal.chunked for journal in state.journals.values()):
         groups = drawn_groups(store.database, connection, run.number, number)
     journals = {journal.number: journal for journal in state.journals.values()}
+    cuts = {number: cut_of(state, journal, attempt) for number, journal in journals.items()}
     for at, group in enumerate(groups):
-        journal = journals[group.journal]
-        cut = cut_of(state, journal, attempt)
+        journal, cut = journals[group.journal], cuts[group.journal]
         if group.place >= cut or not group.count:
             continue
         same = at + 1 < len(groups) and groups[at + 1].journal == group.journal
@@ -191,10 +191,14 @@ class _Timed:
         """Return all values."""
         return self._group.values()
 
+    def will_read(self) -> None:
+        """Have the values read together with those of others."""
+        self._group.will_read()
+
     def values_at(self, places: Ints) -> Floats:
         """Return some of the values."""
         return self._group.values_at(places)
 
-    def pyramid(self) -> Pyramid | None:
+    def pyramid(self, *, coarse: bool = False) -> Pyramid | None:
         """Return what is known of the cells."""
-        return self._group.pyramid()
+        return self._group.pyramid(coarse=coarse)

@@ -22,7 +22,7 @@ from seamark.server.guard import asker
 from seamark.server.kept.refusals import BatchRefused
 from seamark.server.models import answers
 from seamark.server.routes.tables import All, Ref, Text, Which
-from seamark.store.query.selection import choose
+from seamark.store.query.choosing import choose
 from seamark.values import encode_atom
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -17,10 +17,13 @@ from seamark.store import schema
 from seamark.store.database import Database, file_connection, sqlite_engine
 from seamark.store.ingest import fold_run
 from seamark.store.path_numbers import PathNumbers
-from seamark.store.query.selection import Selection, choose
+from seamark.store.query.choosing import choose
 from seamark.store.read.run import RunReader
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import Store
+
+if TYPE_CHECKING:
+    from seamark.store.query.selection import Selection
 
 PROJECT = "p"
 _SQLITE = "sqlite:///"

@@ -39,9 +39,10 @@ from seamark.store import schema
 from seamark.store.damage import DamageError
 from seamark.store.database import Database, memory_engine
 from seamark.store.path_numbers import PathNumbers
+from seamark.store.query.choosing import choose
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths
-from seamark.store.query.selection import Selection, choose
+from seamark.store.query.selection import Selection
 from seamark.store.read.names import run_names
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import (

@@ -21,7 +21,7 @@ from seamark.server.failures import Refusal, refusal_of
 from seamark.server.guard import asker
 from seamark.server.models import answers
 from seamark.server.routes.tables import All, Ref, Text, Which
-from seamark.store.query.selection import choose
+from seamark.store.query.choosing import choose
 from seamark.values import encode_atom
 
 if TYPE_CHECKING:

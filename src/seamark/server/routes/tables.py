@@ -22,10 +22,11 @@ from seamark.server.failures import Refusal
 from seamark.server.models import answers
 from seamark.server.routes.reads import MOST_PARTS, MOST_POINTS
 from seamark.store import schema
+from seamark.store.query.choosing import choose
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths, in_projects
 from seamark.store.query.patterns import matcher
-from seamark.store.query.selection import Selection, choose
+from seamark.store.query.selection import Selection
 from seamark.store.read.many import read_many, series_of
 from seamark.store.read.names import run_names
 from seamark.store.read.shared import shared_paths

@@ -14,15 +14,17 @@ from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
 from seamark.store.cells import CRASHED, atom_value, decoded
+from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.crash_reasons import CRASH_REASON, reasons_of
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import parse_field
 from seamark.store.query.patterns import matcher
-from seamark.store.query.selection import Chosen, Selection, choose
+from seamark.store.query.selection import Selection
 from seamark.store.query.sql import AGGREGATE_COLUMNS
 from seamark.store.read.shared import shared_paths
 
 if TYPE_CHECKING:
+    from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
 __all__ = ["Columns", "query_runs"]

@@ -1,0 +1,208 @@
+"""Choosing the runs that a selection means, by asking the database."""
+
+from __future__ import annotations
+
+import functools
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from seamark.errors import QueryError
+from seamark.journal.folder import PROJECT_LOG
+from seamark.journal.reader import SETTLE_NS
+from seamark.paths import is_inside
+from seamark.store import schema
+from seamark.store.cells import is_crashed
+from seamark.store.query.crash_reasons import CRASH_REASON, reason_column
+from seamark.store.query.kinds import CRASHED
+from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
+from seamark.store.query.language import Field, parse_field
+from seamark.store.query.sql import AGGREGATE_COLUMNS, Compiler, derived_column
+from seamark.store.runs import load_journals
+
+if TYPE_CHECKING:
+    from seamark.store.fold.run_state import JournalState
+    from seamark.store.query.selection import Selection
+    from seamark.store.runs import Store
+
+__all__ = ["Chosen", "choose"]
+
+
+class Chosen:
+    """The runs that a selection chose, in order, and how many match regardless of the limit."""
+
+    def __init__(self, rows: list[tuple[Any, ...]], total: int) -> None:
+        self.numbers: list[int] = [row[0] for row in rows]
+        self.refs: list[tuple[str, str]] = [(row[1], row[2]) for row in rows]
+        self.states: dict[int, str] = {row[0]: row[3] for row in rows}
+        self.total = total
+
+
+def _state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.ColumnElement[str]:
+    """Return the state of a run as SQL; ``"crashed"`` for those that say they run and do not."""
+    run, dead = schema.run.c, []
+    if store.here:
+        fresh = store.database.rows(connection, _FRESH, since=now_ns - SETTLE_NS)
+        dead = [
+            number
+            for (number,) in fresh
+            if is_crashed("running", _owners(store, connection, number), now_ns)
+        ]
+    crashed: sa.ColumnElement[bool] = run.beat < now_ns - SETTLE_NS
+    if dead:
+        crashed = sa.or_(crashed, run.id.in_(dead))
+    return sa.case((sa.and_(run.state == "running", crashed), CRASHED), else_=run.state)
+
+
+_FRESH: Final = sa.select(schema.run.c.id).where(
+    schema.run.c.state == "running", schema.run.c.beat >= sa.bindparam("since")
+)
+
+
+def _owners(store: Store, connection: sa.Connection, number: int) -> list[JournalState]:
+    return [journal for journal in load_journals(store, connection, number) if journal.owner]
+
+
+def choose(
+    store: Store,
+    connection: sa.Connection,
+    selection: Selection,
+    now_ns: int,
+    unknown: Unknown = refuse,
+) -> Chosen:
+    """Return the runs that match, in order.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        selection: Which runs.
+        now_ns: Nanoseconds since the Unix epoch.
+        unknown: Called with an error for each path asked for that no run has; raises it by itself.
+
+    Raises:
+        ArgumentError: If an argument has a value that cannot be used.
+        QueryError: If the query breaks the grammar, or compares or sorts by what cannot be compared
+            or sorted so.
+    """
+    selection.check()
+    expression = selection.expression()
+    field = parse_field(selection.sort_by, "sort_by")
+    seen = in_projects(store, connection, selection.readable)
+    known = KnownPaths(store, connection, unknown, seen)
+    if selection.query:
+        known.check_query(selection.query)
+    known.check_sort(selection.sort_by, field)
+
+    def number(path: str) -> int | None:
+        return store.numbers.number(connection, path)
+
+    state = _state_column(store, connection, now_ns)
+
+    @functools.cache
+    def crash_reason() -> sa.ColumnElement[Any]:
+        return reason_column(store, connection, state, CRASHED, now_ns)
+
+    compiler = Compiler(
+        number,
+        state,
+        crash_reason,
+        store.database.pattern,
+        now_ns,
+        local=selection.local,
+        moments=selection.moments,
+    )
+    run = schema.run
+    where = [compiler.condition(expression), run.c.name != PROJECT_LOG]
+    if seen is not None:
+        where.append(seen)
+    if (project := selection.project) is not None:
+        within = in_projects(store, connection, lambda one: is_inside(one, project))
+        assert within is not None  # noqa: S101 - a condition was given
+        where.append(within)
+    columns = [run.c.id, run.c.project, run.c.name, state, run.c.created]
+    source: sa.FromClause = run
+    derived = derived_column(field.path, state)
+    if derived is not None:
+        more = [derived]
+    elif field.path == CRASH_REASON:
+        more = _reason_columns(crash_reason())
+    else:
+        source, more = _with_sort_columns(number(field.path), field)
+    wanted = sa.select(*columns, *more).select_from(source).where(*where)
+    rows = _found(store, connection, wanted)
+    rows.sort(key=itemgetter(1, 2))
+    rows.sort(key=itemgetter(4), reverse=True)
+    if derived is not None:
+        rows.sort(key=itemgetter(5), reverse=not selection.ascending)
+    elif more:
+        rows = _sorted(rows, ascending=selection.ascending)
+    start = selection.offset
+    end = None if selection.limit is None else start + selection.limit
+    return Chosen(rows[start:end], len(rows))
+
+
+def _found(
+    store: Store, connection: sa.Connection, wanted: sa.Select[Any]
+) -> list[tuple[Any, ...]]:
+    try:
+        return store.database.query(connection, wanted)
+    except Exception as error:
+        if not store.database.is_bad_pattern(error):
+            raise
+        msg = f"query: expected a regular expression that this database can read, but: {error}"
+        raise QueryError(msg) from None
+
+
+def _with_sort_columns(path: int | None, field: Field) -> tuple[sa.FromClause, list[Any]]:
+    """Return runs joined to what they have at a path, and its kind, class, number, whole and text.
+
+    Kinds: 0 a number, 1 a text, 2 NaN, 3 nothing. Of a path that no run has, only runs.
+    """
+    if path is None:
+        return schema.run, []
+    row, series = schema.attribute.c, schema.series.c
+    here = sa.and_(row.run == schema.run.c.id, row.path == path, row.visible == 1)
+    joined = schema.run.outerjoin(schema.attribute, here)
+    if field.aggregate not in (None, "last"):
+        same = sa.and_(series.run == row.run, series.path == row.path, series.family == row.family)
+        number = series[AGGREGATE_COLUMNS[str(field.aggregate)]]
+        kind = sa.case((series.run.is_(None), 3), (number.is_(None), 2), else_=0)
+        nothing = [sa.literal(0), sa.literal("")]
+        return joined.outerjoin(schema.series, same), [
+            kind,
+            sa.literal(0),
+            sa.func.coalesce(number, 0.0),
+            *nothing,
+        ]
+    klass = row["class"]
+    kind = sa.case(
+        (sa.or_(row.path.is_(None), row.type == "null"), 3),
+        (klass == 2, 2),  # noqa: PLR2004 - see the table
+        (klass.is_(None), sa.case((row.text.is_(None), 3), else_=1)),
+        else_=0,
+    )
+    fill = sa.func.coalesce
+    return joined, [
+        kind,
+        fill(klass, 0),
+        fill(row.number, 0.0),
+        fill(row.whole, 0),
+        fill(row.text, ""),
+    ]
+
+
+def _reason_columns(reason: sa.ColumnElement[Any]) -> list[Any]:
+    """Return what `_with_sort_columns` does, of a text that is NULL for most runs."""
+    kind = sa.case((reason.is_(None), 3), else_=1)
+    return [kind, sa.literal(0), sa.literal(0.0), sa.literal(0), sa.func.coalesce(reason, "")]
+
+
+def _sorted(rows: list[tuple[Any, ...]], *, ascending: bool) -> list[tuple[Any, ...]]:
+    """Return rows in the order numbers, texts, NaN, nothing; equal ones stay as they are."""
+    kinds: tuple[list[tuple[Any, ...]], ...] = ([], [], [], [])
+    for row in rows:
+        kinds[row[5]].append(row)
+    kinds[0].sort(key=itemgetter(6, 7, 8), reverse=not ascending)
+    kinds[1].sort(key=itemgetter(9), reverse=not ascending)
+    return [row for kind in kinds for row in kind]

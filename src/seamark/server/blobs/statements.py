@@ -16,6 +16,7 @@ __all__ = [
     "COMING_BYTES",
     "END_GARBAGE",
     "END_UPLOAD",
+    "END_USE",
     "FIND",
     "FORGET_PARTS",
     "FORGET_RUN",
@@ -32,6 +33,7 @@ __all__ = [
     "UPLOAD",
     "UPLOADS",
     "USE",
+    "USED_BY",
     "metadata",
 ]
 
@@ -57,6 +59,10 @@ UNUSED: Final = sa.select(blob.c.project, blob.c.digest, blob.c.upload).where(
 LEAVE: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~_used)
 
 USE: Final = Upsert(use, tuple(use.c.keys()), ("project", "digest", "run"))
+USED_BY: Final = sa.select(use.c.project, use.c.digest).where(use.c.run == sa.bindparam("at_run"))
+END_USE: Final = sa.delete(use).where(
+    use.c.project == _project, use.c.digest == _digest, use.c.run == sa.bindparam("at_run")
+)
 FORGET_RUN: Final = sa.delete(use).where(
     use.c.project == _project, use.c.run == sa.bindparam("at_run")
 )

@@ -1,7 +1,8 @@
 """A training that sends while it records; started and killed by ``test_server.py``.
 
-``python sending.py ROOT PROJECT URI STEPS`` records until STEPS are done or standard input ends,
-whichever is first; it says the run's id, and ``done`` once all was recorded.
+``python sending.py ROOT PROJECT URI STEPS [SAID]`` records until STEPS are done or standard input
+ends, whichever is first; it says the run's id, and ``done`` once all was recorded. What the server
+answers is noted in the file SAID.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from pathlib import Path
 
 from recording import QUIET
 
@@ -41,4 +43,8 @@ def _content(step: int):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 5:
+        from said import hear_all
+
+        hear_all(Path(sys.argv[5]))
     main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))

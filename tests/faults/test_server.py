@@ -13,7 +13,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -22,9 +24,11 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+import sqlalchemy as sa
 import urllib3
 from proxy import Proxy, Trouble
 from recording import QUIET
+from said import Heard, Said
 from server_process import Running, running_server
 
 from seamark import init_run
@@ -32,6 +36,7 @@ from seamark.journal.folder import RunFolder, iter_runs
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import next_batch
 from seamark.reading import wire
+from seamark.remote.http.connection import Connection
 from seamark.remote.http.sender import open_remote
 from seamark.remote.protocol import Gap, RemoteError, RunKey, Sent
 from seamark.remote.sync import sync_run, what_is_left
@@ -42,8 +47,10 @@ from seamark.server.objects import open_objects
 SENDING = Path(__file__).with_name("sending.py")
 SUPPORT = Path(__file__).parents[1] / "support"
 SOURCE = Path(__file__).parents[2] / "src"
-# `nox -s kill_server` asks for 200.
-KILLS = int(os.environ.get("SEAMARK_SERVER_KILLS", "4"))
+# Of the server, and as many of trainings; `nox -s kill_server` asks for 200.
+KILLS = int(os.environ.get("SEAMARK_SERVER_KILLS", "3"))
+# It ends earlier after so many seconds, with as many as there were by then.
+KILLING_S = float(os.environ.get("SEAMARK_KILL_S", "inf"))
 SEED = int(os.environ.get("SEAMARK_KILL_SEED", random.randrange(1 << 30)))
 PROJECT = "faults"
 STEPS = 100_000
@@ -91,15 +98,15 @@ class Place:
         """Kill one of the server's processes, the one that starts them, or all; say which."""
         workers = self.server.workers()
         kind = self.draw.random()
-        if workers and kind < 0.5:
+        if workers and kind < 0.7:
             os.kill(self.draw.choice(workers), signal.SIGKILL)
             return "one process"
-        if kind < 0.75:  # the others notice, and finish while new ones work already
+        if kind < 0.85:  # the others notice, and finish while new ones work already
             self.server.stop(signal.SIGKILL)
         else:
             self.end(signal.SIGKILL)
         self.start()
-        return "supervisor" if kind < 0.75 else "all processes"
+        return "supervisor" if kind < 0.85 else "all processes"
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         workers = self.server.workers()
@@ -156,10 +163,11 @@ def place(request, tmp_path, draw):
 class Training:
     """A process that records and sends."""
 
-    def __init__(self, root: Path, place: Place) -> None:
+    def __init__(self, root: Path, place: Place, said: Said) -> None:
         path = os.pathsep.join([str(SOURCE), str(SUPPORT)])
+        words = [str(root), PROJECT, place.proxy.url, str(STEPS), str(said.path)]
         self.process = subprocess.Popen(
-            [sys.executable, str(SENDING), str(root), PROJECT, place.proxy.url, str(STEPS)],
+            [sys.executable, str(SENDING), *words],
             env={**os.environ, "PYTHONPATH": path, "SEAMARK_API_TOKEN": place.token},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -186,18 +194,15 @@ class Training:
 
 
 class Witness:
-    """Sends journals beside those who write them, and remembers what was acknowledged.
+    """Sends journals beside those who write them, and looks again and again at what is known.
 
-    Without it nobody would notice a server that loses what it had acknowledged: whoever sends asks
-    first what is known, and would send it again.
+    So every journal has two senders, and those of a killed training go on to be sent.
     """
 
-    def __init__(self, root: Path, place: Place) -> None:
-        self._root, self._place = root, place
-        self.acknowledged: Counter[tuple[RunKey, str]] = Counter()
-        self.answers = 0
-        self.lost: list[str] = []
+    def __init__(self, root: Path, place: Place, said: Said) -> None:
+        self._root, self._place, self._said = root, place, said
         self._ended = threading.Event()
+        self._draw = random.Random(SEED)
         self._thread = threading.Thread(target=self._work)
         self._thread.start()
 
@@ -208,41 +213,34 @@ class Witness:
         self.look()
 
     def look(self) -> None:
-        """Compare what the server knows with what it ever said it had."""
-        remote = open_remote(self._place.server.url, self._place.token)
-        try:
-            for run in {run for run, _ in self.acknowledged}:
-                self._compare(run, dict(remote.journals(run)))
-        finally:
-            remote.close()
+        """Ask of every run what the server knows of it now."""
+        remote = self._open(self._place.server.url)
+        for folder in iter_runs(self._root):
+            remote.journals(RunKey(folder.project, folder.run))
+        remote.close()
 
-    def _compare(self, run: RunKey, known: dict[str, int]) -> None:
-        for (other, journal), most in list(self.acknowledged.items()):
-            if other == run and known.get(journal, 0) < most:
-                self.lost.append(f"{run} {journal}: {most} acknowledged, {known.get(journal)} kept")
-
-    def _note(self, run: RunKey, journal: str, offset: int) -> None:
-        self.answers += 1
-        self.acknowledged[run, journal] = max(self.acknowledged[run, journal], offset)
+    def _open(self, url: str) -> Heard:
+        return Heard(Connection(url, self._place.token), self._said)
 
     def _work(self) -> None:
-        remote = open_remote(self._place.proxy.url, self._place.token)
+        remote = self._open(self._place.proxy.url)
         while not self._ended.wait(0.05):
-            for folder in iter_runs(self._root):
-                with contextlib.suppress(RemoteError, OSError):
+            folders = sorted(iter_runs(self._root), key=lambda folder: folder.path.stat().st_ctime)
+            # Those that are written now, and one of the others.
+            with contextlib.suppress(RemoteError, OSError):
+                for folder in [*folders[-3:], *self._draw.sample(folders, min(1, len(folders)))]:
                     self._send(remote, folder)
         remote.close()
 
-    def _send(self, remote: Any, folder: RunFolder) -> None:
+    def _send(self, remote: Heard, folder: RunFolder) -> None:
         run = RunKey(folder.project, folder.run)
-        known = dict(remote.journals(run))
-        self._compare(run, known)
+        known = remote.journals(run)
         for journal in folder.journals():
             name = journal.path.name
             with JournalReader(journal.path) as reader:
                 batch = next_batch(reader, known.get(name, 0), 20_000)
             if batch is not None and batch.data:
-                self._note(run, name, remote.send(run, name, batch.offset, batch.data).offset)
+                remote.send(run, name, batch.offset, batch.data)
 
 
 # ---------------------------------------------------------------------- what must hold
@@ -283,8 +281,13 @@ def check_kept(root: Path, place: Place) -> dict[str, int]:
     return positions
 
 
-def check_folded(root: Path, place: Place, positions: dict[str, int]) -> None:
-    """Assert that the server answers with every point of every run as it is read here."""
+def check_folded(root: Path, place: Place, positions: dict[str, int]) -> int:
+    """Assert that the server answers with every point of every run as it is read here.
+
+    Returns:
+        How many points were compared.
+    """
+    count = 0
     for folder in iter_runs(root):
         here = init_run(PROJECT, root=root, with_id=folder.run, mode="read-only", **QUIET)
         at = f"runs/{PROJECT}/{folder.run}"
@@ -295,64 +298,104 @@ def check_folded(root: Path, place: Place, positions: dict[str, int]) -> None:
             there = told["points"][path]
             assert there.step.tolist() == points.step.tolist(), f"SEAMARK_KILL_SEED={SEED}"
             assert there.value.tolist() == points.value.tolist()
+            count += len(points.step)
         lines = place.get(f"{at}/texts", position, path="log")
         assert lines["total"] == len(here["log"].fetch_values())
+        count += lines["total"]
+    return count
 
 
-def check_all(root: Path, place: Place) -> None:
+def check_all(root: Path, place: Place) -> int:
+    """Assert that all is there once, in bytes and in points; return how many points."""
     place.troubles = False
     send_the_rest(root, place)
-    positions = check_kept(root, place)
-    check_folded(root, place, positions)
+    return check_folded(root, place, check_kept(root, place))
 
 
 def refold(place: Place) -> None:
     """Lose every derived table and make all of them again from the objects."""
     place.end()
     options = ["--store", place.store] if place.store else []
-    if not place.store:
+    if place.store:
+        drop_derived(place.store)
+    else:
         for file in place.folder.glob("*.db*"):
             if not file.name.startswith("account"):
                 file.unlink()
     words = ["server", "--folder", str(place.folder), *options, "refold", "--objects"]
-    subprocess.run([sys.executable, "-m", "seamark", *words], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "seamark", *words], check=True, timeout=600)
     place.start()
+
+
+def drop_derived(url: str) -> None:
+    """Drop all schemas of a server on PostgreSQL but that of its accounts."""
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg"))
+    with engine.begin() as connection:
+        names = sa.inspect(connection).get_schema_names()
+        mine = [name for name in names if name == "kept" or name.startswith("store_v")]
+        assert len(mine) > 1
+        for name in mine:
+            connection.exec_driver_sql(f'DROP SCHEMA "{name}" CASCADE')
+    engine.dispose()
 
 
 # ---------------------------------------------------------------------- the faults
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(max(240, 20 * KILLS))
+@pytest.mark.timeout(max(240, 40 * KILLS))
 def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw) -> None:
-    """SIGKILL at random moments, connections cut half-way; every point is there once."""
-    root = tmp_path / "runs"
-    running = [Training(root, place) for _ in range(2)]
-    witness = Witness(root, place)
-    pause = threading.Event()
+    """SIGKILL at random moments, connections cut half-way; every point is there once.
+
+    The server and the trainings are killed independently of each other, each as often as is asked
+    for, so that a training also begins, sends and dies while there is no server.
+    """
+    root, said = tmp_path / "runs", Said(tmp_path / "said")
+    running = [Training(root, place, said) for _ in range(2)]
+    witness = Witness(root, place, said)
     killed: Counter[str] = Counter()
-    for number in range(KILLS):
-        pause.wait(draw.uniform(0.1, 1.0))  # the moment is random; nothing depends on it
-        if number % 2:
-            killed[place.kill()] += 1
-        else:
-            victim = draw.randrange(len(running))
+    pause, end = threading.Event(), time.monotonic() + KILLING_S
+
+    def kill_trainings() -> None:
+        own = random.Random(SEED + 1)
+        for _ in range(KILLS):
+            if time.monotonic() > end:
+                return
+            pause.wait(own.uniform(0.1, 2.0))  # the moment is random; nothing depends on it
+            victim = own.randrange(len(running))
             running[victim].kill()
-            running[victim] = Training(root, place)
+            running[victim] = Training(root, place, said)
             killed["training"] += 1
-        print(dict(killed), witness.answers, witness.lost, flush=True)  # noqa: T201
+
+    with ThreadPoolExecutor(1) as beside:
+        trainings = beside.submit(kill_trainings)
+        for _ in range(KILLS):
+            if time.monotonic() > end:
+                break
+            pause.wait(draw.uniform(0.1, 1.0))
+            killed[place.kill()] += 1
+            print(dict(killed), flush=True)  # noqa: T201
+        trainings.result()
     place.troubles = False
     for training in running:
         training.end()
     witness.stop()
-    print(dict(killed), "acknowledged", witness.answers, "batches; lost:", witness.lost)  # noqa: T201
-    assert witness.answers
-    assert witness.lost == [], f"SEAMARK_KILL_SEED={SEED}"
-    check_all(root, place)
+    hold(said, killed)
+    points = check_all(root, place)
     refold(place)
     witness.look()
-    assert witness.lost == [], f"SEAMARK_KILL_SEED={SEED}"
-    check_all(root, place)
+    hold(said, killed)
+    assert check_all(root, place) == points
+    print(len(list(iter_runs(root))), "runs,", points, "points, all there once")  # noqa: T201
+    said.close()
+
+
+def hold(said: Said, killed: Counter[str]) -> None:
+    """Assert that the server never forgot what it had acknowledged."""
+    count, lost = said.judge()
+    print(dict(killed), count, "batches acknowledged,", len(lost), "lost")  # noqa: T201
+    assert count
+    assert lost == [], f"SEAMARK_KILL_SEED={SEED}"
 
 
 def deliveries(folder: RunFolder, draw: random.Random) -> list[tuple[str, Any]]:

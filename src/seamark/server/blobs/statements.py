@@ -15,6 +15,7 @@ __all__ = [
     "BEGIN",
     "END_GARBAGE",
     "END_UPLOAD",
+    "END_USE",
     "FIND",
     "FORGET_PARTS",
     "FORGET_RUN",
@@ -30,6 +31,7 @@ __all__ = [
     "UPLOAD",
     "UPLOADS",
     "USE",
+    "USED_BY",
     "metadata",
 ]
 
@@ -54,6 +56,10 @@ UNUSED: Final = sa.select(blob.c.project, blob.c.digest, blob.c.upload).where(
 LEAVE: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~_used)
 
 USE: Final = Upsert(use, tuple(use.c.keys()), ("project", "digest", "run"))
+USED_BY: Final = sa.select(use.c.project, use.c.digest).where(use.c.run == sa.bindparam("at_run"))
+END_USE: Final = sa.delete(use).where(
+    use.c.project == _project, use.c.digest == _digest, use.c.run == sa.bindparam("at_run")
+)
 FORGET_RUN: Final = sa.delete(use).where(
     use.c.project == _project, use.c.run == sa.bindparam("at_run")
 )

@@ -309,12 +309,12 @@ class FoldWorker:
 
     def _tend(self) -> None:
         """Compact and collect now and then."""
+        self._now_and_then("tending", _TEND_S, _TENDED, self.tend)
 
-        def tend(store: Store) -> None:
-            self._kept.tend(self._stop.is_set)
-            self._forget_purged(store)
-
-        self._now_and_then("tending", _TEND_S, _TENDED, tend)
+    def tend(self, store: Store) -> None:
+        """Compact and collect what is due, and bring to its end what was not removed in full."""
+        self._kept.tend(self._stop.is_set)
+        self._forget_purged(store)
 
     def _hear(self) -> None:
         """Note now and then when runs were heard of that wait to be folded."""
@@ -346,7 +346,7 @@ class FoldWorker:
                 _log.exception("%s failed; it is tried again", what)
 
     def _forget_purged(self, store: Store) -> None:
-        """Remove from the store what a purge that died had no time to remove."""
+        """Remove what a purge that died had no time to remove."""
         from seamark.server.purging import purged
 
         refs = purged(self._databases.account)
@@ -355,4 +355,5 @@ class FoldWorker:
             with store.database.reading() as connection:
                 found = list(places_of(store, connection, part))
             for ref in found:
+                self._kept.forget(*ref)
                 forget(store, *ref)

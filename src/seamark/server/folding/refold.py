@@ -91,8 +91,11 @@ def take_up(databases: Databases, objects: ObjectStore) -> None:
     from seamark.server.purging import is_purged
 
     account = databases.account
-    rebuild(databases.kept, objects, gone=lambda project, run: is_purged(account, project, run))
-    rebuild_blobs(databases.kept, objects, time.time_ns())
+    found = rebuild(
+        databases.kept, objects, gone=lambda project, run: is_purged(account, project, run)
+    )
+    whole = not found.damaged and not found.missing
+    rebuild_blobs(databases.kept, objects, time.time_ns(), whole=whole)
 
 
 def refold(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import sqlalchemy as sa
 
 from seamark.errors import FileMissingError
+from seamark.server.blobs.tables import use
 from seamark.server.folding.kept import KeptJournal, KeptRun
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import Caretaker
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["KeptJournals"]
 
 _AT_ONCE: Final = 1000
+_log: Final = logging.getLogger("seamark.server")
 
 _run, _journal, _object, _segment = tables.runs, tables.journals, tables.objects, tables.segments
 _REF: Final = (_run.c.project, _run.c.run, _run.c.position)
@@ -82,6 +85,13 @@ _mine: Final = (
     .join(_run, _run.c.number == _journal.c.run)
     .where(_run.c.key == sa.bindparam("run_key"))
 )
+
+_UNUSE: Final = sa.delete(use).where(
+    sa.tuple_(use.c.project, use.c.run).in_(
+        sa.select(_run.c.project, _run.c.run).where(_run.c.purged_ns.isnot(None))
+    )
+)
+"""Lets go of what was sent for a run in the moment in which it was purged."""
 
 _COLLECT_NS: Final = 600 * 10**9
 """How often contents of files are looked for that no run needs any more."""
@@ -205,4 +215,17 @@ class KeptJournals:
         self._caretaker.tend(stop)
         if self._now_ns() - self._collected_ns > _COLLECT_NS and not stop():
             self._collected_ns = self._now_ns()
+            self._settle(stop)
+            with self._database.writing() as connection:
+                connection.execute(_UNUSE)
             self._blobs().collect()
+
+    def _settle(self, stop: Callable[[], bool]) -> None:
+        """Find out who needs the contents that were taken up from the objects alone."""
+        from seamark.server.blobs.blobs import RESERVED_NS
+        from seamark.server.blobs.rebuild import settle_blobs
+
+        try:
+            settle_blobs(self._database, self._objects, self, self._now_ns() + RESERVED_NS, stop)
+        except OSError as error:  # then they stay for now
+            _log.warning("who needs files that were taken up cannot be found out now: %s", error)

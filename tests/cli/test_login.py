@@ -64,6 +64,7 @@ def test_a_wrong_token_is_not_kept(one) -> None:
     """One line, an exit code, and nothing in the file."""
     for given, code in (("seamark_wrong", 1), ("", 2), ("two words", 2)):
         done = command("login", one.url, stdin=given)
+        assert "`seamark login" not in done.stderr  # it was just done
         assert done.returncode == code
         assert len(done.stderr.splitlines()) == 1
     assert not credentials_file().exists()
@@ -176,6 +177,8 @@ def test_login_from_python(one) -> None:
     assert (who.name, who.admin, who.server) == ("admin", True, one.url)
     assert seamark.logout() == [one.url]
     assert seamark.logout() == []
+    assert seamark.login(f"{one.url}/api/v1/", one.token).server == one.url
+    assert seamark.logout(f"{one.url}/api/v1") == [one.url]
     with pytest.raises(RemoteError, match="401"):
         seamark.login(one.url, "seamark_" + "a" * 43)
     for bad in ("", "a b", "é", "a\nb"):

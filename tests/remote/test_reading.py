@@ -341,5 +341,5 @@ def test_what_is_not_there_is_said(both: Both) -> None:
 def test_a_server_that_is_away_or_refuses_is_said(both: Both) -> None:
     with pytest.raises(Unreachable, match="cannot be reached"):
         RemoteCatalog(Connection("http://127.0.0.1:9", "")).names()
-    with pytest.raises(Refused, match="seamark login"):
+    with pytest.raises(Refused, match="seamark token create"):
         RemoteCatalog(Connection(both.server.url, "seamark_" + "x" * 43)).names()

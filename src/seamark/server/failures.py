@@ -38,7 +38,7 @@ _SLUGS: Final = {
     400: "bad-request",
     401: "token-needed",
     403: "forbidden",
-    404: "not-found",
+    404: "no-address",
     405: "method-not-allowed",
     413: "too-large",
     429: "too-many",

@@ -5,11 +5,15 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import urlsplit
 
 from seamark.errors import ArgumentError
 
-__all__ = ["Address", "is_loopback", "shown"]
+__all__ = ["API", "Address", "is_loopback", "shown"]
+
+API: Final = "/api/v1/"
+"""Where a server answers, below its address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Address:
 
     @classmethod
     def of(cls, uri: str) -> Address:
-        """Return the address that a URI names.
+        """Return the address that a URI names; where the API is below it may stand behind it.
 
         Raises:
             ArgumentError: If it is not one of ``https``, or of ``http`` on this machine.
@@ -59,7 +63,8 @@ class Address:
                 "the token and what is recorded; only a server on this machine may be asked so"
             )
             raise ArgumentError(msg)
-        return cls(scheme, host, port or (443 if scheme == "https" else 80), parts.path.rstrip("/"))
+        prefix = parts.path.rstrip("/").removesuffix(API.rstrip("/")).rstrip("/")
+        return cls(scheme, host, port or (443 if scheme == "https" else 80), prefix)
 
     def __str__(self) -> str:
         """Return it as a person writes it: without the usual port."""

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.reading.wire import WireError, loads
 from seamark.remote import shipper
-from seamark.remote.http.connection import Connection, run_path
+from seamark.remote.http.connection import OTHER_VERSION, Connection, run_path
 from seamark.remote.protocol import Busy, Missing, RemoteError, RunKey, TooLong
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Asking:
         self._learn_time(answer)
         if answer.status == 304 and known:  # noqa: PLR2004 - not modified
             return known[1]
-        found = _decoded(answer)
+        found = self._decoded(answer)
         tag = answer.headers.get("ETag")
         if tag and len(answer.body) < _KEPT_BYTES:
             with self._lock:
@@ -126,7 +126,7 @@ class Asking:
             lambda: self.connection.send_json(method, path, body, headers=self._with({})), path
         )
         self._learn_time(answer)
-        return _decoded(answer)
+        return self._decoded(answer)
 
     def of_run(self, run: RunKey, what: str) -> str:
         """Return the path of something of a run."""
@@ -156,19 +156,32 @@ class Asking:
             except RemoteError as error:
                 _raise(error, path)
 
+    def _decoded(self, answer: Answer) -> dict[str, Any]:
+        """Return what is in an answer.
+
+        Raises:
+            WireError: If it is none of a Seamark server, or of a newer one.
+        """
+        from seamark import __version__
+
+        try:
+            found = loads(answer.body)
+            msg = f"the answer is not as agreed: it is {type(found).__name__}"
+        except WireError as error:
+            found, msg = None, str(error)
+        if isinstance(found, dict):
+            return found
+        if _NOW in answer.headers:
+            msg = f"{self.where}: {msg}; is that server newer than Seamark {__version__}?"
+        else:
+            msg = f"no Seamark server answers at {self.where}: is it the right address?"
+        raise WireError(msg)
+
     def _learn_time(self, answer: Answer) -> None:
         self.behind = bool(answer.headers.get(_BEHIND))
         told = answer.headers.get(_NOW, "")
         if told.isascii() and told.isdigit() and len(told) < 20:  # noqa: PLR2004 - fits into 64 bits
             self._ahead_ns = int(told) - time.time_ns()
-
-
-def _decoded(answer: Answer) -> dict[str, Any]:
-    found = loads(answer.body)
-    if not isinstance(found, dict):
-        msg = f"the answer is not as agreed: expected an object, got {type(found).__name__}"
-        raise WireError(msg)
-    return found
 
 
 def _raise(error: RemoteError, path: str) -> NoReturn:
@@ -179,7 +192,8 @@ def _raise(error: RemoteError, path: str) -> NoReturn:
         raise QueryError(words) from None
     if error.status == 422 and words and not isinstance(error, TooLong):  # noqa: PLR2004
         raise ArgumentError(words) from None
-    if isinstance(error, Missing) and slug and path.startswith("runs/"):
+    known = slug and slug not in OTHER_VERSION
+    if isinstance(error, Missing) and known and path.startswith("runs/"):
         raise RunNotFoundError(words or str(error)) from None
     raise error
 

@@ -14,11 +14,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import BadStatusLine, RemoteDisconnected
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote, urlencode
 
 from seamark.remote.credentials import token_of
-from seamark.remote.http.address import Address, is_loopback, shown
+from seamark.remote.http.address import API, Address, is_loopback, shown
 from seamark.remote.protocol import (
     Busy,
     Diverged,
@@ -35,10 +36,8 @@ from seamark.remote.protocol import (
 if TYPE_CHECKING:
     from seamark.remote.protocol import RunKey
 
-__all__ = ["API", "Address", "Answer", "Connection", "run_path"]
+__all__ = ["API", "OTHER_VERSION", "Address", "Answer", "Connection", "run_path"]
 
-API: Final = "/api/v1/"
-"""Where a server answers, below its address."""
 CONNECT_S: Final = 5.0
 """How long a server may take to accept a connection, in seconds."""
 ANSWER_S: Final = 30.0
@@ -52,6 +51,9 @@ _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _HINT_CHARACTERS: Final = 600
 _AGAIN: Final = frozenset({408, 425, 500, 502, 504})
 _BUSY: Final = frozenset({429, 503})
+_PROXY: Final = frozenset({502, 504})
+OTHER_VERSION: Final = frozenset({"no-address", "method-not-allowed"})
+"""What a server calls questions that it does not know."""
 _OFFSETS: Final[Mapping[str, type[Gap | Diverged]]] = {"gap": Gap, "diverged": Diverged}
 _REFUSALS: Final[Mapping[int, type[Refused]]] = {
     HTTPStatus.BAD_REQUEST: Unfit,
@@ -94,7 +96,7 @@ class Answer:
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
-            msg = "the server answered with something else than JSON: is it a Seamark server?"
+            msg = "what answers there does not speak JSON: is it a Seamark server?"
             raise RemoteError(msg) from None
 
     def record(self) -> dict[str, Any]:
@@ -328,7 +330,7 @@ class Connection:
         """Return what an answer that is none means."""
         slug, hint, known = _words(body)
         where = f"{self.address} answered {status}"
-        message = f"{where}: {hint}" if hint else where
+        message = f"{where}: {hint or self._strange(status)}"
         if status in _BUSY:
             return Busy(message, _retry_after(headers))
         if status in _AGAIN or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -342,12 +344,31 @@ class Connection:
         if status == HTTPStatus.UNAUTHORIZED:
             message = message if hint else f"{where}: no valid token"
             message += self._other_token()
-        if status == HTTPStatus.NOT_FOUND and not slug:
-            message = f"{where} to {API}{path}: is it a Seamark server that is not older than this?"
+        if slug in OTHER_VERSION:
+            from seamark import __version__
+
+            message = (
+                f"{where} to {API}{path}: this Seamark server is of another version than "
+                f"Seamark {__version__}, which asks; update the older of the two"
+            )
         return _REFUSALS.get(status, Refused)(message)
+
+    def _strange(self, status: int) -> str:
+        """Return what an answer means that is not in the words of a Seamark server."""
+        if status in _PROXY:
+            return "something in front of the server answers, but does not reach it"
+        if status in _BUSY or status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            return "not in the words of a Seamark server"
+        if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            return "something in front of the server takes less at a time"
+        other = "http" if self.address.scheme == "https" else "https"
+        scheme = f", or {other}:// in front of it" if status == HTTPStatus.BAD_REQUEST else ""
+        return f"no Seamark server answers there; is it the right address{scheme}?"
 
     def _other_token(self) -> str:
         """Return how to show another token than the one that was not good, or none."""
+        if self._token:  # it was given for this: what is kept or set was not shown
+            return "; who runs the server makes tokens with `seamark token create`"
         if self._token is None and os.environ.get("SEAMARK_API_TOKEN", "").strip():
             return "; SEAMARK_API_TOKEN is set, and is used before what `seamark login` keeps"
         return f"; use `seamark login {self.address}` or SEAMARK_API_TOKEN"
@@ -401,6 +422,11 @@ def _why(error: BaseException) -> str:
         return _tls_words(str(cause.strerror))
     if isinstance(error, OSError) and error.strerror:
         return _tls_words(str(error.strerror))
+    found = next((one for one in error.args if isinstance(one, BaseException)), error)
+    if isinstance(found, RemoteDisconnected):
+        return "it closed the connection without an answer"
+    if isinstance(found, BadStatusLine):
+        return "it does not speak HTTP there: is it the right port, or https://?"
     text = re.sub(r"^<?\w*Connection\w*\(.*?\)>?: ", "", str(error))
     return _tls_words((text or type(error).__name__)[:200])
 

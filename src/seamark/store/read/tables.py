@@ -19,7 +19,6 @@ from seamark.store.query.crash_reasons import CRASH_REASON, reasons_of
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import parse_field
 from seamark.store.query.patterns import matcher
-from seamark.store.query.selection import Selection
 from seamark.store.query.sql import AGGREGATE_COLUMNS
 from seamark.store.read.shared import shared_paths
 

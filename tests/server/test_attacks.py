@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import uuid
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -36,7 +37,8 @@ def here(tmp_path_factory: Any) -> Iterator[Served]:
 
 
 def token_for(here: Served, user: str, project: str, role: str = "contributor") -> str:
-    body = {"user": user, "project": project, "role": role, "service": True}
+    name = f"{user}-{uuid.uuid4().hex[:8]}"
+    body = {"user": name, "project": project, "role": role, "service": True}
     return str(ask(here.url, "POST", "accounts/tokens", here.token, body).json()["token"])
 
 
@@ -57,6 +59,11 @@ def fold(here: Served, project: str, run: str) -> None:
     server = here.server
     while fold_turn(server.store(), server.kept, project, run, server.now_ns).more:
         pass
+
+
+def read(here: Served, project: str, monkeypatch: Any, token: str = "") -> Any:
+    monkeypatch.setenv("SEAMARK_API_TOKEN", token or here.token)
+    return seamark.init_run(project, with_id="run1", remote=here.url, mode="read-only", **QUIET)
 
 
 # ---------------------------------------------------------------------- journals of others
@@ -132,7 +139,7 @@ def test_the_header_of_another_run_is_refused(here, facts) -> None:
     assert here.server.kept.journals("heads/mine", "run1") == {}
 
 
-def test_a_digest_opens_nothing_of_another_project(here, tmp_path) -> None:
+def test_a_digest_opens_nothing_of_another_project(here, tmp_path, monkeypatch) -> None:
     """Neither asked for, nor named by a journal of one's own, nor begun to be sent."""
     assert put_blob(here, "vault/x", "run1", SECRET).status == 200
     mine = token_for(here, "thief", "thief/x")
@@ -162,9 +169,7 @@ def test_a_digest_opens_nothing_of_another_project(here, tmp_path) -> None:
         answer = ask(here.url, "GET", path, mine)
         assert answer.status == 404
         assert SECRET not in answer.body
-    run = seamark.init_run(
-        "thief/x", with_id="run1", remote=here.url, api_token=mine, mode="read-only", **QUIET
-    )
+    run = read(here, "thief/x", monkeypatch, mine)
     with pytest.raises(FileNotFoundError):
         run["stolen"].download(str(tmp_path / "out"))
 
@@ -246,7 +251,7 @@ def test_no_name_leads_anywhere_else(here, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["../escaped", "/{outside}/escaped", "a/../../escaped", "a//b", "..", "x" * 300]
 )
-def test_names_in_a_set_of_files_lead_nowhere(here, tmp_path, name: str) -> None:
+def test_names_in_a_set_of_files_lead_nowhere(here, tmp_path, monkeypatch, name: str) -> None:
     """What a journal on a server calls its files does not leave the folder of a download."""
     project = "zip/" + hashlib.sha256(name.encode()).hexdigest()[:8]
     name = name.format(outside=tmp_path)
@@ -255,9 +260,7 @@ def test_names_in_a_set_of_files_lead_nowhere(here, tmp_path, name: str) -> None
     assert send(here, project, "run1", made).status == 200
     assert put_blob(here, project, "run1", SECRET).status == 200
     fold(here, project, "run1")
-    run = seamark.init_run(
-        project, with_id="run1", remote=here.url, api_token=here.token, mode="read-only", **QUIET
-    )
+    run = read(here, project, monkeypatch)
     target = tmp_path / "in" / "out"
     target.mkdir(parents=True)
     with pytest.raises(ArgumentError, match="f"):
@@ -266,7 +269,7 @@ def test_names_in_a_set_of_files_lead_nowhere(here, tmp_path, name: str) -> None
     assert [each for each in found if each.read_bytes() == SECRET] == []
 
 
-def test_a_link_in_the_way_of_a_download_is_not_followed(here, tmp_path) -> None:
+def test_a_link_in_the_way_of_a_download_is_not_followed(here, tmp_path, monkeypatch) -> None:
     """What lies in the target does not carry bytes from a server elsewhere."""
     record = {"name": "x", "ext": "", "size": len(SECRET), "sha256": DIGEST}
     made = a_journal("one", "zip/link", "run1").op("files", path="f", members={"d/x": record})
@@ -276,9 +279,7 @@ def test_a_link_in_the_way_of_a_download_is_not_followed(here, tmp_path) -> None
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "d").symlink_to(tmp_path / "elsewhere")
-    run = seamark.init_run(
-        "zip/link", with_id="run1", remote=here.url, api_token=here.token, mode="read-only", **QUIET
-    )
+    run = read(here, "zip/link", monkeypatch)
     with pytest.raises(FileNotFoundError, match="link"):
         run["f"].download(str(tmp_path / "out"))
     assert list((tmp_path / "elsewhere").iterdir()) == []

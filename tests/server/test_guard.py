@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
 from asking import ask
+from folding import a_journal
+from served import served
 
 from seamark.server.app import routers
+from seamark.server.folding.turns import fold_turn
 
 
 def every_route() -> list[tuple[str, str]]:
@@ -68,3 +75,165 @@ def test_a_viewer_changes_nothing(server) -> None:
         expected = {403, 422} if method in writing else {200, 403, 404, 422}
         assert answer.status in expected, (method, path, answer.body)
     assert {method for method, _ in tried} & writing
+
+
+# ---------------------------------------------------------------------- requests that would work
+
+WORTH = "s3cret-worth"
+"""What only they may see who may read the run: a value, and part of its paths and tags."""
+RUN = "run1"
+
+OF_A_RUN: dict[tuple[str, str], tuple[str, str, Any]] = {
+    # method and what follows the run: the smallest role, the query, and the body
+    ("DELETE", ""): ("owner", "", None),
+    ("GET", "attribute"): ("viewer", f"?path={WORTH}/lr", None),
+    ("GET", "attributes"): ("viewer", "", None),
+    ("GET", "blobs/{digest}"): ("viewer", "", None),
+    ("GET", "blobs/{digest}/upload"): ("contributor", "", None),
+    ("GET", "curve"): ("viewer", f"?path={WORTH}/loss", None),
+    ("GET", "drawing"): ("viewer", f"?path={WORTH}/loss", None),
+    ("GET", "families"): ("viewer", "", None),
+    ("GET", "files"): ("viewer", f"?path={WORTH}/f", None),
+    ("GET", "has"): ("viewer", f"?path={WORTH}/lr", None),
+    ("GET", "histograms"): ("viewer", f"?path={WORTH}/h", None),
+    ("GET", "journals"): ("contributor", "", None),
+    ("GET", "last"): ("viewer", f"?path={WORTH}/text", None),
+    ("GET", "log"): ("viewer", f"?path={WORTH}/text", None),
+    ("GET", "opening"): ("viewer", "", None),
+    ("GET", "overview"): ("viewer", "", None),
+    ("GET", "points"): ("viewer", f"?path={WORTH}/loss", None),
+    ("GET", "points-part"): ("viewer", f"?path={WORTH}/loss", None),
+    ("GET", "ranks"): ("viewer", "", None),
+    ("GET", "stragglers"): ("viewer", "", None),
+    ("GET", "texts"): ("viewer", f"?path={WORTH}/text", None),
+    ("GET", "writers"): ("viewer", "", None),
+    ("POST", "attributes"): ("viewer", "", {"paths": [f"{WORTH}/lr"]}),
+    ("POST", "blobs"): ("contributor", "", {"digests": ["0" * 64]}),
+    ("POST", "points"): ("viewer", "", {"paths": [f"{WORTH}/loss"]}),
+    ("POST", "text-begin"): ("viewer", "", {"file": "{journal}", "paths": [f"{WORTH}/text"]}),
+    ("POST", "text-page"): ("viewer", "", {"file": "{journal}", "paths": [f"{WORTH}/text"]}),
+    ("PUT", "blobs/{digest}"): ("contributor", "?offset=0&size=9", b"x"),
+    ("PUT", "journals/{journal}"): ("contributor", "?offset=0", b"{data}"),
+}
+_REFS = {"refs": [[SECRET, RUN]]}
+OF_MANY: dict[tuple[str, str], list[tuple[str, Any]]] = {
+    ("GET", "/changes"): [("", None)],
+    ("GET", "/paths"): [("", None), (f"?project={SECRET}", None)],
+    ("GET", "/projects"): [("", None)],
+    ("GET", "/runs"): [("", None), (f"?project={SECRET}", None), (f"?id={RUN}", None)],
+    ("GET", "/runs/names"): [("", None), (f"?project={SECRET}", None)],
+    ("PATCH", "/runs"): [("", {**_REFS, "add_tags": ["x"]})],
+    ("POST", "/curves"): [("", {**_REFS, "paths": [f"{WORTH}/loss"]})],
+    ("POST", "/runs"): [("", {"columns": ["*"]}), ("", {"query": f"`{WORTH}/lr` > 0"})],
+    ("POST", "/runs/crash-reasons"): [("", _REFS)],
+    ("POST", "/runs/fields"): [("", {}), ("", {"project": SECRET})],
+    ("POST", "/runs/groups"): [("", {"by": [f"{WORTH}/lr"], "unknown": "tell"})],
+    ("POST", "/runs/losses"): [("", _REFS)],
+    ("POST", "/runs/select"): [("", {}), ("", {"query": f"`{WORTH}/lrr` > 0", "unknown": "tell"})],
+    ("POST", "/runs/series"): [("", {**_REFS, "paths": ["*"], "unknown": "tell"})],
+    ("POST", "/runs/series-paths"): [("", _REFS)],
+}
+
+
+@pytest.fixture(scope="module")
+def tenants(tmp_path_factory) -> Iterator[Any]:
+    """A server with one run of one project, and tokens of all kinds."""
+    with served(tmp_path_factory.mktemp("server")) as here:
+
+        def token(user: str, project: str, role: str) -> str:
+            body = {"user": user, "project": project, "role": role, "service": True}
+            return ask(here.url, "POST", "accounts/tokens", here.token, body).json()["token"]
+
+        made = a_journal("one", SECRET, RUN)
+        made.assign(**{f"{WORTH}__lr": 0.5, f"{WORTH}__worth": WORTH})
+        made.op("add", path="sys/tags", values=[WORTH])
+        made.row({f"{WORTH}/loss": 1.0}, 0).row({f"{WORTH}/loss": 2.0}, 1)
+        made.texts(f"{WORTH}/text", (0, WORTH))
+        path = f"runs/{SECRET}/{RUN}/journals/{made.file}?offset=0"
+        assert ask(here.url, "PUT", path, here.token, made.data).status == 200
+        server = here.server
+        while fold_turn(server.store(), server.kept, SECRET, RUN, server.now_ns).more:
+            pass
+        yield SimpleNamespace(
+            url=here.url,
+            made=made,
+            nobody="",
+            stranger=token("stranger", "elsewhere/x", "owner"),
+            sibling=token("sibling", "team/another", "owner"),
+            # Its name begins like the other's, but it is another project.
+            namesake=token("namesake", f"{SECRET}-too", "owner"),
+            viewer=token("viewer", SECRET, "viewer"),
+            contributor=token("contributor", SECRET, "contributor"),
+        )
+
+
+def test_every_route_is_asked_by_somebody_elses_token() -> None:
+    """A route that is added comes with a request that would work, for the two tests below."""
+    of_run, many = set(), set()
+    for method, path in every_route():
+        if "{project" in path:
+            rest = path.removeprefix("/runs/{project:path}/{run}").lstrip("/")
+            of_run.add((method, rest))
+        elif not path.startswith("/accounts") and path != "/":  # those have tables of their own
+            many.add((method, path))
+    assert of_run == set(OF_A_RUN)
+    assert many == set(OF_MANY)
+
+
+@pytest.mark.parametrize("case", OF_A_RUN, ids=" ".join)
+def test_a_run_is_not_there_for_other_tokens(tenants, case) -> None:
+    """Whole and good requests: who has a role too small is told so, all others see nothing."""
+    least, query, body = OF_A_RUN[case]
+    method, rest = case
+    file = tenants.made.file
+    rest = rest.replace("{digest}", "0" * 64).replace("{journal}", file)
+    path = f"runs/{SECRET}/{RUN}/{rest}".rstrip("/") + query
+    if body == b"{data}":
+        body = tenants.made.data
+    elif isinstance(body, dict) and "file" in body:
+        body = {**body, "file": file}
+    asked = {
+        who: ask(tenants.url, method, path, getattr(tenants, who), body)
+        for who in ("nobody", "stranger", "sibling", "namesake", "viewer")
+    }
+    status = {who: answer.status for who, answer in asked.items()}
+    assert status["nobody"] == 401
+    for who in ("stranger", "sibling", "namesake"):
+        assert status[who] == 404, (who, asked[who].body)
+        assert WORTH.encode() not in asked[who].body
+        nowhere = ask(
+            tenants.url, method, path.replace(SECRET, "no/such"), getattr(tenants, who), body
+        )
+        assert nowhere.status == 404
+        assert nowhere.body.replace(b"no/such", SECRET.encode()) == asked[who].body
+    # What this run does not have is said to those who may read it: a file, and ranks to compare.
+    has_not = rest in ("stragglers", f"blobs/{'0' * 64}")
+    expected = {403} if least != "viewer" else {404} if has_not else {200}
+    assert status["viewer"] in expected, asked["viewer"].body
+    if least == "contributor":
+        answer = ask(tenants.url, method, path, tenants.contributor, body)
+        assert answer.status == 200, answer.body
+
+
+@pytest.mark.parametrize("case", OF_MANY, ids=" ".join)
+def test_a_run_is_in_no_table_of_other_tokens(tenants, case) -> None:
+    """Neither asked for by name, nor among all there are, nor in what is said of a mistake."""
+    method, path = case
+    told = b""
+    for query, body in OF_MANY[case]:
+        for who in ("stranger", "sibling", "namesake", "nobody"):
+            answer = ask(tenants.url, method, path.lstrip("/") + query, getattr(tenants, who), body)
+            assert answer.status in {200, 401, 403, 404, 422}, answer.body
+            assert (answer.status == 401) == (who == "nobody")
+            asked_for = json.dumps(body).encode() if body else b""
+            if WORTH.encode() not in asked_for:
+                assert WORTH.encode() not in answer.body, answer.body
+            assert f'"{RUN}"'.encode() not in answer.body, answer.body
+            assert b'"loss"' not in answer.body
+            assert b"/lr'" not in answer.body  # no "there is ..." of a path of others
+        answer = ask(tenants.url, method, path.lstrip("/") + query, tenants.viewer, body)
+        assert answer.status in ({403} if method == "PATCH" else {200}), answer.body
+        told += answer.body
+    silent = {"/changes", "/runs/crash-reasons", "/runs/losses"}
+    if method != "PATCH" and path not in silent:
+        assert SECRET.encode() in told or WORTH.encode() in told, told

@@ -17,7 +17,7 @@ from folding import a_journal, eventually, oracle, says
 
 from seamark.journal.reader import SETTLE_NS
 from seamark.server.changes import now_at
-from seamark.server.databases import open_databases
+from seamark.server.databases import DatabaseUnreachable, open_databases
 from seamark.server.folding import main as folding_main
 from seamark.server.folding.leases import Leases
 from seamark.server.folding.main import FoldWorker
@@ -175,6 +175,42 @@ def test_one_run_that_cannot_be_read_holds_up_no_other(place, caplog) -> None:
     place.objects.put(name, aside)
     eventually(lambda: worker.round() or place.positions.folded(PROJECT, "bad"))
     assert says(place.reader(PROJECT, "bad")) == oracle(PROJECT, "bad", place.sent[PROJECT, "bad"])
+
+
+def test_what_is_remembered_of_runs_that_cannot_be_folded_is_bounded(place, monkeypatch) -> None:
+    """However many there are, and nothing of those that were purged."""
+    monkeypatch.setattr(folding_main, "_MOST_FAILING", 3)
+    for number in range(6):
+        made = a_training("bad", f"bad{number}", number)
+        place.send(PROJECT, f"bad{number}", made)
+    for name in list(place.objects.names("")):
+        place.objects.delete(name)
+    worker = FoldWorker(place.databases, place.kept, threading.Event())
+    worker.round()
+    assert len(worker._failing) == 3
+    for number in range(5):
+        place.kept.forget(PROJECT, f"bad{number}")
+    worker.round()
+    assert set(worker._failing) <= {(PROJECT, "bad5")}
+
+
+def test_a_lease_is_not_renewed_where_the_database_went_away(place, monkeypatch) -> None:
+    """Another worker may have the run as soon as it lapses."""
+    place.send(PROJECT, "run0", a_training("one", "run0", 1))
+    worker = FoldWorker(place.databases, place.kept, threading.Event())
+    worker.round()
+    place.send(PROJECT, "run1", a_training("two", "run1", 2))
+
+    def away(*_: object, **__: object) -> None:
+        raise DatabaseUnreachable
+
+    with monkeypatch.context() as context:
+        context.setattr(place.kept, "journals", away)
+        with pytest.raises(DatabaseUnreachable):
+            worker.round()
+    assert worker._leases is not None
+    assert worker._leases[1]._held == set()
+    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "run1"))
 
 
 def test_a_clock_that_is_hours_off_says_nothing_about_life(tmp_path, account_url) -> None:

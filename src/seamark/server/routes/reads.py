@@ -13,9 +13,12 @@ from seamark.reading.stragglers import rank_timings
 from seamark.server.answering import OneRun, attempt_of, fitting, heavy, one_run
 from seamark.server.failures import Refusal
 from seamark.server.models import answers
+from seamark.store.read.run import RunReader
 from seamark.store.read.series import Mark
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from seamark.reading.points import Points
 
 __all__ = ["MOST_PARTS", "MOST_POINTS", "check_look", "router"]
@@ -302,52 +305,54 @@ def check_look(window: float | None) -> None:
         raise ArgumentError(msg)
 
 
-def _records(found: list[Any], offset: int, limit: int) -> dict[str, Any]:
-    return {"points": fitting(found, offset, limit), "total": len(found)}
+class _Records:
+    """Which records of a series are asked for: what their three routes have in common."""
+
+    def __init__(
+        self,
+        one: One,
+        path: Path,
+        attempt: Attempt = "latest",
+        offset: Offset = 0,
+        limit: Records = _MOST_RECORDS,
+    ) -> None:
+        self._one, self._path, self._attempt = one, path, attempt_of(attempt)
+        self._offset, self._limit = offset, limit
+
+    def told(self, read: Callable[[RunReader, str, Any], list[Any]]) -> Response:
+        """Return those that a verb of the reader gives."""
+
+        def make() -> dict[str, Any]:
+            found = read(self._one.read, self._path, self._attempt)
+            return {"points": fitting(found, self._offset, self._limit), "total": len(found)}
+
+        return self._one.told(make)
+
+
+Some = Annotated[_Records, Depends()]
 
 
 @router.get("/texts", operation_id="getTexts", responses=answers("texts", tagged=True))
-def texts(
-    one: One,
-    path: Path,
-    attempt: Attempt = "latest",
-    offset: Offset = 0,
-    limit: Records = _MOST_RECORDS,
-) -> Response:
+def texts(some: Some) -> Response:
     """Return texts of a series by step; one too long for a journal is ``{sha256, size}``."""
-    chosen: Any = attempt_of(attempt)
-    return one.told(lambda: _records(one.read.texts(path, chosen), offset, limit))
+    return some.told(RunReader.texts)
 
 
 @router.get("/files", operation_id="getFiles", responses=answers("files", tagged=True))
-def files(
-    one: One,
-    path: Path,
-    attempt: Attempt = "latest",
-    offset: Offset = 0,
-    limit: Records = _MOST_RECORDS,
-) -> Response:
+def files(some: Some) -> Response:
     """Return the records of the files of a series by step; their content is at ``blobs/{sha256}``.
 
     What a record refers to elsewhere is never opened.
     """
-    chosen: Any = attempt_of(attempt)
-    return one.told(lambda: _records(one.read.files(path, chosen), offset, limit))
+    return some.told(RunReader.files)
 
 
 @router.get(
     "/histograms", operation_id="getHistograms", responses=answers("histograms", tagged=True)
 )
-def histograms(
-    one: One,
-    path: Path,
-    attempt: Attempt = "latest",
-    offset: Offset = 0,
-    limit: Records = _MOST_RECORDS,
-) -> Response:
+def histograms(some: Some) -> Response:
     """Return the histograms of a series by step."""
-    chosen: Any = attempt_of(attempt)
-    return one.told(lambda: _records(one.read.histograms(path, chosen), offset, limit))
+    return some.told(RunReader.histograms)
 
 
 @router.get("/last", operation_id="getLast", responses=answers("last", tagged=True))

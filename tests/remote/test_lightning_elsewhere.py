@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import signal
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fastapi")
-pytest.importorskip("pytorch_lightning")
+if importlib.util.find_spec("pytorch_lightning") is None:  # imported only where it trains
+    pytest.skip("needs Lightning", allow_module_level=True)
 
 from recording import QUIET
 from server_process import running_server
@@ -61,7 +63,7 @@ class Tiny(pl.LightningModule):
 
 def train(given):
     callback = pl.callbacks.ModelCheckpoint(dirpath="kept", save_last=True, every_n_train_steps=3)
-    logger = SeamarkLogger("p", root="runs", **given["logger"])
+    logger = SeamarkLogger(project="p", root="runs", **given["logger"])
     trainer = pl.Trainer(
         accelerator="cpu", devices=1, max_epochs=3, log_every_n_steps=1, callbacks=[callback],
         enable_progress_bar=False, enable_model_summary=False, logger=logger,
@@ -118,6 +120,11 @@ def trainings() -> Iterator[Trainings]:
         process.stdin.close()
 
 
+def newest(folder: Path) -> str:
+    """Return the checkpoint that was saved last."""
+    return str(max((folder / "kept").iterdir(), key=lambda one: one.stat().st_mtime_ns))
+
+
 def series(run: Any) -> dict[str, list[tuple[float, float]]]:
     """Return (step, value) of what a training records by itself, without what it measures."""
     found = {}
@@ -143,12 +150,16 @@ def test_a_training_goes_on_on_an_empty_disk_as_on_its_own(
     whole = seamark.init_run("p", root=tmp_path / "whole/runs", with_id=whole_id, mode="read-only")
     with running_server(tmp_path / "server") as server:
         there = {"remote": server.url, "api_token": server.token}
-        last = {"checkpoint": "kept/last.ckpt"}
         status, run = train(tmp_path / "a", die=5, **there)
         assert status == -signal.SIGKILL
         shutil.copytree(tmp_path / "a/kept", tmp_path / "b/kept")
-        assert train(tmp_path / "b", die=8, **last, **there) == (-signal.SIGKILL, run)
-        assert train(tmp_path / "b", **last, **there, logger={"with_id": run}) == (0, run)
+        of_a, _ = newest(tmp_path / "b"), shutil.rmtree(tmp_path / "a")
+        killed = train(tmp_path / "b", die=8, checkpoint=of_a, **there)
+        assert killed == (-signal.SIGKILL, run)
+        of_b = newest(tmp_path / "b")
+        assert of_b != of_a
+        done = train(tmp_path / "b", checkpoint=of_b, **there, logger={"with_id": run})
+        assert done == (0, run)
         monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
         found = seamark.init_run(
             "p", root=tmp_path / "c", with_id=run, mode="read-only", remote=server.url

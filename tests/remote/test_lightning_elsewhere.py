@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
-pytest.importorskip("pytorch_lightning")
+if importlib.util.find_spec("pytorch_lightning") is None:  # imported only where it trains
+    pytest.skip("needs Lightning", allow_module_level=True)
 
 from recording import QUIET
 from server_process import running_server
@@ -23,7 +25,7 @@ import seamark
 from seamark.journal.reader import JournalReader
 
 PROGRAM = """
-import json, os, signal, sys, warnings
+import json, os, signal, sys, traceback, warnings
 warnings.simplefilter("ignore")
 import pytorch_lightning as pl
 import torch
@@ -31,12 +33,12 @@ from torch.utils.data import DataLoader, TensorDataset
 from seamark.lightning import SeamarkLogger
 from seamark.remote import shipper
 torch.set_num_threads(1)
-given = json.loads(sys.argv[1])
 
 
 class Tiny(pl.LightningModule):
-    def __init__(self):
+    def __init__(self, given):
         super().__init__()
+        self.given = given
         self.layer = torch.nn.Linear(1, 1)
         torch.nn.init.constant_(self.layer.weight, 0.5)
         torch.nn.init.constant_(self.layer.bias, 0.1)
@@ -44,50 +46,83 @@ class Tiny(pl.LightningModule):
     def training_step(self, batch, index):
         loss = torch.nn.functional.mse_loss(self.layer(batch[0]), 3 * batch[0])
         self.log("loss", loss)
-        if self.global_step == given.get("die"):
-            assert shipper.flush(given["remote"], 100)
+        if self.global_step == self.given.get("die"):
+            assert shipper.flush(self.given["remote"], 100)
             os.kill(os.getpid(), signal.SIGKILL)
         return loss
 
     def on_train_epoch_end(self):
         self.log("epochs", float(self.current_epoch))
 
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(torch.arange(8.0).reshape(8, 1) / 8), batch_size=2)
+
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.05)
 
 
-data = DataLoader(TensorDataset(torch.arange(8.0).reshape(8, 1) / 8), batch_size=2)
-callback = pl.callbacks.ModelCheckpoint(dirpath="kept", save_last=True, every_n_train_steps=3)
-logger = SeamarkLogger("p", root="runs", **given["logger"])
-trainer = pl.Trainer(
-    accelerator="cpu", devices=1, max_epochs=given.get("epochs", 3), log_every_n_steps=1,
-    enable_progress_bar=False, enable_model_summary=False, callbacks=[callback], logger=logger,
-)
-trainer.fit(Tiny(), data, ckpt_path=given.get("checkpoint"))
-logger.experiment.get_root_object().stop()
-print(logger.version)
+def train(given):
+    callback = pl.callbacks.ModelCheckpoint(dirpath="kept", save_last=True, every_n_train_steps=3)
+    logger = SeamarkLogger(project="p", root="runs", **given["logger"])
+    trainer = pl.Trainer(
+        accelerator="cpu", devices=1, max_epochs=3, log_every_n_steps=1, callbacks=[callback],
+        enable_progress_bar=False, enable_model_summary=False, logger=logger,
+    )
+    trainer.fit(Tiny(given), ckpt_path=given.get("checkpoint"))
+    logger.experiment.get_root_object().stop()
+
+
+for line in sys.stdin:  # a process for each training; what takes long is imported once
+    given = json.loads(line)
+    if not (child := os.fork()):
+        status = 1
+        try:
+            os.chdir(given["folder"])
+            train(given)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        os._exit(status)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
-def train(folder: Path, token: str = "", **given: Any) -> tuple[int, str]:
-    """Train in a process and folder of their own; return its status and the run's id."""
-    folder.mkdir(exist_ok=True)
-    given.setdefault("logger", {})
-    given["logger"] = {**QUIET, **given["logger"]}
-    if "remote" in given:
-        given["logger"]["remote"] = given["remote"]
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(given)],
-        cwd=folder,
-        env={**os.environ, "SEAMARK_API_TOKEN": token},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    (run,) = (each.name for each in (folder / "runs" / "p").iterdir() if each.name[0] != ".")
-    return done.returncode, run
+class Trainings:
+    """Trains each time in a process of its own.
+
+    Args:
+        process: Runs `PROGRAM`.
+    """
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def train(self, folder: Path, **given: Any) -> tuple[int, str]:
+        """Train in a folder; return the status of the process and the run's id."""
+        folder.mkdir(exist_ok=True)
+        logger = {**QUIET, **{key: given[key] for key in ("remote", "api_token") if key in given}}
+        told = {**given, "folder": str(folder), "logger": {**logger, **given.get("logger", {})}}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(told), file=self._process.stdin, flush=True)
+        status = int(self._process.stdout.readline())
+        (run,) = (one.name for one in (folder / "runs/p").iterdir() if one.name[0] != ".")
+        return status, run
+
+
+@pytest.fixture
+def trainings() -> Iterator[Trainings]:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield Trainings(process)
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def newest(folder: Path) -> str:
+    """Return the checkpoint that was saved last."""
+    return str(max((folder / "kept").iterdir(), key=lambda one: one.stat().st_mtime_ns))
 
 
 def series(run: Any) -> dict[str, list[tuple[float, float]]]:
@@ -101,7 +136,7 @@ def series(run: Any) -> dict[str, list[tuple[float, float]]]:
 
 @pytest.mark.slow
 def test_a_training_goes_on_on_an_empty_disk_as_on_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed in the middle of an epoch, it ends as one that was not.
 
@@ -109,21 +144,22 @@ def test_a_training_goes_on_on_an_empty_disk_as_on_its_own(
     it goes on with then lies partly on its disk.
     """
     pytest.importorskip("pandas")
-    train(tmp_path / "whole")
-    (whole_id,) = (
-        each.name for each in (tmp_path / "whole/runs/p").iterdir() if each.name[0] != "."
-    )
+    train = trainings.train
+    status, whole_id = train(tmp_path / "whole")
+    assert status == 0
     whole = seamark.init_run("p", root=tmp_path / "whole/runs", with_id=whole_id, mode="read-only")
     with running_server(tmp_path / "server") as server:
-        there = {"remote": server.url, "token": server.token}
+        there = {"remote": server.url, "api_token": server.token}
         status, run = train(tmp_path / "a", die=5, **there)
         assert status == -signal.SIGKILL
         shutil.copytree(tmp_path / "a/kept", tmp_path / "b/kept")
-        last = {"checkpoint": "kept/last.ckpt"}
-        status, same = train(tmp_path / "b", die=8, **last, **there)
-        assert (status, same) == (-signal.SIGKILL, run)
-        status, same = train(tmp_path / "b", **last, **there, logger={"with_id": run})
-        assert (status, same) == (0, run)
+        of_a, _ = newest(tmp_path / "b"), shutil.rmtree(tmp_path / "a")
+        killed = train(tmp_path / "b", die=8, checkpoint=of_a, **there)
+        assert killed == (-signal.SIGKILL, run)
+        of_b = newest(tmp_path / "b")
+        assert of_b != of_a
+        done = train(tmp_path / "b", checkpoint=of_b, **there, logger={"with_id": run})
+        assert done == (0, run)
         monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
         found = seamark.init_run(
             "p", root=tmp_path / "c", with_id=run, mode="read-only", remote=server.url
@@ -131,9 +167,10 @@ def test_a_training_goes_on_on_an_empty_disk_as_on_its_own(
         assert series(found) == series(whole)
         assert found["sys/state"].fetch() == "completed"
         everything = found["training/loss"].fetch_values(attempt="all")
-        assert sorted(set(everything["attempt"])) == [0, 1, 2]
+        assert len(everything) > len(whole["training/loss"].fetch_values())
     headers = []
     for journal in (tmp_path / "b/runs/p" / run / "journal").iterdir():
         with JournalReader(journal) as reader:
             headers.append(reader.header())
+    assert {header["attempt"] for header in headers} == {1, 2}
     assert all(header["elsewhere"] for header in headers)

@@ -81,10 +81,8 @@ def test_what_is_recorded_is_read_whole(first: Any, tmp_path: Path) -> None:
     assert (tmp_path / "got.bin").read_bytes() == b"w" * 5000
     run.stop()
     # The next process finds a part of it here, and knows that it is a part.
-    (header,) = headers(run)
-    assert header["elsewhere"] == {
-        each.writer: each.path.stat().st_size for each in before.folder.journals()
-    }
+    there = {each.writer: each.path.stat().st_size for each in before.folder.journals()}
+    assert [header["elsewhere"] for header in headers(run)] == [there] * len(headers(run))
     again = seamark.init_run(root=tmp_path / "b", with_id=before.id, **given)
     again["loss"].append(0.5)
     assert steps(again) == list(range(16))
@@ -165,6 +163,27 @@ def test_what_was_recorded_in_the_step_of_a_checkpoint_belongs_to_it(
         assert steps(found) == list(range(14))
     finally:
         del os.environ["SEAMARK_API_TOKEN"]
+
+
+def test_a_requeued_job_finds_its_run_by_the_name_that_its_script_gives(
+    server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SLURM put it on another machine: the number of the job is the same there."""
+    given: Any = {**QUIET, "remote": server.url, "api_token": server.token}
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    monkeypatch.setenv("SEAMARK_CUSTOM_RUN_ID", "job-77")
+    run = seamark.init_run("slurm", root=tmp_path / "a", **given)
+    record(run, range(3))
+    run.stop()
+    assert shippers.flush(server.url, 60)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    again = seamark.init_run("slurm", root=tmp_path / "b", **given)
+    assert again.id == run.id
+    again["loss"].append(0.5)
+    again.stop()
+    (header,) = headers(again)
+    assert header["attempt"] == 1
+    assert header["elsewhere"].keys() == {each.writer for each in run.folder.journals()}
 
 
 LOST = """

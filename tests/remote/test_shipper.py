@@ -550,7 +550,7 @@ run.stop()
 
 @pytest.mark.parametrize("down_first", [True, False])
 def test_one_remote_that_is_down_takes_nothing_from_the_last_wait_of_another(
-    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture, down_first: bool
+    begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture, *, down_first: bool
 ) -> None:
     """What can be sent is sent while the other one is waited for, and only that one is named."""
     down = "http://127.0.0.1:9"

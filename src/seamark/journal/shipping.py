@@ -11,6 +11,7 @@ Both sides are here, so that what one sends is what the other accepts.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from seamark.errors import SeamarkError
@@ -69,6 +70,8 @@ JOURNAL_BYTES: Final = 4 << 30
 _ALIGNED: Final = 8
 _DEFAULT_BYTES: Final = 4 << 20
 _SMALLEST_READ: Final = 4096
+_PIECE_BYTES: Final = 1 << 19
+"""How much is looked at in one go: its columns stay in the cache, and other threads get a turn."""
 _NO_KIND: Final = -1
 _MOST_PACKED: Final = 1032
 """How many bytes zlib makes of one at most."""
@@ -149,8 +152,9 @@ def next_batch(reader: JournalReader, offset: int, limit: int = _DEFAULT_BYTES) 
         OSError: If the journal cannot be read.
     """
     start = max(offset, FILE_HEADER_BYTES)
-    reader.block_bytes = min(limit, max(_SMALLEST_READ, reader.size - start))
-    block = next(reader.blocks(start, unknown=True), None)
+    reader.block_bytes = min(limit, _PIECE_BYTES, max(_SMALLEST_READ, reader.size - start))
+    blocks = reader.blocks(start, unknown=True)
+    block = next(blocks, None)
     if block is None:
         return None
     if block.base > start:  # bytes were passed over
@@ -159,9 +163,35 @@ def next_batch(reader: JournalReader, offset: int, limit: int = _DEFAULT_BYTES) 
         length = min(block.base - offset, GAP_BYTES)
         return Batch(offset, length, b"")
     opening = _opening(reader) if offset < FILE_HEADER_BYTES else b""
-    end = _end_of_part(block, limit - len(opening))
-    data = opening + block.data[:end]
+    data = opening + _joined(reader, block, blocks, limit - len(opening))
     return Batch(min(offset, start - len(opening)), len(data), data)
+
+
+def _joined(
+    reader: JournalReader, block: Block | None, blocks: Iterator[Block], limit: int
+) -> bytes:
+    """Return the bytes of blocks that follow each other, as far as they go into a batch.
+
+    Args:
+        reader: Reads the blocks.
+        block: The first one, of which one frame is taken in any case.
+        blocks: The others.
+        limit: Bytes of the batch.
+    """
+    parts: list[bytes] = []
+    size = inflated = 0
+    while block is not None:
+        end, most = _end_of_part(block, limit - size, INFLATED_BYTES - inflated, first=not parts)
+        whole = end == block.end - block.base
+        parts.append(block.data if whole and end == len(block.data) else block.data[:end])
+        size, inflated, behind = size + end, inflated + most, block.end
+        if not whole or limit - size < _SMALLEST_READ or reader.size <= behind:
+            break
+        reader.block_bytes = min(limit - size, _PIECE_BYTES)
+        block = next(blocks, None)
+        if block is not None and block.base != behind:
+            break
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _opening(reader: JournalReader) -> bytes:
@@ -172,21 +202,28 @@ def _opening(reader: JournalReader) -> bytes:
     return found if sound else file_header(reader.uid)
 
 
-def _end_of_part(block: Block, limit: int) -> int:
-    """Return where the last frame ends that still fits; the first one always does."""
+def _end_of_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[int, int]:
+    """Return where the last frame ends that still fits, and how long payloads become at most.
+
+    Args:
+        block: The frames.
+        limit: How many bytes fit.
+        room: How many bytes payloads may become once they are inflated.
+        first: Whether the first frame fits in any case.
+    """
     whole = block.end - block.base
     packed = block.frames.some(_NO_KIND, ZLIB)
     most = whole + sum(min(MAX_PAYLOAD_BYTES, frame[5] * _MOST_PACKED) for frame in packed)
-    if whole <= limit and most <= INFLATED_BYTES:
-        return whole  # nearly always, and without a step for each frame
+    if whole <= limit and most <= room:
+        return whole, most  # nearly always, and without a step for each frame
     end = inflated = 0
     for frame in map(block.frames.raw, range(len(block.frames))):
         following = frame[0] + FRAME_HEADER_BYTES + padded(frame[5])
-        inflated += _inflated(block.data, frame)
-        if end and (following > limit or inflated > INFLATED_BYTES):
+        more = _inflated(block.data, frame)
+        if (end or not first) and (following > limit or inflated + more > room):
             break
-        end = following
-    return end
+        end, inflated = following, inflated + more
+    return end, inflated
 
 
 def _inflated(data: bytes, frame: RawFrame) -> int:

@@ -130,8 +130,8 @@ def ask_again(
     failures = asking.wait()
     if not asking.found and failures:
         log.warning(
-            "seamark: run %s is only partly on this disk, and what went before could not be found "
-            "out: %s. Readers of the remote may see less or more of it until it is sent",
+            "seamark: run %s is only partly on this disk, and what the rest holds could not be "
+            "found out: %s. It goes on with what is here",
             *(folder.run, failures[0][:400]),
         )
     return asking.found[0][1] if asking.found else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from seamark.journal.headers import headers
 
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
 __all__ = ["is_whole", "known_lengths", "lengths", "missing"]
-
-_LARGEST: Final = (1 << 63) - 1
 
 
 def lengths(folder: RunFolder) -> dict[str, int]:
@@ -34,7 +32,7 @@ def known_lengths(folder: RunFolder, there: Mapping[str, int] | None = None) -> 
         there: What a remote keeps of it, if that was asked.
     """
     found = lengths(folder)
-    for told in [there or {}, *(_told(header.get("elsewhere")) for header in headers(folder))]:
+    for told in [there or {}, *(header.get("elsewhere") or {} for header in headers(folder))]:
         for writer, length in told.items():
             found[writer] = max(length, found.get(writer, 0))
     return found
@@ -50,14 +48,3 @@ def missing(folder: RunFolder, there: Mapping[str, int] | None = None) -> dict[s
 def is_whole(folder: RunFolder) -> bool:
     """Return whether all of a run lies here, as far as its journals say."""
     return not missing(folder)
-
-
-def _told(value: Any) -> dict[str, int]:
-    """Return what a header says, as far as it has the right form: it may be a stranger's."""
-    if not isinstance(value, dict):
-        return {}
-    return {
-        writer: length
-        for writer, length in value.items()
-        if type(length) is int and 0 <= length < _LARGEST
-    }

@@ -165,4 +165,6 @@ def test_a_long_frame_is_in_several_groups_and_what_follows_it_is_kept(
     counts = [one.count for one in drawn]
     assert sum(counts) == 2000
     assert counts[:4] == [256, 256, 256, 132]
+    begins = np.cumsum([0, *counts])
+    assert set(range(1024, 2000, 256)) <= set(begins.tolist())  # where parts of a picture begin
     assert max(counts) == 256

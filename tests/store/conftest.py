@@ -47,6 +47,12 @@ def property_test() -> ModuleType:
     return _load("test_fold_property")
 
 
+@pytest.fixture(scope="session")
+def plain() -> ModuleType:
+    """Curves in exact arithmetic, and how to compare with them."""
+    return _load("test_reduce")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     """An empty run folder."""

@@ -147,17 +147,17 @@ def test_a_large_run_is_put_into_chunks_once_and_grows_by_its_share(builder, fol
         journal.row({"a": float(step)}, step)
     journal.save(folder)
     assert view().points("a").value.tolist() == list(map(float, range(40000)))
-    assert groups() == [40000]  # a group that was not full is made again
+    assert groups() == [16384, 16384, 7232]  # a group that was not full is made again
     for step in range(40000, 50000):
         journal.row({"a": float(step)}, step)
     journal.save(folder)
     assert view().points("a").value.tolist() == list(map(float, range(50000)))
-    assert groups() == [50000]
+    assert groups() == [16384, 16384, 16384, 848]
     for step in range(50000, 80000):
         journal.row({"a": float(step)}, step)
     journal.save(folder)
     assert view().points("a").value.tolist() == list(map(float, range(80000)))
-    assert groups() == [65536, 14464]  # full ones are of one size
+    assert groups() == [16384, 16384, 16384, 16384, 14464]  # full ones are of one size
 
 
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError
 from seamark.reading.curves import Curve
+from seamark.store import pyramid as levels
 from seamark.store.chunks import (
     pack_floats,
     packed_stride,
     unpack_floats,
     unpack_floats_at,
 )
-from seamark.store import pyramid as levels
 from seamark.store.pyramid import (
     draw_series,
     pack_coarse,
@@ -247,6 +247,61 @@ def test_the_pieces_make_no_difference(drawn, sizes):
     assert one.width == many.width
     for name in COLUMNS:
         assert same_bits(getattr(one, name), getattr(many, name))
+
+
+@given(series(), SIZES, st.lists(st.booleans(), min_size=1, max_size=3), st.integers(2, 40))
+def test_coarse_cells_make_no_difference(drawn, sizes, pyramids, points):
+    """Also beside fine ones, and in what is said of values that have no place in a picture."""
+    step, value = (np.asarray(one, np.float64) for one in drawn)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(levels, "_COARSE", 128)
+        patch.setattr(levels, "_LONG_PART", 0)
+        drawing = draw_series(pieces_of(step, value, sizes, pyramids), points, log_y=True)
+    check(drawing.curve, step, value, points)
+    order = np.argsort(step, kind="stable")
+    step, value = step[order], value[order]
+    assert drawing.not_positive == int((np.isfinite(value) & (value <= 0)).sum())
+    part = np.repeat(np.arange(len(drawing.curve)), drawing.curve.count)
+    for found, sign in ((drawing.plus_inf, INF), (drawing.minus_inf, -INF)):
+        _, first = np.unique(part[value == sign], return_index=True)
+        assert same_bits(found, step[value == sign][first])
+
+
+def test_steps_are_read_only_where_they_are_no_progression_and_a_border_falls():
+    """One odd stretch does not make a long series one whose steps are all read."""
+    step = np.arange(20_000.0)
+    step[7_000:7_500] += np.linspace(0, 0.5, 500)
+    pieces = pieces_of(step, np.cos(step), [500])
+    read = []
+    for number, piece in enumerate(pieces):
+        piece.steps = lambda number=number, piece=piece: (
+            read.append(number) or unpack_floats(piece.step)
+        )
+    check(reduce_series(pieces, 100), step, np.cos(step), 100)
+    assert read == [14]
+
+
+def test_infinities_are_found_without_reading_all_of_them():
+    """At most two cells of a part, even of a series that is infinite throughout."""
+    step, value = np.arange(64_000.0), np.where(np.arange(64_000) % 2, INF, -INF)
+    pieces = pieces_of(step, value, [16_000])
+    drawing = draw_series(pieces, 20)
+    parts = len(drawing.curve)
+    assert len(drawing.plus_inf) == len(drawing.minus_inf) == parts
+    assert sum(len(piece.read) for piece in pieces) <= 4 * 64 * parts
+
+
+def test_a_logarithmic_axis_asks_for_few_steps(monkeypatch):
+    """What is looked at grows with the parts and not with the points."""
+    step = np.arange(200_000.0)
+    asked, real = [], levels._InPieces.at
+    monkeypatch.setattr(
+        levels._InPieces, "at", lambda self, at: asked.append(len(at)) or real(self, at)
+    )
+    drawing = draw_series(pieces_of(step, step, [20_000]), 100, log_x=True)
+    assert drawing.left_out == 1
+    assert int(drawing.curve.count.sum()) == 199_999
+    assert sum(asked) < 20_000
 
 
 def test_a_series_without_points_is_a_curve_without_parts():

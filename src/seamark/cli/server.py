@@ -134,7 +134,8 @@ def size_of(text: str | None) -> int | None:
     if text is None:
         return None
     found = _SIZE.fullmatch(text.strip().lower())
-    if found is None or (size := round(float(found[1]) * _UNITS[found[2] or ""])) < 1:
+    size = 0 if found is None else round(float(found[1]) * _UNITS[found[2] or ""])
+    if size < 1:
         msg = f"expected a size such as 500GB, 2TB or a number of bytes, got {text!r}"
         raise click.BadParameter(msg)
     return size

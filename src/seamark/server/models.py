@@ -306,10 +306,12 @@ MODELS: Final[dict[str, Any]] = {
     "reasons": _envelope("Reasons", "[project, run, reason].", reasons=list[list[Any]]),
     "series": _envelope(
         "Series",
-        "What fits of the series.",
+        "What fits of the series; apart: project, run id and paths of one that is to be asked for "
+        "by itself.",
         table=SeriesTable | CurveTable,
         told=list[str],
         left=_list(Ref),
+        apart=list[Any] | None,
     ),
     "series-paths": _envelope("SeriesPaths", "[project, run, paths].", paths=list[list[Any]]),
     "curves": _envelope(

@@ -30,7 +30,8 @@ _KEPT: Final = 1000
 
 def _inside(project: sa.Column[str]) -> sa.ColumnElement[bool]:
     """Return what is so for a workspace and all that is in it; a range, so that an index serves."""
-    low, high = sa.bindparam("low"), sa.bindparam("high")
+    low: sa.BindParameter[str] = sa.bindparam("low")
+    high: sa.BindParameter[str] = sa.bindparam("high")
     return sa.or_(project == sa.bindparam("workspace"), sa.and_(project > low, project < high))
 
 

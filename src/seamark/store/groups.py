@@ -56,6 +56,7 @@ __all__ = [
     "load_group",
     "load_groups",
     "record_offsets",
+    "rows_before",
     "store_groups",
 ]
 
@@ -99,6 +100,12 @@ _LAST: Final = (
     )
     .order_by(_chunk.place.desc())
     .limit(1)
+)
+_ROWS_BEFORE: Final = sa.select(sa.func.sum(_chunk.count)).where(
+    _chunk.run == sa.bindparam("run"),
+    _chunk.path == _STEPS,
+    _chunk.journal == sa.bindparam("journal"),
+    _chunk.place < sa.bindparam("place"),
 )
 _SHARED: Final = (
     sa.select(_chunk.data)
@@ -187,11 +194,14 @@ class Gathering:
     Attributes:
         journal: Number of the journal.
         place: Where the next group starts, bytes.
+        before: Rows behind the last multiple of `GROUP_ROWS` rows that are in groups already: the
+            next group is so much shorter, and those behind it begin at such multiples again.
         done: Groups that are complete.
     """
 
     journal: int
     place: int
+    before: int = 0
     done: list[Group] = field(default_factory=list)
     _batches: list[RowBatch] = field(default_factory=list)
     _records: list[int] = field(default_factory=list)
@@ -204,35 +214,38 @@ class Gathering:
         ]
         rows = sum(len(batch.step) for batch in self._batches)
         values = sum(len(own) for batch in self._batches for _, own in batch.series.values())
-        if rows > GROUP_ROWS:
+        if rows > GROUP_ROWS - self.before:
             self._end_full()
         elif values >= _GROUP_VALUES:
             self.end(end)
+            self.before = 0  # such groups are shorter anyway
 
     def _end_full(self) -> None:
-        """End groups of exactly `GROUP_ROWS` rows.
+        """End groups that reach up to multiples of `GROUP_ROWS` rows.
 
         Then the stretches of a pyramid begin where parts of a picture do, for a series that has a
         point in every row. A frame of many rows may be in several groups: the place of one that
         begins within it lies within its bytes, which are more than its rows.
         """
         batch, start = merge(self._batches), 0
-        while len(batch.step) - start > GROUP_ROWS:
-            end = start + GROUP_ROWS
+        while len(batch.step) - start > GROUP_ROWS - self.before:
+            end = start + GROUP_ROWS - self.before
             frame = int(batch.offset[end])
             place = frame + end - int(np.searchsorted(batch.offset, frame))
             if place <= self.place:  # the frame begins in a group before these
-                place = self.place + GROUP_ROWS
+                place = self.place + end - start
             records = [offset for offset in self._records if offset < place]
             self.done.append(Group(self.journal, self.place, batch.part(start, end), records))
             self._records = self._records[len(records) :]
-            self.place, start = place, end
+            self.place, self.before, start = place, 0, end
         self._batches = [batch.part(start, len(batch.step))] if start else [batch]
 
     def end(self, offset: int) -> None:
         """End the group that is being gathered at an offset, bytes."""
         if offset > self.place:
-            self.done.append(Group(self.journal, self.place, merge(self._batches), self._records))
+            batch = merge(self._batches)
+            self.done.append(Group(self.journal, self.place, batch, self._records))
+            self.before = (self.before + len(batch.step)) % GROUP_ROWS
             self.place, self._batches, self._records = offset, [], []
 
     def paths(self) -> Iterable[str]:
@@ -308,6 +321,15 @@ def last_place(
     if count and packed_first(split_parts(data)[2]) < place:
         return None
     return int(place), int(count)
+
+
+def rows_before(
+    database: Database, connection: sa.Connection, run: int, journal: int, place: int
+) -> int:
+    """Return how many rows of a journal are in groups before a place, bytes."""
+    at = {"run": run, "journal": journal, "place": place}
+    ((rows,),) = database.rows(connection, _ROWS_BEFORE, **at)
+    return int(rows or 0)
 
 
 # ---------------------------------------------------------------------- reading

@@ -411,8 +411,7 @@ def _laid_out(series: _Series, first: int, points: int, *, log: bool) -> tuple[f
         return 0.0, np.arange(first, series.count)
     if not log:
         return _parts(series.steps, count, points // 2)
-    steps = series.steps.at(np.arange(first, series.count))
-    width, starts = _parts(_Listed(np.log2(steps)), count, points // 2)
+    width, starts = _parts(_Log2(series.steps, first, count), count, points // 2)
     return width, starts + first
 
 
@@ -627,6 +626,25 @@ class _Listed:
 
     def rank(self, edges: Floats) -> Ints:
         return np.searchsorted(self._steps, edges)
+
+
+class _Log2:
+    """The logarithms of positive steps, of which only those are made that are asked for."""
+
+    def __init__(self, steps: _Steps, first: int, count: int) -> None:
+        self._steps, self._first, self._count = steps, first, count
+
+    def at(self, places: Ints) -> Floats:
+        found: Floats = np.log2(self._steps.at(places + self._first))
+        return found
+
+    def rank(self, edges: Floats) -> Ints:
+        low, high = np.zeros(len(edges), np.int64), np.full(len(edges), self._count)
+        while len(open_ := np.flatnonzero(low < high)):
+            middle = (low[open_] + high[open_]) // 2
+            less = self.at(middle) < edges[open_]
+            low[open_[less]], high[open_[~less]] = middle[less] + 1, middle[~less]
+        return low
 
 
 class _InPieces:

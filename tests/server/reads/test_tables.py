@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from functools import partial
 
 import pytest
 
@@ -12,8 +13,12 @@ from journal_builder import START, JournalBuilder
 
 from seamark.reading import wire
 from seamark.reading.names import generated_name
+from seamark.remote.http.catalog import RemoteCatalog
+from seamark.remote.http.connection import Connection
 from seamark.server.access import Role
+from seamark.server.routes import reads, tables
 from seamark.store.query.selection import Selection
+from seamark.store.read.run import RunReader
 from seamark.store.read.tables import query_runs
 
 
@@ -31,6 +36,11 @@ def fill(here, count: int = 6) -> None:
         here.put(f"run{at}", run(f"w{at}", at / 10, model="ab"[at % 2]).wait(at))
     here.put("secret0", run("s", 0.9, hidden=1), project="vault/x")
     here.put(".project", JournalBuilder("p", owner=False).assign(note="of all"))
+
+
+def reader(here, project: str, run: str) -> RunReader:
+    sources = partial(here.given.source, project, run)
+    return RunReader(here.server.store, project, run, sources, now_ns=lambda: here.now_ns)
 
 
 def same(one, other) -> bool:
@@ -267,6 +277,58 @@ def test_series_of_many_runs_come_in_parts(here, monkeypatch) -> None:
         assert len(asks.read("runs/series", body)["table"].parts[0][2]) == 5
         body = {"refs": [["team/x", "run1"]], "paths": ["lss"], "unknown": "refuse"}
         assert asks.refused("runs/series", body) == (422, "query")
+
+
+def test_no_answer_reads_more_points_than_it_has_room_for(here, monkeypatch) -> None:
+    """Counts come first: what is too long is told apart, and read in parts by who asked."""
+    for module in (tables, reads):
+        monkeypatch.setattr(module, "MOST_POINTS", 12)
+    fill(here)
+    longer = JournalBuilder("long").op("state", state="running")
+    for step in range(40):
+        longer.row({"loss": step / 7, "acc": -float(step)}, float(step))
+        if step % 10 == 0:
+            longer.row({"lone": 1.0}, float(step))
+    here.put("long", longer)
+    read, sizes = tables.read_many, []
+
+    def counted(*args):
+        found = read(*args)
+        sizes.append(sum(len(one) for _, _, one in found))
+        return found
+
+    monkeypatch.setattr(tables, "read_many", counted)
+    refs = [("team/x", name) for name in ("run0", "long", "run1", "run2", "run3")]
+    with here.client() as asks:
+        body = {"refs": [list(ref) for ref in refs], "paths": ["loss", "a*", "lone"]}
+        told = asks.read("runs/series", body)
+        assert told["apart"] is None
+        assert told["left"][0] == ["team/x", "long"]
+        told = asks.read("runs/series", {**body, "refs": told["left"]})
+        assert told["apart"] == ["team/x", "long", ["loss", "acc", "lone"]]
+        assert len(told["table"]) == 0
+        assert told["left"] == [["team/x", f"run{at}"] for at in (1, 2, 3)]
+    assert max(sizes) <= 12
+    catalog = RemoteCatalog(Connection(here.url, here.admin))
+    try:
+        for points in (None, 6, 30):
+            sizes.clear()
+            found = catalog.series(refs, ["loss", "a*", "lone"], points=points)
+            expected = []
+            for ref in refs:
+                for path in ("loss", "acc", "lone"):
+                    view = reader(here, *ref)
+                    one = view.points(path) if points is None else view.curve(path, points)
+                    if len(one):
+                        expected.append((ref[1], path, one))
+            assert [part[:2] for part in found.parts] == [part[:2] for part in expected]
+            assert all(
+                same(one, other)
+                for (_, _, one), (_, _, other) in zip(found.parts, expected, strict=True)
+            )
+            assert max(sizes) <= 12
+    finally:
+        catalog.close()
 
 
 def test_a_run_that_is_named_often_is_read_once(here) -> None:

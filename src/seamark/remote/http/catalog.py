@@ -223,6 +223,8 @@ class RemoteCatalog:
             }
             answer = self._asking.post("runs/series", body)
             found += part(answer, "table", kind).parts
+            if (apart := answer.get("apart")) is not None:
+                found += self._apart(apart, some[0], chosen, points)
             said = dict.fromkeys(parts(answer, "told", str))
             told = said if told is None else {one: None for one in told if one in said}
             again = [_ref(one) for one in parts(answer, "left", list)]
@@ -237,6 +239,19 @@ class RemoteCatalog:
                 unknown(QueryError(message))
         made: SeriesTable | CurveTable = kind(found)
         return made
+
+    def _apart(self, told: Any, ref: Ref, attempt: Any, points: int | None) -> list[Any]:
+        """Return the series of a run that is too long for one answer."""
+        if _ref(told) != ref or len(told) != 3 or not _is_texts(told[2]):  # noqa: PLR2004
+            msg = f"the answer is not as agreed: expected the paths of {ref}, got {told!r:.80}"
+            raise WireError(msg)
+        run = RemoteRun(self._asking, *ref)
+        series: Mapping[str, Any]
+        if points is None:
+            series = run.many_points(told[2], attempt)
+        else:
+            series = {path: run.curve(path, points, attempt) for path in told[2]}
+        return [(ref[1], path, one) for path, one in series.items() if len(one)]
 
     def series_of(
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
@@ -350,6 +365,10 @@ def _ref(one: Any) -> Ref:
         return one[0], one[1]
     msg = f"the answer is not as agreed: expected project and run, got {one!r:.80}"
     raise WireError(msg)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _shared(one: dict[str, Any]) -> SharedPath:

@@ -244,23 +244,27 @@ class RemoteRun:
     ) -> Mapping[str, Points]:
         """Return the points of several float series."""
         chosen = check_attempt(attempt)
+        wanted = list(dict.fromkeys(paths))
         found: dict[str, Points] = {}
-        for some in _in_parts(list(paths)):
-            try:
-                answer = self._post("points", {"paths": some, "attempt": chosen, "limit": limit})
-            except TooLong:  # one of them alone
-                found |= {path: self.points(path, attempt, limit=limit) for path in some}
-                continue
-            points, totals = part(answer, "points", dict), part(answer, "total", dict)
-            for path in some:
-                one = points.get(path)
-                whole = isinstance(one, Points) and len(one) >= totals.get(path, 0)
-                found[path] = (
-                    one
-                    if whole and isinstance(one, Points)
-                    else self.points(path, attempt, limit=limit)
-                )
-        return found
+        for some in _in_parts(wanted):
+            left = some
+            while left:
+                try:
+                    answer = self._post(
+                        "points", {"paths": left, "attempt": chosen, "limit": limit}
+                    )
+                except TooLong:  # one of them alone
+                    found |= {path: self.points(path, attempt, limit=limit) for path in left}
+                    break
+                points, totals = part(answer, "points", dict), part(answer, "total", dict)
+                # The first is always there, and what did not fit behind it is asked for again.
+                for path in [left[0], *(path for path in left[1:] if path in points)]:
+                    one = points.get(path)
+                    if not isinstance(one, Points) or len(one) < totals.get(path, 0):
+                        one = self.points(path, attempt, limit=limit)
+                    found[path] = one
+                left = [path for path in left if path not in found]
+        return {path: found[path] for path in wanted}
 
     def curve(self, path: str, points: int, attempt: Attempt = "latest") -> Curve:
         """Return a float series in parts, for drawing."""

@@ -68,7 +68,8 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
                                                          {reason: count}]]}``
 ``POST runs/crash-reasons`` ``{"refs"}``                 ``{"reasons": [[project, run, reason]]}``
 ``POST runs/series``                                     ``{"table": SeriesTable | CurveTable,
-``{"refs", "paths", "attempt", "points", "unknown"}``    "told": [str], "left": [ref]}``
+``{"refs", "paths", "attempt", "points", "unknown"}``    "told": [str], "left": [ref], "apart":
+                                                         [project, run, [path]] | null}``
 ``POST runs/series-paths`` ``{"refs", "paths"}``         ``{"paths": [[project, run, [path]]]}``
 ``POST curves``                                          ``{"curves": [{"project", "run", "path",
 ``{"refs", "paths", "px", "attempt", "x", "window",``    "drawing": Drawing}], "cursor": str}``

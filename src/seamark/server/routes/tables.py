@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import sqlalchemy as sa
@@ -27,7 +27,7 @@ from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths, in_projects
 from seamark.store.query.patterns import matcher
 from seamark.store.query.selection import Selection
-from seamark.store.read.many import read_many, series_of
+from seamark.store.read.many import lengths_of, read_many, series_of
 from seamark.store.read.names import run_names
 from seamark.store.read.shared import shared_paths
 from seamark.store.read.tables import query_runs
@@ -481,7 +481,11 @@ def series_paths(every: All, body: _SeriesPathsBody) -> Response:
 
 @router.post("/runs/series", operation_id="readSeries", responses=answers("series"))
 def series(every: All, body: _SeriesBody) -> Response:
-    """Return the points or curves of the float series of many runs, as many runs as fit."""
+    """Return the points or curves of the float series of many runs, as many runs as fit.
+
+    A run that is too long for one answer is told in ``apart`` with its paths, to be asked for by
+    itself (points-part, curve); it is the first of the runs then, and the others are left.
+    """
     attempt = attempt_of(str(body.attempt))
     if body.points is not None:
         check_points(body.points)
@@ -490,22 +494,30 @@ def series(every: All, body: _SeriesBody) -> Response:
     def answer(store: Store, connection: sa.Connection) -> dict[str, Any]:
         refs = every.only_readable(body.refs)
         parts: list[tuple[str, str, Any]] = []
-        size, end = 0, 0
-        while end < len(refs) and size < MOST_POINTS:
+        apart: list[Any] | None = None
+        end, room = 0, MOST_POINTS
+        while end < len(refs) and apart is None:
             some = refs[end : end + _RUNS_AT_ONCE]
-            found = read_many(
-                store, connection, some, body.paths, attempt, every.sources, None, body.points
+            lengths = lengths_of(store, connection, some, body.paths)
+            fit, room = _fitting_runs(lengths, body.points, room)
+            parts += read_many(
+                store, connection, fit, body.paths, attempt, every.sources, None, body.points
             )
-            parts += found
-            size += sum(len(part) for _, _, part in found)
-            end += len(some)
+            end += len(fit)
+            if len(fit) < len(some):
+                if end:
+                    break
+                apart, end = [*refs[0], list(lengths[refs[0]])], 1
         if body.unknown is not None:
-            _check_series(every, store, connection, body, told, {path for _, path, _ in parts})
+            found = {path for _, path, _ in parts}
+            found.update(apart[2] if apart else ())
+            _check_series(every, store, connection, body, told, found)
         table = SeriesTable(parts) if body.points is None else CurveTable(parts)
         return {
             "table": table,
             "told": told.messages,
             "left": [list(ref) for ref in refs[end:]],
+            "apart": apart,
         }
 
     def make() -> dict[str, Any]:
@@ -513,6 +525,27 @@ def series(every: All, body: _SeriesBody) -> Response:
             return _ask(every, answer)
 
     return every.answer(make)
+
+
+def _fitting_runs(
+    lengths: Mapping[tuple[str, str], Mapping[str, int]], points: int | None, room: int
+) -> tuple[list[tuple[str, str]], int]:
+    """Return the first runs whose points fit, and for how many more there is room.
+
+    Args:
+        lengths: Of their series.
+        points: At most so many are answered of each; None for all.
+        room: For how many points.
+    """
+    fit = []
+    for ref, series in lengths.items():
+        counts = series.values()
+        size = sum(counts if points is None else (min(one, points) for one in counts))
+        if size > room:
+            break
+        fit.append(ref)
+        room -= size
+    return fit, room
 
 
 def _check_series(

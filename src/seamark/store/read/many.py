@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seamark.reading.curves import Curve
     from seamark.store.runs import Store, StoredRun
 
-__all__ = ["Recent", "read_many", "series_of"]
+__all__ = ["Recent", "lengths_of", "read_many", "series_of"]
 
 Ref = tuple[str, str]
 """Project path and run id."""
@@ -44,6 +44,34 @@ _HELD: Final = sa.select(_cells.run, _cells.path).where(
     _cells.run.in_([sa.bindparam(f"at{place}") for place in range(RUNS_AT_ONCE)]),
     _cells.visible == 1,
     _cells.family == FAMILY_NUMBERS["float_series"],
+)
+
+
+_some_runs: Final[Any] = [sa.bindparam(f"at{place}") for place in range(RUNS_AT_ONCE)]
+_some_paths: Final[Any] = [sa.bindparam(f"path{place}") for place in range(_PATHS_AT_ONCE)]
+_series: Final = schema.series.c
+_chunk: Final = schema.chunk.c
+_LENGTHS: Final = (
+    sa.select(_cells.run, _cells.path, _series.count)
+    .join(
+        schema.series,
+        sa.and_(
+            _series.run == _cells.run,
+            _series.path == _cells.path,
+            _series.family == _cells.family,
+        ),
+    )
+    .where(
+        _cells.path.in_(_some_paths),
+        _cells.run.in_(_some_runs),
+        _cells.visible == 1,
+        _cells.family == FAMILY_NUMBERS["float_series"],
+    )
+)
+_PACKED: Final = (
+    sa.select(_chunk.run, _chunk.path, sa.func.sum(_chunk.count))
+    .where(_chunk.path.in_(_some_paths), _chunk.run.in_(_some_runs))
+    .group_by(_chunk.run, _chunk.path)
 )
 
 
@@ -150,6 +178,40 @@ def series_of(
             asked |= filled(there, RUNS_AT_ONCE)
             for run, path in store.database.rows(connection, _HELD, **asked):
                 found.setdefault(there[run], set()).add(known[path])
+    return found
+
+
+def lengths_of(
+    store: Store, connection: sa.Connection, refs: Sequence[Ref], patterns: Sequence[str]
+) -> dict[Ref, dict[str, int]]:
+    """Return how many points are read for the series of runs that match; no point is read.
+
+    What only other attempts show counts as far as it is packed: it is unpacked, too.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        refs: (project, run id) of up to `RUNS_AT_ONCE` runs.
+        patterns: As `read_many` takes them, in whose order the paths come.
+    """
+    places = places_of(store, connection, refs)
+    there = {number: ref for ref, (number, _) in places.items()}
+    known = _matching(store, connection, patterns)
+    numbers = list(known)
+    found: dict[Ref, dict[str, int]] = {ref: {} for ref in refs}
+    for first in range(0, len(numbers) if there else 0, _PATHS_AT_ONCE):
+        paths = filled(numbers[first : first + _PATHS_AT_ONCE], _PATHS_AT_ONCE)
+        asked = {f"path{at.removeprefix('at')}": path for at, path in paths.items()}
+        asked |= filled(there, RUNS_AT_ONCE)
+        rows = store.database.rows(connection, _LENGTHS, **asked)
+        counts = {(run, path): int(count or 0) for run, path, count in rows}
+        for run, path, packed in store.database.rows(connection, _PACKED, **asked):
+            if (run, path) in counts:
+                counts[run, path] = max(counts[run, path], int(packed))
+        for number in dict.fromkeys(paths.values()):
+            for run, ref in there.items():
+                if (run, number) in counts:
+                    found[ref][known[number]] = counts[run, number]
     return found
 
 

@@ -1,0 +1,170 @@
+"""Very long series in a store: what is drawn of them, and how little is asked for it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from seamark.store import groups, ingest, pyramid
+from seamark.store.database import Database
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Groups and cells so small that a short series has many of them."""
+    for module in (groups, ingest):
+        monkeypatch.setattr(module, "GROUP_ROWS", 256)
+    monkeypatch.setattr(ingest, "SMALL_BYTES", 0)
+    monkeypatch.setattr(ingest, "CHUNK_BYTES", 0)
+    monkeypatch.setattr(groups, "_PYRAMID_POINTS", 64)
+    monkeypatch.setattr(pyramid, "_COARSE", 128)
+    monkeypatch.setattr(pyramid, "_LONG_PART", 0)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Note every question to a database, and every chunk of which values are unpacked."""
+    found = {"questions": 0, "chunks": 0}
+    rows, unpack = Database.rows, groups.unpack_floats_at
+
+    def counted(self, *args, **values):
+        found["questions"] += 1
+        return rows(self, *args, **values)
+
+    def unpacked(data, places):
+        found["chunks"] += 1
+        return unpack(data, places)
+
+    monkeypatch.setattr(Database, "rows", counted)
+    monkeypatch.setattr(groups, "unpack_floats_at", unpacked)
+    return found
+
+
+def noisy(rng, size):
+    value = rng.standard_normal(size)
+    odd = rng.random(size) < 0.02
+    value[odd] = rng.choice([NAN, INF, -INF, 0.0, 1e300], int(odd.sum()))
+    return value
+
+
+def in_frames(journal, step, value, rng, path="loss"):
+    """Write a series as frames of any number of rows, and rows of their own."""
+    start = 0
+    while start < len(step):
+        size = int(rng.choice([1, 100, 256, 700, 1500]))
+        part = slice(start, start + size)
+        if size == 1:
+            journal.row({path: float(value[start])}, float(step[start]))
+        else:
+            journal.column(path, step[part].tolist(), value[part].tolist())
+        start += size
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_curve_is_what_all_points_give(store, engines, builder, plain, seed):
+    """Of several attempts, whatever the frames, and folded in several turns."""
+    rng = np.random.default_rng(seed)
+    stride = float(rng.choice([1, 7, 50, 0.5]))
+    step, value = np.arange(4000.0) * stride - 100, noisy(rng, 4000)
+    first = builder("one", attempt=0)
+    in_frames(first, step[:2500], value[:2500], rng)
+    there = first.offset
+    in_frames(first, step[2500:3000], value[2500:3000], rng)
+    second = builder("two", attempt=1, positions={first.writer: there}, t=first.t + 10**9)
+    in_frames(second, step[2500:], value[2500:], rng)
+    journals = [first, second]
+    for share in (0.4, 0.8, 1.0):
+        ends = [int(one.offset * share) for one in journals]
+        engines.fold(store, "r", journals, ends)
+    reader = engines.look(store, "r", journals)
+    wanted = {
+        "latest": (step, value),
+        0: (step[:3000], value[:3000]),
+        "all": (np.append(step[:3000], step[2500:]), np.append(value[:3000], value[2500:])),
+    }
+    for attempt, (steps, values) in wanted.items():
+        order = np.argsort(steps, kind="stable")
+        points = reader.points("loss", attempt)
+        assert plain.same_bits(points.step, steps[order])
+        assert plain.same_bits(points.value, values[order])
+        for most in (9, 300):
+            plain.check(reader.curve("loss", most, attempt), steps, values, most)
+        drawing = reader.drawing("loss", 40, attempt, log_y=True, window=300.0, log_x=stride > 1)
+        assert drawing.not_positive == int(
+            (np.isfinite(values) & (values <= 0) & ~((steps <= 0) & (stride > 1))).sum()
+        )
+
+
+def test_one_question_brings_what_many_borders_need(store, engines, builder, asked):
+    """Each border of a picture cuts a cell of a group of its own."""
+    counts = {}
+    for groups_ in (20, 120):
+        size = groups_ * 256
+        step, value = np.arange(size) * 50.0, np.sin(np.arange(size) / 99)
+        journal = builder(f"w{groups_}").column("loss", step.tolist(), value.tolist())
+        engines.fold(store, f"r{groups_}", [journal])
+        reader = engines.look(store, f"r{groups_}", [journal])
+        asked.update(questions=0, chunks=0)
+        found = reader.curve("loss", 2 * groups_)
+        assert int(found.count.sum()) == size
+        counts[groups_] = dict(asked, parts=len(found))
+    for found in counts.values():
+        assert 0 < found["chunks"] <= found["parts"]
+    assert counts[120]["chunks"] > 60
+    assert counts[120]["questions"] <= counts[20]["questions"] + 2
+
+
+def test_parts_of_whole_coarse_cells_ask_for_no_values(store, engines, builder, asked, monkeypatch):
+    """Nor for steps, nor for what is known of finer cells."""
+    monkeypatch.setattr(groups._DrawnSeries, "pyramid", None)
+    monkeypatch.setattr(groups._DrawnSeries, "group", None)
+    step = np.arange(16_384.0)
+    journal = builder().column("loss", step.tolist(), np.cos(step).tolist())
+    engines.fold(store, "r", [journal])
+    found = engines.look(store, "r", [journal]).curve("loss", 64)
+    assert (found.width, len(found)) == (512.0, 32)
+    assert asked["chunks"] == 0
+
+
+def test_a_series_that_is_in_every_other_row_is_a_progression_too(
+    store, engines, builder, monkeypatch
+):
+    """Its steps are known without the rows that it has a value in."""
+    journal = builder()
+    for at in range(1500):
+        metrics = {"loss": float(at)} | ({"rare": float(-at)} if at % 3 == 0 else {})
+        journal.row(metrics, float(at))
+    engines.fold(store, "r", [journal])
+    monkeypatch.setattr(groups._DrawnSeries, "group", None)
+    found = engines.look(store, "r", [journal]).curve("rare", 8)
+    assert found.last_step[-1] == 1497
+    assert int(found.count.sum()) == 500
+
+
+def test_a_long_frame_is_in_several_groups_and_what_follows_it_is_kept(
+    store, engines, builder, plain
+):
+    """The last of them is not made again: it begins within a frame."""
+    journal, rng = builder(), np.random.default_rng(3)
+    step, value = np.arange(2000.0), noisy(rng, 2000)
+    journal.column("loss", step[:900].tolist(), value[:900].tolist())
+    engines.fold(store, "r", [journal])
+    for start in range(900, 2000, 100):
+        part = slice(start, start + 100)
+        journal.column("loss", step[part].tolist(), value[part].tolist())
+        engines.fold(store, "r", [journal])
+        points = engines.look(store, "r", [journal]).points("loss")
+        assert plain.same_bits(points.value, value[: start + 100])
+    with store.database.reading() as connection:
+        (number,) = store.numbers.known(connection, ["loss"]).values()
+        drawn = groups.drawn_groups(store.database, connection, 1, number)
+    counts = [one.count for one in drawn]
+    assert sum(counts) == 2000
+    assert counts[:4] == [256, 256, 256, 132]
+    begins = np.cumsum([0, *counts])
+    assert set(range(1024, 2000, 256)) <= set(begins.tolist())  # where parts of a picture begin
+    assert max(counts) == 256

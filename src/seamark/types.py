@@ -394,7 +394,7 @@ class Value:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self._held() == other._held()  # type: ignore[attr-defined]  # it is of this type
+        return self._held() == other._held()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self._held()))})"

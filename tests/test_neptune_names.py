@@ -175,7 +175,7 @@ def test_progress_bars_are_told(run: Run) -> None:
         def update(self, *, by: int, total: int | None = None) -> None:
             told.append((by, total))
 
-        def __exit__(self, *_: Any) -> None:
+        def __exit__(self, *_: object) -> None:
             told.append("closed")
 
     project = seamark.init_project("p", root=run.root)
@@ -220,7 +220,7 @@ def test_what_integrations_use(run: Run) -> None:
 
 
 def test_logging_goes_to_a_series(run: Run, capsys: Any) -> None:
-    """Records are appended as they are formatted; nothing is raised, and nothing goes in circles."""
+    """Records are appended as formatted; nothing is raised, and nothing goes in circles."""
     logger, own = logging.getLogger("a test of logging"), logging.getLogger("seamark")
     logger.setLevel(logging.INFO)
     handlers = [NeptuneHandler(run=run), NeptuneHandler(run=run["fold"], path="log")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from abc import abstractmethod
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.errors import MissingExtraError, ValueKindError
@@ -107,14 +108,11 @@ class TqdmProgressBar(ProgressBarCallback):
     ) -> None:
         super().__init__(*args)
         try:
-            if "ipykernel" in sys.modules:
-                from tqdm.notebook import tqdm
-            else:
-                from tqdm import tqdm
+            made_by = import_module("tqdm.notebook" if "ipykernel" in sys.modules else "tqdm")
         except ModuleNotFoundError as error:
             msg = "TqdmProgressBar needs tqdm: pip install tqdm"
             raise MissingExtraError(msg) from error
-        self._bar = tqdm(desc=description, unit=unit or "", unit_scale=unit_scale, **kwargs)
+        self._bar = made_by.tqdm(desc=description, unit=unit or "", unit_scale=unit_scale, **kwargs)
 
     def __exit__(
         self,

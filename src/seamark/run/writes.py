@@ -45,7 +45,9 @@ class Writes:
     def families(self) -> dict[str, str]:
         """Return the family of everything gathered but series, by path."""
         found = dict.fromkeys(self.atoms, "atom")
-        others = (self.sets, self.files, self.members, self.artifacts)
+        others: tuple[Mapping[str, Any], ...] = (
+            *(self.sets, self.files, self.members, self.artifacts),
+        )
         for family, held in zip(_OTHER_FAMILIES, others, strict=True):
             if held:
                 found |= dict.fromkeys(held, family)

@@ -20,6 +20,7 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"__main__"}),
     frozenset({"cli", "ignite", "lightning", "testing"}),
     frozenset({""}),  # the public face, which finds its names on first use
+    frozenset({"handler", "integrations", "typing"}),  # where Neptune has names of rooms below
     frozenset({"run"}),
     frozenset({"capture", "local", "server"}),
     frozenset({"remote", "store"}),
@@ -31,6 +32,7 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"values"}),
     frozenset({"process"}),
     frozenset({"paths"}),
+    frozenset({"constants", "envs", "exceptions", "management", "version"}),
     frozenset({"errors"}),
 )
 ADAPTERS = frozenset({"ignite", "lightning"})
@@ -109,10 +111,16 @@ def test_the_root_holds_the_public_face_only() -> None:
     assert at_the_root == {
         "__init__",
         "__main__",
+        "constants",
+        "envs",
         "errors",
+        "exceptions",
+        "handler",
         "paths",
         "types",
+        "typing",
         "utils",
+        "version",
     }
 
 

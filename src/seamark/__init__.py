@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from seamark import constants as constants
+    from seamark import envs as envs
     from seamark import errors, types, utils
+    from seamark import exceptions as exceptions
+    from seamark import handler as handler
+    from seamark import integrations as integrations
+    from seamark import management as management
+    from seamark import typing as typing
+    from seamark import version as version
+    from seamark.constants import ANONYMOUS_API_TOKEN
     from seamark.remote.login import login, logout
     from seamark.run.handler import Handler
     from seamark.run.project import Project, init_project
     from seamark.run.run import Run, init_run
 
 __all__ = [
+    "ANONYMOUS_API_TOKEN",
     "Handler",
     "Project",
     "Run",
@@ -31,6 +41,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ANONYMOUS_API_TOKEN": "seamark.constants",
     "Handler": "seamark.run.handler",
     "Project": "seamark.run.project",
     "Run": "seamark.run.run",
@@ -40,6 +51,12 @@ _HOMES = {
     "logout": "seamark.remote.login",
 }
 
+_AS_IN_NEPTUNE = (
+    *("constants", "envs", "exceptions", "handler", "integrations", "management"),
+    *("typing", "version"),
+)
+"""Modules that scripts written for Neptune use; ``from seamark import *`` brings none of them."""
+
 
 def __getattr__(name: str) -> Any:
     """Import public names on first use, so that ``import seamark`` stays light."""
@@ -47,7 +64,7 @@ def __getattr__(name: str) -> Any:
 
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
-    elif name in __all__:
+    elif name in __all__ or name in _AS_IN_NEPTUNE:
         value = import_module(f"{__name__}.{name}")
     else:
         msg = f"module {__name__!r} has no attribute {name!r}"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import threading
+from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from seamark.errors import FamilyError
+from seamark.journal.folder import RunFolder
 from seamark.paths import check_path, check_writable, is_inside
 from seamark.pictures.printing import show
 from seamark.run.browsing import Browsable
 from seamark.run.handler import Handler
+from seamark.run.lifecycle import NEW, STOPPED
+from seamark.run.options import RunOptions
 from seamark.run.points import assign_series
 from seamark.run.tree import nest, structure_lines
 
@@ -18,7 +23,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from seamark.journal.folder import RunFolder
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorded import Recorded
     from seamark.run.recorder import Recorder
@@ -29,7 +33,20 @@ INTERNAL: Final = frozenset({"after_fork", "folder", "lifecycle", "recorded", "r
 """Names that the package itself uses; whoever asks what there is sees the verbs."""
 
 
-class Container(Browsable, ABC):
+class _Opening(ABCMeta):
+    """Lets ``Run(...)`` and ``Project(...)`` do what ``init_run`` and ``init_project`` do."""
+
+    def __call__(cls, *given: Any, **named: Any) -> Any:
+        """Open one by the arguments of a person, or make one of the package's own parts."""
+        made = given and isinstance(given[0], (RunOptions, RunFolder))
+        made = made or not named.keys().isdisjoint(("folder", "options"))
+        return super().__call__(*given, **named) if made else cls._opened(*given, **named)
+
+    def _opened(cls, *given: Any, **named: Any) -> Any:
+        return super().__call__(*given, **named)
+
+
+class Container(Browsable, metaclass=_Opening):
     """A tree of attributes under slash-separated paths; `Run` and `Project` are the two kinds.
 
     Item access gives a `Handler` that holds the verbs; ``container["a/b"] = value`` assigns;
@@ -45,6 +62,9 @@ class Container(Browsable, ABC):
     lifecycle: Lifecycle
     recorder: Recorder
     recorded: Recorded
+
+    container_type: ClassVar[str]
+    """What it is, in Neptune's words: ``"run"`` or ``"project"``."""
 
     _internal: ClassVar[frozenset[str]] = INTERNAL
 
@@ -124,6 +144,20 @@ class Container(Browsable, ABC):
         if series := self.recorder.assign("", value, wait=wait):
             assign_series(self.recorder, series)
 
+    def define(self, path: str, value: Any, *, wait: bool = False) -> Handler:
+        """Assign a value at a path that holds nothing, and return the path's handler.
+
+        Raises:
+            FamilyError: If something is recorded there.
+            ValueKindError: If the value cannot be kept.
+        """
+        handler = self[path]
+        if self.exists(path):
+            msg = f"{path!r} holds something already: assign to it instead"
+            raise FamilyError(msg)
+        handler.assign(value, wait=wait)
+        return handler
+
     def pop(self, path: str, *, wait: bool = False) -> None:
         """Delete a path and everything below it, which frees it for another family.
 
@@ -173,6 +207,33 @@ class Container(Browsable, ABC):
             MissingFieldError: If nothing is recorded there.
         """
         return self.recorded.attribute(check_path(path)).type
+
+    def get_attribute(self, path: str) -> Handler | None:
+        """Return the handler of a path, or None if nothing is recorded there."""
+        return self[path] if self.exists(path) else None
+
+    def get_state(self) -> str:
+        """Return ``"created"``, ``"started"`` or ``"stopped"``.
+
+        The state of this object, in Neptune's words.
+        """
+        phase = self.lifecycle.phase
+        return {NEW: "created", STOPPED: "stopped"}.get(phase, "started")
+
+    def lock(self) -> threading.RLock:
+        """Return a lock of this object for code that does several things at once.
+
+        Nothing in Seamark takes it: recording from several threads needs none.
+        """
+        return self.__dict__.setdefault("_lock", threading.RLock())  # type: ignore[no-any-return]
+
+    def ping(self) -> None:
+        """Do nothing: while it records, it says so by itself."""
+
+    def start(self) -> None:
+        """Begin to record, if that has not happened yet; `init_run` does."""
+        if self.recorder.recording:
+            self.recorder.to_write()
 
     def get_url(self) -> str:
         """Return its folder as a ``file://`` URL."""

@@ -106,6 +106,11 @@ class Handler(Browsable):
         """The path of this handler."""
         return self._path
 
+    @property
+    def container(self) -> Any:
+        """The run or project."""
+        return self._root
+
     def get_root_object(self) -> Any:
         """Return the run or project."""
         return self._root
@@ -560,8 +565,8 @@ class Handler(Browsable):
     def download(
         self,
         destination: str | os.PathLike[str] | None = None,
-        *,
         progress_bar: Any = None,
+        *,
         references: bool = False,
     ) -> None:
         """Write the file, file set or file series at this path to disk.

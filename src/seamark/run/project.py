@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, overload
 
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
@@ -26,7 +26,13 @@ from seamark.run.catalogs import place_to_read
 from seamark.run.container import Container
 from seamark.run.drawing import Asked
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
-from seamark.run.options import hidden_by_environment, project_and_mode, remotes_of
+from seamark.run.options import (
+    WITHOUT_MEANING,
+    hidden_by_environment,
+    project_and_mode,
+    refuse_unknown,
+    remotes_of,
+)
 from seamark.run.plotting import plot_runs
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
@@ -41,10 +47,11 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
     from seamark.reading.points import Attempt
     from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
+    from seamark.utils import ProgressBarCallback
 
 __all__ = ["Project", "init_project"]
 
-Progress = bool | Callable[[int, int], None] | None
+Progress = bool | Callable[[int, int], None] | type["ProgressBarCallback"] | None
 """Whether, or with what, it is shown how far folding is."""
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -64,6 +71,7 @@ def init_project(
     root: str | os.PathLike[str] | None = None,
     remote: str | Sequence[str] | None = None,
     api_token: str | None = None,
+    **others: Any,
 ) -> Project:
     """Open a project, to read tables of its runs or to record facts about the project itself.
 
@@ -81,11 +89,15 @@ def init_project(
             to all of them, as runs are.
         api_token: For sending; kept in memory only. SEAMARK_API_TOKEN, or what ``seamark login``
             has kept.
+        **others: Arguments of Neptune's that have no meaning here.
 
     Raises:
+        UnknownArgumentError: If an argument does not exist; the nearest one is named.
         PathError: If the project's path breaks the grammar.
         ArgumentError: If there is no such mode, or the remote cannot be read.
     """
+    own = ("project", "mode", "root", "remote", "api_token")
+    refuse_unknown("init_project", others, {*own, *WITHOUT_MEANING} - {"enable_remote_signals"})
     path, stated = project_and_mode(project, mode)
     place = place_to_read(root, remote)
     folder, remotes = RunFolder(root_dir(root), path, PROJECT_LOG), remotes_of(remote, stated)
@@ -96,8 +108,14 @@ class Project(Container):
     """A project and the runs in it and in its sub-projects; made by `init_project`.
 
     It has the verbs of a run (``project["description"] = "..."``), which write to the project's own
-    log.
+    log. ``Project(...)`` with the arguments of `init_project` is the same.
     """
+
+    container_type: ClassVar[str] = "project"
+
+    @classmethod
+    def _opened(cls, *given: Any, **named: Any) -> Project:
+        return init_project(*given, **named)
 
     def __init__(
         self,
@@ -199,7 +217,8 @@ class Project(Container):
                 and down.
             ascending: Smallest first.
             progress_bar: False for none; a function is called with the number of runs folded and to
-                fold; None and True show progress on a terminal if it takes a while.
+                fold, a class such as `seamark.utils.TqdmProgressBar` is told; None and True show
+                progress on a terminal if it takes a while.
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used, or if one of ``id`` may
@@ -432,7 +451,7 @@ class Project(Container):
 
     def _fresh_index(self, progress_bar: Progress) -> Catalog:
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
-            wanted = "True, False, None or a function of two numbers"
+            wanted = "True, False, None, a function of two numbers or a progress bar's class"
             msg = f"progress_bar: expected {wanted}, got {progress_bar!r:.80}"
             raise ArgumentError(msg)
         index = self.recorded.index
@@ -513,9 +532,26 @@ def _is_query(text: str) -> bool:
     return True
 
 
+class _Steps:
+    """Tells a progress bar of Neptune's kind how many more runs are folded."""
+
+    def __init__(self, bar: ProgressBarCallback) -> None:
+        self._bar = bar
+        self._done = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take note of how many are folded now."""
+        self._bar.update(by=done - self._done, total=total)
+        self._done = done
+
+
 @contextmanager
 def _progress(wanted: Progress) -> Iterator[Callable[[int, int], None] | None]:
     """Give what is to be called while runs are folded; on a terminal a line shows how far it is."""
+    if isinstance(wanted, type):
+        with wanted(description="Reading runs", unit="runs") as bar:
+            yield _Steps(bar)
+        return
     if callable(wanted) or wanted is False or not obeys_escapes(sys.stderr):
         yield wanted if callable(wanted) else None
         return

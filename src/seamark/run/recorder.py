@@ -412,34 +412,40 @@ class Recorder:
         families = {at: each for at, each in writes.families().items() if self.shares(at)}
         series = {self.series_path(at): each.family for at, each in writes.series.items()}
         writer.expect(families | series if series else families)
-        for at in writes.members:
-            if writer.families.get(at) == "file_set":  # what it holds is replaced
-                self.delete(at)
+        if writes.members:
+            self._make_room(writer, writes.members)
         for at, family in families.items():
             writer.claim(at, family)
         given = {at: atom for at, atom in writes.atoms.items() if at in families}
         self._append_atoms(writer, self._without_secrets(given))
-        self._append_more(writer, writes, families)
-        for at, file in writes.files.items():
-            self.content.upload(at, file, wait=wait)
-        if wait and writes.members:
-            self.wait()
+        if len(families) > len(given):
+            self._append_more(writer, writes, families, wait=wait)
         return writes.series
 
+    def _make_room(self, writer: JournalWriter, paths: Iterable[str]) -> None:
+        """Delete file sets that are replaced."""
+        for at in paths:
+            if writer.families.get(at) == "file_set":
+                self.delete(at)
+
     def _append_more(
-        self, writer: JournalWriter, writes: Writes, families: Mapping[str, str]
+        self, writer: JournalWriter, writes: Writes, families: Mapping[str, str], *, wait: bool
     ) -> None:
-        """Append the sets, file sets and artifacts of an assignment."""
+        """Append what is no atom of an assignment, where this process records it."""
         for at, members in writes.sets.items():
             if at in families:
                 values = sorted(escape(self.hide(at, each)) for each in members)
                 writer.append_op({"op": "assign_set", "path": at, "values": values})
-        for at, found in writes.members.items():
-            if at in families:
-                self.content.upload_members(at, found)
         for at, artifact in writes.artifacts.items():
             if at in families:
                 writer.append_op({**artifact, "op": "artifact", "path": at})
+        for at, file in writes.files.items():
+            self.content.upload(at, file, wait=wait)
+        for at, found in writes.members.items():
+            if at in families:
+                self.content.upload_members(at, found)
+        if wait and writes.members:
+            self.wait()
 
     def change_set(self, op: str, path: str, values: Iterable[str]) -> None:
         """Add strings to a string set (``add``), or take them out (``remove``).

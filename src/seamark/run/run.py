@@ -28,7 +28,7 @@ from seamark.run.drawing import Asked
 from seamark.run.elsewhere import Elsewhere, find_elsewhere, look_elsewhere
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
-from seamark.run.lifecycle import NEW, RECORDING, RESTING, STOPPED, Lifecycle
+from seamark.run.lifecycle import RECORDING, RESTING, STOPPED, Lifecycle
 from seamark.run.opened import was_made
 from seamark.run.options import RunOptions, check_arguments
 from seamark.run.partly import is_whole
@@ -238,8 +238,8 @@ class RunCopy:
 class Run(Container):
     """One training (or evaluation) that is being recorded, or was.
 
-    Made by `init_run`. Use it as a context manager, or call `stop`; at the end of the process it
-    stops by itself.
+    Made by `init_run`; ``Run(...)`` with its arguments is the same. Use it as a context manager, or
+    call `stop`; at the end of the process it stops by itself.
 
     Args:
         options: What it was given.
@@ -249,6 +249,8 @@ class Run(Container):
         told: Whether name, tags and parameters have been recorded already.
         owner: Whether its processes decide its state; None if that is not settled.
     """
+
+    container_type: ClassVar[str] = "run"
 
     _internal: ClassVar[frozenset[str]] = INTERNAL | {
         "agree",
@@ -326,6 +328,10 @@ class Run(Container):
         resume.ahead = self._shipping.ahead
         self._elsewhere = Elsewhere(folder)
         fork.register(self.after_fork)
+
+    @classmethod
+    def _opened(cls, *given: Any, **named: Any) -> Run:
+        return init_run(*given, **named)
 
     def go_on_from(self, elsewhere: Elsewhere) -> None:
         """Take note of what a remote knows of the run, of which not all is on this disk."""
@@ -443,13 +449,11 @@ class Run(Container):
         """``"zero"`` or ``"all"``: which ranks record."""
         return self._options.ranks
 
-    def get_state(self) -> str:
-        """Return ``"created"``, ``"started"`` or ``"stopped"``.
-
-        The state of this object, in Neptune's words.
-        """
-        phase = self.lifecycle.phase
-        return {NEW: "created", STOPPED: "stopped"}.get(phase, "started")
+    @property
+    def monitoring_namespace(self) -> str:
+        """Path of what is captured by this process: as given, or ``monitoring/<writer>``."""
+        given = self._options.monitoring_namespace
+        return given or "/".join(filter(None, ("monitoring", self.writer)))
 
     def plot(
         self,

@@ -27,6 +27,7 @@ LONG_TEXT: Final = 4 << 20
 """A string of more characters than this is kept as a blob; see `is_long`."""
 _FRAME_CHARACTERS: Final = 2 << 20
 _PLAIN: Final = frozenset({float, int, str, bool, type(None)})
+_OTHER_FAMILIES: Final = ("string_set", "file", "file_set", "artifact")
 _SETS: Final = ("sys/tags", "sys/group_tags")
 
 
@@ -43,13 +44,14 @@ class Writes:
 
     def families(self) -> dict[str, str]:
         """Return the family of everything gathered but series, by path."""
-        return {
-            **dict.fromkeys(self.atoms, "atom"),
-            **dict.fromkeys(self.sets, "string_set"),
-            **dict.fromkeys(self.files, "file"),
-            **dict.fromkeys(self.members, "file_set"),
-            **dict.fromkeys(self.artifacts, "artifact"),
-        }
+        found = dict.fromkeys(self.atoms, "atom")
+        others: tuple[Mapping[str, Any], ...] = (
+            *(self.sets, self.files, self.members, self.artifacts),
+        )
+        for family, held in zip(_OTHER_FAMILIES, others, strict=True):
+            if held:
+                found |= dict.fromkeys(held, family)
+        return found
 
 
 def gather(path: str, value: Any) -> Writes:

@@ -96,7 +96,9 @@ start: expression?
 ?conjunction: negation (_AND negation)*          -> both
 ?negation: NOT negation                          -> negated
          | "(" expression ")"
+         | "(" ")"                               -> everything
          | field OPERATOR value                  -> compared
+         | field NOT_MATCHES value               -> not_matched
          | field CONTAINS value                  -> compared
          | field NOT CONTAINS value              -> not_contained
          | field IN "(" item ("," item)* ")"     -> among
@@ -111,6 +113,7 @@ value: STRING | WORD
 _OR.3: /or(?![\w.\/:-])/i
 _AND.3: /and(?![\w.\/:-])/i
 NOT.3: /not(?![\w.\/:-])/i
+NOT_MATCHES.4: /not\s+matches(?![\w.\/:-])/i
 CONTAINS.3: /contains(?![\w.\/:-])/i
 IN.3: /in(?![\w.\/:-])/i
 IS.3: /is(?![\w.\/:-])/i
@@ -130,6 +133,7 @@ ITEM: /[^\s()"'`=<>!~,]+/
 _SAID: Final = {
     "OPERATOR": "an operator such as = or <",
     "CONTAINS": "CONTAINS",
+    "NOT_MATCHES": "NOT MATCHES",
     "IN": "IN",
     "IS": "IS MISSING",
     "PATH": "a path",
@@ -265,6 +269,10 @@ class _Builder:
         terms = tuple(self.expression(child) for child in children)
         return terms[0] if len(terms) == 1 else And(terms)
 
+    def _everything(self, children: list[Any]) -> Expression:
+        del children
+        return And(())
+
     def _negated(self, children: list[Any]) -> Expression:
         return Not(self.expression(children[1]))
 
@@ -276,6 +284,10 @@ class _Builder:
 
     def _not_contained(self, children: list[Any]) -> Expression:
         return Not(self._compared([children[0], children[2], children[3]]))
+
+    def _not_matched(self, children: list[Any]) -> Expression:
+        field, operator, value = children
+        return Not(self._compared([field, operator.update(value="matches"), value]))
 
     def _among(self, children: list[Any]) -> Expression:
         tree, operator, *items = children

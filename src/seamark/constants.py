@@ -1,0 +1,10 @@
+"""Neptune's ``constants`` that have a meaning here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["ANONYMOUS_API_TOKEN"]
+
+ANONYMOUS_API_TOKEN: Final = "ANONYMOUS"  # noqa: S105 - Neptune's word for none
+"""Accepted as ``api_token``, where a script has it; no server knows it."""

@@ -1,0 +1,1 @@
+"""Neptune's ``integrations``: what other integrations use, and the one for ``logging``."""

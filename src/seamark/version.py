@@ -1,0 +1,7 @@
+"""Neptune's ``version``: that of Seamark."""
+
+from __future__ import annotations
+
+from seamark import __version__
+
+__all__ = ["__version__"]

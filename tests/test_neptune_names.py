@@ -1,0 +1,261 @@
+"""``import seamark as neptune``: the names and arguments of Neptune 1.14, but for a named table."""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+import inspect
+import json
+import logging
+import pickle
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from recording import QUIET
+
+import seamark
+from seamark import errors, exceptions, utils
+from seamark.integrations.python_logger import NeptuneHandler
+from seamark.integrations.utils import expect_not_an_experiment, join_paths, verify_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from seamark.run.run import Run
+
+# The public names of neptune 1.14.0 with the arguments that they take: [name, how, required].
+KNOWN = json.loads(
+    (Path(__file__).parent / "data" / "neptune_1_14.json").read_text(encoding="utf-8")
+)
+PAGE = Path(__file__).parents[1] / "docs" / "howto" / "from-neptune.md"
+HOMES: dict[str, Any] = {
+    "Run": seamark.Run,
+    "Project": seamark.Project,
+    "Handler": seamark.Handler,
+}
+OPENED = {seamark.Run: seamark.init_run, seamark.Project: seamark.init_project}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    with seamark.init_run("p", root=tmp_path / "root", **QUIET) as run:
+        yield run
+
+
+# ------------------------------------------------------------------- names and arguments
+
+
+def not_taken(ours: Any, arguments: list[list[Any]] | None) -> Iterator[str]:
+    """Yield the arguments that ours does not take as Neptune's does."""
+    ours = OPENED.get(ours, ours) if isinstance(ours, type) else ours
+    if arguments is None or not callable(ours):
+        return
+    taken = inspect.signature(ours).parameters
+    by_name = any(each.kind is each.VAR_KEYWORD for each in taken.values())
+    for name, how, _ in arguments:
+        mine = taken.get(name)
+        if how in ("args", "kwargs", "positional") or (mine is None and by_name):
+            continue
+        if mine is None or (how == "either" and mine.kind is mine.KEYWORD_ONLY):
+            yield name
+
+
+def compared(where: str, owner: Any, names: dict[str, Any]) -> Iterator[str]:
+    for name, arguments in names.items():
+        if not hasattr(owner, name):
+            yield f"{where}.{name}"
+        else:
+            for argument in not_taken(getattr(owner, name), arguments):
+                yield f"{where}.{name}({argument})"
+
+
+def differences() -> Iterator[str]:
+    for module, names in KNOWN["modules"].items():
+        owner = importlib.import_module(f"seamark.{module}".rstrip("."))
+        yield from compared(f"neptune.{module}".rstrip("."), owner, names)
+    for name, names in KNOWN["classes"].items():
+        owner = HOMES.get(name) or getattr(seamark.types, name.removeprefix("types."))
+        yield from compared(name, owner, names)
+
+
+def test_names_are_those_of_neptune_or_in_the_table() -> None:
+    """The page about the move names every difference, and none that is gone."""
+    page = PAGE.read_text(encoding="utf-8")
+    table = page.partition("<!-- names -->")[2].partition("<!-- end of names -->")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+    found = set(differences())
+    covered = {each: fnmatch.filter(found, each) for each in named}
+    assert found - {one for some in covered.values() for one in some} == set()
+    assert [each for each, some in covered.items() if not some] == []
+
+
+@pytest.mark.parametrize("module", sorted(KNOWN["exceptions"]))
+def test_every_exception_can_be_caught_by_its_name(module: str) -> None:
+    """All of Neptune's names are classes of our tree, each below the class that it is below."""
+    ours = importlib.import_module(f"seamark.{module}")
+    assert sorted(ours.__all__) == sorted(KNOWN["exceptions"][module])
+    for name in ours.__all__:
+        kind = getattr(ours, name)
+        assert issubclass(kind, errors.SeamarkError)
+        assert kind.__doc__
+        assert type(pickle.loads(pickle.dumps(kind("why")))) is kind
+
+
+def test_ours_are_caught_by_neptunes_names(run: Run, tmp_path: Path) -> None:
+    """What a script expects around its reads and writes is what is raised here."""
+    run["lr"] = 0.1
+    with pytest.raises(exceptions.MissingFieldException) as caught:
+        run["nothing"].fetch()
+    assert isinstance(caught.value, (AttributeError, KeyError))
+    assert isinstance(caught.value, AttributeError)
+    assert str(caught.value).startswith("'nothing'") or "nothing" in str(caught.value)
+    with pytest.raises(exceptions.TypeDoesNotSupportAttributeException):
+        run["lr"].append(1)
+    with pytest.raises(exceptions.MetadataInconsistency):
+        run.define("lr", 1)
+    with pytest.raises(exceptions.FileNotFound) as missing:
+        run["file"].upload(str(tmp_path / "missing"))
+    assert missing.value.filename == str(tmp_path / "missing")
+    with pytest.raises(exceptions.NeptuneProtectedPathException):
+        run["sys/id"] = "x"
+    given = {"root": tmp_path / "root", **QUIET}
+    with pytest.raises(exceptions.NeedExistingRunForReadOnlyMode):
+        seamark.init_run("p", mode="read-only", **given)
+    with pytest.raises(exceptions.NeptuneRunResumeAndCustomIdCollision):
+        seamark.init_run("p", with_id="a", custom_run_id="b", **given)
+    with pytest.raises(exceptions.RunNotFound):
+        seamark.init_run("p", with_id="0abc0abc0abc0abc", mode="read-only", **given)
+    run.stop()
+    with pytest.raises(exceptions.InactiveRunException):
+        run["x"] = 1
+
+
+# ------------------------------------------------------------------- runs and projects
+
+
+def test_run_and_project_are_constructors(tmp_path: Path) -> None:
+    """``Run(...)`` is ``init_run(...)``, and ``Project(...)`` is ``init_project(...)``."""
+    with seamark.Run(project="p", root=tmp_path, flush_period=1, **QUIET) as run:
+        run["x"] = 1
+        assert isinstance(run, seamark.Run)
+    project = seamark.Project("p", root=tmp_path, flush_period=5, proxies=None)
+    assert project.fetch_runs_table().to_rows()[0]["sys/id"] == run.id
+    with pytest.raises(errors.UnknownArgumentError, match="flush_period"):
+        seamark.init_project("p", flush_perod=5)  # codespell:ignore
+    again = pickle.loads(pickle.dumps(run))
+    assert again.id == run.id
+
+
+def test_small_verbs(run: Run) -> None:
+    """Verbs that integrations call exist, and do what has a meaning here."""
+    assert run.container_type == "run"
+    assert run.get_state() == "started"
+    run.ping()
+    run.start()
+    with run.lock(), run.lock():
+        assert run.define("a/b", 5).fetch() == 5
+    attribute = run.get_attribute("a/b")
+    assert attribute is not None
+    assert attribute.container is run
+    assert run.get_attribute("nothing") is None
+    assert run.monitoring_namespace == f"monitoring/{run.writer}"
+    project = seamark.init_project("p", mode="disabled")
+    assert project.container_type == "project"
+    assert project.get_state() in ("created", "started")
+
+
+def test_progress_bars_are_told(run: Run) -> None:
+    """A class is made, told how far it is, and closed."""
+    told: list[Any] = []
+
+    class Bar(utils.ProgressBarCallback):
+        def update(self, *, by: int, total: int | None = None) -> None:
+            told.append((by, total))
+
+        def __exit__(self, *_: object) -> None:
+            told.append("closed")
+
+    project = seamark.init_project("p", root=run.root)
+    run["x"] = 1
+    rows = project.fetch_runs_table(progress_bar=Bar).to_rows()
+    assert len(rows) == 1
+    assert told[-1] == "closed"
+    assert sum(each[0] for each in told[:-1]) == 1
+    assert len(project.fetch_runs_table(progress_bar=utils.NullProgressBar).to_rows()) == 1
+
+
+def test_tqdm_shows_what_it_is_told(capsys: Any) -> None:
+    """The bar counts to the total."""
+    pytest.importorskip("tqdm")
+    with utils.TqdmProgressBar(description="Reading", unit="runs") as bar:
+        bar.update(by=2, total=4)
+    assert "2/4" in capsys.readouterr().err
+
+
+def test_the_callback_stops_the_run(run: Run) -> None:
+    """Whoever calls it ends the run in order."""
+    utils.stop_synchronization_callback(run)
+    assert run.get_state() == "stopped"
+
+
+def test_lists_can_be_expanded(run: Run) -> None:
+    """``stringify_unsupported(expand=True)`` gives each element a path."""
+    run["p"] = utils.stringify_unsupported({"layers": [8, (1, "a")], "lr": 0.1}, expand=True)
+    assert run["p"].fetch() == {"layers": {"0": 8, "1": {"0": 1, "1": "a"}}, "lr": 0.1}
+
+
+# ------------------------------------------------------------------- integrations
+
+
+def test_what_integrations_use(run: Run) -> None:
+    """The helpers of ``neptune.integrations.utils``."""
+    expect_not_an_experiment(run)
+    assert join_paths("a", "b/", "", "/c") == "a/b/c"
+    verify_type("run", run, (seamark.Run, seamark.Handler))
+    with pytest.raises(TypeError, match="run: expected int"):
+        verify_type("run", run, int)
+
+
+def test_logging_goes_to_a_series(run: Run, capsys: Any) -> None:
+    """Records are appended as formatted; nothing is raised, and nothing goes in circles."""
+    logger, own = logging.getLogger("a test of logging"), logging.getLogger("seamark")
+    logger.setLevel(logging.INFO)
+    handlers = [NeptuneHandler(run=run), NeptuneHandler(run=run["fold"], path="log")]
+    broken = NeptuneHandler(run=run, path="lr")
+    run["lr"] = 0.1
+    try:
+        for handler in handlers:
+            logger.addHandler(handler)
+            own.addHandler(handler)
+        logger.info("step %d", 1)
+        logger.debug("left out")
+        logger.addHandler(broken)
+        logger.info("step 2")
+        run["none"].append(None)  # warns
+        for path in (f"{run.monitoring_namespace}/python_logger", "fold/log"):
+            texts = [row["value"] for row in _rows(run, path)]
+            assert texts[:2] == ["step 1", "step 2"]
+        assert "FamilyError" in capsys.readouterr().err
+        run.stop()
+        logger.info("after the end")
+    finally:
+        for handler in (*handlers, broken):
+            logger.removeHandler(handler)
+            own.removeHandler(handler)
+
+
+def _rows(run: Run, path: str) -> list[dict[str, Any]]:
+    pytest.importorskip("pandas")
+    rows: list[dict[str, Any]] = run[path].fetch_values().to_dict("records")
+    return rows
+
+
+def test_a_handler_of_something_else_is_refused(run: Run) -> None:
+    """Where it is made, and not where something is logged."""
+    with pytest.raises(TypeError, match="run: expected"):
+        NeptuneHandler(run="run")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="level: expected int"):
+        NeptuneHandler(run=run, level="INFO")  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import sys
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -21,7 +22,7 @@ from seamark.reading.points import FilePoint, HistogramPoint, Points, TextPage, 
 from seamark.reading.ranks import RankStatus
 from seamark.reading.stragglers import RankTiming
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable, StringList
-from seamark.reading.wire import WireError, decode, decode_list, dumps, encode, loads
+from seamark.reading.wire import Rows, WireError, decode, decode_list, dumps, encode, loads
 
 # Also what no valid UTF-8 is: journals are written by strangers.
 texts = st.text(st.characters(), max_size=20) | st.sampled_from(["$", "v", "\ud800", "nan", "\x00"])
@@ -212,14 +213,48 @@ def parts(value):
 def test_everything_comes_back_as_it_was(value, plain_arrays) -> None:
     """Types, NaN, infinities, long ints and the bits of arrays survive, in both forms of arrays."""
     data = dumps(value, plain_arrays=plain_arrays)
-    assert data.isascii()
-    json.loads(data, parse_constant=pytest.fail)  # what other languages read, too
+    json.loads(data.decode(), parse_constant=pytest.fail)  # what other languages read, too
     back = loads(data)
     if plain_arrays:  # in which all NaN are alike
         assert parts(loads(dumps(back))) == parts(back)
         assert dumps(back, plain_arrays=True) == data
     else:
         assert parts(back) == parts(value)
+
+
+@given(value=everything)
+def test_without_orjson_the_same_is_said(value) -> None:
+    """It is an extra of the server: whoever does without it says the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "orjson", None)
+        without = dumps(value)
+    assert without.isascii()
+    assert json.loads(without) == json.loads(dumps(value))
+
+
+names = st.builds(
+    RunName, project=texts, run=texts, name=maybe, created_ns=st.integers(), trashed=st.booleans()
+)
+
+
+@given(given=st.lists(names, max_size=6), plain_arrays=st.booleans())
+def test_rows_arrive_as_a_list(given, plain_arrays) -> None:
+    """Long lists of one class go field by field, also where a number is too long for an array."""
+    assert loads(dumps({"a": Rows(RunName, given)}, plain_arrays=plain_arrays)) == {"a": given}
+
+
+def test_rows_are_whole_and_of_a_known_class() -> None:
+    """Nobody has to look whether the third field ends before the first."""
+    made = encode(Rows(RunName, [RunName("p", "r", None, 1, trashed=False)]))
+    for spoil in (
+        {"of": "Rows"},
+        {"v": []},
+        {"v": {**made["v"], "run": []}},
+        {"v": {**made["v"], "run": [1]}},
+        {"v": {"run": ["r"]}},
+    ):
+        with pytest.raises(WireError):
+            decode({**made, **spoil})
 
 
 json_values = st.recursive(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,12 @@ from server_process import Running, running_server
 
 from seamark import init_run
 from seamark.cli import app
+from seamark.cli._looking import Looker
+from seamark.cli._printed import Printing
+from seamark.cli._runs import Runs
 from seamark.journal.folder import iter_runs
+from seamark.remote.http.catalog import RemoteCatalog
+from seamark.remote.http.connection import Connection
 from seamark.remote.places import open_remote
 from seamark.remote.sync import sync_run, what_is_left
 
@@ -115,3 +122,65 @@ def test_purging_deletes_there_and_says_where_copies_stay(call: Any, sent: str) 
     assert done.exit_code == 0, done.output
     assert "copies on the machines that recorded them stay" in done.stderr
     assert len(json.loads(call("ls", "--project", sent, "--json").stdout)) == 1
+
+
+_LOADED = """
+import sys
+from seamark.cli import app
+try:
+    app(sys.argv[1:])
+finally:
+    print(*sorted({"sqlalchemy", "pandas", "torch"} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def test_reading_a_server_loads_no_database(call: Any, sent: str, running: Running) -> None:
+    """What a command loads is most of its time, and of a database it has no use."""
+    del call  # by which the runs are folded
+    words = ("ls", "--project", sent), ("compare", f"{sent}/steep", f"{sent}/flat")
+    for one in words:
+        done = subprocess.run(
+            [sys.executable, "-c", _LOADED, *one, "--remote", running.url],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+        assert done.stderr.strip() == ""
+
+
+def test_looking_again_costs_a_few_answers_without_a_body(
+    call: Any, sent: str, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`watch` and `logs --follow` ask each second: what did not change is not sent again."""
+    del call
+    answers: list[tuple[str, int, int]] = []
+    ask = Connection.ask
+
+    def counting(self: Connection, method: str, path: str, **rest: Any) -> Any:
+        answer = ask(self, method, path, **rest)
+        answers.append((path.rpartition("/")[2], answer.status, len(answer.body)))
+        return answer
+
+    catalog = RemoteCatalog.open(running.url)
+    runs = Runs(catalog)
+    looker = Looker(runs, runs.find(f"{sent}/steep"), [])
+    first = looker.look()
+    view = runs.view(looker.ref)
+    printing = Printing({0})
+    assert list(printing.new(view)) == []
+    looker.look()
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "ask", counting)
+        again = looker.look()
+        runs.index.refresh(looker.ref.project, looker.ref.run)
+        view = runs.view(looker.ref)
+        assert view.state == "completed"
+        assert list(printing.new(view)) == []
+    assert again.series == first.series
+    whole = [one for one in answers if one[1] != 304]
+    assert {name for name, _, _ in whole} <= {"ranks"}, answers  # what changes with time alone
+    assert len(answers) <= 6, answers
+    assert sum(size for _, _, size in answers) < 1 << 10
+    catalog.close()

@@ -248,7 +248,10 @@ class Project(Container):
         index = self._fresh_index(progress_bar)
         if words is not None:
             selection = replace(selection, id=self._ids(index, words, trashed=trashed))
-        return index.table(selection, columns, self._warn)
+        table = index.table(selection, columns, self._warn)
+        if self.recorded.remote and not table.total:
+            self._expect_there()
+        return table
 
     def _ids(
         self, index: Catalog, given: str | Iterable[str], *, trashed: bool | None
@@ -399,7 +402,10 @@ class Project(Container):
         if isinstance(runs, RunsTable):
             return list(runs.refs)
         if runs is None or (isinstance(runs, str) and _is_query(runs)):
-            return index.select(Selection(project=project, query=runs), self._warn)
+            found = index.select(Selection(project=project, query=runs), self._warn)
+            if self.recorded.remote and not found:
+                self._expect_there()
+            return found
         is_one = isinstance(runs, (str, Mapping)) or hasattr(runs, "folder")
         wanted = [runs] if is_one else runs
         if not isinstance(wanted, Iterable):
@@ -457,7 +463,8 @@ class Project(Container):
         index = self.recorded.index
         with _progress(progress_bar) as progress:
             index.refresh(self.folder.project, progress=progress)
-        self._expect_there()
+        if not self.recorded.remote:  # a server is asked only where it has no answer
+            self._expect_there()
         return index
 
     # ---------------------------------------------------------------- the project's own log

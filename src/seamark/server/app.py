@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import pkgutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from seamark import __version__
@@ -71,9 +72,11 @@ def _description() -> APIRouter:
     router = APIRouter(tags=["server"])
 
     @router.get("/openapi.json", include_in_schema=False)
-    def describe(request: Request) -> dict[str, Any]:
+    def describe(request: Request) -> Response:
         open_to_all(request)
-        found: dict[str, Any] = request.app.openapi()
-        return found
+        state = request.app.state
+        if getattr(state, "description", None) is None:  # two threads would make the same
+            state.description = json.dumps(request.app.openapi(), separators=(",", ":")).encode()
+        return Response(state.description, media_type="application/json")
 
     return router

@@ -145,14 +145,25 @@ Drawing: Any = _shape(
     falls=bool,
     ends=Value,
 )
-RunName: Any = _shape(
-    "RunName",
-    "What a run is called.",
-    project=str,
-    run=str,
-    name=str | None,
-    created_ns=int | Special,
-    trashed=bool,
+RunNames: Any = _model(
+    "RunNames",
+    __base__=_Wire,
+    __doc__="What runs are called, a list a field.",
+    tag=(Literal["rows"], Field(alias="$")),
+    of=(Literal["RunName"], ...),
+    v=(
+        _model(
+            "RunNameColumns",
+            __base__=_Wire,
+            __doc__="The columns of RunNames: creation in ns since the Unix epoch.",
+            project=(list[str], ...),
+            run=(list[str], ...),
+            name=(list[str | None], ...),
+            created_ns=(Ints | list[int], ...),
+            trashed=(list[bool], ...),
+        ),
+        ...,
+    ),
 )
 Crash: Any = _shape(
     "Crash",
@@ -300,7 +311,7 @@ MODELS: Final[dict[str, Any]] = {
         total=int,
         told=list[str],
     ),
-    "names": _envelope("Names", "The newest first.", names=_list(RunName)),
+    "names": _envelope("Names", "The newest first.", names=RunNames),
     "paths": _envelope("Paths", "Sorted.", paths=list[str]),
     "losses": _envelope("Losses", "[project, run, counts].", losses=list[list[Any]]),
     "reasons": _envelope("Reasons", "[project, run, reason].", reasons=list[list[Any]]),

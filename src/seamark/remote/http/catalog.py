@@ -58,6 +58,7 @@ class RemoteCatalog:
     def __init__(self, connection: Connection) -> None:
         self._asking = Asking(connection)
         self._names: list[RunName] | None = None
+        self._there: set[Ref] = set()
 
     @classmethod
     def open(cls, uri: str, token: str | None = None) -> Self:
@@ -124,6 +125,7 @@ class RemoteCatalog:
         """Return every run and what it is called, the newest first."""
         if self._names is None:
             self._names = parts(self._asking.get("runs/names"), "names", RunName)
+            self._there.update(one.ref for one in self._names)
         return list(self._names)
 
     def runs(self, project: str | None = None) -> list[Ref]:
@@ -277,14 +279,15 @@ class RemoteCatalog:
             RunNotFoundError: If there is no such run for who asks.
         """
         found = RemoteRun(self._asking, project, run)
-        if any(one.ref == (project, run) for one in self._names or ()):
-            return found  # that it is there was told when the runs were asked for
+        if (project, run) in self._there:
+            return found  # the server has told it; if it is gone since, each verb says so
         try:
             found.expect()
         except RunNotFoundError as error:
             where = f"project {project!r} on {self.where}"
             msg = f"run {run!r} does not exist in {where}, or you may not see it"
             raise RunNotFoundError(msg) from error
+        self._there.add((project, run))
         return found
 
     def fresh_view(self, project: str, run: str) -> RemoteRun:

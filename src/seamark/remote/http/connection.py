@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -44,10 +45,12 @@ ANSWER_S: Final = 30.0
 """How long it may be silent while it is expected to answer, in seconds."""
 _MOST_WAIT_S: Final = 3600.0
 _MOST_JSON: Final = 256 << 20
-"""Bytes of the longest answer that is read into memory."""
+"""Bytes of the longest answer that is read into memory, unless a connection has another limit."""
+_SLOWEST: Final = 1 << 16
+"""How slowly the longest answer may come, bytes a second, after a first silence."""
+_MOST_ERROR: Final = 1 << 16
 _GOOD: Final = frozenset({*range(200, 300), HTTPStatus.NOT_MODIFIED})
 _PIECE: Final = 1 << 16
-_ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _HINT_CHARACTERS: Final = 600
 _AGAIN: Final = frozenset({408, 425, 500, 502, 504})
 _BUSY: Final = frozenset({429, 503})
@@ -120,6 +123,7 @@ class Connection:
         token: Shown with every question; None takes ``SEAMARK_API_TOKEN`` or what
             `seamark login` has kept for this server. An empty one shows none.
         answer_s: How long the server may be silent when it is to answer, in seconds.
+        most: Bytes of the longest answer that `ask` takes, before and after it was inflated.
 
     Attributes:
         address: Where the server is.
@@ -128,8 +132,16 @@ class Connection:
         ArgumentError: If the address cannot be used.
     """
 
-    def __init__(self, uri: str, token: str | None = None, *, answer_s: float = ANSWER_S) -> None:
+    def __init__(
+        self,
+        uri: str,
+        token: str | None = None,
+        *,
+        answer_s: float = ANSWER_S,
+        most: int = _MOST_JSON,
+    ) -> None:
         self.address = Address.of(uri)
+        self._most = most
         self._token = token
         self._answer_s = answer_s
         self._pool: Any = None
@@ -157,6 +169,7 @@ class Connection:
         size: int | None = None,
         headers: Mapping[str, str] | None = None,
         answer_s: float | None = None,
+        most: int | None = None,
     ) -> Answer:
         """Ask once and return what was answered.
 
@@ -168,6 +181,7 @@ class Connection:
             size: Of a file that is sent, in bytes.
             headers: Beside the usual ones.
             answer_s: In the place of the connection's own.
+            most: The same.
 
         Raises:
             Unreachable: If it could not be asked, or failed.
@@ -191,32 +205,43 @@ class Connection:
             ) as response,
             self._told(),
         ):
-            data = response.read(_MOST_JSON + 1)
-            if len(data) > _MOST_JSON:
-                msg = f"{self.address} answered with more than {_MOST_JSON} bytes"
-                raise RemoteError(msg)
-            if data[:4] == _ZSTD and response.headers.get("Content-Encoding") == "zstd":
-                data = self._inflated(data)  # some versions of urllib3 leave it as it came
+            limit = self._most if most is None else most
+            data = self._body(response, limit)
             return Answer(response.status, response.headers, data)
 
-    def _inflated(self, data: bytes) -> bytes:
-        """Return what was packed, which may be no longer than any answer.
+    def _body(self, response: Any, most: int) -> bytes:
+        """Return the body of a response, which has to end.
+
+        It is inflated here: some versions of urllib3 leave zstd as it came, and others inflate as
+        much as comes, however long that gets.
 
         Raises:
-            RemoteError: If it is longer, or damaged.
+            RemoteError: If it is longer than may be, or damaged.
+            Unreachable: If it comes too slowly.
         """
-        import zstandard
-
+        until = time.monotonic() + self._answer_s + most / _SLOWEST
+        parts, size = [], 0
+        while part := response.read1(_PIECE, decode_content=False):
+            parts.append(part)
+            size += len(part)
+            if size > most:
+                raise self._too_long(most)
+            if time.monotonic() > until:
+                msg = f"{self.address} answers too slowly"
+                raise Unreachable(msg)
+        packed = b"".join(parts)
+        encoding = response.headers.get("Content-Encoding", "").strip().lower()
         try:
-            with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(data) as reader:
-                found = reader.read(_MOST_JSON + 1)
-        except zstandard.ZstdError as error:
+            data = _inflated(packed, encoding, most + 1)
+        except ValueError as error:
             msg = f"{self.address} answered with something that is damaged: {error}"
             raise RemoteError(msg) from error
-        if len(found) > _MOST_JSON:
-            msg = f"{self.address} answered with more than {_MOST_JSON} bytes"
-            raise RemoteError(msg)
-        return found
+        if len(data) > most:
+            raise self._too_long(most)
+        return data
+
+    def _too_long(self, most: int) -> RemoteError:
+        return RemoteError(f"{self.address} answered with more than {most} bytes")
 
     def send_json(self, method: str, path: str, value: Any, **more: Any) -> Answer:
         """Ask with a JSON body; see `ask`."""
@@ -262,22 +287,20 @@ class Connection:
                 retries=False,
                 redirect=False,
                 preload_content=False,
-                decode_content=True,
+                decode_content=False,
             )
-        whole = False
         try:
             if response.status not in _GOOD:
-                with self._told():
-                    said = response.read(1 << 16)
-                whole = len(said) < 1 << 16
+                with self._told(), contextlib.suppress(RemoteError):
+                    said = b""
+                    said = self._body(response, _MOST_ERROR)
                 failure = self._failure(response.status, response.headers, said, path)
                 failure.status, failure.said = response.status, _record(said)
                 raise failure
             yield response
-            whole = True
         finally:
             # One whose body was not read to its end cannot be used again.
-            if whole:
+            if response.closed or response.length_remaining == 0:
                 with contextlib.suppress(Exception):
                     response.drain_conn()
                 response.release_conn()
@@ -374,6 +397,39 @@ class Connection:
         return f"; use `seamark login {self.address}` or SEAMARK_API_TOKEN"
 
 
+def _inflated(packed: bytes, encoding: str, most: int) -> bytes:
+    """Return what was packed, or its first bytes.
+
+    Args:
+        packed: What came.
+        encoding: How it is packed; empty if it is not.
+        most: How many bytes at most.
+
+    Raises:
+        ValueError: If it is damaged, or packed in another way than was asked for.
+    """
+    if not packed or encoding in ("", "identity"):
+        return packed
+    if encoding == "zstd":
+        import zstandard
+
+        try:
+            with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(packed) as it:
+                found: bytes = it.read(most)
+        except zstandard.ZstdError as error:
+            raise ValueError(str(error)) from error
+        return found
+    if encoding == "gzip":
+        import zlib
+
+        try:
+            return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(packed, most)
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
+    msg = f"the encoding {encoding:.40} was not asked for"
+    raise ValueError(msg)
+
+
 def _record(body: bytes) -> dict[str, Any]:
     """Return an error as it was answered; empty if it is no object."""
     with contextlib.suppress(ValueError, RecursionError):
@@ -404,7 +460,6 @@ def _retry_after(headers: Mapping[str, str]) -> float:
     with contextlib.suppress(ValueError):
         return min(_MOST_WAIT_S, max(0.0, float(told)))
     with contextlib.suppress(ValueError, TypeError, OverflowError):
-        import time
         from email.utils import parsedate_to_datetime
 
         due = parsedate_to_datetime(told).timestamp()

@@ -22,6 +22,11 @@ __all__ = ["HttpRemote", "open_remote"]
 PART_BYTES: Final = 8 << 20
 """How much of a file is sent at a time, in bytes."""
 _MOST_WAIT_S: Final = 60.0
+_MOST_ANSWER: Final = 4 << 20
+"""Bytes of the longest answer to what is sent: counts, and names of journals and files. It is read
+in the process that trains, whose memory is no stranger's to fill."""
+_MOST_OPENING: Final = 64 << 20
+"""The same of what is known of a run, which names all of its paths."""
 _DIGESTS: Final = 1000
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -134,7 +139,12 @@ class HttpRemote:
         path = run_path(run, "opening")
         try:
             answer = self.connection.ask(
-                "GET", path, query=asked, headers=headers, answer_s=seconds
+                "GET",
+                path,
+                query=asked,
+                headers=headers,
+                answer_s=seconds,
+                most=_MOST_OPENING,
             )
         except Missing:
             if position:
@@ -163,7 +173,7 @@ def open_remote(uri: str, token: str | None) -> HttpRemote:
 
     import seamark.remote.http.sockets  # noqa: F401
 
-    return HttpRemote(Connection(uri, token))
+    return HttpRemote(Connection(uri, token, most=_MOST_ANSWER))
 
 
 def _is_count(value: Any) -> bool:

@@ -62,7 +62,7 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
                                                          "n": int, "refs": [ref], "values":
                                                          {column: {"n", "mean", "std", "min",
                                                          "max"}}}], "total": int, "told": [str]}``
-``GET runs/names?project``                               ``{"names": [RunName]}``
+``GET runs/names?project``                               ``{"names": rows of RunName}``
 ``GET paths?project``                                    ``{"paths": [str]}``
 ``POST runs/losses`` ``{"refs"}``                        ``{"losses": [[project, run,
                                                          {reason: count}]]}``

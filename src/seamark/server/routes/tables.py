@@ -16,7 +16,9 @@ from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
 from seamark.reading.curves import check_points
+from seamark.reading.names import RunName
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
+from seamark.reading.wire import Rows
 from seamark.server.answering import Several, attempt_of, heavy, several
 from seamark.server.failures import Refusal
 from seamark.server.models import answers
@@ -389,7 +391,8 @@ def names(every: All, project: Annotated[str, Query(max_length=_LONG)] = "") -> 
     """Return every run and what it is called, the newest first."""
 
     def make() -> dict[str, Any]:
-        return {"names": _ask(every, lambda store, asked: run_names(store, asked, meant))}
+        found = _ask(every, lambda store, asked: run_names(store, asked, meant))
+        return {"names": Rows(RunName, found)}
 
     meant = _within(every, project)
     return every.answer(make, every.tag())

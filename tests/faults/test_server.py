@@ -67,6 +67,7 @@ class Place:
     def __init__(self, folder: Path, store: str | None, draw: random.Random) -> None:
         self.folder, self.store, self.draw = folder, store, draw
         self.token = ""
+        self.trainings: list[Training] = []
         self._stack = contextlib.ExitStack()
         self.server: Running = self.start()
         parts = urlsplit(self.server.url)
@@ -121,6 +122,9 @@ class Place:
                 os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
+        for training in self.trainings:
+            if training.lives():  # the test has failed
+                training.kill()
         self._stack.close()
 
     # ------------------------------------------------------------------ what it says
@@ -199,6 +203,7 @@ class Training:
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        place.trainings.append(self)
         self.run = self.process.stdout.readline().strip()
         assert self.run
 
@@ -647,6 +652,9 @@ def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place) -
     root, said = sent
     gone, other = running = [Training(root, place, said) for _ in range(2)]
     more_comes(said)
+    for training in running:
+        at = f"runs/{PROJECT}/{training.run}/opening"
+        eventually(lambda at=at: place.request("GET", at) == 200, 120)
     edit = {"refs": [[PROJECT, other.run]], "trashed": True}
     assert place.request("PATCH", "runs", edit) == 200
     more_comes(said)
@@ -659,7 +667,7 @@ def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place) -
     for training in running:
         training.end()
     for _ in range(2):
-        for path in ("", "/journals", "/points?path=train/loss"):
+        for path in ("/opening", "/journals", "/points?path=train/loss"):
             status = place.request("GET", f"runs/{PROJECT}/{gone.run}{path}")
             assert status == (410 if path == "/journals" else 404)
         remote = open_remote(place.server.url, place.token)

@@ -666,7 +666,9 @@ def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place) -
     assert all(training.lives() for training in running)
     for training in running:
         training.end()
-    for _ in range(2):
+    for anew in (False, True):
+        if anew:
+            refold(place)
         for path in ("/opening", "/journals", "/points?path=train/loss"):
             status = place.request("GET", f"runs/{PROJECT}/{gone.run}{path}")
             assert status == (410 if path == "/journals" else 404)
@@ -680,4 +682,3 @@ def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place) -
         remote.close()
         folded = check_folded(root, place, {other.run: sum(known.values())}, only=other.run)
         assert folded
-        refold(place)

@@ -24,8 +24,11 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+import psutil
 import sqlalchemy as sa
 import urllib3
+from databases import fresh_database, own_postgresql
+from folding import eventually
 from proxy import Proxy, Trouble
 from recording import QUIET
 from said import Heard, Said
@@ -38,11 +41,13 @@ from seamark.journal.shipping import next_batch
 from seamark.reading import wire
 from seamark.remote.http.connection import Connection
 from seamark.remote.http.sender import open_remote
-from seamark.remote.protocol import Gap, RemoteError, RunKey, Sent
+from seamark.remote.protocol import Gap, Purged, RemoteError, RunKey, Sent
 from seamark.remote.sync import sync_run, what_is_left
-from seamark.server.databases import open_databases
+from seamark.server.databases import DatabaseUnreachable, open_databases
+from seamark.server.kept.caretaker import Caretaker
 from seamark.server.kept.journals import KeptJournals
 from seamark.server.objects import open_objects
+from seamark.store.database import Conflict
 
 SENDING = Path(__file__).with_name("sending.py")
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -62,6 +67,7 @@ class Place:
     def __init__(self, folder: Path, store: str | None, draw: random.Random) -> None:
         self.folder, self.store, self.draw = folder, store, draw
         self.token = ""
+        self.trainings: list[Training] = []
         self._stack = contextlib.ExitStack()
         self.server: Running = self.start()
         parts = urlsplit(self.server.url)
@@ -116,6 +122,9 @@ class Place:
                 os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
+        for training in self.trainings:
+            if training.lives():  # the test has failed
+                training.kill()
         self._stack.close()
 
     # ------------------------------------------------------------------ what it says
@@ -134,13 +143,33 @@ class Place:
                 assert answer.status == 200, answer.data
                 return wire.loads(answer.data)
 
+    def send_beside(self, root: Path, said: Said) -> None:
+        """Send what is new of all runs once, and note what is answered."""
+        remote = Heard(Connection(self.server.url, self.token), said)
+        for folder in iter_runs(root):
+            send_once(remote, folder)
+        remote.close()
+
+    def request(self, method: str, at: str, body: Any = None) -> int:
+        """Ask for something and return the status."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        with urllib3.PoolManager(headers=headers) as pool:
+            url = f"{self.server.url}/api/v1/{at}"
+            return pool.request(method, url, json=body, retries=False).status
+
     @contextlib.contextmanager
     def kept(self):
         """Open what is kept, as a fold worker does."""
+        with self.opened() as (databases, objects):
+            yield KeptJournals(databases.kept, objects)
+
+    @contextlib.contextmanager
+    def opened(self):
+        """Open databases and objects, as a process of the server does."""
         databases = open_databases(self.store or f"sqlite:///{self.folder}", statement_s=0)
         objects = open_objects((self.folder / "objects").absolute().as_uri())
         try:
-            yield KeptJournals(databases.kept, objects)
+            yield databases, objects
         finally:
             objects.close()
             databases.close()
@@ -163,17 +192,18 @@ def place(request, tmp_path, draw):
 class Training:
     """A process that records and sends."""
 
-    def __init__(self, root: Path, place: Place, said: Said) -> None:
+    def __init__(self, root: Path, place: Place, said: Said, **env: str) -> None:
         path = os.pathsep.join([str(SOURCE), str(SUPPORT)])
         words = [str(root), PROJECT, place.proxy.url, str(STEPS), str(said.path)]
         self.process = subprocess.Popen(
             [sys.executable, str(SENDING), *words],
-            env={**os.environ, "PYTHONPATH": path, "SEAMARK_API_TOKEN": place.token},
+            env={**os.environ, "PYTHONPATH": path, "SEAMARK_API_TOKEN": place.token, **env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        place.trainings.append(self)
         self.run = self.process.stdout.readline().strip()
         assert self.run
 
@@ -185,6 +215,15 @@ class Training:
         """Let it end by itself; it waits for what is left to be sent, but not for long."""
         self.process.stdin.close()
         self._reap()
+
+    def recorded(self, root: Path) -> int:
+        """Return how many bytes of it are on the disk."""
+        folder = RunFolder(root, PROJECT, self.run)
+        return sum(journal.path.stat().st_size for journal in folder.journals())
+
+    def lives(self) -> bool:
+        """Return whether it still records."""
+        return self.process.poll() is None
 
     def _reap(self) -> None:
         self.process.wait(120)
@@ -229,18 +268,20 @@ class Witness:
             # Those that are written now, and one of the others.
             with contextlib.suppress(RemoteError, OSError):
                 for folder in [*folders[-3:], *self._draw.sample(folders, min(1, len(folders)))]:
-                    self._send(remote, folder)
+                    send_once(remote, folder)
         remote.close()
 
-    def _send(self, remote: Heard, folder: RunFolder) -> None:
-        run = RunKey(folder.project, folder.run)
-        known = remote.journals(run)
-        for journal in folder.journals():
-            name = journal.path.name
-            with JournalReader(journal.path) as reader:
-                batch = next_batch(reader, known.get(name, 0), 20_000)
-            if batch is not None and batch.data:
-                remote.send(run, name, batch.offset, batch.data)
+
+def send_once(remote: Heard, folder: RunFolder) -> None:
+    """Send a batch of each journal of a run of which the server knows less than is there."""
+    run = RunKey(folder.project, folder.run)
+    known = remote.journals(run)
+    for journal in folder.journals():
+        name = journal.path.name
+        with JournalReader(journal.path) as reader:
+            batch = next_batch(reader, known.get(name, 0), 20_000)
+        if batch is not None and batch.data:
+            remote.send(run, name, batch.offset, batch.data)
 
 
 # ---------------------------------------------------------------------- what must hold
@@ -281,14 +322,18 @@ def check_kept(root: Path, place: Place) -> dict[str, int]:
     return positions
 
 
-def check_folded(root: Path, place: Place, positions: dict[str, int]) -> int:
-    """Assert that the server answers with every point of every run as it is read here.
+def check_folded(
+    root: Path, place: Place, positions: dict[str, int], only: str | None = None
+) -> int:
+    """Assert that the server answers with every point of every run, or of one, as it is read here.
 
     Returns:
         How many points were compared.
     """
     count = 0
     for folder in iter_runs(root):
+        if only not in (None, folder.run):
+            continue
         here = init_run(PROJECT, root=root, with_id=folder.run, mode="read-only", **QUIET)
         at = f"runs/{PROJECT}/{folder.run}"
         position = f"{PROJECT}/{folder.run}", positions[folder.run]
@@ -390,6 +435,34 @@ def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw) -> Non
     said.close()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_a_server_that_forgets_is_noticed(tmp_path, place) -> None:
+    """The judge of these tests itself: tables of a moment ago lack what was acknowledged since."""
+    place.troubles = False
+    root, said = tmp_path / "runs", Said(tmp_path / "said")
+    run = init_run(PROJECT, root=root, **QUIET)
+    run["a"] = 1
+    place.send_beside(root, said)
+    place.end()
+    before = {file: file.read_bytes() for file in place.folder.glob("kept.db*")}
+    place.start()
+    run["a"] = 2
+    run.stop()
+    place.send_beside(root, said)
+    assert said.judge() == (2, [])
+    place.end()
+    for file in place.folder.glob("kept.db*"):
+        file.unlink()
+    for file, data in before.items():
+        file.write_bytes(data)
+    place.start()
+    place.send_beside(root, said)  # which would heal it
+    count, lost = said.judge()
+    assert (count, len(lost)) == (3, 1)
+    said.close()
+
+
 def hold(said: Said, killed: Counter[str]) -> None:
     """Assert that the server never forgot what it had acknowledged."""
     count, lost = said.judge()
@@ -443,3 +516,169 @@ def test_deliveries_that_are_repeated_and_out_of_order(tmp_path, place, draw) ->
     check_all(root, place)
     positions = check_kept(root, place)
     assert max(each.position for each in told) <= positions[run.id]
+
+
+# ---------------------------------------------------------------------- what surrounds the server
+
+
+def more_comes(said: Said, batches: int = 6) -> None:
+    """Return once the server has acknowledged so many more batches."""
+    before = said.judge()[0]
+    eventually(lambda: said.judge()[0] >= before + batches, 120)
+
+
+@pytest.fixture
+def sent(tmp_path, place):
+    """Two trainings that send, and what they were answered; in the end all must be there."""
+    place.troubles = False
+    root, said = tmp_path / "runs", Said(tmp_path / "said")
+    yield root, said
+    said.close()
+
+
+def ends_well(root: Path, place: Place, said: Said, running: list[Training]) -> None:
+    """End trainings, none of which noticed anything; all is there, and nothing was taken back."""
+    assert all(training.lives() for training in running)
+    for training in running:
+        training.end()
+        assert training.process.returncode == 0
+    check_all(root, place)
+    for folder in iter_runs(root):
+        remote = Heard(Connection(place.server.url, place.token), said)
+        remote.journals(RunKey(folder.project, folder.run))
+        remote.close()
+    count, lost = said.judge()
+    assert count
+    assert lost == []
+
+
+@pytest.mark.slow
+def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw) -> None:
+    """Stopped in order and as after a loss of power, while clients send; nobody starts anything."""
+    with own_postgresql() as postgresql, fresh_database(postgresql.url) as url:
+        place = Place(tmp_path / "server", url, draw)
+        place.troubles = False
+        root, said = tmp_path / "runs", Said(tmp_path / "said")
+        running = [Training(root, place, said) for _ in range(2)]
+        processes = sorted(place.server.workers())
+        for number in (signal.SIGQUIT, signal.SIGINT, signal.SIGQUIT):
+            more_comes(said)
+            postgresql.stop(number)
+            for training in running:  # recording goes on
+                before = training.recorded(root)
+                eventually(lambda one=training, was=before: one.recorded(root) > was)
+            postgresql.start()
+        more_comes(said)
+        ends_well(root, place, said, running)
+        assert sorted(place.server.workers()) == processes
+        place.close()
+        said.close()
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_under_a_running_server(sent, place) -> None:
+    """No file of the server may grow any more; once they may, everything arrives."""
+    root, said = sent
+    running = [Training(root, place, said) for _ in range(2)]
+    for most in (0, 4096):
+        more_comes(said)
+        workers = [psutil.Process(pid) for pid in place.server.workers()]
+        for worker in workers:
+            worker.rlimit(psutil.RLIMIT_FSIZE, (most, psutil.RLIM_INFINITY))
+        for training in running:
+            before = training.recorded(root)
+            eventually(lambda one=training, was=before: one.recorded(root) > was + 20_000)
+        for worker in workers:
+            if worker.is_running():
+                worker.rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY))
+    more_comes(said)
+    ends_well(root, place, said, running)
+
+
+@pytest.mark.slow
+def test_clocks_that_are_hours_apart(sent, place) -> None:
+    """A client far ahead and one far behind are taken, folded and read like any other."""
+    root, said = sent
+    running = [Training(root, place, said, AHEAD_HOURS=hours) for hours in ("30", "-30", "0")]
+    more_comes(said, 12)
+    place.end(signal.SIGKILL)
+    place.start()
+    more_comes(said, 12)
+    ends_well(root, place, said, running)
+
+
+@pytest.mark.slow
+def test_objects_are_collected_while_the_server_is_killed(sent, place) -> None:
+    """Compaction, removal and the search for orphans never rest, and no day passes between them.
+
+    Whoever tends has a clock that runs ahead by more than a day each time: so every object is old
+    enough at once, also those that are being written.
+    """
+    root, said = sent
+    running = [Training(root, place, said) for _ in range(2)]
+    ended = threading.Event()
+    done: list[int] = []
+
+    def tend() -> None:
+        ahead = [0]
+        with place.opened() as (databases, objects):
+            clock = lambda: time.time_ns() + ahead[0]  # noqa: E731
+            keeper = Caretaker(databases.kept, objects, clock)
+            while not ended.is_set():
+                ahead[0] += 26 * 3600 * 10**9
+                with contextlib.suppress(Conflict, DatabaseUnreachable):
+                    keeper.tend(ended.is_set)
+                    keeper.claim_orphans(ended.is_set)
+                    done.append(1)
+
+    with ThreadPoolExecutor(1) as beside:
+        tending = beside.submit(tend)
+        try:
+            for _ in range(KILLS):
+                more_comes(said)
+                place.kill()
+        finally:
+            ended.set()
+        tending.result()
+    assert len(done) > KILLS
+    ends_well(root, place, said, running)
+    refold(place)
+    check_all(root, place)
+
+
+@pytest.mark.slow
+def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place) -> None:
+    """A purged run stays away, also after kills and refolds; what was trashed comes back."""
+    root, said = sent
+    gone, other = running = [Training(root, place, said) for _ in range(2)]
+    more_comes(said)
+    for training in running:
+        at = f"runs/{PROJECT}/{training.run}/opening"
+        eventually(lambda at=at: place.request("GET", at) == 200, 120)
+    edit = {"refs": [[PROJECT, other.run]], "trashed": True}
+    assert place.request("PATCH", "runs", edit) == 200
+    more_comes(said)
+    assert place.request("DELETE", f"runs/{PROJECT}/{gone.run}") == 200
+    place.end(signal.SIGKILL)
+    place.start()
+    more_comes(said)
+    assert place.request("PATCH", "runs", {**edit, "trashed": False}) == 200
+    assert all(training.lives() for training in running)
+    for training in running:
+        training.end()
+    for anew in (False, True):
+        if anew:
+            refold(place)
+        for path in ("/opening", "/journals", "/points?path=train/loss"):
+            status = place.request("GET", f"runs/{PROJECT}/{gone.run}{path}")
+            assert status == (410 if path == "/journals" else 404)
+        remote = open_remote(place.server.url, place.token)
+        with pytest.raises(Purged):
+            remote.journals(RunKey(PROJECT, gone.run))
+        folder = RunFolder(root, PROJECT, other.run)
+        done = sync_run(what_is_left(folder, remote), remote)
+        assert done.problems == []
+        known = remote.journals(RunKey(PROJECT, other.run))
+        remote.close()
+        folded = check_folded(root, place, {other.run: sum(known.values())}, only=other.run)
+        assert folded

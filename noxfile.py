@@ -248,10 +248,12 @@ def kill_server(session: nox.Session) -> None:
 
 @nox.session
 def through(session: nox.Session) -> None:
-    """Run the tests that read a second time, through a server on a socket (on demand)."""
-    session.install(".[all]", "--group", "test")
-    places = ["tests/test_reads.py", "tests/test_browsing.py", "tests/test_project.py"]
-    run_pytest(session, "--through=server", *places)
+    """Run the tests that read a second time, through a server on a socket."""
+    session.install(".[image,pandas,parquet,plot,server]", "--group", "test")
+    places = ["test_reads", "test_browsing", "test_project", "test_stragglers"]
+    commands = ["ls", "show", "compare", "logs", "plot", "watch", "completion"]
+    places += [f"cli/test_{command}" for command in commands]
+    run_pytest(session, "--through=server", *(f"tests/{place}.py" for place in places))
 
 
 @nox.session

@@ -109,7 +109,7 @@ def _through(
     from through import reading_through, why_not
 
     file = request.node.path.relative_to(request.config.rootpath).as_posix()
-    if reason := why_not(file, request.node.name, request.fixturenames):
+    if reason := why_not(file, request.node.name):
         pytest.skip(reason)
     with reading_through(monkeypatch, _servers):
         yield

@@ -192,13 +192,16 @@ class TestRunsTable:
         assert len(project.fetch_runs_table(id=["other/outside", "outside", "nothing"])) == 0
 
     def test_a_name_of_several_runs_is_refused(self, project, record):
-        """It lists them, the newest first; an id that several have is each of them."""
+        """It lists them, the newest first."""
         runs = [record(0.1, name="twin") for _ in range(2)]
         several = f"any of 2 runs: .*{runs[1]}.*{runs[0]}"
         with pytest.raises(ArgumentError, match=several):
             project.fetch_runs_table(id="twin")
         with pytest.raises(ArgumentError, match=several):
             project.fetch_series("a", ["twin"])
+
+    def test_an_id_of_several_runs_is_each_of_them(self, project, record):
+        """As one copied to another project has it."""
         shared = [record(0.1, project=f"team/x/{at}", custom_run_id="k") for at in "ab"]
         assert shared[0] != shared[1]
         copytree(

@@ -268,7 +268,7 @@ def test_points_become_a_data_frame(tmp_path):
 
 
 def test_a_file_is_read_into_memory(tmp_path):
-    """Content, files on disk and references; what is no single file says how it is read."""
+    """Content and files on disk; what is no single file says how it is read."""
     run = seamark.init_run("p", root=tmp_path / "root", **QUIET)
     (tmp_path / "one.bin").write_bytes(b"one")
     run["text"].upload(File.from_content("hello"))
@@ -279,15 +279,22 @@ def test_a_file_is_read_into_memory(tmp_path):
     run["folder"].upload(str(tmp_path / "folder"))
     run["series"].append(File.from_content("x"))
     run["lr"] = 0.1
-    run.content.refer("model", tmp_path / "one.bin")
     assert run["text"].fetch_bytes() == b"hello"
     assert run["file"].fetch_bytes() == b"one"
-    assert run["model"].fetch_bytes() == b"one"
     for path in ("set", "folder", "series", "lr"):
         with pytest.raises(FamilyError, match=f"'{path}': expected a single file"):
             run[path].fetch_bytes()
     with pytest.raises(MissingFieldError):
         run["nothing"].fetch_bytes()
+    run.stop()
+
+
+def test_a_reference_is_read_into_memory(tmp_path):
+    """As long as it is the file that was recorded, or when somebody says so."""
+    run = seamark.init_run("p", root=tmp_path / "root", **QUIET)
+    (tmp_path / "one.bin").write_bytes(b"one")
+    run.content.refer("model", tmp_path / "one.bin")
+    assert run["model"].fetch_bytes() == b"one"
     (tmp_path / "one.bin").write_bytes(b"another")
     with pytest.raises(FileMissingError, match="no longer the file"):
         run["model"].fetch_bytes()

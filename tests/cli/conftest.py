@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 from recording import QUIET
+from through import environment_through
 
 from seamark.cli import app
 from seamark.run.run import Run, init_run
@@ -65,9 +66,9 @@ def cli() -> Callable[..., Result]:
     return call
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment(*, live: bool = False, **more: str) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": path, **more}
+    return environment_through({**os.environ, "PYTHONPATH": path, **more}, live=live)
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ class LiveTerminal:
     def __init__(self, *words: str, **more: str) -> None:
         self._outer, inner = pty.openpty()
         terminal = {"COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color"}
-        env = environment(**{**terminal, **more})
+        env = environment(live=True, **{**terminal, **more})
         env.pop("NO_COLOR")
         self.process = subprocess.Popen(
             [sys.executable, "-c", WITHOUT_BAR, *words],

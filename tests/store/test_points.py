@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,14 +12,20 @@ from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError
 from seamark.journal.folder import RunFolder
+from seamark.journal.source import BytesSource
 from seamark.local.index import Index
 from seamark.store import groups, ingest
+from seamark.store.ingest import fold_run
 from seamark.store.read import series
+from seamark.store.read.run import RunReader
 
 
-@pytest.fixture
-def view(folder):
-    """Return the run as it is in the journals now."""
+@pytest.fixture(params=["index", "postgresql"])
+def view(request, folder):
+    """Return the run as it is in the journals now: of the index, or of a store on PostgreSQL."""
+    if request.param == "postgresql":
+        yield request.getfixturevalue("view_on_postgresql")
+        return
     opened = []
 
     def look():
@@ -30,6 +37,27 @@ def view(folder):
     yield look
     for index in opened:
         index.close()
+
+
+@pytest.fixture
+def view_on_postgresql(engines, postgresql, tmp_path, folder):
+    with engines.fresh_tables("postgresql", tmp_path, postgresql) as url:
+        store = engines.open_store(url)
+
+        def look():
+            data = {each.path.name: each.path.read_bytes() for each in folder.journals()}
+            sources = {name: partial(BytesSource, name, one) for name, one in data.items()}
+            fold_run(store, folder.project, folder.run, sources, lambda: 0)
+            return RunReader(
+                lambda: store,
+                folder.project,
+                folder.run,
+                lambda name: sources[name](),
+                now_ns=lambda: 0,
+            )
+
+        yield look
+        store.database.engine.dispose()
 
 
 def rows(points):

@@ -52,7 +52,7 @@ class JournalBuilder:
         self.writer = f"host-1-{name}"
         self.salt = salt_of(self.uid)
         self.t = t
-        self.data = file_header(self.uid)
+        self._data = bytearray(file_header(self.uid))  # bytes would be copied for every frame
         self.said: list[Said] = []
         self.ends: list[int] = []
         self.header = {
@@ -77,7 +77,15 @@ class JournalBuilder:
 
     @property
     def offset(self) -> int:
-        return len(self.data)
+        return len(self._data)
+
+    @property
+    def data(self) -> bytes:
+        return bytes(self._data)
+
+    @data.setter
+    def data(self, data: bytes) -> None:
+        self._data[:] = data
 
     def wait(self, ns: int) -> JournalBuilder:
         self.t += ns
@@ -89,7 +97,7 @@ class JournalBuilder:
         self.t += 1
         what, value = said or ("", None)
         self.said.append(Said(self.offset, self.t, what, value))
-        self.data += frame_bytes(self.salt, kind, self.t, payload, flags=flags, aux=aux)
+        self._data += frame_bytes(self.salt, kind, self.t, payload, flags=flags, aux=aux)
         self.ends.append(self.offset)
         return self
 
@@ -189,7 +197,7 @@ class JournalBuilder:
     def block(self, start: int = 0, end: int | None = None) -> Block | None:
         """Return the whole frames between two offsets as a reader gives them."""
         base = max(start, FILE_HEADER_BYTES)
-        data = self.data[base:end]
+        data = bytes(self._data[base:end])
         frames, stop, _ = walk(data, self.salt)
         return Block(base, data, frames, base + stop) if len(frames) else None
 
@@ -197,5 +205,5 @@ class JournalBuilder:
         """Write the journal, or its beginning, into a run folder."""
         folder.journal_dir.mkdir(parents=True, exist_ok=True)
         path = folder.journal_dir / self.file
-        path.write_bytes(self.data[:end])
+        path.write_bytes(self._data[:end])
         return path

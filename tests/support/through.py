@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pkgutil
 import shutil
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,37 +32,43 @@ if TYPE_CHECKING:
     import pytest
 
 OTHERWISE = {
+    "tests/cli/test_completion.py": {
+        "little_is_read": "a server folds by itself: nothing is left to the next listing",
+    },
     "tests/cli/test_show.py": {
         "folder": "a server has no folder of the run to show",
-        "reference": "what a reference leads to is looked for on this machine only",
+        "reference": "a server opens no reference: its file is looked for where it was recorded",
+    },
+    "tests/cli/test_watch.py": {
+        "killed_training": "a server sees no process, only its silence: 90 s of it",
     },
     "tests/test_browsing.py": {
         "a_link_in_the_run": "links are refused where files are recorded and sent",
     },
     "tests/test_project.py": {
         "progress_is_told": "a server folds by itself: there is nothing to wait for",
-        "a_name_of_several_runs": "a journal that was copied to another project is refused there",
+        "an_id_of_several_runs": "a journal that was copied to another project is refused there",
     },
     "tests/test_reads.py": {
         "looks_once": "it counts looks into folders",
-        "a_file_is_read_into_memory": "it looks into the folder of the run",
+        "a_reference": "a server opens no reference: its file is looked for where it was recorded",
     },
 }
 """What is left out and why: words in the names of tests about what only a root has, by file."""
-_PROCESSES = frozenset({"shell", "terminal", "live_terminal"})
 
 
-def why_not(file: str, name: str, fixtures: Iterable[str]) -> str:
-    """Return why a test cannot read through a server here; empty if it can.
+def why_not(file: str, name: str) -> str:
+    """Return why a test cannot read through a server; empty if it can.
 
     Args:
         file: Of the test.
         name: Of the test.
-        fixtures: Names of what it asks for.
     """
-    if _PROCESSES & set(fixtures):
-        return "it reads in a process of its own: tests/remote does that with a server"
     return next((why for word, why in OTHERWISE.get(file, {}).items() if word in name), "")
+
+
+_PUMP_S = 0.05
+"""How often a server is sent what is new while a process reads, in seconds."""
 
 
 class Servers:
@@ -144,9 +152,26 @@ class Home:
         self.url = f"http://127.0.0.1:{port}"
         self._remote = open_remote(self.url, self.token)
         self._sizes: dict[Any, Any] = {}
+        self._taking = threading.Lock()
+        self._enough = threading.Event()
+        self._pump: threading.Thread | None = None
 
     def take(self) -> None:
         """Send what is new below the root, and fold it."""
+        with self._taking:
+            self._take()
+
+    def keep_taking(self) -> None:
+        """Take what is new from now on, for readers in other processes."""
+        if self._pump is None:
+            self._pump = threading.Thread(target=self._take_on, daemon=True)
+            self._pump.start()
+
+    def _take_on(self) -> None:
+        while not self._enough.wait(_PUMP_S):
+            self.take()
+
+    def _take(self) -> None:
         if not self.root.is_dir():
             return
         logs = (path.parent for path in self.root.rglob(f"{PROJECT_LOG}/journal"))
@@ -165,6 +190,9 @@ class Home:
 
     def stop(self) -> None:
         """Have it stop."""
+        self._enough.set()
+        if self._pump is not None:
+            self._pump.join()
         self._remote.close()
         self._answering.should_exit = True
 
@@ -195,6 +223,63 @@ class Through(RemoteCatalog):
         super().refresh(*where, **how)
 
 
+class Reading:
+    """What one test reads through servers.
+
+    Args:
+        servers: Gives one for each root.
+        open_catalog: What opens a place otherwise.
+        place_of: What says otherwise where a command reads.
+
+    Attributes:
+        homes: The servers by root.
+    """
+
+    now: Reading | None = None
+    """That of the test that runs."""
+
+    def __init__(
+        self, servers: Servers, open_catalog: Callable[..., Any], place_of: Callable[..., Any]
+    ) -> None:
+        self.homes: dict[Path, Home] = {}
+        self._servers, self._opened, self._place_of = servers, open_catalog, place_of
+        self._is_local = False
+
+    def home(self, root: Path) -> Home:
+        """Return the server of a root."""
+        root = root.absolute()
+        if root not in self.homes:
+            self.homes[root] = self._servers.home(root)
+        return self.homes[root]
+
+    def open_catalog(self, place: Path | str) -> Any:
+        """See `seamark.run.catalogs.open_catalog`."""
+        if not isinstance(place, Path) or self._is_local:
+            return self._opened(place)
+        return Through(self.home(place))
+
+    def place_of(self, context: Any, *, local: str = "") -> Any:
+        """See `place_of`: a command that can look at nothing but a root does."""
+        self._is_local = bool(local)
+        return self._place_of(context, local=local)
+
+
+def environment_through(env: dict[str, str], *, live: bool = False) -> dict[str, str]:
+    """Return the environment of a command that reads, which has it ask the server of its root.
+
+    Args:
+        env: Without that.
+        live: Whether more is recorded while it reads.
+    """
+    if Reading.now is None or "SEAMARK_DIR" not in env or "SEAMARK_REMOTE" in env:
+        return env
+    home = Reading.now.home(Path(env["SEAMARK_DIR"]))
+    home.take()
+    if live:
+        home.keep_taking()
+    return {**env, "SEAMARK_REMOTE": home.url, "SEAMARK_API_TOKEN": home.token}
+
+
 @contextlib.contextmanager
 def reading_through(monkeypatch: pytest.MonkeyPatch, servers: Servers) -> Iterator[None]:
     """Have everything that reads a root in this process read it through a server.
@@ -203,34 +288,23 @@ def reading_through(monkeypatch: pytest.MonkeyPatch, servers: Servers) -> Iterat
         monkeypatch: Puts back what it was.
         servers: Gives one for each root.
     """
+    from seamark import cli
     from seamark.cli import _app
     from seamark.run import catalogs, place, recorded
 
-    homes: dict[Path, Home] = {}
-    opened, place_of = catalogs.open_catalog, _app.place_of
-    is_local = False
-
-    def open_catalog(place: Path | str) -> Any:
-        if not isinstance(place, Path) or is_local:
-            return opened(place)
-        root = place.absolute()
-        if root not in homes:
-            homes[root] = servers.home(root)
-        return Through(homes[root])
-
-    def noted(context: Any, *, local: str = "") -> Any:
-        """See `place_of`: a command that can look at nothing but a root does."""
-        nonlocal is_local
-        is_local = bool(local)
-        return place_of(context, local=local)
-
+    for one in pkgutil.iter_modules(cli.__path__):  # before they take what is put elsewhere here
+        import_module(f"{cli.__name__}.{one.name}")
+    found = _app.place_of
+    reading = Reading(servers, catalogs.open_catalog, found)
     for module in (catalogs, place, recorded):
-        monkeypatch.setattr(module, "open_catalog", open_catalog)
+        monkeypatch.setattr(module, "open_catalog", reading.open_catalog)
     for name, module in list(sys.modules.items()):
-        if name.startswith("seamark.cli") and getattr(module, "place_of", None) is place_of:
-            monkeypatch.setattr(module, "place_of", noted)
+        if name.startswith("seamark.cli") and getattr(module, "place_of", None) is found:
+            monkeypatch.setattr(module, "place_of", reading.place_of)
+    Reading.now = reading
     try:
         yield
     finally:
-        for home in homes.values():
+        Reading.now = None
+        for home in reading.homes.values():
             servers.end(home)

@@ -32,8 +32,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def accounts(tmp_path, clock):
-    databases = open_databases(f"sqlite:///{tmp_path}")
+def accounts(account_url, clock):
+    databases = open_databases(account_url)
     migrate(databases.account)
     yield Accounts(databases.account, clock, keep_s=0)
     databases.close()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["server"]
 
-_UNITS: Final = {"": 1} | {
+_UNITS: Final[dict[str, int]] = {"": 1} | {
     f"{letter}{end}": base**power
     for power, letter in enumerate("kmgt", 1)
     for end, base in (("", 1000), ("b", 1000), ("ib", 1024))

@@ -30,9 +30,8 @@ _KEPT: Final = 1000
 
 def _inside(project: sa.Column[str]) -> sa.ColumnElement[bool]:
     """Return what is so for a workspace and all that is in it; a range, so that an index serves."""
-    low: sa.BindParameter[str] = sa.bindparam("low")
-    high: sa.BindParameter[str] = sa.bindparam("high")
-    return sa.or_(project == sa.bindparam("workspace"), sa.and_(project > low, project < high))
+    inside = sa.and_(project > sa.bindparam("low"), project < sa.bindparam("high"))
+    return sa.or_(project == sa.bindparam("workspace"), inside)
 
 
 _used: Final = (

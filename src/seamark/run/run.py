@@ -321,7 +321,7 @@ class Run(Container):
             known=self._introduction.known,
             disabled=options.mode == "disabled",
             place=reading_place(options),
-            through=Through(options, lambda: resume.is_partly_elsewhere),
+            through=Through(options.remotes, options.api_token, lambda: resume.is_partly_elsewhere),
         )
         self.together = Together(options, self.recorder, self.policy, self.resume)
         self._shipping = Shipping(options.remotes, options.api_token, self.recorder)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.reading.catalog import Catalog
     from seamark.reading.reader import Reader
-    from seamark.run.options import RunOptions
 
 __all__ = ["Through"]
 
@@ -33,23 +32,22 @@ class Through:
     read, and a line says so.
 
     Args:
-        options: Of the run.
+        remotes: URIs of the remotes that the run is sent to.
+        token: To show there; None has each look for one.
         partly: Returns whether a part of it lies, or may lie, only elsewhere.
     """
 
-    def __init__(self, options: RunOptions, partly: Callable[[], bool]) -> None:
-        self._options = options
+    def __init__(
+        self, remotes: tuple[str, ...], token: str | None, partly: Callable[[], bool]
+    ) -> None:
+        self._token = token
+        schemes = ("http://", "https://")
+        self._place = next((one for one in remotes if one.startswith(schemes)), None)
         self._partly = partly
         self._catalog: Catalog | None = None
         self._pid = os.getpid()
         self._again_at = 0.0
         self._told = False
-
-    @property
-    def _place(self) -> str | None:
-        """Address of the first server that the run is sent to; None if there is none."""
-        schemes = ("http://", "https://")
-        return next((one for one in self._options.remotes if one.startswith(schemes)), None)
 
     @property
     def is_needed(self) -> bool:
@@ -101,7 +99,7 @@ class Through:
             from seamark.remote.http.catalog import RemoteCatalog
 
             self._catalog, self._pid = (
-                RemoteCatalog.open(place, self._options.api_token),
+                RemoteCatalog.open(place, self._token),
                 os.getpid(),
             )
         return self._catalog

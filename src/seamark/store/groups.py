@@ -326,10 +326,10 @@ def last_place(
 def rows_before(
     database: Database, connection: sa.Connection, run: int, journal: int, place: int
 ) -> int:
-    """Return how many rows of a journal are in groups before a place, bytes."""
+    """Return how many rows since the last multiple of `GROUP_ROWS` lie before a place, bytes."""
     at = {"run": run, "journal": journal, "place": place}
     ((rows,),) = database.rows(connection, _ROWS_BEFORE, **at)
-    return int(rows or 0)
+    return int(rows or 0) % GROUP_ROWS
 
 
 # ---------------------------------------------------------------------- reading

@@ -272,7 +272,7 @@ class Folding:
                 before = rows_before(database, connection, number, journal.number, place)
             if place:
                 names = names_before(self.store, number, journal.number, place)
-        gathering = Gathering(journal.number, place, before % GROUP_ROWS)
+        gathering = Gathering(journal.number, place, before)
         if place < stop:
             for block in reader.blocks(place):
                 gathering.add(decode(block, names, stop=stop), block, min(block.end, stop))

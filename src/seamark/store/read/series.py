@@ -75,6 +75,7 @@ Raises:
 
 _WHOLE_BYTES: Final = 1 << 17
 """A journal of up to this many bytes is read in one piece."""
+_BEHIND: Final = 1 << 62
 _NO_TIME: Final = -(1 << 64)
 _AT_ONCE: Final = 512
 _MAY_END_LINE: Final = re.compile(rb"\\n|\\u000[aA]")
@@ -101,10 +102,13 @@ class Piece(NamedTuple):
     value: Floats
     t: Ints
     time: Ints
+    place: int = _BEHIND
+    """Where its group starts in the journal, bytes; behind all of them if it is in none."""
 
     def part(self, seen: Any) -> Piece:
         """Return some of the points."""
-        return Piece(self.journal, self.step[seen], self.value[seen], self.t[seen], self.time[seen])
+        columns = (self.step, self.value, self.t, self.time)
+        return Piece(self.journal, *(column[seen] for column in columns), self.place)
 
 
 def read_floats(
@@ -404,7 +408,7 @@ def _pieces(journal: JournalState, batch: RowBatch, cut: float) -> Iterator[tupl
 def unpacked(journal: JournalState, group: StoredGroup, cut: float) -> Piece:
     """Return the points of a group that are before an offset."""
     t = group.t()
-    piece = Piece(journal, group.steps(), group.values(), t, group.times(t))
+    piece = Piece(journal, group.steps(), group.values(), t, group.times(t), group.place)
     if cut >= journal.chunked:
         return piece
     kept = int(np.searchsorted(group.offsets(), cut))
@@ -423,6 +427,8 @@ def _assembled(pieces: list[Piece], limit: int | None) -> Points:
     if not pieces:
         return Points(np.empty(0), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
     uids = sorted({piece.journal.uid for piece in pieces})
+    # Groups may share a frame, of which all points have one time: they keep their order.
+    pieces.sort(key=lambda piece: piece.place)
     if len(uids) == 1:
         pieces.sort(key=lambda piece: int(piece.t[0]))
     step, value, t = (

@@ -499,9 +499,7 @@ def test_wrong_lengths(run: Run) -> None:
         run["a"].append(1, timestamp="yesterday")
 
 
-@pytest.mark.parametrize(
-    "value", [Colour(), 1j, b"x", {1}, object], ids=lambda v: f"{v!r:.9}"
-)
+@pytest.mark.parametrize("value", [Colour(), 1j, b"x", {1}, object], ids=lambda v: f"{v!r:.9}")
 def test_points_without_a_place(run: Run, value: Any) -> None:
     """What is no number, text, file or histogram is refused by its type."""
     with pytest.raises(ValueKindError, match=type(value).__name__):

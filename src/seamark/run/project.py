@@ -393,19 +393,24 @@ class Project(Container):
 
     def _meant(self, index: Catalog, runs: Any) -> list[tuple[str, str]]:
         """Return (project, run id) of the runs that ``runs`` stands for."""
-        from seamark.reading.finding import Finder
         from seamark.reading.tables import RunsTable
-        from seamark.store.query.language import parse
         from seamark.store.query.selection import Selection
 
-        project = self.folder.project
         if isinstance(runs, RunsTable):
             return list(runs.refs)
-        if runs is None or (isinstance(runs, str) and _is_query(runs)):
-            found = index.select(Selection(project=project, query=runs), self._warn)
-            if self.recorded.remote and not found:
-                self._expect_there()
-            return found
+        if runs is not None and not (isinstance(runs, str) and _is_query(runs)):
+            return self._named(index, runs)
+        found = index.select(Selection(project=self.folder.project, query=runs), self._warn)
+        if self.recorded.remote and not found:
+            self._expect_there()
+        return found
+
+    def _named(self, index: Catalog, runs: Any) -> list[tuple[str, str]]:
+        """Return (project, run id) of a run or several, given in whatever way."""
+        from seamark.reading.finding import Finder
+        from seamark.store.query.language import parse
+
+        project = self.folder.project
         is_one = isinstance(runs, (str, Mapping)) or hasattr(runs, "folder")
         wanted = [runs] if is_one else runs
         if not isinstance(wanted, Iterable):

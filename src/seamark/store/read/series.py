@@ -107,8 +107,8 @@ class Piece(NamedTuple):
 
     def part(self, seen: Any) -> Piece:
         """Return some of the points."""
-        columns = (self.step, self.value, self.t, self.time)
-        return Piece(self.journal, *(column[seen] for column in columns), self.place)
+        step, value, t, time = self.step[seen], self.value[seen], self.t[seen], self.time[seen]
+        return self._replace(step=step, value=value, t=t, time=time)
 
 
 def read_floats(

@@ -145,6 +145,20 @@ def shown(value: Any) -> str:
     return repr(value)
 
 
+def test_a_token_that_is_given_is_shown_for_reading(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One from the environment is for those who gave none."""
+    monkeypatch.setenv("SEAMARK_API_TOKEN", "wrong")
+    there = {"remote": both.server.url, "api_token": both.server.token, "mode": "read-only"}
+    run = init_run("team/digits", with_id="steep", **there)
+    assert run["params/lr"].fetch() == 2.0
+    run.stop()
+    project = init_project("team/digits", **there)
+    assert project.fetch_runs_table(columns=[]).total == 2
+    project.stop()
+
+
 def test_tables_are_those_of_the_root(both: Both) -> None:
     here, there = both.here(), both.there()
     assert there.runs() == here.runs()

@@ -65,11 +65,12 @@ def place_to_read(
     return None if uri is None else readable(uri)
 
 
-def open_catalog(place: Path | str) -> Catalog:
+def open_catalog(place: Path | str, token: str | None = None) -> Catalog:
     """Open a place to read its runs; nothing is read yet.
 
     Args:
         place: A root folder, or the address of a server.
+        token: To show to a server; None for ``SEAMARK_API_TOKEN`` or what ``seamark login`` kept.
 
     Raises:
         ArgumentError: If ``SEAMARK_INDEX`` points into the root.
@@ -81,4 +82,4 @@ def open_catalog(place: Path | str) -> Catalog:
         return Index.open(place)
     from seamark.remote.http.catalog import RemoteCatalog
 
-    return RemoteCatalog.open(place)
+    return RemoteCatalog.open(place, token)

@@ -125,7 +125,7 @@ def _find_there(place: str, options: RunOptions) -> Ref:
         ArgumentError: If it may mean several.
         RemoteError: If the server cannot be asked.
     """
-    with contextlib.closing(open_catalog(place)) as catalog:
+    with contextlib.closing(open_catalog(place, options.api_token)) as catalog:
         catalog.refresh()
         return Finder(catalog).find(str(options.with_id), options.project)
 
@@ -172,7 +172,7 @@ def expect_place(options: RunOptions, folder: RunFolder) -> None:
         if options.with_id:
             _find_there(place, options)  # which says what is wrong with the name
         else:
-            with contextlib.closing(open_catalog(place)) as catalog:
+            with contextlib.closing(open_catalog(place, options.api_token)) as catalog:
                 catalog.fresh_view(folder.project, folder.run)
     elif options.with_id or must_exist:
         if options.with_id and not _something(folder):

@@ -143,6 +143,7 @@ class Project(Container):
             known=list,
             disabled=mode == "disabled",
             place=place,
+            token=token,
         )
         self._told: set[str] = set()
         self._looked = False

@@ -36,6 +36,7 @@ class Recorded:
         disabled: Whether that is so because the mode is ``"disabled"``.
         place: What is read in the place of the folder's root: another root, or the address of a
             server; None for the root.
+        token: To show to a server; None has it looked for.
         through: Reads a run that is being recorded, where a part of it lies only on a server.
 
     Attributes:
@@ -51,13 +52,14 @@ class Recorded:
         known: Callable[[], Iterable[Attribute]],
         disabled: bool = False,
         place: Path | str | None = None,
+        token: str | None = None,
         through: Through | None = None,
     ) -> None:
         self.folder = folder
         self.disabled = disabled
         self._silent = silent
         self._known = known
-        self._place = place
+        self._place, self._token = place, token
         self._index: Catalog | None = None
         self._through = through
         self._last: Catalog | None = None
@@ -68,7 +70,7 @@ class Recorded:
     def index(self) -> Catalog:
         """What has the runs: the local index of the root, or what asks the server."""
         if self._index is None:
-            self._index = open_catalog(self._place or self.folder.root)
+            self._index = open_catalog(self._place or self.folder.root, self._token)
         return self._index
 
     @property

@@ -321,6 +321,7 @@ class Run(Container):
             known=self._introduction.known,
             disabled=options.mode == "disabled",
             place=reading_place(options),
+            token=options.api_token,
             through=Through(options.remotes, options.api_token, lambda: resume.is_partly_elsewhere),
         )
         self.together = Together(options, self.recorder, self.policy, self.resume)

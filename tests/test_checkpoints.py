@@ -271,7 +271,7 @@ def test_signal_handler_that_raises_meanwhile_is_heard(run, monkeypatch):
             files.update([save("1.ckpt")], FOLDER)
         with seamark.init_run(with_id=run.id, capture_git=False, capture_packages=False) as later:
             later["begun"] = True
-            monkeypatch.setattr(later.recorded, "attributes", interrupted)
+            monkeypatch.setattr(later.recorded, "here", interrupted)
             with pytest.raises(TimeoutError):
                 CheckpointSet(later, "model/checkpoints").adopt(FOLDER)
     finally:

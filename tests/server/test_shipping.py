@@ -118,7 +118,7 @@ def test_a_wrong_token_is_told_with_what_to_do(
     shippers._shippers.clear()
     told = [each.getMessage() for each in caplog.records if "is not sent" in each.getMessage()]
     assert len(told) == 1
-    assert "seamark login" in told[0]
+    assert "seamark token create" in told[0]
     assert not any("in time" in each.getMessage() for each in caplog.records)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from abc import abstractmethod
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -108,7 +107,7 @@ class TqdmProgressBar(ProgressBarCallback):
     ) -> None:
         super().__init__(*args)
         try:
-            made_by = import_module("tqdm.notebook" if "ipykernel" in sys.modules else "tqdm")
+            made_by = import_module("tqdm.auto")  # which knows what a notebook can show
         except ModuleNotFoundError as error:
             msg = "TqdmProgressBar needs tqdm: pip install tqdm"
             raise MissingExtraError(msg) from error

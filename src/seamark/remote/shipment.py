@@ -34,14 +34,15 @@ class Writing(Protocol):
 class Shipment:
     """The journals that this process writes of a run, on their way to a remote.
 
-    All but `add`, `rest` and `finish` is called on the shipper's thread.
+    All but `add`, `rest` and `finish`, and what is asked by those who wait (`look_now`, `left`,
+    `unseen`, `is_refused`), is called on the shipper's thread.
 
     Args:
         folder: The run.
 
     Attributes:
         key: The run.
-        tails: Journals by writer id.
+        tails: Journals by writer id; never changed but replaced, as who waits reads it meanwhile.
         placed: Whether the remote has said what it keeps of them.
         position: How many bytes of the run the remote keeps, as it has said last.
         over: Why nothing more is sent, if that is so.
@@ -57,7 +58,7 @@ class Shipment:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.key = RunKey(folder.project, folder.run)
-        self.tails: dict[str, Tail] = {}
+        self.tails: Mapping[str, Tail] = {}
         self.placed = False
         self.position = 0
         self.over: str | None = None
@@ -68,7 +69,7 @@ class Shipment:
         self.ahead: dict[str, int] = {}
         self._mine = f"-{os.getpid()}-"  # part of the writer ids of this process
         self._sources: list[weakref.ref[Writing]] = []
-        self._ids: set[str] = set()
+        self._ids: frozenset[str] = frozenset()
         self._look_at = 0.0
         self._rests = False
         self._ready: Callable[[], bool] | None = None
@@ -96,7 +97,7 @@ class Shipment:
         """Take note of which journals are this process's; they outlive who writes them."""
         for ref in self._sources:
             if (writer := ref()) is not None:
-                self._ids.update(each for each in writer.writers if self._mine in each)
+                self._ids = self._ids | {each for each in writer.writers if self._mine in each}
 
     # ---------------------------------------------------------------- on the thread
 
@@ -117,7 +118,8 @@ class Shipment:
                 for name in names_in(self.folder.journal_dir):
                     writer = name.rpartition(".")[0]
                     if writer in self._ids and writer not in self.tails:
-                        self.tails[writer] = Tail(self.folder.journal_dir / name)
+                        tail = Tail(self.folder.journal_dir / name)
+                        self.tails = {**self.tails, writer: tail}
                         self.placed = False
         found = any(tail.left for tail in self.tails.values())
         if self._rests and not found:

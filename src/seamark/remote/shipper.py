@@ -357,7 +357,7 @@ class Shipper:
                 kept = remote.journals(shipment.key)
             except Missing:
                 kept = {}  # or nobody may know: then sending says so
-            for tail in list(shipment.tails.values()):
+            for tail in shipment.tails.values():
                 tail.place(kept.get(tail.name, 0))
             shipment.placed = asked = True
             if kept:
@@ -369,7 +369,7 @@ class Shipper:
                         *(name, here, there, self.name),
                     )
                 shipment.position = max(shipment.position, sum(kept.values()))
-        for tail in list(shipment.tails.values()):
+        for tail in shipment.tails.values():
             asked = self._step(remote, shipment, tail) or asked
         self._files.watch(shipment.folder)  # behind the journals that name them
         return asked

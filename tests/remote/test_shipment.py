@@ -1,0 +1,39 @@
+"""The journals of a run on their way: what the thread finds while others ask."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from seamark.journal.folder import RunFolder
+from seamark.remote.shipment import Shipment
+
+
+class Writing:
+    """Who has begun some journals."""
+
+    def __init__(self) -> None:
+        self.writers: tuple[str, ...] = ()
+
+
+def test_a_new_journal_does_not_disturb_who_waits(tmp_path: Path) -> None:
+    """It may be found at any moment while somebody adds up what is left."""
+    folder = RunFolder(tmp_path, "p", "run1")
+    folder.journal_dir.mkdir(parents=True)
+    shipment, writing = Shipment(folder), Writing()
+    shipment.add(writing, None)
+
+    def begin(number: int) -> None:
+        writer = f"host-{os.getpid()}-{number:08x}"
+        (folder.journal_dir / f"{writer}.{number:032x}").write_bytes(b"x" * 10)
+        writing.writers = (*writing.writers, writer)
+        assert shipment.look(number)
+
+    for number in range(3):
+        begin(number)
+    seen = 0
+    for tail in shipment.tails.values():
+        seen += tail.left
+        begin(100 + seen)
+    assert seen == 30
+    assert shipment.left == 60

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from recording import QUIET
 
 import seamark
 from seamark.run.checkpoints import CheckpointSet, checkpoint_name, fingerprint
@@ -194,7 +195,7 @@ def test_continued_run_takes_over_references(run):
     one, two = save("1.ckpt"), save("2.ckpt")
     first.update([one, two], FOLDER)
     run["model/checkpoints/foreign"].upload(save("../foreign.ckpt"))
-    with seamark.init_run(with_id=run.id, capture_git=False, capture_packages=False) as later:
+    with seamark.init_run(with_id=run.id, **QUIET) as later:
         second = CheckpointSet(later, "model/checkpoints")
         later["begun"] = True
         Path(one).unlink()
@@ -269,7 +270,7 @@ def test_signal_handler_that_raises_meanwhile_is_heard(run, monkeypatch):
         files = CheckpointSet(run, "model/checkpoints", probe=interrupted)
         with pytest.raises(TimeoutError):
             files.update([save("1.ckpt")], FOLDER)
-        with seamark.init_run(with_id=run.id, capture_git=False, capture_packages=False) as later:
+        with seamark.init_run(with_id=run.id, **QUIET) as later:
             later["begun"] = True
             monkeypatch.setattr(later.recorded, "here", interrupted)
             with pytest.raises(TimeoutError):

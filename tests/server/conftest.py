@@ -8,6 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clocks import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The clock of a server that a test moves by hand."""
+    return Clock()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 import zlib
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,21 +25,12 @@ from seamark.server.kept.journals import KeptJournals
 from seamark.server.purging import purge
 from seamark.server.state import make_tables
 
+if TYPE_CHECKING:
+    from clocks import Clock
+
 PROJECT = "team/x"
 HOUR_NS = 3600 * 10**9
 DAY_NS = 24 * HOUR_NS
-
-
-class Clock:
-    now = 1_700_000_000 * 10**9
-
-    def __call__(self) -> int:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -33,18 +33,6 @@ SIZE = len(CONTENT)
 PART = 1000
 
 
-class Clock:
-    now = 1_700_000_000 * 10**9
-
-    def __call__(self) -> int:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
 @pytest.fixture
 def objects(tmp_path) -> FolderObjects:
     return FolderObjects(tmp_path / "objects")

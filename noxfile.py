@@ -27,7 +27,7 @@ PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))
 ERAS = ["oldest", "latest"]
 # What depends on no interpreter and no extra is proved once, in tests: property tests, and what is
 # marked as slow.
-QUICK = "not slow and not hypothesis"
+QUICK = "not slow and not hypothesis and not thorough"
 
 
 def tell_uv_what_pip_knows() -> None:
@@ -116,7 +116,7 @@ def lint(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the whole suite on the installed package with all extras."""
     session.install(".[all]", "--group", "hosts")
-    run_pytest(session, SEAMARK_REQUIRE="extras")
+    run_pytest(session, "-m", "not thorough", SEAMARK_REQUIRE="extras")
 
 
 @nox.session(python=PYTHONS)
@@ -168,6 +168,13 @@ def prove_host(session: nox.Session, host: str, era: str, chosen: str) -> None:
 def thorough(session: nox.Session, era: str) -> None:
     """Prove more ways to launch, to end and to go on with a Lightning training (on demand)."""
     prove_host(session, "lightning", era, "thorough")
+
+
+@nox.session
+def tests_thorough(session: nox.Session) -> None:
+    """Run what takes longest of the suite, beside quicker tests of its kind (on demand)."""
+    session.install(".[all]", "--group", "hosts")
+    run_pytest(session, "-m", "thorough", SEAMARK_REQUIRE="extras")
 
 
 @nox.session

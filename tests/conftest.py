@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -16,7 +17,10 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "seamark", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-settings.register_profile("ci", settings.get_profile("seamark"), derandomize=True)
+# Not random, each example is the same each time: more of them would find nothing new.
+settings.register_profile(
+    "ci", settings.get_profile("seamark"), derandomize=True, max_examples=25
+)
 settings.load_profile("ci" if os.environ.get("CI") else "seamark")
 
 EXTRAS = (
@@ -45,6 +49,7 @@ EXTRAS = (
 GIVEN = os.environ.get("SEAMARK_TEST_POSTGRESQL")
 """URL of a PostgreSQL to test on, read before tests lose their environment; else one is started."""
 FOREIGN_PREFIXES = ("SEAMARK_", "NEPTUNE_", "SLURM_", "TORCHELASTIC_", "HOROVOD_", "OMPI_", "PMI_")
+LOOKED_UP = ("GIT", "HOST", "PACKAGES", "SCRIPT")
 FOREIGN_NAMES = ("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE")
 
 
@@ -67,20 +72,43 @@ def pytest_configure() -> None:
         raise pytest.UsageError(msg)
 
 
+@pytest.fixture(scope="session")
+def _numbers() -> Iterator[int]:
+    """Numbers of the folders of tests: `mktemp` reads all that lie there, thousands, to find one."""
+    return itertools.count()
+
+
 @pytest.fixture(autouse=True)
-def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _isolated(
+    tmp_path_factory: pytest.TempPathFactory,
+    _numbers: Iterator[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Run in an empty folder, with an own index cache and no settings or ranks from outside.
 
-    What lies above the folder of all tests is somebody's: no root is looked for there.
+    What lies above the folder of all tests is somebody's: no root is looked for there. What a run
+    looks up about its machine and code at every start is recorded where a test asks for `captured`.
     """
+    own = tmp_path_factory.getbasetemp() / "own" / str(next(_numbers))
+    for name in ("cache", "config", "work"):
+        (own / name).mkdir(parents=True, mode=0o700)
     for name in list(os.environ):
         if name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES:
             monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(own / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(own / "config"))
+    for name in LOOKED_UP:
+        monkeypatch.setenv(f"SEAMARK_CAPTURE_{name}", "0")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
-    monkeypatch.chdir(tmp_path_factory.mktemp("work"))
+    monkeypatch.chdir(own / "work")
+
+
+@pytest.fixture
+def captured(_isolated: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record what a run looks up about its machine and code, as it does by default."""
+    for name in LOOKED_UP:
+        monkeypatch.delenv(f"SEAMARK_CAPTURE_{name}")
 
 
 @pytest.fixture(scope="session")

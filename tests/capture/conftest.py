@@ -15,6 +15,11 @@ from seamark.journal.reader import JournalReader, decode_json
 OP = 2
 
 
+@pytest.fixture(autouse=True)
+def _captured(captured: None) -> None:
+    """Everything is recorded here that is recorded by default."""
+
+
 @dataclass
 class Recorded:
     """What the journals of one run hold, read frame by frame: no store stands in between."""

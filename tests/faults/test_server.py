@@ -53,12 +53,19 @@ SENDING = Path(__file__).with_name("sending.py")
 SUPPORT = Path(__file__).parents[1] / "support"
 SOURCE = Path(__file__).parents[2] / "src"
 # Of the server, and as many of trainings; `nox -s kill_server` asks for 200.
-KILLS = int(os.environ.get("SEAMARK_SERVER_KILLS", "3"))
+KILLS = int(os.environ.get("SEAMARK_SERVER_KILLS", "2"))
 # It ends earlier after so many seconds, with as many as there were by then.
 KILLING_S = float(os.environ.get("SEAMARK_KILL_S", "inf"))
 SEED = int(os.environ.get("SEAMARK_KILL_SEED", random.randrange(1 << 30)))
 PROJECT = "faults"
 STEPS = 100_000
+
+
+def on(engine: str) -> pytest.MarkDecorator:
+    """Run a test on one engine, and on the other on demand."""
+    (other,) = {"sqlite", "postgresql"} - {engine}
+    again = pytest.param(other, marks=pytest.mark.thorough)
+    return pytest.mark.parametrize("place", [engine, again], indirect=True)
 
 
 class Place:
@@ -180,7 +187,7 @@ def draw() -> random.Random:
     return random.Random(SEED)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture
 def place(request, tmp_path, draw):
     store = None
     if request.param == "postgresql":
@@ -389,6 +396,7 @@ def drop_derived(url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(max(240, 40 * KILLS))
+@on("postgresql")
 def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw) -> None:
     """SIGKILL at random moments, connections cut half-way; every point is there once.
 
@@ -485,6 +493,7 @@ def deliveries(folder: RunFolder, draw: random.Random) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.slow
+@on("sqlite")
 def test_deliveries_that_are_repeated_and_out_of_order(tmp_path, place, draw) -> None:
     """Two senders of one journal at once, each batch up to three times, in any order."""
     root = tmp_path / "runs"
@@ -521,7 +530,7 @@ def test_deliveries_that_are_repeated_and_out_of_order(tmp_path, place, draw) ->
 # ---------------------------------------------------------------------- what surrounds the server
 
 
-def more_comes(said: Said, batches: int = 6) -> None:
+def more_comes(said: Said, batches: int = 3) -> None:
     """Return once the server has acknowledged so many more batches."""
     before = said.judge()[0]
     eventually(lambda: said.judge()[0] >= before + batches, 120)
@@ -561,7 +570,7 @@ def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw) -> Non
         root, said = tmp_path / "runs", Said(tmp_path / "said")
         running = [Training(root, place, said) for _ in range(2)]
         processes = sorted(place.server.workers())
-        for number in (signal.SIGQUIT, signal.SIGINT, signal.SIGQUIT):
+        for number in (signal.SIGQUIT, signal.SIGINT):
             more_comes(said)
             postgresql.stop(number)
             for training in running:  # recording goes on
@@ -576,6 +585,7 @@ def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw) -> Non
 
 
 @pytest.mark.slow
+@on("sqlite")
 def test_a_disk_that_is_full_under_a_running_server(sent, place) -> None:
     """No file of the server may grow any more; once they may, everything arrives."""
     root, said = sent
@@ -596,18 +606,20 @@ def test_a_disk_that_is_full_under_a_running_server(sent, place) -> None:
 
 
 @pytest.mark.slow
+@on("sqlite")
 def test_clocks_that_are_hours_apart(sent, place) -> None:
     """A client far ahead and one far behind are taken, folded and read like any other."""
     root, said = sent
     running = [Training(root, place, said, AHEAD_HOURS=hours) for hours in ("30", "-30", "0")]
-    more_comes(said, 12)
+    more_comes(said, 6)
     place.end(signal.SIGKILL)
     place.start()
-    more_comes(said, 12)
+    more_comes(said, 6)
     ends_well(root, place, said, running)
 
 
 @pytest.mark.slow
+@on("sqlite")
 def test_objects_are_collected_while_the_server_is_killed(sent, place) -> None:
     """Compaction, removal and the search for orphans never rest, and no day passes between them.
 
@@ -647,6 +659,7 @@ def test_objects_are_collected_while_the_server_is_killed(sent, place) -> None:
 
 
 @pytest.mark.slow
+@on("postgresql")
 def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place) -> None:
     """A purged run stays away, also after kills and refolds; what was trashed comes back."""
     root, said = sent

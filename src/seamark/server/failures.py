@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
@@ -27,6 +26,7 @@ from seamark.store.database import Conflict
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from fastapi.exceptions import RequestValidationError
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -80,6 +80,9 @@ def later(error: str, hint: str, seconds: float = _RETRY_S, status: int = 503) -
 
 def refusal_of(error: BaseException) -> Refusal:
     """Return what is answered for an error; what nobody foresaw is logged and is a 500."""
+    # Here, as the processes that answer nobody import this module too, and it takes half a second.
+    from fastapi.exceptions import RequestValidationError
+
     if isinstance(error, Refusal):
         return error
     if isinstance(error, HTTPException):
@@ -115,6 +118,7 @@ def answer_of(error: BaseException) -> JSONResponse:
 
 def install(app: FastAPI) -> None:
     """Have an application answer every error in one form."""
+    from fastapi.exceptions import RequestValidationError
 
     async def answer(request: Request, error: Exception) -> Response:
         del request

@@ -64,7 +64,6 @@ def prepare(settings: Settings) -> Prepared:
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.logins import deciding_by
     from seamark.server.databases import open_databases
-    from seamark.server.folding.refold import take_up
     from seamark.server.kept.rebuild import needs_rebuild
     from seamark.server.objects import open_objects
     from seamark.server.state import make_tables
@@ -81,6 +80,8 @@ def prepare(settings: Settings) -> Prepared:
         with contextlib.closing(open_objects(settings.blobs)) as place:
             if needs_rebuild(databases.kept, place):
                 checks.check_not_lost(settings, is_new=not accounts.has_users())
+                from seamark.server.folding.refold import take_up  # which imports NumPy
+
                 take_up(databases, place)
         databases.store()
         accounts.instance()

@@ -45,6 +45,9 @@ _UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
 _WRITES: Final = "seamark_writes"
 _ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZABLE"}
 """A reader sees one snapshot; SQLite's transactions are that by themselves."""
+_COMPILED: Final[dict[str, dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]]]] = {}
+"""Statements as the driver has them, by dialect: constants of modules, for every database."""
+_DEFINITIONS: Final[dict[str, dict[sa.MetaData, list[str]]]] = {}
 
 
 class Conflict(Exception):  # noqa: N818 - not an error: somebody else was faster
@@ -65,7 +68,7 @@ class Database:
         style = "qmark" if self.dialect == "sqlite" else "format"
         kind: Any = type(engine.dialect)
         self._dialect = kind(paramstyle=style)  # values by position
-        self._compiled: dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]] = {}
+        self._compiled = _COMPILED.setdefault(self.dialect, {})
 
     def create_tables(self, *tables: sa.MetaData) -> None:
         """Make the tables that are not there; others may do so at the same time."""
@@ -73,7 +76,8 @@ class Database:
             try:
                 with self.writing() as connection:
                     for metadata in tables:
-                        metadata.create_all(connection)
+                        for text in self._definitions(metadata):
+                            connection.exec_driver_sql(text)
             except (Conflict, sa.exc.IntegrityError, sa.exc.ProgrammingError):
                 if last == 1:  # else somebody made one of them in between: look again
                     raise
@@ -187,6 +191,20 @@ class Database:
             cursor.executemany(text, rows)
         finally:
             cursor.close()
+
+    def _definitions(self, metadata: sa.MetaData) -> list[str]:
+        """Return the statements that make tables and their indexes where they are not there."""
+        kept = _DEFINITIONS.setdefault(self.dialect, {})
+        if metadata not in kept:
+            found: list[str] = []
+
+            def keep(made: Any, *_: Any, **__: Any) -> None:
+                made.if_not_exists = True
+                found.append(str(made.compile(dialect=self._dialect)))
+
+            metadata.create_all(sa.create_mock_engine(self.engine.url, keep), checkfirst=False)
+            kept[metadata] = found
+        return kept[metadata]
 
     def _compile(self, statement: Any) -> tuple[str, tuple[str, ...], dict[str, Any]]:
         found = self._compiled.get(statement)

@@ -258,7 +258,13 @@ def write(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.thorough) if name == "Lightning's Rich bar" else name
+        for name in SCRIPTS
+    ],
+)
 def test_output_is_the_same_byte_for_byte_and_recorded(name, write, tmp_path):
     """As without capture, in pipes and on a terminal; and what was recorded looks the same."""
     if name in NEEDS:

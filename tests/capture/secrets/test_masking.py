@@ -327,7 +327,7 @@ print("done")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_time_grows_with_the_length_of_a_text_and_no_faster():
     """Whatever stands in it: an error's message must not hold up the end of a process.
 

@@ -190,7 +190,7 @@ print("done")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_time_grows_with_the_length_of_a_text_and_no_faster(tmp_path):
     """A file of somebody else's must not hold the interpreter."""
     pieces = tmp_path / "pieces.json"

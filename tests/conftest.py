@@ -18,9 +18,7 @@ settings.register_profile(
     "seamark", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 # Not random, each example is the same each time: more of them would find nothing new.
-settings.register_profile(
-    "ci", settings.get_profile("seamark"), derandomize=True, max_examples=25
-)
+settings.register_profile("ci", settings.get_profile("seamark"), derandomize=True, max_examples=25)
 settings.load_profile("ci" if os.environ.get("CI") else "seamark")
 
 EXTRAS = (
@@ -74,7 +72,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def _numbers() -> Iterator[int]:
-    """Numbers of the folders of tests: `mktemp` reads all that lie there, thousands, to find one."""
+    """Numbers of the folders of tests; `mktemp` would read the names of thousands to find one."""
     return itertools.count()
 
 

@@ -196,6 +196,17 @@ def test_adapters_import_only_public_names(path: Path) -> None:
             )
 
 
+def test_nothing_draws_from_the_random_numbers_of_a_training() -> None:
+    """A seeded training gives the same with us and without: who needs chance has its own source."""
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                used = node.value.id == "random" and node.attr not in {"Random", "SystemRandom"}
+                assert not used, f"{path}:{node.lineno} uses random.{node.attr}"
+        drawn = [name for module, name in imports_of(path) if module == "random" and name]
+        assert not drawn, f"{path} imports {drawn} from random"
+
+
 def test_importing_seamark_stays_light() -> None:
     """``import seamark`` loads no NumPy, pandas, SQLAlchemy, rich, zstandard and no host."""
     code = f"import seamark, sys; print(*sorted(set(sys.modules) & {set(HEAVY | HOSTS)!r}))"

@@ -318,6 +318,7 @@ def test_where_it_ran_is_one_line(cli: Callable[..., Result], start: Callable[..
     assert "docker" in cli("ls", "-c", "mon/a/environment/container").stdout
 
 
+@pytest.mark.usefixtures("captured")
 def test_where_it_runs_is_recorded(cli: Callable[..., Result], root: Path) -> None:
     """By a real run here, below its process."""
     process, run = training()

@@ -63,7 +63,7 @@ def facts(root: Path, run: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def failed(root: Path, tmp_path: Path) -> str:
+def failed(captured: None, root: Path, tmp_path: Path) -> str:
     """A run that failed with a traceback, its script and its packages recorded."""
     script = tmp_path / "fails.py"
     script.write_text(FAILS, encoding="utf-8")

@@ -57,8 +57,10 @@ def _isolated(tmp_path_factory, monkeypatch):
     # Above the folder of all tests no root is looked for.
     monkeypatch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
-    # Measured every 10 s: whether a run has such series would depend on how long a test takes.
-    monkeypatch.setenv("SEAMARK_CAPTURE_HARDWARE_METRICS", "0")
+    # Measured every 10 s: whether a run has such series would depend on how long a test takes. What
+    # every run looks up when it starts depends on no release of Ignite.
+    for name in ("HARDWARE_METRICS", "GIT", "HOST", "PACKAGES", "SCRIPT"):
+        monkeypatch.setenv(f"SEAMARK_CAPTURE_{name}", "0")
 
 
 @pytest.fixture

@@ -62,15 +62,20 @@ def _isolated(tmp_path_factory, monkeypatch):
     # Above the folder of all tests no root is looked for.
     monkeypatch.setenv("HOME", str(tmp_path_factory.getbasetemp()))
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
-    # Measured every 10 s: whether a run has such series would depend on how long a test takes.
-    monkeypatch.setenv("SEAMARK_CAPTURE_HARDWARE_METRICS", "0")
+    # Measured every 10 s: whether a run has such series would depend on how long a test takes. What
+    # every run looks up when it starts depends on no release of Lightning.
+    for name in ("HARDWARE_METRICS", "GIT", "HOST", "PACKAGES", "SCRIPT"):
+        monkeypatch.setenv(f"SEAMARK_CAPTURE_{name}", "0")
     rank_zero = importlib.import_module("lightning_utilities.core.rank_zero").rank_zero_only
     monkeypatch.setattr(rank_zero, "rank", 0)
 
 
-@pytest.fixture(params=INSTALLED)
+OTHERS = [pytest.param(name, marks=pytest.mark.thorough) for name in INSTALLED[1:]]
+
+
+@pytest.fixture(params=[INSTALLED[0], *OTHERS])
 def host(request):
-    """One of the installed packages."""
+    """One of the installed packages; they are one code under two names."""
     return importlib.import_module(request.param)
 
 

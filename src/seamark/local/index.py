@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Index"]
 
+_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _LOCK_S: Final = 10.0
 """How long to wait for the lock under which the file is made again, seconds."""
 _BUSY_MS: Final = 1000
@@ -381,7 +382,7 @@ class Index:
         work = self._changed_runs(project, known, purged)
         work += self._new_runs(project, known, purged)
         if len(work) > _SHARED:
-            random.shuffle(work)  # another process may be at the same
+            _chance.shuffle(work)  # another process may be at the same
         batch: list[Ref] = []
         for done, ref in enumerate(work):
             if progress is not None:

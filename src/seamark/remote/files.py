@@ -31,6 +31,7 @@ __all__ = ["FileSender", "files_of", "send_file"]
 
 log = logging.getLogger("seamark")
 
+_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _LOOK_S: Final = 5.0
 _FIRST_WAIT_S: Final = 1.0
@@ -220,7 +221,7 @@ class FileSender:
                     self._changed.wait(self._look_s)
                 self._hurry = any(run.finished is not None for run in self._runs.values())
             else:  # whoever waits may not hurry a remote that is away
-                until = time.monotonic() + max(wait_s, pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads, keeps no secret
+                until = time.monotonic() + max(wait_s, pause * _chance.uniform(0.5, 1.0))
                 while (left := until - time.monotonic()) > 0:
                     self._changed.wait(left)
         return False

@@ -44,6 +44,7 @@ __all__ = ["EXIT_S", "SIGNAL_S", "Shipper", "flush", "known", "positions", "ship
 
 log = logging.getLogger("seamark")
 
+_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 EXIT_S: Final = 60.0
 """How long the end of a run or process waits for what is left to be sent, in seconds."""
 SIGNAL_S: Final = 5.0
@@ -427,7 +428,7 @@ class Shipper:
         """Return for how long to leave alone what failed so often in a row, in seconds."""
         longest = _AWAITED_BACK_OFF_S if self._turns else _MOST_BACK_OFF_S
         pause = min(longest, _FIRST_BACK_OFF_S * (1 << min(failures, 16)))
-        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that many do not come at once
+        return pause * _chance.uniform(0.5, 1.0)
 
     def _failed(self, error: BaseException | None) -> None:
         """Leave the remote alone for a while, the longer the more often it failed."""
@@ -435,7 +436,7 @@ class Shipper:
         pause = self._pause(self._failures)
         self._busy = isinstance(error, Busy) and error.wait_s > 0
         if isinstance(error, Busy):
-            pause = max(pause, error.wait_s * random.uniform(1.0, 1.1))  # noqa: S311
+            pause = max(pause, error.wait_s * _chance.uniform(1.0, 1.1))
         self._back_at = self._clock() + pause
         # What fails once is tried again at once; a person hears of the second time.
         if self._failures > 1 and not self._told_away and error is not None:

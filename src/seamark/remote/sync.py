@@ -38,6 +38,7 @@ __all__ = ["Left", "Patience", "Synced", "sync_run", "what_is_left"]
 
 T = TypeVar("T")
 
+_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _TRIES: Final = 5
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 30.0
@@ -118,7 +119,7 @@ class Patience:
                     self._away = error
                     raise
                 asked = error.wait_s if isinstance(error, Busy) else 0.0
-                pause *= random.uniform(1.0, 2.0)  # noqa: S311 - spreads, keeps no secret
+                pause *= _chance.uniform(1.0, 2.0)
                 self._wait(min(_LONGEST_WAIT_S, max(asked, pause)))
         raise AssertionError  # the last try returns or raises
 

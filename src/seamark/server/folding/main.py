@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FoldWorker", "main"]
 
+_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _log: Final = logging.getLogger("seamark.server")
 
 _POLL_S: Final = 0.03
@@ -102,7 +103,7 @@ def _opened(url: str, stop: threading.Event) -> Databases | None:
             if not said:
                 _log.warning("folding waits: %s", error)
             said = True
-            stop.wait(_AWAY_S * random.uniform(0.5, 1))  # noqa: S311 - no secret
+            stop.wait(_AWAY_S * _chance.uniform(0.5, 1))
     return None
 
 
@@ -292,7 +293,7 @@ class FoldWorker:
         if not self._away:
             _log.warning("folding waits: %s", error)
         self._away = True
-        self._stop.wait(_AWAY_S * random.uniform(0.2, 1))  # noqa: S311 - no secret
+        self._stop.wait(_AWAY_S * _chance.uniform(0.2, 1))
 
     # ------------------------------------------------------------------ beside it
 
@@ -330,7 +331,7 @@ class FoldWorker:
         self, what: str, every_s: float, leased: Ref, do: Callable[[Store], None]
     ) -> None:
         """Do something again and again until it is told to stop; one process at a time does."""
-        while not self._stop.wait(every_s * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
+        while not self._stop.wait(every_s * _chance.uniform(0.5, 1.5)):
             try:
                 store = self._store()
                 leases = Leases(store.database, self._owner)

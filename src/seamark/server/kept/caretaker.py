@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Caretaker"]
 
+_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 COMPACT_BYTES: Final = 1 << 20
 """From how much on what is loose of a run gets an object of its own."""
 REST_NS: Final = 600 * 10**9
@@ -147,7 +148,7 @@ class Caretaker:
         self._database, self._objects, self._now_ns = database, objects, now_ns
         self._names = names_of_worker()
         # Not at once: whoever restarts a server in a loop should not list a bucket each time.
-        self._next_orphans = now_ns() + random.randrange(ORPHANS_EVERY_NS // 10)  # noqa: S311 - spreads work
+        self._next_orphans = now_ns() + _chance.randrange(ORPHANS_EVERY_NS // 10)
         self._failed: dict[tuple[str, int], int] = {}
 
     def tend(self, stop: Callable[[], bool]) -> None:

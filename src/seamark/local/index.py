@@ -28,7 +28,7 @@ from seamark.journal.root import root_inside
 from seamark.local import looks, place
 from seamark.local.lock import exclusive
 from seamark.local.looks import Known, Looks, Ref
-from seamark.paths import is_inside
+from seamark.paths import is_inside, kind_of
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.reading.catalog import Columns, Unknown, Wanted, refuse
@@ -468,7 +468,7 @@ class Index:
         found: list[Ref] = []
         begun_ns = self.now_ns()
         try:
-            for folder in iter_runs(self.root, project, names, walked):
+            for folder in iter_runs(self.root, project, names, walked, models=True):
                 ref = (folder.project, folder.run)
                 if ref not in known and ref not in purged:
                     found.append(ref)
@@ -596,18 +596,18 @@ class Index:
 
     # ------------------------------------------------------------------ reading
 
-    def runs(self, project: str | None = None) -> list[Ref]:
+    def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
         """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
         rows = self._ask(lambda connection: self.store.database.rows(connection, _RUNS))
         return sorted(
             (parent, name)
             for parent, name in rows
-            if name != PROJECT_LOG and _concerns(parent, project)
+            if kind_of(parent, name) == kind and _concerns(parent, project)
         )
 
-    def names(self) -> list[RunName]:
+    def names(self, kind: str = "run") -> list[RunName]:
         """Return every run and what it is called, the newest first, as last folded."""
-        return self._ask(lambda connection: run_names(self.store, connection))
+        return self._ask(lambda connection: run_names(self.store, connection, kind=kind))
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
         """Return (project, run id) of the runs that match, in order, as last folded.
@@ -798,6 +798,8 @@ class Index:
         Raises:
             RunNotFoundError: If there is no such run.
         """
+        if kind_of(project, run) == "model_version":
+            self.refresh(project)  # which number it goes by depends on the others
         self.refresh(project, run)
         return self.view(project, run)
 

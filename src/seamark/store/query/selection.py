@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from seamark.errors import ArgumentError
+from seamark.paths import KINDS
 from seamark.store.query.kinds import GROUPS, STATES, near_state
 from seamark.store.query.language import (
     Among,
@@ -31,6 +32,7 @@ class Selection:
 
     Attributes:
         project: Only this project and its sub-projects.
+        kind: What they are: runs, or ``"model"`` or ``"model_version"``.
         query: In the query language.
         id: One run id or several.
         state: One state or several; ``"active"`` and ``"inactive"`` stand for several.
@@ -49,6 +51,7 @@ class Selection:
     """
 
     project: str | None = None
+    kind: str = "run"
     query: str | None = None
     id: str | Iterable[str] | None = None
     state: str | Iterable[str] | None = None
@@ -101,6 +104,9 @@ class Selection:
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
         """
+        if self.kind not in KINDS:
+            msg = f"kind: expected one of {', '.join(KINDS)}, got {self.kind!r:.80}"
+            raise ArgumentError(msg)
         if self.limit is not None and (
             not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 1
         ):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import sqlalchemy as sa
 
 from seamark.errors import RunNotFoundError
-from seamark.paths import is_inside
+from seamark.paths import is_inside, kind_of
 from seamark.process.crashes import LOST, Crash, Evidence
 from seamark.reading.attributes import Attribute, JournalInfo
 from seamark.reading.points import (
@@ -51,6 +51,7 @@ from seamark.store.read.series import (
     text_begin,
 )
 from seamark.store.read.traceback import traceback_of
+from seamark.store.read.versions import VERSION, version_numbers
 from seamark.store.runs import Store, StoredRun, load_attributes, load_run
 
 if TYPE_CHECKING:
@@ -351,6 +352,9 @@ class RunReader:
         yield "sys/running_time", "float", facts["running"] / 1e9
         if not run.surviving("sys/trashed"):
             yield "sys/trashed", "bool", False
+        if kind_of(self.project, self.name) == "model_version":
+            ref = (self.project, self.name)
+            yield VERSION, "int", version_numbers(seen.store, seen.connection, [ref])[ref]
         for name, value in troubles(run, self._conflicts(seen)).items():
             yield f"monitoring/seamark/{name}", "json", value
 

@@ -21,6 +21,7 @@ from seamark.store.query.language import parse_field
 from seamark.store.query.patterns import matcher
 from seamark.store.query.sql import AGGREGATE_COLUMNS
 from seamark.store.read.shared import shared_paths
+from seamark.store.read.versions import VERSION, version_numbers
 
 if TYPE_CHECKING:
     from seamark.store.query.selection import Selection
@@ -92,8 +93,11 @@ def query_runs(
         cells.read_crash_reasons(now_ns)
     if any(one.aggregate is not None for one in wanted):
         cells.read_series()
+    if selection.kind == "model_version":
+        cells.read_versions()
     seen = in_projects(store, connection, selection.readable)
-    checks, present = KnownPaths(store, connection, unknown, seen), set(cells.paths())
+    checks = KnownPaths(store, connection, unknown, seen, selection.kind)
+    present = set(cells.paths())
     for one in wanted:
         if one.pattern and one.field.path != "*" and not one.paths(present):
             checks.check_pattern(one.text, one.paths((*_SYSTEM, *known)))
@@ -304,6 +308,13 @@ class _Cells:
         if found:
             column = [found.get(number) for number in self._chosen.numbers]
             self.columns[CRASH_REASON, None] = column
+
+    def read_versions(self) -> None:
+        """Put the numbers that versions of models go by in the place of those that they took."""
+        if (VERSION, None) not in self.columns:
+            return
+        found = version_numbers(self._store, self._connection, self._chosen.refs)
+        self.columns[VERSION, None] = [found.get(ref) for ref in self._chosen.refs]
 
     def read_series(self) -> None:
         """Read what else can be asked of series."""

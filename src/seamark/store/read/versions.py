@@ -1,0 +1,106 @@
+"""The numbers that the versions of a model go by.
+
+Each version recorded the number that it took. Where folders were merged, two may have taken one:
+then the one that recorded it first keeps it, and each other goes by the next number above its own
+that is free. Nothing is written for it: whoever reads the same versions sees the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from seamark.paths import kind_of
+from seamark.store import schema
+from seamark.store.runs import filled
+
+if TYPE_CHECKING:
+    from seamark.store.runs import Store
+
+__all__ = ["MOST_VERSIONS", "VERSION", "version_numbers"]
+
+VERSION: Final = "sys/version"
+"""Where a version of a model has its number."""
+MOST_VERSIONS: Final = 999_999_999
+"""No version takes a greater number; a stranger's folder may say so."""
+
+_AT_ONCE: Final = 100
+_run, _cell, _journal = schema.run.c, schema.attribute.c, schema.journal.c
+
+
+def _claims() -> sa.Select[Any]:
+    """Return a question for what number each version of some models took, and when."""
+    here = sa.and_(
+        _cell.run == _run.id,
+        _cell.path == sa.bindparam("path"),
+        _cell.visible == 1,
+        _cell.type == "int",
+    )
+    by = sa.and_(_journal.run == _run.id, _journal.number == _cell.writer)
+    some = [sa.bindparam(f"at{place}") for place in range(_AT_ONCE)]
+    return (
+        sa.select(
+            _run.project, _run.name, _run.created, _cell.whole, _cell.t, _journal.uid, _cell.place
+        )
+        .select_from(
+            schema.run.outerjoin(schema.attribute, here).outerjoin(schema.journal, by)
+        )
+        .where(_run.kind == "model_version", _run.project.in_(some))
+    )
+
+
+_CLAIMS: Final = _claims()
+
+
+def version_numbers(
+    store: Store, connection: sa.Connection, refs: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], int]:
+    """Return the numbers (1-based) of all versions of the models that some versions are of.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        refs: Place and id of versions; see `seamark.paths.kind_of`.
+    """
+    models = sorted({project for project, run in refs if kind_of(project, run) == "model_version"})
+    number = store.numbers.number(connection, VERSION)
+    path = -1 if number is None else number
+    claims: dict[str, list[tuple[Any, ...]]] = {}
+    for start in range(0, len(models), _AT_ONCE):
+        some = filled(models[start : start + _AT_ONCE], _AT_ONCE)
+        for project, *claim in store.database.rows(connection, _CLAIMS, path=path, **some):
+            claims.setdefault(project, []).append(tuple(claim))
+    return {
+        (project, version): number
+        for project, found in claims.items()
+        for version, number in _settled(found).items()
+    }
+
+
+def _settled(claims: Iterable[tuple[Any, ...]]) -> Mapping[str, int]:
+    """Return the number of each version of one model."""
+
+    def order(claim: tuple[Any, ...]) -> tuple[Any, ...]:
+        version, created, _, at, uid, place = claim
+        return (created if at is None else at, bytes(uid or b""), place or 0, version)
+
+    numbers: dict[str, int] = {}
+    late: list[tuple[str, int]] = []
+    taken: set[int] = set()
+    for claim in sorted(claims, key=order):
+        version, _, wanted, *_ = claim
+        wanted = wanted if wanted is not None and 0 < wanted <= MOST_VERSIONS else 0
+        if wanted and wanted not in taken:
+            taken.add(wanted)
+            numbers[version] = wanted
+        else:
+            late.append((version, wanted))
+    for version, wanted in late:
+        free = wanted + 1
+        while free in taken:
+            free += 1
+        taken.add(free)
+        numbers[version] = free
+    return numbers

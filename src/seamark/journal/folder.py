@@ -336,9 +336,10 @@ def _models_in(
             check_place(project, name)
         except PathError:
             continue
-        if name in OWN_FOLDERS or not (inner in known or is_folder(f"{path}/journal")):
+        if name in OWN_FOLDERS:
             continue
-        yield RunFolder(root, project, name)
+        if inner in known or is_folder(f"{path}/journal"):
+            yield RunFolder(root, project, name)
         if kind_of(project, name) == "model":
             yield from _models_in(root, path, inner, known, walked)
 

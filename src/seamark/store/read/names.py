@@ -70,7 +70,8 @@ def run_names(
         numbers = version_numbers(store, connection, [one.ref for one in found])
         found = [
             one._replace(name=f"{model_key(*one.ref)}-{numbers[one.ref]}")
-            for one in found
             if one.ref in numbers
+            else one
+            for one in found
         ]
     return sorted(found, key=lambda one: (-one.created_ns, one.ref))

@@ -354,7 +354,8 @@ class RunReader:
             yield "sys/trashed", "bool", False
         if kind_of(self.project, self.name) == "model_version":
             ref = (self.project, self.name)
-            yield VERSION, "int", version_numbers(seen.store, seen.connection, [ref])[ref]
+            if number := version_numbers(seen.store, seen.connection, [ref]).get(ref):
+                yield VERSION, "int", number
         for name, value in troubles(run, self._conflicts(seen)).items():
             yield f"monitoring/seamark/{name}", "json", value
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
+from seamark.journal.numbers import MOST_NUMBER
 from seamark.paths import kind_of
 from seamark.store import schema
 from seamark.store.runs import filled
@@ -19,13 +20,10 @@ from seamark.store.runs import filled
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["MOST_VERSIONS", "VERSION", "version_numbers"]
+__all__ = ["VERSION", "version_numbers"]
 
 VERSION: Final = "sys/version"
 """Where a version of a model has its number."""
-MOST_VERSIONS: Final = 999_999_999
-"""No version takes a greater number; a stranger's folder may say so."""
-
 _AT_ONCE: Final = 100
 _run, _cell, _journal = schema.run.c, schema.attribute.c, schema.journal.c
 
@@ -41,12 +39,8 @@ def _claims() -> sa.Select[Any]:
     by = sa.and_(_journal.run == _run.id, _journal.number == _cell.writer)
     some = [sa.bindparam(f"at{place}") for place in range(_AT_ONCE)]
     return (
-        sa.select(
-            _run.project, _run.name, _run.created, _cell.whole, _cell.t, _journal.uid, _cell.place
-        )
-        .select_from(
-            schema.run.outerjoin(schema.attribute, here).outerjoin(schema.journal, by)
-        )
+        sa.select(_run.project, _run.name, _cell.whole, _cell.t, _journal.uid, _cell.place)
+        .select_from(schema.run.join(schema.attribute, here).outerjoin(schema.journal, by))
         .where(_run.kind == "model_version", _run.project.in_(some))
     )
 
@@ -58,6 +52,8 @@ def version_numbers(
     store: Store, connection: sa.Connection, refs: Iterable[tuple[str, str]]
 ) -> dict[tuple[str, str], int]:
     """Return the numbers (1-based) of all versions of the models that some versions are of.
+
+    Those that recorded none that can be one have none.
 
     Args:
         store: Which has them.
@@ -80,27 +76,27 @@ def version_numbers(
 
 
 def _settled(claims: Iterable[tuple[Any, ...]]) -> Mapping[str, int]:
-    """Return the number of each version of one model."""
-
-    def order(claim: tuple[Any, ...]) -> tuple[Any, ...]:
-        version, created, _, at, uid, place = claim
-        return (created if at is None else at, bytes(uid or b""), place or 0, version)
-
+    """Return the number of each version of one model that took one."""
     numbers: dict[str, int] = {}
     late: list[tuple[str, int]] = []
     taken: set[int] = set()
-    for claim in sorted(claims, key=order):
-        version, _, wanted, *_ = claim
-        wanted = wanted if wanted is not None and 0 < wanted <= MOST_VERSIONS else 0
-        if wanted and wanted not in taken:
-            taken.add(wanted)
-            numbers[version] = wanted
-        else:
-            late.append((version, wanted))
-    for version, wanted in late:
-        free = wanted + 1
+    for version, number, *_ in sorted(claims, key=_order):
+        if number is None or not 0 < number <= MOST_NUMBER:
+            continue
+        if number in taken:
+            late.append((version, number))
+        taken.add(number)
+        numbers.setdefault(version, number)
+    for version, number in late:
+        free = number + 1
         while free in taken:
             free += 1
         taken.add(free)
         numbers[version] = free
     return numbers
+
+
+def _order(claim: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what sorts claims by their keys: time, journal, place in it."""
+    version, _, at, uid, place = claim
+    return at or 0, bytes(uid or b""), place or 0, version

@@ -60,6 +60,7 @@ def purge(
     else:
         folders = _trash(runs, project)
         _finish_earlier(runs.local.root, project)
+    folders = _versions_first(folders)
     _refuse_live(folders)
     if not folders:
         note("the trash is empty; nothing to purge")
@@ -116,9 +117,11 @@ def _purge_there(
 
 def _trash(runs: Runs, project: str | None) -> list[RunFolder]:
     """Return what is in the trash, and purged runs that somebody copied back."""
-    refs = runs.select("", project, trashed=True)
+    kinds = ("run", "model", "model_version")
+    refs = [ref for kind in kinds for ref in runs.select("", project, trashed=True, kind=kind)]
     folders = [RunFolder(runs.local.root, ref.project, ref.run) for ref in refs]
-    back = (folder for folder in iter_runs(runs.local.root, project) if folder.purged_mark.exists())
+    there = iter_runs(runs.local.root, project, models=True)
+    back = (folder for folder in there if folder.is_purged)
     return list(dict.fromkeys([*folders, *back]))
 
 
@@ -127,6 +130,24 @@ def _refuse_untrashed(runs: Runs, refs: Sequence[RunRef]) -> None:
         mark = runs.view(ref).attribute("sys/trashed")
         if mark is None or mark.value is not True:
             misuse(f"run {ref} is not in the trash: seamark trash {ref.run} first, or add --force")
+
+
+def _versions_first(folders: Sequence[RunFolder]) -> list[RunFolder]:
+    """Return folders in an order in which they can be removed: a model's folder holds its versions.
+
+    Raises:
+        Misuse: If a version would go with its model that is not to be purged.
+    """
+    models = [folder for folder in folders if folder.kind == "model"]
+    for model in models:
+        below = f"{model.project}/{model.run}"
+        versions = list(iter_runs(model.root, below, models=True))
+        if left := [one for one in versions if one not in folders and not one.is_purged]:
+            misuse(
+                f"{model.words} has {plural(len(left), 'version')} that would go with it: "
+                f"purge {'it' if len(left) == 1 else 'them'}, too"
+            )
+    return [*(one for one in folders if one not in models), *models]
 
 
 def _refuse_live(folders: Sequence[RunFolder]) -> None:

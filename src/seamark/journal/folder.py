@@ -212,6 +212,14 @@ class RunFolder:
         """File whose presence says that this run was purged and must not come back."""
         return self.root / self.project / ".purged" / self.run
 
+    @property
+    def is_purged(self) -> bool:
+        """Whether it was purged and must not come back; with a model, so were its versions."""
+        if self.purged_mark.exists():
+            return True
+        place, _, key = self.project.rpartition("/")
+        return self.kind == "model_version" and (self.root / place / ".purged" / key).exists()
+
     def journals(self) -> list[JournalFile]:
         """Return the journals, sorted by name.
 
@@ -361,7 +369,7 @@ def _folders_in(folder: str, walked: list[str]) -> list[str]:
 
 
 def purged_ids(root: Path, project: str) -> set[str]:
-    """Return the ids of runs of ``project`` that were purged."""
+    """Return the ids of runs of ``project`` that were purged by themselves."""
     try:
         return set(names_in(root / project / ".purged"))
     except PermissionError:

@@ -399,6 +399,7 @@ class Index:
         """Return the known runs that have something to fold; forget those that are gone."""
         projects = {parent for parent, _ in known if _concerns(parent, project)}
         gone = {ref for ref in purged.of(projects) if ref in known}
+        gone |= {ref for ref in known if kind_of(*ref) == "model_version" and ref in purged}
         settled: list[tuple[int, int]] = []
         work: list[Ref] = []
         now_ns = self.now_ns()
@@ -872,7 +873,10 @@ class _Purged:
                 yield project, name
 
     def __contains__(self, ref: Ref) -> bool:
-        return ref[1] in self._ids(ref[0])
+        if ref[1] in self._ids(ref[0]):
+            return True
+        place, _, key = ref[0].rpartition("/")
+        return kind_of(*ref) == "model_version" and key in self._ids(place)
 
     def _ids(self, project: str) -> set[str]:
         found = self._by_project.get(project)

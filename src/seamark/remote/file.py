@@ -253,7 +253,7 @@ class FileRemote:
         except PathError as error:
             raise Refused(str(error)) from error
         folder = RunFolder(self.root, run.project, run.run)
-        if folder.purged_mark.exists():
+        if folder.is_purged:
             msg = f"{folder.words} was purged in {self.root}"
             raise Purged(msg)
         return folder

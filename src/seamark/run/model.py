@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
     from seamark.reading.tables import RunsTable
 
-__all__ = ["Model", "ModelVersion", "init_model", "init_model_version"]
+__all__ = ["Model", "ModelVersion", "init_model", "init_model_version", "opened_at"]
 
 STAGES: Final = ("none", "staging", "production", "archived")
 _STAGE: Final = "sys/stage"
@@ -266,6 +266,12 @@ class ModelVersion(Logbook):
             self.recorder.assign_quietly({_STAGE: stage})
 
 
+def opened_at(folder: RunFolder) -> Model | ModelVersion:
+    """Return the model or version of a folder, to change something of it on this disk alone."""
+    kind = Model if folder.kind == "model" else ModelVersion
+    return kind(folder, "offline")
+
+
 # ---------------------------------------------------------------------- where they are
 
 
@@ -476,7 +482,7 @@ def _take_key(folder: RunFolder) -> None:
         JournalError: If the root cannot be written to.
     """
     key, project = folder.run, home_of(folder.project)
-    if folder.purged_mark.exists():
+    if folder.is_purged:
         msg = (
             f"key: model {key!r} of project {project!r} was purged; "
             f"use another key, or remove {folder.purged_mark}"

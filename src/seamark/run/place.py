@@ -222,7 +222,7 @@ def refuse_purged(folder: RunFolder, custom_run_id: str | None) -> None:
     Raises:
         ArgumentError: If it was.
     """
-    if not folder.purged_mark.exists():
+    if not folder.is_purged:
         return
     msg = (
         f"custom_run_id: run {custom_run_id!r} of project {folder.project!r} was purged, and "

@@ -20,6 +20,7 @@ __all__ = [
     "check_path",
     "check_place",
     "check_project",
+    "check_scope",
     "check_writable",
     "home_of",
     "is_inside",
@@ -204,21 +205,32 @@ def check_place(project: object, run: object, what: str = "run id") -> None:
     Raises:
         PathError: If it cannot.
     """
-    home, models, below = project.partition(f"/{MODELS}") if isinstance(project, str) else ("",) * 3
-    if not models:
-        check_project(project)
-        if run != PROJECT_LOG:
-            check_name(run, what)
-        return
-    check_project(home)
-    if not below:
+    kind = kind_of(check_scope(project), str(run))
+    if kind == "model":
         check_key(run)
-        return
-    if below[0] != "/":
+    elif kind != "project":
+        check_name(run, what)
+    elif MODELS in str(project):
+        msg = f"{what}: {run!r} is the log of a project, and no model or version"
+        raise PathError(msg)
+
+
+def check_scope(project: object) -> str:
+    """Return ``project`` if containers can be there: a project, or a place for models below it.
+
+    Raises:
+        PathError: If none can.
+    """
+    home, models, below = project.partition(f"/{MODELS}") if isinstance(project, str) else ("",) * 3
+    if not isinstance(project, str) or not models:
+        return check_project(project)
+    check_project(home)
+    if below and below[0] != "/":
         msg = f"project: expected a project or the place of a model, got {project!r:.120}"
         raise PathError(msg)
-    check_key(below[1:])
-    check_name(run, "id of a model version")
+    if below:
+        check_key(below[1:])
+    return project
 
 
 def kind_of(project: str, run: str) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from seamark.errors import (
     ArgumentError,
@@ -43,6 +43,8 @@ _NUMBER: Final = "sys/version"
 _MODEL: Final = "sys/model_id"
 _NAME: Final = "sys/name"
 _TAKEN: Final = WITHOUT_MEANING - {"enable_remote_signals"}
+
+Kind = TypeVar("Kind", bound=Logbook)
 
 log = logging.getLogger("seamark")
 
@@ -90,13 +92,11 @@ def init_model(
     _check_texts(with_id=with_id, name=name, key=key)
     place = _Place.of(project, mode, root, remote, api_token, named=with_id)
     if with_id is not None:
-        opened = _open(Model, place, with_id)
-    elif key is None:
+        return _begun(_open(Model, place, with_id), name)
+    if key is None:
         msg = "init_model: expected key='...' of a new model, or with_id='...', got neither"
         raise RunNotNamedError(msg)
-    else:
-        opened = _make_model(place, check_key(key))
-    return _begun(opened, name)
+    return _begun(_make_model(place, check_key(key)), name)
 
 
 def init_model_version(
@@ -140,13 +140,11 @@ def init_model_version(
     _check_texts(with_id=with_id, name=name, model=model)
     place = _Place.of(project, mode, root, remote, api_token, named=with_id or model)
     if with_id is not None:
-        opened = _open(ModelVersion, place, with_id)
-    elif model is None:
+        return _begun(_open(ModelVersion, place, with_id), name)
+    if model is None:
         msg = "init_model_version: expected model='KEY', or with_id='...', got neither"
         raise RunNotNamedError(msg)
-    else:
-        opened = _make_version(place, model)
-    return _begun(opened, name)
+    return _begun(_make_version(place, model), name)
 
 
 class Model(Logbook):
@@ -343,14 +341,14 @@ def _check_texts(**given: object) -> None:
             raise ArgumentError(msg)
 
 
-def _begun(opened: Any, name: str | None) -> Any:
+def _begun(opened: Kind, name: str | None) -> Kind:
     """Return a model or version with the name that it was given; an empty one is none."""
     if name and name.strip(" ") and opened.recorder.recording:
         opened[_NAME] = name
     return opened
 
 
-def _open(kind: type[Logbook], place: _Place, word: str) -> Any:
+def _open(kind: type[Kind], place: _Place, word: str) -> Kind:
     """Open a model or version that exists.
 
     Raises:
@@ -362,13 +360,12 @@ def _open(kind: type[Logbook], place: _Place, word: str) -> Any:
 
 
 def _made(
-    kind: type[Logbook], place: _Place, ref: tuple[str, str], *, elsewhere: bool = False
-) -> Any:
-    folder = place.folder(*ref)
+    kind: type[Kind], place: _Place, ref: tuple[str, str], *, elsewhere: bool = False
+) -> Kind:
     partly = elsewhere and place.mode != "read-only"
     through = Through(place.remotes, place.token, lambda: True) if partly else None
     return kind(
-        folder,
+        place.folder(*ref),
         place.mode,
         place=place.reads,
         remotes=place.remotes,
@@ -432,7 +429,7 @@ def _make_model(place: _Place, key: str) -> Model:
         if any(one.casefold() == key.casefold() for one in _keys_elsewhere(place)):
             raise _taken(key, place.project, str(place.asked))
         _take_key(place.folder(*ref))
-    made: Model = _made(Model, place, ref)
+    made = _made(Model, place, ref)
     _tell(made, {_MODEL: key})
     return made
 
@@ -448,7 +445,7 @@ def _make_version(place: _Place, model: str) -> ModelVersion:
     _expect_writing(place, "init_model_version")
     (models, key), _ = _found(place, model, "model")
     ref = (f"{models}/{key}", mint_run_id())
-    made: ModelVersion = _made(ModelVersion, place, ref)
+    made = _made(ModelVersion, place, ref)
     if place.mode != "disabled":
         places = dict.fromkeys((None, place.asked))
         known = {number for at in places for number in _numbers(place, at, ref[0])}

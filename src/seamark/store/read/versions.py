@@ -37,7 +37,7 @@ def _claims() -> sa.Select[Any]:
         _cell.type == "int",
     )
     by = sa.and_(_journal.run == _run.id, _journal.number == _cell.writer)
-    some = [sa.bindparam(f"at{place}") for place in range(_AT_ONCE)]
+    some: list[Any] = [sa.bindparam(f"at{place}") for place in range(_AT_ONCE)]
     return (
         sa.select(_run.project, _run.name, _cell.whole, _cell.t, _journal.uid, _cell.place)
         .select_from(schema.run.join(schema.attribute, here).outerjoin(schema.journal, by))

@@ -149,6 +149,9 @@ def test_they_have_the_verbs_of_a_run(given: dict[str, Any], tmp_path: Path) -> 
         assert again["acc"].fetch_last() == 1.0
         again["weights"].download(str(tmp_path / "back"))
         assert set(again.get_structure()) == {"acc", "data", "sys", "weights"}
+        page = again._repr_html_()
+        assert "Version of model RESNET" in page
+        assert "weights" in page
         sums = again.get_structure()["acc"]
         assert (sums.count, sums.last_step) == (3, 2.0)
     assert (tmp_path / "back").read_bytes() == file.read_bytes()

@@ -1,4 +1,4 @@
-"""Models and versions on a server: sent like runs, read like runs, numbered by whoever makes them."""
+"""Models on a server: sent like runs, read like runs, their versions numbered by who makes them."""
 
 from __future__ import annotations
 

@@ -156,7 +156,8 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     "--kind",
     type=click.Choice(["run", "model", "model_version"]),
     default="run",
-    help="List models, or their versions, in place of runs.",
+    metavar="KIND",
+    help="List what is a model or a model_version, in place of runs.",
 )
 @click.option("--trashed", is_flag=True, help="List only trashed runs.")
 @click.option(

@@ -81,6 +81,9 @@ def test_what_is_no_model_is_refused(root: Path, given: dict[str, Any]) -> None:
         seamark.init_model_version(nmae="RESNET", **given)
     with pytest.raises(ArgumentError, match="with_id: expected a string"):
         seamark.init_model(7, **given)  # type: ignore[arg-type]
+    (root / "team/p/.models/HALF").mkdir()
+    with pytest.raises(KeyTakenError, match="holds no model"):
+        seamark.init_model(key="HALF", **given)
     for key in ("../x", "a-b", "", ".models", "con"):
         with pytest.raises(PathError, match="key"):
             seamark.init_model(key=key, **given)
@@ -201,7 +204,9 @@ def test_commands_take_them(given: dict[str, Any], root: Path) -> None:
     assert (row["run"], row["sys/version"]) == (versions[1], 2)
     assert "RESNET-2" in seamark_command(root, "show", "RESNET-2")
     exported = seamark_command(root, "export", f"team/p/{versions[0]}", "--format", "json")
-    assert json.loads(exported)["runs"][0]["attributes"]["data"]["value"] == "é"
+    (one,) = json.loads(exported)["runs"]
+    assert (one["project"], one["kind"]) == ("team/p", "model_version")
+    assert one["attributes"]["data"]["value"] == "é"
     assert "3 journals" in seamark_command(root, "fsck")
     seamark_command(root, "trash", "RESNET", "RESNET-1")
     refused = CliRunner().invoke(app, ["purge", "--yes", "--root", str(root)])

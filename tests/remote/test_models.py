@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,14 @@ def test_what_was_made_apart_is_sent_later(
     with seamark.init_model_version("M-2", mode="read-only", **there("three")) as read:
         assert (read.id, read["from"].fetch()) == (made[1], "two")
     monkeypatch.setenv("SEAMARK_REMOTE", server.url)
+    project = there("one")["project"]
+    for words in (["tag", f"{project}/M-2", "--add", "good"], ["trash", f"{project}/M"]):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+    refused = CliRunner().invoke(app, ["purge", "--yes"])
+    assert "has 2 versions that would go with it" in refused.output
+    shown = CliRunner().invoke(app, ["show", f"{project}/M-2", "--json"])
+    assert json.loads(shown.stdout)["attributes"]["sys/tags"]["value"] == ["good"]
     listed = CliRunner().invoke(
         app, ["ls", "--kind", "model_version", "--csv", "--columns", "from"]
     )

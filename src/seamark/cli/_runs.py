@@ -17,7 +17,7 @@ from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
 from seamark.cli._text import clean
 from seamark.errors import RunNotFoundError
-from seamark.paths import check_project, is_inside, kind_of
+from seamark.paths import check_project, home_of, is_inside, kind_of
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
@@ -116,6 +116,12 @@ class RunRef:
     def __str__(self) -> str:
         """Return ``project/id``, which names exactly this run."""
         return f"{self.project}/{self.run}"
+
+    def as_mapping(self) -> dict[str, Any]:
+        """Return the same for programs, with its kind where it is no run."""
+        kind = kind_of(self.project, self.run)
+        named = {"project": home_of(self.project), "run": self.run}
+        return named if kind == "run" else {**named, "kind": kind}
 
 
 class Runs:

@@ -7,6 +7,7 @@ import difflib
 import logging
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from seamark.paths import MODELS, check_key, check_name, check_project, home_of
 from seamark.paths import model_key as key_of
 from seamark.reading.registered import find_registered, key_in
 from seamark.run.catalogs import first_remote, open_catalog, place_to_read
+from seamark.run.elsewhere import PATIENCE_S
 from seamark.run.logbook import Logbook, Progress
 from seamark.run.options import WITHOUT_MEANING, project_and_mode, refuse_unknown, remotes_of
 from seamark.run.place import expect_writable, own_root
@@ -489,10 +491,17 @@ def _take_key(folder: RunFolder) -> None:
     try:
         folder.refuse_links()
         models.mkdir(parents=True, exist_ok=True)
-        if any(one.casefold() == key.casefold() for one in os.listdir(models)):  # noqa: PTH208
-            raise _taken(key, project, str(folder.root))
+        for one in os.listdir(models):  # noqa: PTH208 - names, and no paths
+            if one != key and one.casefold() == key.casefold():
+                raise _taken(one, project, str(folder.root))
         folder.path.mkdir()
     except FileExistsError:
+        if not folder.is_there():
+            msg = (
+                f"key: {folder.path} holds no model: a process is making it now, or was killed "
+                "when it did; remove the folder in that case"
+            )
+            raise KeyTakenError(msg) from None
         raise _taken(key, project, str(folder.root)) from None
     except OSError:
         expect_writable(folder)  # which says what is wrong with the place
@@ -530,10 +539,25 @@ def _names(place: _Place, at: Path | str | None, project: str, kind: str) -> lis
 
     Two that took one key or number then are put together, or apart, where both arrive.
     """
-    try:
-        with place.catalog(project, at) as catalog:
-            found: list[Any] = catalog.names(kind)
-            return found
-    except (SeamarkError, OSError) as error:
-        log.warning("seamark: %s cannot be asked for models: %s", at or place.root, error)
+    found: list[Any] = []
+    failure = ["no answer"]
+
+    def ask() -> None:
+        try:
+            with place.catalog(project, at) as catalog:
+                found.extend(catalog.names(kind))
+            failure.clear()
+        except (SeamarkError, OSError) as error:
+            failure[:] = [str(error)]
+
+    if isinstance(at, str):
+        asking = threading.Thread(target=ask, name="seamark-models", daemon=True)
+        asking.start()
+        asking.join(PATIENCE_S)
+    else:
+        ask()
+    if failure:
+        where = at or place.root
+        log.warning("seamark: %s cannot be asked for models: %s", where, failure[0])
         return []
+    return found

@@ -35,9 +35,9 @@ def test_numbers_do_not_depend_on_the_order_of_folding(store, builder, engines):
         key = place.rpartition("/")[2]
         assert named[place, "second"] == f"{key}-3"
         assert named[place, "odd"] is None
-        selection = Selection(place, "model_version", "`sys/version` > 0")
+        selection = Selection(place, "`sys/version` > 0", kind="model_version")
         shown = tables.table(selection, ["sys/version"])
         assert dict(zip(shown["sys/id"], shown["sys/version"], strict=True)) == expected
         assert "sys/state" not in tables.table(selection)
     assert tables.select(Selection("p")) == [("p", "third")]
-    assert tables.select(Selection("p", "model")) == []
+    assert tables.select(Selection("p", kind="model")) == []

@@ -273,7 +273,9 @@ class Runs:
         """
         from seamark.store.query.selection import Selection
 
-        chosen = Selection(project, kind, query, trashed=trashed, limit=limit, local=True)
+        chosen = Selection(
+            project=project, query=query, trashed=trashed, limit=limit, local=True, kind=kind
+        )
         return [RunRef(*pair) for pair in self.index.select(chosen)]
 
     def chosen(

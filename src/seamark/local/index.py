@@ -28,7 +28,7 @@ from seamark.journal.root import root_inside
 from seamark.local import looks, place
 from seamark.local.lock import exclusive
 from seamark.local.looks import Known, Looks, Ref
-from seamark.paths import is_inside, kind_of
+from seamark.paths import MODELS, is_inside, kind_of
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.reading.catalog import Columns, Unknown, Wanted, refuse
@@ -75,7 +75,9 @@ _SHARED: Final = 16
 _BATCH: Final = 64
 """How many runs are saved together: most of what a database does for one it does for all."""
 _FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
-_RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name)
+_RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name).where(
+    schema.run.c.kind == sa.bindparam("kind")
+)
 _DIR_FD: Final = os.stat in os.supports_dir_fd
 
 log = logging.getLogger("seamark")
@@ -399,7 +401,8 @@ class Index:
         """Return the known runs that have something to fold; forget those that are gone."""
         projects = {parent for parent, _ in known if _concerns(parent, project)}
         gone = {ref for ref in purged.of(projects) if ref in known}
-        gone |= {ref for ref in known if kind_of(*ref) == "model_version" and ref in purged}
+        if left := {place for place in projects if purged.holds(place)}:
+            gone |= {ref for ref in known if ref[0] in left}
         settled: list[tuple[int, int]] = []
         work: list[Ref] = []
         now_ns = self.now_ns()
@@ -599,12 +602,8 @@ class Index:
 
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
         """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
-        rows = self._ask(lambda connection: self.store.database.rows(connection, _RUNS))
-        return sorted(
-            (parent, name)
-            for parent, name in rows
-            if kind_of(parent, name) == kind and _concerns(parent, project)
-        )
+        rows = self._ask(lambda asked: self.store.database.rows(asked, _RUNS, kind=kind))
+        return sorted((parent, name) for parent, name in rows if _concerns(parent, project))
 
     def names(self, kind: str = "run") -> list[RunName]:
         """Return every run and what it is called, the newest first, as last folded."""
@@ -873,10 +872,12 @@ class _Purged:
                 yield project, name
 
     def __contains__(self, ref: Ref) -> bool:
-        if ref[1] in self._ids(ref[0]):
-            return True
-        place, _, key = ref[0].rpartition("/")
-        return kind_of(*ref) == "model_version" and key in self._ids(place)
+        return ref[1] in self._ids(ref[0]) or self.holds(ref[0])
+
+    def holds(self, project: str) -> bool:
+        """Return whether a place is that of versions of a model that was purged."""
+        place, _, key = project.rpartition("/")
+        return place.endswith(f"/{MODELS}") and key in self._ids(place)
 
     def _ids(self, project: str) -> set[str]:
         found = self._by_project.get(project)

@@ -32,7 +32,6 @@ class Selection:
 
     Attributes:
         project: Only this project and its sub-projects.
-        kind: What they are: runs, or ``"model"`` or ``"model_version"``.
         query: In the query language.
         id: One run id or several.
         state: One state or several; ``"active"`` and ``"inactive"`` stand for several.
@@ -48,10 +47,10 @@ class Selection:
             microseconds since the Unix epoch.
         readable: Tells which projects whoever asks may know of; None for all. What is in others
             neither counts nor is named anywhere.
+        kind: What they are: runs, or ``"model"`` or ``"model_version"``.
     """
 
     project: str | None = None
-    kind: str = "run"
     query: str | None = None
     id: str | Iterable[str] | None = None
     state: str | Iterable[str] | None = None
@@ -65,6 +64,7 @@ class Selection:
     local: bool = False
     moments: Mapping[str, int] | None = None
     readable: Callable[[str], bool] | None = None
+    kind: str = "run"
 
     def expression(self) -> Expression:
         """Return the query and the other conditions as one expression.

@@ -40,19 +40,23 @@ __all__ = ["KnownPaths", "Unknown", "in_projects", "refuse"]
 _cells: Final = schema.attribute.c
 
 
-def _here(path: Any) -> sa.Select[tuple[str]]:
+def _here(path: Any, kind: Any) -> sa.Select[tuple[str]]:
     """Return a question for the types of what runs of a kind hold at the path with a number."""
     return (
         sa.select(_cells.type)
         .join(schema.run, schema.run.c.id == _cells.run)
-        .where(_cells.path == path, _cells.visible == 1, _OF_KIND)
+        .where(_cells.path == path, _cells.visible == 1, schema.run.c.kind == kind)
     )
 
 
-_OF_KIND: Final = schema.run.c.kind == sa.bindparam("kind")
-_FIRST_TYPE: Final = _here(sa.bindparam("path")).limit(1)
-_TYPES: Final = _here(sa.bindparam("path")).distinct()
-_ANY_RUN: Final = sa.select(schema.run.c.id).where(_OF_KIND).limit(1)
+def _any_run(kind: Any) -> sa.Select[tuple[int]]:
+    """Return a question for one run of a kind."""
+    return sa.select(schema.run.c.id).where(schema.run.c.kind == kind).limit(1)
+
+
+_FIRST_TYPE: Final = _here(sa.bindparam("path"), sa.bindparam("kind")).limit(1)
+_TYPES: Final = _here(sa.bindparam("path"), sa.bindparam("kind")).distinct()
+_ANY_RUN: Final = _any_run(sa.bindparam("kind"))
 _PROJECTS: Final = sa.select(schema.run.c.project).distinct()
 _TRIED: Final = 16
 """How many paths that look like one that no run has are looked at; runs may have lost some."""
@@ -208,16 +212,15 @@ class KnownPaths:
         if self._seen is None:
             rows = database.rows(self._connection, statement, path=number, kind=self._kind)
         else:
-            narrow = _here(number).where(self._seen).distinct()
-            rows = database.query(self._connection, narrow.params(kind=self._kind))
+            narrow = _here(number, self._kind).where(self._seen).distinct()
+            rows = database.query(self._connection, narrow)
         return frozenset(kind for (kind,) in rows)
 
     def _is_any_run(self) -> bool:
         database = self._store.database
         if self._seen is None:
             return bool(database.rows(self._connection, _ANY_RUN, kind=self._kind))
-        narrow = _ANY_RUN.where(self._seen).params(kind=self._kind)
-        return bool(database.query(self._connection, narrow))
+        return bool(database.query(self._connection, _any_run(self._kind).where(self._seen)))
 
     def _tell_unknown(self, what: str, text: str, field: Field) -> None:
         if not self._is_any_run():

@@ -33,9 +33,16 @@ PAGE = Path(__file__).parents[1] / "docs" / "howto" / "from-neptune.md"
 HOMES: dict[str, Any] = {
     "Run": seamark.Run,
     "Project": seamark.Project,
+    "Model": seamark.Model,
+    "ModelVersion": seamark.ModelVersion,
     "Handler": seamark.Handler,
 }
-OPENED = {seamark.Run: seamark.init_run, seamark.Project: seamark.init_project}
+OPENED = {
+    seamark.Run: seamark.init_run,
+    seamark.Project: seamark.init_project,
+    seamark.Model: seamark.init_model,
+    seamark.ModelVersion: seamark.init_model_version,
+}
 
 
 @pytest.fixture

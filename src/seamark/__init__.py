@@ -22,16 +22,21 @@ if TYPE_CHECKING:
     from seamark.constants import ANONYMOUS_API_TOKEN
     from seamark.remote.login import login, logout
     from seamark.run.handler import Handler
+    from seamark.run.model import Model, ModelVersion, init_model, init_model_version
     from seamark.run.project import Project, init_project
     from seamark.run.run import Run, init_run
 
 __all__ = [
     "ANONYMOUS_API_TOKEN",
     "Handler",
+    "Model",
+    "ModelVersion",
     "Project",
     "Run",
     "__version__",
     "errors",
+    "init_model",
+    "init_model_version",
     "init_project",
     "init_run",
     "login",
@@ -43,8 +48,12 @@ __all__ = [
 _HOMES = {
     "ANONYMOUS_API_TOKEN": "seamark.constants",
     "Handler": "seamark.run.handler",
+    "Model": "seamark.run.model",
+    "ModelVersion": "seamark.run.model",
     "Project": "seamark.run.project",
     "Run": "seamark.run.run",
+    "init_model": "seamark.run.model",
+    "init_model_version": "seamark.run.model",
     "init_project": "seamark.run.project",
     "init_run": "seamark.run.run",
     "login": "seamark.remote.login",

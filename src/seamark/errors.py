@@ -13,6 +13,7 @@ __all__ = [
     "FileMissingError",
     "InactiveRunError",
     "JournalError",
+    "KeyTakenError",
     "MissingExtraError",
     "MissingFieldError",
     "PathError",
@@ -21,6 +22,7 @@ __all__ = [
     "RunNotFoundError",
     "RunNotNamedError",
     "SeamarkError",
+    "StageError",
     "TwoNamesError",
     "UnknownArgumentError",
     "ValueKindError",
@@ -35,12 +37,20 @@ class PathError(SeamarkError, ValueError):
     """An attribute path, run id, project or name breaks the grammar, or is reserved."""
 
 
+class StageError(PathError):
+    """The stage of a model version is assigned; it is changed with ``change_stage``."""
+
+
 class ArgumentError(SeamarkError, ValueError):
     """An argument has a value that cannot be used."""
 
 
+class KeyTakenError(ArgumentError):
+    """A model is to be made, and its project has one with this key."""
+
+
 class RunNotNamedError(ArgumentError):
-    """A run is to be opened for reading, and nothing says which."""
+    """A run is to be opened for reading, or a model at all, and nothing says which."""
 
 
 class TwoNamesError(ArgumentError):

@@ -30,14 +30,21 @@ FileSetNotFound = errors.FileMissingError
 NeptuneLocalStorageAccessException = errors.FileMissingError
 
 MetadataContainerNotFound = errors.RunNotFoundError
+ModelNotFound = errors.RunNotFoundError
+ModelVersionNotFound = errors.RunNotFoundError
 RunNotFound = errors.RunNotFoundError
 
 InactiveContainerException = errors.InactiveRunError
+InactiveModelException = errors.InactiveRunError
+InactiveModelVersionException = errors.InactiveRunError
 InactiveProjectException = errors.InactiveRunError
 InactiveRunException = errors.InactiveRunError
 
 NeedExistingExperimentForReadOnlyMode = errors.RunNotNamedError
+NeedExistingModelForReadOnlyMode = errors.RunNotNamedError
+NeedExistingModelVersionForReadOnlyMode = errors.RunNotNamedError
 NeedExistingRunForReadOnlyMode = errors.RunNotNamedError
+NeptuneMissingRequiredInitParameter = errors.RunNotNamedError
 NeptuneRunResumeAndCustomIdCollision = errors.TwoNamesError
 NeptuneWrongInitParametersException = errors.ArgumentError
 NeptuneUserApiInputException = errors.ArgumentError
@@ -45,6 +52,10 @@ NeptuneUserApiInputException = errors.ArgumentError
 NeptuneInvalidQueryException = errors.QueryError
 NeptuneMissingRequirementException = errors.MissingExtraError
 NeptuneProtectedPathException = errors.PathError
+NeptuneCannotChangeStageManually = errors.StageError
+
+NeptuneModelKeyAlreadyExistsError = errors.KeyTakenError
+NeptuneObjectCreationConflict = errors.KeyTakenError
 
 _NEVER_RAISED: Final = {
     "NeptuneException": (
@@ -58,7 +69,7 @@ _NEVER_RAISED: Final = {
         *("NeptuneInvalidApiTokenException", "NeptuneLegacyIncompatibilityException"),
         *("NeptuneLegacyProjectException", "NeptuneLimitExceedException"),
         *("NeptuneMaxDiskUtilizationExceeded", "NeptuneMissingApiTokenException"),
-        *("NeptuneObjectCreationConflict", "NeptuneOfflineModeException"),
+        "NeptuneOfflineModeException",
         *("NeptuneParametersCollision", "NeptuneRemoteStorageAccessException"),
         *("NeptuneRemoteStorageCredentialsException", "NeptuneSSLVerificationError"),
         *("NeptuneStorageLimitException", "NeptuneSynchronizationAlreadyStoppedException"),
@@ -70,20 +81,12 @@ _NEVER_RAISED: Final = {
         *("AmbiguousProjectName", "NeptuneMissingProjectNameException"),
         "ProjectNotFoundWithSuggestions",
     ),
-    "InactiveContainerException": ("InactiveModelException", "InactiveModelVersionException"),
-    "MetadataContainerNotFound": ("ModelNotFound", "ModelVersionNotFound", "ProjectNotFound"),
-    "NeedExistingExperimentForReadOnlyMode": (
-        *("NeedExistingModelForReadOnlyMode", "NeedExistingModelVersionForReadOnlyMode"),
-    ),
+    "MetadataContainerNotFound": ("ProjectNotFound",),
     "NeptuneApiException": ("Forbidden", "InternalServerError", "Unauthorized"),
-    "NeptuneObjectCreationConflict": ("NeptuneModelKeyAlreadyExistsError",),
     "NeptuneOfflineModeException": (
         *("NeptuneOfflineModeChangeStageException", "NeptuneOfflineModeFetchException"),
     ),
-    "NeptuneProtectedPathException": ("NeptuneCannotChangeStageManually",),
-    "NeptuneWrongInitParametersException": (
-        *("NeptuneMissingRequiredInitParameter", "NeptunePossibleLegacyUsageException"),
-    ),
+    "NeptuneWrongInitParametersException": ("NeptunePossibleLegacyUsageException",),
 }
 """Names that have no meaning here, by the name of the class above them."""
 

@@ -8,17 +8,33 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from seamark.errors import PathError
+from seamark.errors import PathError, StageError
 
 __all__ = [
+    "KINDS",
     "MAX_PATH_BYTES",
+    "MODELS",
+    "PROJECT_LOG",
+    "check_key",
     "check_name",
     "check_path",
+    "check_place",
     "check_project",
+    "check_scope",
     "check_writable",
+    "home_of",
     "is_inside",
     "join_path",
+    "kind_of",
+    "model_key",
 ]
+
+PROJECT_LOG: Final = ".project"
+"""The folder of a project's own log, in the place of a run id."""
+MODELS: Final = ".models"
+"""The folder of a project's models: ``<project>/.models/<key>``, with versions in each."""
+KINDS: Final = ("run", "model", "model_version", "project")
+"""What a container can be; see `kind_of`."""
 
 MAX_PATH_BYTES: Final = 1024
 """Longest attribute path, in bytes of UTF-8."""
@@ -29,16 +45,20 @@ _DEVICES: Final = frozenset(
     {"con", "prn", "aux", "nul", *(f"{kind}{n}" for kind in ("com", "lpt") for n in range(1, 10))}
 )
 _RESERVED_SEGMENTS: Final = frozenset({"journal", "blobs", "files"})
+_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._]{0,99}")
+_STAGE: Final = "sys/stage"
 _DERIVED: Final = frozenset(
     {
         "sys/crash_reason",
         "sys/id",
+        "sys/model_id",
         "sys/owner",
         "sys/creation_time",
         "sys/modification_time",
         "sys/running_time",
         "sys/state",
         "sys/trashed",
+        "sys/version",
     }
 )
 
@@ -97,8 +117,12 @@ def check_writable(path: object) -> str:
 
     Raises:
         PathError: If it is illegal, or derived from the journal and therefore not assignable.
+        StageError: If it is the stage of a model version, which has a verb of its own.
     """
     checked = check_path(path)
+    if checked == _STAGE:
+        msg = f"path: {checked!r} is changed with version.change_stage(...), not assigned"
+        raise StageError(msg)
     if checked in _DERIVED:
         msg = (
             f"path: {checked!r} is derived from the run itself and cannot be "
@@ -149,6 +173,94 @@ def check_project(project: object) -> str:
             msg = f"project: the part {part!r} in {project!r} is reserved for run folders"
             raise PathError(msg)
     return project
+
+
+def check_key(key: object, what: str = "key") -> str:
+    """Return ``key`` if it can be that of a model: a name without ``-``.
+
+    ``-`` stands before a key in the ids that Neptune gave, and behind it before a version's number.
+
+    Args:
+        key: What was given.
+        what: How the message calls it.
+
+    Raises:
+        PathError: If it cannot.
+    """
+    name = check_name(key, what)
+    if not _KEY.fullmatch(name):
+        msg = f"{what}: expected letters, digits, '.' and '_', such as 'RESNET', got {key!r:.120}"
+        raise PathError(msg)
+    return name
+
+
+def check_place(project: object, run: object, what: str = "run id") -> None:
+    """Make sure that a container can be at a place.
+
+    Args:
+        project: Project path, perhaps with a place for models below it; see `kind_of`.
+        run: Run id, key of a model, id of a version, or `PROJECT_LOG`.
+        what: How the message calls a run id.
+
+    Raises:
+        PathError: If it cannot.
+    """
+    kind = kind_of(check_scope(project), str(run))
+    if kind == "model":
+        check_key(run)
+    elif kind != "project":
+        check_name(run, what)
+    elif MODELS in str(project):
+        msg = f"{what}: {run!r} is the log of a project, and no model or version"
+        raise PathError(msg)
+
+
+def check_scope(project: object) -> str:
+    """Return ``project`` if containers can be there: a project, or a place for models below it.
+
+    Raises:
+        PathError: If none can.
+    """
+    home, models, below = project.partition(f"/{MODELS}") if isinstance(project, str) else ("",) * 3
+    if not isinstance(project, str) or not models:
+        return check_project(project)
+    check_project(home)
+    if below and below[0] != "/":
+        msg = f"project: expected a project or the place of a model, got {project!r:.120}"
+        raise PathError(msg)
+    if below:
+        check_key(below[1:])
+    return project
+
+
+def kind_of(project: str, run: str) -> str:
+    """Return what a container is, one of `KINDS`; where it lies says so.
+
+    =====================  ======================  =================
+    kind                   project                 run
+    =====================  ======================  =================
+    run                    ``team/p``              run id
+    project (its own log)  ``team/p``              ``.project``
+    model                  ``team/p/.models``      key
+    model_version          ``team/p/.models/KEY``  id of the version
+    =====================  ======================  =================
+    """
+    if run == PROJECT_LOG:
+        return "project"
+    parts = project.rsplit("/", 2)
+    if parts[-1] == MODELS:
+        return "model"
+    return "model_version" if parts[-2:-1] == [MODELS] else "run"
+
+
+def home_of(project: str) -> str:
+    """Return the project itself, without the place for models below it; see `kind_of`."""
+    return project.partition(f"/{MODELS}")[0]
+
+
+def model_key(project: str, run: str) -> str:
+    """Return the key of a model, or of the model that a version is of; see `kind_of`."""
+    return run if project.endswith(f"/{MODELS}") else project.rpartition("/")[2]
 
 
 def join_path(*parts: str) -> str:

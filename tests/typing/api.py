@@ -47,6 +47,11 @@ with seamark.init_run(with_id="0abc", mode="read-only") as again:
 
 project: Project = seamark.init_project("team/digits")
 rows = project.fetch_runs_table(query="lr > 0.1", columns=["sys/id"], limit=10).to_rows()
+model: seamark.Model = seamark.init_model(key="NET", project="team/digits")
+version: seamark.ModelVersion = seamark.init_model_version(model="NET", project="team/digits")
+version.change_stage("staging")
+versions = model.fetch_model_versions_table(query="acc > 0.9", limit=3).to_rows()
+models = project.fetch_models_table(columns=["sys/name"]).to_rows()
 series = project.fetch_series(["train/loss"], runs="lr > 0.1", attempt="all").to_numpy()
 
 try:

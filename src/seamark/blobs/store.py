@@ -365,7 +365,7 @@ def _make(folder: RunFolder, path: Path) -> None:
     """Make a folder of the run; a purged run does not come back because a file was late."""
     if is_folder(path):
         return
-    if folder.purged_mark.exists():
+    if folder.is_purged:
         raise OSError(errno.ENOENT, "the run was purged", str(folder.path))
     make_folder(path)
 

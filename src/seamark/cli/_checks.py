@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._text import human_bytes, plural
 from seamark.errors import ArgumentError, JournalError
-from seamark.journal.folder import DEEPEST, PROJECT_LOG, JournalFile, RunFolder, is_linked
+from seamark.journal.folder import (
+    DEEPEST,
+    OWN_FOLDERS,
+    PROJECT_LOG,
+    JournalFile,
+    RunFolder,
+    is_linked,
+)
 from seamark.journal.format import Kind
 from seamark.journal.headers import may_grow
 from seamark.journal.reader import JournalReader
 from seamark.journal.safe import names_in, open_file
+from seamark.paths import MODELS
 
 if TYPE_CHECKING:
     from seamark.local.view import RunView
@@ -167,7 +175,7 @@ def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
         live: Whether a process is writing to it, which may be about to finish what is in
             ``.staging``.
     """
-    if folder.purged_mark.exists():
+    if folder.is_purged:
         detail = "purged, but its folder exists again (copied back?); seamark purge removes it"
         yield Finding(folder.project, folder.run, "purged", "", detail)
     yield from _strange_entries(folder)
@@ -370,12 +378,16 @@ def _beside_runs(
     if project and is_linked(root, project):
         return
     for folder, names, _ in os.walk(start, onerror=on_error):
-        if "journal" in names or folder.count(os.sep) > deepest:
+        is_model = os.path.basename(os.path.dirname(folder)) == MODELS  # noqa: PTH119, PTH120
+        if ("journal" in names and not is_model) or folder.count(os.sep) > deepest:
             names.clear()  # a run; its inside holds no projects
             continue
         hidden = sorted(name for name in names if name.startswith("."))
         yield from (Path(folder, name) for name in hidden)
-        names[:] = sorted(set(names).difference(hidden))
+        inside = set(names).difference(hidden, OWN_FOLDERS if is_model else ())
+        if MODELS in hidden and not Path(folder, MODELS).is_symlink():
+            inside.add(MODELS)
+        names[:] = sorted(inside)
 
 
 def is_live(folder: RunFolder) -> bool:

@@ -12,7 +12,7 @@ from seamark.reading.interest import aside, holds_parameters, is_counter, metric
 if TYPE_CHECKING:
     from seamark.reading.catalog import SharedPath
 
-__all__ = ["PLAIN", "asked_aside", "importance", "left_out", "telling_columns"]
+__all__ = ["PLAIN", "PLAIN_OF", "asked_aside", "importance", "left_out", "telling_columns"]
 
 PLAIN: Final = (
     "sys/name",
@@ -22,6 +22,15 @@ PLAIN: Final = (
     "sys/tags",
 )
 """What is shown of every run."""
+PLAIN_OF: Final = {
+    "run": PLAIN,
+    "model": ("sys/name", "sys/description", "sys/creation_time", "sys/tags"),
+    "model_version": (
+        *("sys/model_id", "sys/version", "sys/stage"),
+        *("sys/name", "sys/creation_time", "sys/tags"),
+    ),
+}
+"""What is shown of every run, model or version of one."""
 
 _RATES: Final = frozenset({"lr", "learning_rate"})
 _METRICS: Final = 4

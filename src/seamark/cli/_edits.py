@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._app import Trouble, misuse
 from seamark.cli._text import clean, shorten
+from seamark.journal.folder import RunFolder
+from seamark.paths import kind_of
 from seamark.values import escape
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from seamark.cli._runs import RunRef, Runs
     from seamark.cli._screen import Screen
 
@@ -45,12 +49,32 @@ def record(runs: Runs, ref: RunRef, ops: Iterable[Mapping[str, Any]]) -> None:
     if runs.root is None:
         _record_there(runs, ref, list(ops))
         return
+    if kind_of(ref.project, ref.run) != "run":
+        kept = _record_registered(RunFolder(runs.root, ref.project, ref.run), ops)
+    else:
+        kept = _record_run(runs.root, ref, ops)
+    if not all(kept):
+        msg = f"{runs.root / ref.project / ref.run}: the change could not be written"
+        raise Trouble(msg)
+    runs.refresh(ref.project, ref.run)
+
+
+def _record_registered(folder: RunFolder, ops: Iterable[Mapping[str, Any]]) -> list[bool]:
+    """Append records to a model or a version; return of each whether it is on disk."""
+    from seamark.run.model import opened_at
+
+    with opened_at(folder) as opened:
+        return [opened.recorder.record_op(op) for op in ops]
+
+
+def _record_run(root: Path, ref: RunRef, ops: Iterable[Mapping[str, Any]]) -> list[bool]:
+    """Append records to a run; return of each whether it is on disk."""
     from seamark.run.run import init_run
 
     run = init_run(
         ref.project,
         with_id=ref.run,
-        root=str(runs.root),
+        root=str(root),
         mode="offline",
         owner=False,
         capture_stdout=False,
@@ -64,13 +88,9 @@ def record(runs: Runs, ref: RunRef, ops: Iterable[Mapping[str, Any]]) -> None:
         git_ref=False,
     )
     try:
-        kept = [run.record_op(op) for op in ops]
+        return [run.record_op(op) for op in ops]
     finally:
         run.stop()
-    if not all(kept):
-        msg = f"{run.folder.path}: the change could not be written"
-        raise Trouble(msg)
-    runs.refresh(ref.project, ref.run)
 
 
 def _record_there(runs: Runs, ref: RunRef, ops: Sequence[Mapping[str, Any]]) -> None:

@@ -28,6 +28,7 @@ from seamark.cli._text import (
     shorten,
     step_text,
 )
+from seamark.paths import kind_of, model_key
 from seamark.process.crashes import (
     LIKELY_OUT_OF_MEMORY,
     LOST,
@@ -334,8 +335,9 @@ def print_facts(
     """
     facts = {one.path: one.value for one in view.attributes("sys") if _is_fact(one)}
     now = datetime.now(timezone.utc)
-    state = str(facts.get("sys/state", "unknown"))
-    name = facts.get("sys/name")
+    kind = kind_of(ref.project, ref.run)
+    state = str(facts.get("sys/state", "unknown" if kind == "run" else ""))
+    name = facts.get("sys/name") or (ref.run if kind != "run" else None)
     screen.styled(
         [
             (clean(str(name)), "bold") if name else (generated_name(ref.run), "dim"),
@@ -368,7 +370,11 @@ def _is_fact(attribute: Attribute) -> bool:
 def _fact_lines(
     screen: Screen, ref: RunRef, view: Reader, facts: Mapping[str, Any], now: datetime
 ) -> Iterator[tuple[str, str]]:
-    yield "run", str(ref)
+    kind = kind_of(ref.project, ref.run)
+    yield kind.rpartition("_")[2], str(ref)
+    if kind == "model_version":
+        yield "number", f"{model_key(ref.project, ref.run)}-{facts.get('sys/version', '?')}"
+        yield "stage", clean(str(facts.get("sys/stage", "none")))
     yield from _given_lines(facts)
     moments = {"created": facts.get("sys/creation_time"), **_changes(view, facts)}
     for label, moment in moments.items():

@@ -17,7 +17,7 @@ from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
 from seamark.cli._text import clean
 from seamark.errors import RunNotFoundError
-from seamark.paths import check_project, is_inside
+from seamark.paths import check_project, home_of, is_inside, kind_of
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
@@ -117,6 +117,12 @@ class RunRef:
         """Return ``project/id``, which names exactly this run."""
         return f"{self.project}/{self.run}"
 
+    def as_mapping(self) -> dict[str, Any]:
+        """Return the same for programs, with its kind where it is no run."""
+        kind = kind_of(self.project, self.run)
+        named = {"project": home_of(self.project), "run": self.run}
+        return named if kind == "run" else {**named, "kind": kind}
+
 
 class Runs:
     """The runs of one place, as they were when they were read last.
@@ -204,10 +210,18 @@ class Runs:
         try:
             found = self.finder.find(name, project, trashed=trashed, beginnings=beginnings)
         except RunNotFoundError:
-            if (there := self._at(name)) is None:
+            if (there := self._at(name) or self._registered(name, project)) is None:
                 raise
             return there
         return RunRef(*found)
+
+    def _registered(self, name: str, project: str | None) -> RunRef | None:
+        """Return the model or version that goes by a name; None if none does."""
+        from seamark.reading.registered import find_registered
+
+        with contextlib.suppress(RunNotFoundError):
+            return RunRef(*find_registered(self.index, name, project))
+        return None
 
     def _at(self, place: str) -> RunRef | None:
         """Return the run whose folder is at a path, as Seamark prints it; None if none is."""
@@ -217,7 +231,9 @@ class Runs:
         with contextlib.suppress(OSError, ValueError):
             inside = Path(place).expanduser().resolve().relative_to(root.resolve())
             ref = RunRef(inside.parent.as_posix(), inside.name)
-            return ref if ref in self.refs() else None
+            kind = kind_of(ref.project, ref.run)
+            there = self.index.runs(ref.project, kind) if ref.project else []
+            return ref if (ref.project, ref.run) in there else None
         return None
 
     def expect_project(self, project: str | None) -> None:
@@ -241,6 +257,7 @@ class Runs:
         *,
         trashed: bool | None = False,
         limit: int | None = None,
+        kind: str = "run",
     ) -> list[RunRef]:
         """Return the runs that match a query, newest first.
 
@@ -249,13 +266,16 @@ class Runs:
             project: Only this project and its sub-projects.
             trashed: Whether they are in the trash; None for both.
             limit: At most this many.
+            kind: What they are; see `seamark.paths.kind_of`.
 
         Raises:
             QueryError: If the query breaks the grammar.
         """
         from seamark.store.query.selection import Selection
 
-        chosen = Selection(project=project, query=query, trashed=trashed, limit=limit, local=True)
+        chosen = Selection(
+            project=project, query=query, trashed=trashed, limit=limit, local=True, kind=kind
+        )
         return [RunRef(*pair) for pair in self.index.select(chosen)]
 
     def chosen(
@@ -342,7 +362,7 @@ def _expect_root(root: Path, *, missing_ok: bool) -> None:
         note(f"no runs here yet: {root} does not exist")
         return
     inside = root_inside(root)
-    if inside is not None and next(iter_runs(root), None) is None:
+    if inside is not None and next(iter_runs(root, models=True), None) is None:
         misuse(f"no runs in {root}; did you mean {inside}?")
 
 

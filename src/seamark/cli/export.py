@@ -299,7 +299,7 @@ def _write_json(file: IO[str], tables: Tables, what: str | None) -> int:
 def _document(
     ref: RunRef, view: Reader, what: str | None, patterns: Sequence[str], attempt: Attempt
 ) -> dict[str, Any]:
-    out: dict[str, Any] = {"project": ref.project, "run": ref.run}
+    out = ref.as_mapping()
     if what in {None, "attributes"}:
         wanted = set(matching_paths(view, patterns, None))
         out["attributes"] = as_mapping(one for one in view.attributes() if one.path in wanted)

@@ -87,7 +87,7 @@ def fsck(
 
 
 def _all_folders(root: Path, project: str | None) -> list[RunFolder]:
-    return [*iter_runs(root, project), *_checks.project_logs(root, project)]
+    return [*iter_runs(root, project, models=True), *_checks.project_logs(root, project)]
 
 
 def _finish(runs: Runs, folders: Sequence[RunFolder]) -> None:
@@ -129,7 +129,7 @@ def _check_one(
     for file in folder.journals():
         yield from _checks.check_journal(folder, file, totals)
     yield from _checks.check_folder(folder, live=_checks.is_live(folder))
-    if folder.purged_mark.exists():
+    if folder.is_purged:
         return
     try:
         if own_log:

@@ -13,7 +13,7 @@ import click
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
 from seamark.cli._columns import (
-    PLAIN,
+    PLAIN_OF,
     asked_aside,
     importance,
     left_out,
@@ -33,7 +33,7 @@ from seamark.cli._text import (
     human_time,
     plural,
 )
-from seamark.paths import is_inside
+from seamark.paths import home_of, is_inside
 from seamark.reading.interest import aside
 from seamark.reading.names import generated_name
 
@@ -61,7 +61,13 @@ TITLES: Final = {
     "sys/running_time": "RAN FOR",
     "sys/tags": "TAGS",
     "sys/description": "DESCRIPTION",
+    "sys/model_id": "MODEL",
+    "sys/version": "VERSION",
+    "sys/stage": "STAGE",
 }
+_TITLES_OF_ID: Final = {"model": "MODEL", "model_version": "ID"}
+_WORDS: Final = {"model": "model", "model_version": "version"}
+"""What each row is, where it is no run."""
 _RANKS: Final = {
     "sys/name": 1,
     "sys/state": 2,
@@ -146,6 +152,13 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     callback=filled("a state such as running or failed"),
     help="Only runs in this state: running, completed, failed, crashed, ...",
 )
+@click.option(
+    "--kind",
+    type=click.Choice(["run", "model", "model_version"]),
+    default="run",
+    metavar="KIND",
+    help="List what is a model or a model_version, in place of runs.",
+)
 @click.option("--trashed", is_flag=True, help="List only trashed runs.")
 @click.option(
     "-c",
@@ -202,6 +215,7 @@ def ls(
     columns: tuple[str, ...],
     sort: str | None,
     limit: int,
+    kind: str,
     *,
     trashed: bool,
     differing: bool,
@@ -235,16 +249,19 @@ def ls(
       seamark ls --columns 'hyperparams/*' --differing
       seamark ls --query 'sys/name =~ "resnet.*"' --json | jq '.[].run'
       seamark ls --limit 0 --columns '*' --csv > runs.csv
+      seamark ls --kind model_version --query 'sys/stage = production'
     """
     from seamark.store.query.selection import Selection
 
     if as_csv and as_json:
         misuse("expected one of --csv and --json, got both")
     runs = open_runs(context, project, missing_ok=True)
-    runs.expect_project(project)
+    if kind == "run":
+        runs.expect_project(project)
     sorting = _sorting(sort, descending=descending)
     chosen = Selection(
         project=project,
+        kind=kind,
         query=query,
         state=states,
         tag=tags,
@@ -255,10 +272,11 @@ def ls(
         local=True,
     )
     wanted = [name.strip() for given in columns for name in given.split(",") if name.strip()]
-    asked = _Asked(wanted, sorting, differing=differing, for_people=not (as_json or as_csv))
+    for_people = not (as_json or as_csv)
+    asked = _Asked(wanted, sorting, kind, differing=differing, for_people=for_people)
     table = runs.index.table(chosen, asked.columns)
     pairs = zip(table.refs, table.rows, strict=True)
-    rows = [{_PROJECT: ref_project, **row} for (ref_project, _), row in pairs]
+    rows = [{_PROJECT: home_of(ref_project), **row} for (ref_project, _), row in pairs]
     shown = asked.shown(table.columns)
     if as_json:
         click.echo(dumps([_record(row, shown) for row in rows]))
@@ -268,12 +286,16 @@ def ls(
         _note_troubles(runs, table.refs, rows)
         _print(Screen(), rows, shown, asked)
     elif runs.root is None or runs.root.is_dir():  # else that has been said
-        missing = "no run matches" if runs.refs() else f"no runs in {runs.where} yet"
+        word = _WORDS.get(kind, "run")
+        there = runs.index.runs(None, kind)
+        missing = f"no {word} matches" if there else f"no {word}s in {runs.where} yet"
         note("the trash is empty" if trashed else missing + _no_such_tag(runs, tags))
     if rows and wanted and (said := left_out(table.columns, shown)):
         note(said)
     if table.total > len(rows):
-        note(f"{plural(len(rows), 'run')} of {table.total:,}; --limit 0 shows all")
+        note(
+            f"{plural(len(rows), _WORDS.get(kind, 'run'))} of {table.total:,}; --limit 0 shows all"
+        )
 
 
 class _Asked:
@@ -281,6 +303,7 @@ class _Asked:
 
     Attributes:
         sorting: By what the table is sorted.
+        kind: What is listed.
         unasked: Columns that nobody asked for by name, and which of them goes first where there is
             no room: the greatest number.
         counted: What columns are that are only counted where there is no room for them.
@@ -288,14 +311,23 @@ class _Asked:
     Args:
         wanted: Paths and patterns.
         sorting: By what the table is sorted.
+        kind: What is listed: runs, models or versions.
         differing: Only columns in which the runs differ.
         for_people: The table is to be looked at; programs get the same columns always.
     """
 
     def __init__(
-        self, wanted: Sequence[str], sorting: Sorting, *, differing: bool, for_people: bool
+        self,
+        wanted: Sequence[str],
+        sorting: Sorting,
+        kind: str,
+        *,
+        differing: bool,
+        for_people: bool,
     ) -> None:
         self.sorting = sorting
+        self.kind = kind
+        self._plain = PLAIN_OF[kind]
         self.unasked: dict[str, int] = {}
         self.counted: dict[str, str] = {}
         self._wanted, self._differing, self._for_people = wanted, differing, for_people
@@ -309,7 +341,7 @@ class _Asked:
             return [*(differing or ["sys/name", "*:differing"]), *self._sorted]
         if self._wanted:
             return [*self._sorted, *self._wanted]
-        return self._telling if self._for_people else PLAIN
+        return self._telling if self._for_people else self._plain
 
     def _telling(self, shared: Sequence[SharedPath]) -> Sequence[str]:
         metrics, parameters = telling_columns(shared)
@@ -320,7 +352,7 @@ class _Asked:
         if parameters:
             self.unasked[parameters[0]] = _FIRST_PARAMETER
         self.counted = dict.fromkeys(metrics, "metric") | dict.fromkeys(parameters, "parameter")
-        return [*PLAIN, *self._sorted, *metrics, *parameters]
+        return [*self._plain, *self._sorted, *metrics, *parameters]
 
     def shown(self, columns: Sequence[str]) -> list[str]:
         """Return which columns of the store's answer to show, besides the run's id."""
@@ -330,7 +362,7 @@ class _Asked:
         shown = []
         for name in columns:
             space = aside(name)
-            if name in named or (name in PLAIN and not self._wanted):
+            if name in named or (name in self._plain and not self._wanted):
                 shown.append(name)
             elif name == "sys/id" or (is_inside(name, "sys") and not self._wanted):
                 continue
@@ -344,13 +376,13 @@ class _Asked:
         """Put what people look for first, and let go of the rest first."""
 
         def place(name: str) -> tuple[Any, ...]:
-            if name in PLAIN:
+            if name in self._plain:
                 return (0,)
             return (2, name) if is_inside(name, "sys") else (1, importance(name))
 
         shown.sort(key=place)
         for name in shown:
-            if name not in named and name not in PLAIN:
+            if name not in named and name not in self._plain:
                 system = is_inside(name, "sys")
                 self.unasked[name] = _FIRST_TO_GO if system else 2 + importance(name)[0]
 
@@ -391,7 +423,8 @@ def _print(
     names += [name for name in columns if name not in names]
     names += [_LOSSES] if any(row.get(_LOSSES) for row in rows) else []
     now = datetime.now(timezone.utc)
-    lines = [[_field(row, name, screen, now) for name in names] for row in rows]
+    field = _field if asked.kind == "run" else _field_of_others
+    lines = [[field(row, name, screen, now) for name in names] for row in rows]
     titles = [
         _column(name, screen, asked, right=_is_numeric([row.get(name) for row in rows]))
         for name in names
@@ -434,6 +467,8 @@ def _is_numeric(values: Sequence[Any]) -> bool:
 
 def _column(name: str, screen: Screen, asked: _Asked, *, right: bool) -> Column:
     sorting, title = asked.sorting, TITLES.get(name, clean(name))
+    if name == "sys/id":
+        title = _TITLES_OF_ID.get(asked.kind, title)
     sorted_by = sorting.asked and name in (sorting.label, sorting.label.removesuffix(":last"))
     if sorted_by and screen.terminal:
         title += " ▲" if sorting.ascending else " ▼"
@@ -458,6 +493,13 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
     if name == _LOSSES:
         return Cell(f"{screen.warning} {value}" if value else "", "yellow")
     return _cell(value, name, screen, now)
+
+
+def _field_of_others(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> Cell:
+    """Return what a model or a version shows in a column; who has no name is called by its id."""
+    if name == "sys/name" and not row.get(name):
+        return Cell("")
+    return _field(row, name, screen, now)
 
 
 def _least(title: str) -> int:

@@ -16,6 +16,7 @@ from seamark.cli._screen import note
 from seamark.cli._text import human_bytes, plural
 from seamark.journal.folder import RunFolder, iter_runs
 from seamark.journal.safe import open_folder, remove_entry, touch
+from seamark.paths import home_of, kind_of
 
 __all__ = ["purge"]
 
@@ -60,6 +61,7 @@ def purge(
     else:
         folders = _trash(runs, project)
         _finish_earlier(runs.local.root, project)
+    folders.sort(key=lambda folder: folder.kind == "model")  # whose folder holds its versions
     _refuse_live(folders)
     if not folders:
         note("the trash is empty; nothing to purge")
@@ -78,6 +80,14 @@ def _named(
     refs = runs.chosen(names, project, query, trashed=None if force else True)
     if not force:
         _refuse_untrashed(runs, refs)
+    _refuse_versions(runs, refs)
+    return refs
+
+
+def _in_trash(runs: Runs, project: str | None) -> list[RunRef]:
+    kinds = ("run", "model", "model_version")
+    refs = [ref for kind in kinds for ref in runs.select("", project, trashed=True, kind=kind)]
+    _refuse_versions(runs, refs)
     return refs
 
 
@@ -97,7 +107,7 @@ def _purge_there(
     if names or query is not None:
         refs = _named(runs, names, project, query, force=force)
     else:
-        refs = runs.select("", project, trashed=True)
+        refs = _in_trash(runs, project)
     if not refs:
         note("the trash is empty; nothing to purge")
         return
@@ -116,9 +126,10 @@ def _purge_there(
 
 def _trash(runs: Runs, project: str | None) -> list[RunFolder]:
     """Return what is in the trash, and purged runs that somebody copied back."""
-    refs = runs.select("", project, trashed=True)
+    refs = _in_trash(runs, project)
     folders = [RunFolder(runs.local.root, ref.project, ref.run) for ref in refs]
-    back = (folder for folder in iter_runs(runs.local.root, project) if folder.purged_mark.exists())
+    there = iter_runs(runs.local.root, project, models=True)
+    back = (folder for folder in there if folder.is_purged)
     return list(dict.fromkeys([*folders, *back]))
 
 
@@ -127,6 +138,24 @@ def _refuse_untrashed(runs: Runs, refs: Sequence[RunRef]) -> None:
         mark = runs.view(ref).attribute("sys/trashed")
         if mark is None or mark.value is not True:
             misuse(f"run {ref} is not in the trash: seamark trash {ref.run} first, or add --force")
+
+
+def _refuse_versions(runs: Runs, refs: Sequence[RunRef]) -> None:
+    """Refuse to delete a model with versions that are not to be deleted.
+
+    Raises:
+        Misuse: If there are any.
+    """
+    for ref in refs:
+        if kind_of(ref.project, ref.run) != "model":
+            continue
+        versions = runs.index.runs(str(ref), "model_version")
+        if left := [one for one in versions if RunRef(*one) not in refs]:
+            what = f"model {ref.run!r} of project {home_of(ref.project)!r}"
+            misuse(
+                f"{what} has {plural(len(left), 'version')} that would go with it: "
+                f"purge {'it' if len(left) == 1 else 'them'}, too"
+            )
 
 
 def _refuse_live(folders: Sequence[RunFolder]) -> None:

@@ -137,8 +137,7 @@ def show(
         )
     if as_json:
         told: dict[str, Any] = {
-            "project": ref.project,
-            "run": ref.run,
+            **ref.as_mapping(),
             "attributes": as_mapping(attributes),
         }
         if not wanted:

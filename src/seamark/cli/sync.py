@@ -119,10 +119,10 @@ def _chosen(
         folders: Iterable[RunFolder] = refs
     else:
         folders = [
-            *iter_runs(runs.local.root, project),
+            *iter_runs(runs.local.root, project, models=True),
             *_checks.project_logs(runs.local.root, project),
         ]
-    return [folder for folder in folders if not folder.purged_mark.exists()]
+    return [folder for folder in folders if not folder.is_purged]
 
 
 def _refs(

@@ -6,7 +6,13 @@
     <root>/<project path>/<run id>/blobs/<sha256>                contents of files
     <root>/<project path>/<run id>/files/                        for a framework's own files
     <root>/<project path>/.project/journal/...                   the project's own log
+    <root>/<project path>/.models/<key>/journal/...              the log of a model
+    <root>/<project path>/.models/<key>/<id>/journal/...         that of a version of it
+    <root>/<project path>/.models/<key>/.numbers/<n>             the id of its nth version
     <root>/<project path>/.purged/<run id>                       left by ``seamark purge``
+
+A model is, to everything that handles runs, one of the project ``<project path>/.models``, and a
+version one of ``<project path>/.models/<key>``: `seamark.paths.kind_of`.
 """
 
 from __future__ import annotations
@@ -22,13 +28,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from seamark.errors import ArgumentError
+from seamark.errors import ArgumentError, PathError
 from seamark.journal.root import nearest_root
 from seamark.journal.safe import fits, is_folder, names_in
+from seamark.paths import MODELS, PROJECT_LOG, check_place, home_of, kind_of, model_key
 from seamark.process.liveness import host_name
 
 __all__ = [
     "DEEPEST",
+    "OWN_FOLDERS",
     "PROJECT_LOG",
     "JournalFile",
     "RunFolder",
@@ -44,9 +52,8 @@ __all__ = [
     "writer_id",
 ]
 
-PROJECT_LOG: Final = ".project"
-"""The folder of a project's own log, in the place of a run id."""
-
+OWN_FOLDERS: Final = frozenset({"journal", "blobs", "files"})
+"""Folders in that of a run that hold no runs."""
 DEEPEST: Final = 32
 """Folders inside each other in which runs are looked for; projects are not nested like that."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
@@ -145,11 +152,12 @@ class JournalFile:
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The folder of one run, or of a project's own log.
+    """The folder of one run, of a project's own log, or of a model or a version of one.
 
     Attributes:
         root: Absolute root folder.
-        project: Project path such as ``"team/mnist"``.
+        project: Project path such as ``"team/mnist"``; of a model or version the place that holds
+            it, see `seamark.paths.kind_of`.
         run: Run id, or `PROJECT_LOG`.
     """
 
@@ -162,7 +170,17 @@ class RunFolder:
         """What it is the folder of, for messages."""
         if self.run == PROJECT_LOG:
             return f"project {self.project!r}"
+        if self.kind == "model":
+            return f"model {self.run!r} of project {home_of(self.project)!r}"
+        if self.kind == "model_version":
+            model = f"model {model_key(self.project, self.run)!r}"
+            return f"version {self.run!r} of {model} of project {home_of(self.project)!r}"
         return f"run {self.run!r} of project {self.project!r}"
+
+    @property
+    def kind(self) -> str:
+        """What it is the folder of; see `seamark.paths.kind_of`."""
+        return kind_of(self.project, self.run)
 
     @property
     def path(self) -> Path:
@@ -193,6 +211,14 @@ class RunFolder:
     def purged_mark(self) -> Path:
         """File whose presence says that this run was purged and must not come back."""
         return self.root / self.project / ".purged" / self.run
+
+    @property
+    def is_purged(self) -> bool:
+        """Whether it was purged and must not come back; with a model, so were its versions."""
+        if self.purged_mark.exists():
+            return True
+        place, _, key = self.project.rpartition("/")
+        return self.kind == "model_version" and (self.root / place / ".purged" / key).exists()
 
     def journals(self) -> list[JournalFile]:
         """Return the journals, sorted by name.
@@ -256,6 +282,8 @@ def iter_runs(
     project: str | None = None,
     known: Container[str] = (),
     walked: list[str] | None = None,
+    *,
+    models: bool = False,
 ) -> Iterator[RunFolder]:
     """Yield every run below ``root``, or below one project and its sub-projects, sorted.
 
@@ -268,37 +296,80 @@ def iter_runs(
         known: ``"project/run"`` strings that are known to be runs, which spares a look inside.
         walked: Takes the path of every folder that was listed; one of them changes when there is
             a new run.
+        models: Whether to yield the models of each project and their versions as well.
     """
     start = str(root / project) if project else str(root)
     if project and is_linked(root, project):
         return
-    yield from _walk(root, start, project or "", known, [] if walked is None else walked)
+    project, walked = project or "", [] if walked is None else walked
+    if f"/{MODELS}" not in project:
+        yield from _walk(root, start, project, known, walked, models=models)
+    elif models:
+        yield from _models_in(root, start, project, known, walked)
 
 
 def _walk(
-    root: Path, folder: str, project: str, known: Container[str], walked: list[str]
+    root: Path,
+    folder: str,
+    project: str,
+    known: Container[str],
+    walked: list[str],
+    *,
+    models: bool,
 ) -> Iterator[RunFolder]:
-    walked.append(folder)
-    try:
-        with os.scandir(folder) as entries:
-            names = sorted(
-                entry.name
-                for entry in entries
-                if entry.name[0] != "." and entry.is_dir(follow_symlinks=False) and fits(entry.name)
-            )
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return
+    names = _folders_in(folder, walked)
     for name in names:
+        if name[0] == ".":
+            continue
         inner = f"{project}/{name}" if project else name
         path = f"{folder}/{name}"
         if project and (inner in known or is_folder(f"{path}/journal")):
             yield RunFolder(root, project, name)
-        elif name not in ("journal", "blobs", "files") and inner.count("/") < DEEPEST:
-            yield from _walk(root, path, inner, known, walked)
+        elif name not in OWN_FOLDERS and inner.count("/") < DEEPEST:
+            yield from _walk(root, path, inner, known, walked, models=models)
+    if models and project and MODELS in names:
+        yield from _models_in(root, f"{folder}/{MODELS}", f"{project}/{MODELS}", known, walked)
+
+
+def _models_in(
+    root: Path, folder: str, project: str, known: Container[str], walked: list[str]
+) -> Iterator[RunFolder]:
+    """Yield the models of a project, each with its versions, or the versions of one model.
+
+    What has a name that no model has and no version is somebody's own.
+    """
+    for name in _folders_in(folder, walked):
+        inner, path = f"{project}/{name}", f"{folder}/{name}"
+        try:
+            check_place(project, name)
+        except PathError:
+            continue
+        if name in OWN_FOLDERS:
+            continue
+        if inner in known or is_folder(f"{path}/journal"):
+            yield RunFolder(root, project, name)
+        if kind_of(project, name) == "model":
+            yield from _models_in(root, path, inner, known, walked)
+
+
+def _folders_in(folder: str, walked: list[str]) -> list[str]:
+    """Return the names of the folders in a folder, sorted, and note that it was listed."""
+    walked.append(folder)
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if (entry.name[0] != "." or entry.name == MODELS)
+                and entry.is_dir(follow_symlinks=False)
+                and fits(entry.name)
+            )
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
 
 
 def purged_ids(root: Path, project: str) -> set[str]:
-    """Return the ids of runs of ``project`` that were purged."""
+    """Return the ids of runs of ``project`` that were purged by themselves."""
     try:
         return set(names_in(root / project / ".purged"))
     except PermissionError:

@@ -369,7 +369,7 @@ class Stream:
         now = time.monotonic()
         if now < self._retry_at:
             return "it could not be opened just now"
-        if self.folder.purged_mark.exists():
+        if self.folder.is_purged:
             return _PURGED
         before, named, asked = self.last_t, self._uid, self._told
         try:

@@ -139,7 +139,7 @@ class Upkeep:
         with self._guard.lock:
             if self._guard.busy or segment.fd < 0:
                 return
-            if segment.folder.purged_mark.exists():
+            if segment.folder.is_purged:
                 if self._stream.segment is segment:
                     self._stream.abandon()
                 what = f"run {segment.folder.run} was purged; nothing more is recorded"

@@ -28,7 +28,7 @@ from seamark.journal.root import root_inside
 from seamark.local import looks, place
 from seamark.local.lock import exclusive
 from seamark.local.looks import Known, Looks, Ref
-from seamark.paths import is_inside
+from seamark.paths import MODELS, is_inside, kind_of
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.reading.catalog import Columns, Unknown, Wanted, refuse
@@ -76,7 +76,9 @@ _SHARED: Final = 16
 _BATCH: Final = 64
 """How many runs are saved together: most of what a database does for one it does for all."""
 _FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
-_RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name)
+_RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name).where(
+    schema.run.c.kind == sa.bindparam("kind")
+)
 _DIR_FD: Final = os.stat in os.supports_dir_fd
 
 log = logging.getLogger("seamark")
@@ -400,6 +402,8 @@ class Index:
         """Return the known runs that have something to fold; forget those that are gone."""
         projects = {parent for parent, _ in known if _concerns(parent, project)}
         gone = {ref for ref in purged.of(projects) if ref in known}
+        if left := {place for place in projects if purged.holds(place)}:
+            gone |= {ref for ref in known if ref[0] in left}
         settled: list[tuple[int, int]] = []
         work: list[Ref] = []
         now_ns = self.now_ns()
@@ -469,7 +473,7 @@ class Index:
         found: list[Ref] = []
         begun_ns = self.now_ns()
         try:
-            for folder in iter_runs(self.root, project, names, walked):
+            for folder in iter_runs(self.root, project, names, walked, models=True):
                 ref = (folder.project, folder.run)
                 if ref not in known and ref not in purged:
                     found.append(ref)
@@ -597,18 +601,14 @@ class Index:
 
     # ------------------------------------------------------------------ reading
 
-    def runs(self, project: str | None = None) -> list[Ref]:
+    def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
         """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
-        rows = self._ask(lambda connection: self.store.database.rows(connection, _RUNS))
-        return sorted(
-            (parent, name)
-            for parent, name in rows
-            if name != PROJECT_LOG and _concerns(parent, project)
-        )
+        rows = self._ask(lambda asked: self.store.database.rows(asked, _RUNS, kind=kind))
+        return sorted((parent, name) for parent, name in rows if _concerns(parent, project))
 
-    def names(self) -> list[RunName]:
+    def names(self, kind: str = "run") -> list[RunName]:
         """Return every run and what it is called, the newest first, as last folded."""
-        return self._ask(lambda connection: run_names(self.store, connection))
+        return self._ask(lambda connection: run_names(self.store, connection, kind=kind))
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
         """Return (project, run id) of the runs that match, in order, as last folded.
@@ -799,6 +799,8 @@ class Index:
         Raises:
             RunNotFoundError: If there is no such run.
         """
+        if kind_of(project, run) == "model_version":
+            self.refresh(project)  # which number it goes by depends on the others
         self.refresh(project, run)
         return self.view(project, run)
 
@@ -871,7 +873,12 @@ class _Purged:
                 yield project, name
 
     def __contains__(self, ref: Ref) -> bool:
-        return ref[1] in self._ids(ref[0])
+        return ref[1] in self._ids(ref[0]) or self.holds(ref[0])
+
+    def holds(self, project: str) -> bool:
+        """Return whether a place is that of versions of a model that was purged."""
+        place, _, key = project.rpartition("/")
+        return place.endswith(f"/{MODELS}") and key in self._ids(place)
 
     def _ids(self, project: str) -> set[str]:
         found = self._by_project.get(project)

@@ -61,6 +61,11 @@ class Wanted(Protocol):
         ...
 
     @property
+    def kind(self) -> str:
+        """Runs, models or versions of models; see `seamark.paths.kind_of`."""
+        ...
+
+    @property
     def query(self) -> str | None:
         """In the query language."""
         ...
@@ -170,12 +175,17 @@ class Catalog(Protocol):
         """
         ...
 
-    def runs(self, project: str | None = None) -> list[Ref]:
-        """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
+    def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
+        """Return (project, run id) of every run, or of a project and its sub-projects; sorted.
+
+        Args:
+            project: None for all.
+            kind: Of models or their versions instead; see `seamark.paths.kind_of`.
+        """
         ...
 
-    def names(self) -> list[RunName]:
-        """Return every run and what it is called, the newest first."""
+    def names(self, kind: str = "run") -> list[RunName]:
+        """Return every run, model or version and what it is called, the newest first."""
         ...
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
 from seamark.errors import ArgumentError, PathError
-from seamark.journal.folder import PROJECT_LOG, RunFolder, split_journal_name
+from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.journal.safe import make_folder, names_in, open_folder
-from seamark.paths import check_name, check_project
+from seamark.paths import check_name, check_place
 from seamark.process.interrupts import quietly
 from seamark.remote.protocol import Diverged, Gap, Purged, Refused, Sent, Unreachable
 
@@ -247,13 +247,11 @@ class FileRemote:
             Purged: If it was purged.
         """
         try:
-            check_project(run.project)
-            if run.run != PROJECT_LOG:
-                check_name(run.run, "run")
+            check_place(run.project, run.run, "run")
         except PathError as error:
             raise Refused(str(error)) from error
         folder = RunFolder(self.root, run.project, run.run)
-        if folder.purged_mark.exists():
+        if folder.is_purged:
             msg = f"{folder.words} was purged in {self.root}"
             raise Purged(msg)
         return folder

@@ -95,7 +95,7 @@ def _look(
         unknown: What is said to become of it where nobody answers.
     """
     is_here = folder.is_there()
-    settled = folder.purged_mark.exists() or (is_here and is_whole(folder))
+    settled = folder.is_purged or (is_here and is_whole(folder))
     if not options.remotes or settled or current_rank().rank:
         return Elsewhere(folder)
     if is_here:  # with a part of it

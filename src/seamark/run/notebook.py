@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
 from seamark.journal.folder import PROJECT_LOG
+from seamark.paths import home_of, model_key
 from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
 from seamark.reading.html import block, count_of, line_of, number, table, text
 from seamark.reading.interest import is_background, is_counter, metric_order
@@ -59,6 +60,8 @@ def page_of(recorded: Recorded, path: str) -> str:
         return _handler(recorded, reader, families, path)
     if recorded.folder.run == PROJECT_LOG:
         return _project(recorded, reader, families)
+    if recorded.folder.kind != "run":
+        return _registered(recorded, reader, families)
     return _run(recorded, reader, families)
 
 
@@ -90,6 +93,27 @@ def _run(recorded: Recorded, reader: Reader | None, families: Mapping[str, str])
     return block(
         f"Run {title}", table((), rows), *_tables(recorded, reader, families, first_level="")
     )
+
+
+def _registered(recorded: Recorded, reader: Reader | None, families: Mapping[str, str]) -> str:
+    """Return a model or a version of one, which has no state and no generated name."""
+    folder = recorded.folder
+    told = {
+        "name": "sys/name",
+        "number": "sys/version",
+        "stage": "sys/stage",
+        "description": "sys/description",
+        "tags": "sys/tags",
+        "created": "sys/creation_time",
+    }
+    facts = {one.path: one.value for one in _some(recorded, reader, list(told.values()))}
+    rows = [("project", text(home_of(folder.project)))]
+    if folder.kind == "model_version":
+        rows.append(("id", text(folder.run)))
+    rows += [(name, text(facts[path])) for name, path in told.items() if facts.get(path)]
+    words = {"model": "Model", "model_version": "Version of model"}[folder.kind]
+    title = f"{words} {text(model_key(folder.project, folder.run))}"
+    return block(title, table((), rows), *_tables(recorded, reader, families, first_level=""))
 
 
 def _tables(

@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
     from seamark.run.options import RunOptions
 
-__all__ = ["expect_place", "expect_run", "expect_writable", "reading_place", "run_folder"]
+__all__ = [
+    "expect_place",
+    "expect_run",
+    "expect_writable",
+    "own_root",
+    "reading_place",
+    "run_folder",
+]
 
 _NO_PLACE = frozenset(
     {
@@ -70,12 +77,7 @@ def run_folder(options: RunOptions) -> RunFolder:
     Raises:
         ArgumentError: If the root is no path, or another user's and not named.
     """
-    if options.mode == "debug" and options.root is None:
-        root = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
-        atexit.register(_remove_debug_root, root, os.getpid())
-    else:
-        used = options.mode != "disabled" or bool(options.with_id)
-        root = root_dir(options.root, used=used)
+    root = own_root(options.mode, options.root, named=bool(options.with_id))
     if isinstance(place := reading_place(options), str):
         return _named_there(place, root, options)
     root = place or root
@@ -86,6 +88,24 @@ def run_folder(options: RunOptions) -> RunFolder:
     else:
         run = mint_run_id()
     return RunFolder(root, options.project, run)
+
+
+def own_root(mode: str, root: str | os.PathLike[str] | None, *, named: bool) -> Path:
+    """Return the root below which something is recorded: a temporary one with ``mode="debug"``.
+
+    Args:
+        mode: See ``init_run``.
+        root: As it was given.
+        named: Whether something is looked for there also with ``mode="disabled"``.
+
+    Raises:
+        ArgumentError: If the root is no path, or another user's and not named.
+    """
+    if mode != "debug" or root is not None:
+        return root_dir(root, used=mode != "disabled" or named)
+    made = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
+    atexit.register(_remove_debug_root, made, os.getpid())
+    return made
 
 
 def _named(root: Path, options: RunOptions) -> RunFolder:
@@ -202,7 +222,7 @@ def refuse_purged(folder: RunFolder, custom_run_id: str | None) -> None:
     Raises:
         ArgumentError: If it was.
     """
-    if not folder.purged_mark.exists():
+    if not folder.is_purged:
         return
     msg = (
         f"custom_run_id: run {custom_run_id!r} of project {folder.project!r} was purged, and "

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.errors import ArgumentError, MissingFieldError
-from seamark.journal.folder import PROJECT_LOG
+from seamark.paths import model_key
 from seamark.run.drawing import (
     MOST_CURVES,
     NAMED_AXES,
@@ -24,6 +24,7 @@ from seamark.run.drawing import (
 )
 
 if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
     from seamark.reading.catalog import Catalog
     from seamark.run.recorded import Recorded
 
@@ -75,8 +76,8 @@ def plot_run(
         if reader is None:
             return _Found([], words, goes_on=True)
         ref = (folder.project, folder.run)
-        is_project = folder.run == PROJECT_LOG
-        (named,) = [folder.project] if is_project else Finder(recorded.index).labels([ref])
+        is_run = folder.kind == "run"
+        (named,) = Finder(recorded.index).labels([ref]) if is_run else [_label(folder)]
         sources = [Source(named, "/".join(ref), reader)]
         return _Found(sources, words, reader.state in _GOES_ON)
 
@@ -176,6 +177,14 @@ def _figure(
     left = sum(curve.left_out for curve in curves)
     words = [axes.note, f"{left:,} points have no place on these axes" if left else "", note]
     return figure_of(curves, replace(axes, note="; ".join(filter(None, words))))
+
+
+def _label(folder: RunFolder) -> str:
+    """Return what to call what is no run beside a curve."""
+    if folder.kind == "project":
+        return folder.project
+    key = model_key(folder.project, folder.run)
+    return key if folder.kind == "model" else f"{key}/{folder.run}"
 
 
 def _plotted(

@@ -6,58 +6,34 @@ import difflib
 import logging
 import os
 import re
-import sys
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, overload
 
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
-from seamark.journal.writer import CLOSE_TIMEOUT_S
-from seamark.pictures.printing import obeys_escapes
-from seamark.process import fork
-from seamark.process.liveness import process_facts
 from seamark.reading.names import LATEST
 from seamark.run.catalogs import place_to_read
-from seamark.run.container import Container
 from seamark.run.drawing import Asked
-from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
+from seamark.run.logbook import Logbook, Progress
 from seamark.run.options import (
     WITHOUT_MEANING,
-    hidden_by_environment,
     project_and_mode,
     refuse_unknown,
     remotes_of,
 )
 from seamark.run.plotting import plot_runs
-from seamark.run.ranks import EveryRank
-from seamark.run.recorded import Recorded
-from seamark.run.recorder import Recorder
-from seamark.run.shipping import Shipping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from typing_extensions import Self
-
     from seamark.reading.catalog import Catalog
     from seamark.reading.points import Attempt
     from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
-    from seamark.utils import ProgressBarCallback
 
 __all__ = ["Project", "init_project"]
-
-Progress = bool | Callable[[int, int], None] | type["ProgressBarCallback"] | None
-"""Whether, or with what, it is shown how far folding is."""
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
 """What no word has that somebody types for a run, but a query."""
-_PATIENCE_S: Final = 0.5
 _MOST_LISTED: Final = 5000
 """Of more runs not all are looked at to say which project may be meant."""
 
@@ -104,7 +80,7 @@ def init_project(
     return Project(folder, stated, place=place, remotes=remotes, token=api_token)
 
 
-class Project(Container):
+class Project(Logbook):
     """A project and the runs in it and in its sub-projects; made by `init_project`.
 
     It has the verbs of a run (``project["description"] = "..."``), which write to the project's own
@@ -113,42 +89,11 @@ class Project(Container):
 
     container_type: ClassVar[str] = "project"
 
+    _looked = False
+
     @classmethod
     def _opened(cls, *given: Any, **named: Any) -> Project:
         return init_project(*given, **named)
-
-    def __init__(
-        self,
-        folder: RunFolder,
-        mode: str,
-        *,
-        place: Path | str | None = None,
-        remotes: tuple[str, ...] = (),
-        token: str | None = None,
-    ) -> None:
-        self.lifecycle = Lifecycle()
-        policy = EveryRank(disabled=mode == "disabled")
-        self.recorder = Recorder(
-            folder,
-            mode,
-            self.lifecycle,
-            policy,
-            header=self._header,
-            start=self._start,
-            secrets=hidden_by_environment(),
-        )
-        self.recorded = Recorded(
-            folder,
-            silent=lambda: policy.silent,
-            known=list,
-            disabled=mode == "disabled",
-            place=place,
-            token=token,
-        )
-        self._told: set[str] = set()
-        self._looked = False
-        self._shipping = Shipping(remotes, token, self.recorder)
-        fork.register(self.after_fork)
 
     def __iter__(self) -> NoReturn:
         """Refuse: some expect the runs, and others the names of what the project itself holds.
@@ -253,6 +198,48 @@ class Project(Container):
         if self.recorded.remote and not table.total:
             self._expect_there()
         return table
+
+    def fetch_models_table(
+        self,
+        *,
+        query: str | None = None,
+        columns: Iterable[str] | None = None,
+        trashed: bool | None = False,
+        limit: int | None = None,
+        sort_by: str = "sys/creation_time",
+        ascending: bool = False,
+        progress_bar: Progress = None,
+    ) -> RunsTable:
+        """Return the models of the project and of its sub-projects, one row each.
+
+        Args:
+            query: As in `fetch_runs_table`, also the others.
+            columns: Paths and patterns; None for everything. ``sys/id``, a model's key, is always
+                there.
+            trashed: False for models that are not in the trash, True for those that are, None for
+                both.
+            limit: At most this many models.
+            sort_by: Path, perhaps with an aggregate.
+            ascending: Smallest first.
+            progress_bar: As in `fetch_runs_table`.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query, a column or ``sort_by`` breaks the grammar, or can mean
+                nothing.
+        """
+        from seamark.store.query.selection import Selection
+
+        selection = Selection(
+            project=self.folder.project,
+            kind="model",
+            query=query,
+            trashed=trashed,
+            limit=limit,
+            sort_by=sort_by,
+            ascending=ascending,
+        )
+        return self._table(selection, columns, progress_bar)
 
     def _ids(
         self, index: Catalog, given: str | Iterable[str], *, trashed: bool | None
@@ -438,14 +425,11 @@ class Project(Container):
                 raise
         return list(dict.fromkeys(found))
 
-    def _warn(self, error: QueryError) -> None:
-        """Say once what a path that no run has may be meant for; a later run may have it."""
-        self._tell(str(error).split("\n", 1)[0])
-
-    def _tell(self, message: str) -> None:
-        if message not in self._told:
-            self._told.add(message)
-            log.warning("seamark: %s", message)
+    def _fresh_index(self, progress_bar: Progress) -> Catalog:
+        index = self._refreshed(self.folder.project, progress_bar)
+        if not self.recorded.remote:  # a server is asked only where it has no answer
+            self._expect_there()
+        return index
 
     def _expect_there(self) -> None:
         """Say once that there is no such project among those that there are."""
@@ -460,60 +444,6 @@ class Project(Container):
             hint = f"; did you mean {near[0]!r}?" if near else " (seamark ls lists the runs)"
             where = self.recorded.where
             self._tell(f"there is no project {self.path!r} below {where}{hint}")
-
-    def _fresh_index(self, progress_bar: Progress) -> Catalog:
-        if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
-            wanted = "True, False, None, a function of two numbers or a progress bar's class"
-            msg = f"progress_bar: expected {wanted}, got {progress_bar!r:.80}"
-            raise ArgumentError(msg)
-        index = self.recorded.index
-        with _progress(progress_bar) as progress:
-            index.refresh(self.folder.project, progress=progress)
-        if not self.recorded.remote:  # a server is asked only where it has no answer
-            self._expect_there()
-        return index
-
-    # ---------------------------------------------------------------- the project's own log
-
-    def _header(self) -> dict[str, Any]:
-        from seamark import __version__
-
-        self._shipping.begin()  # here, as a forked child opens journals of its own
-        return {"seamark": __version__, "attempt": None, "owner": False, **process_facts()}
-
-    def _start(self) -> None:
-        self.recorder.open()
-        self.lifecycle.phase = RECORDING
-
-    def after_fork(self) -> None:
-        """Make the copy in a forked child whole again."""
-        self.recorder.after_fork()
-
-    def stop(self, *, seconds: float | None = None) -> None:
-        """Finish writing and close the index; may be called twice.
-
-        Args:
-            seconds: How long to wait for files; None waits as long as they are being stored.
-        """
-        if self.lifecycle.phase != STOPPED:
-            self.lifecycle.phase = STOPPED
-            self.recorder.store_files(seconds)
-            self.recorder.close("stop", CLOSE_TIMEOUT_S)
-            self.recorded.close()
-            self._shipping.finish(seconds)
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop."""
-        self.stop()
 
 
 def _named(one: Any) -> str:
@@ -543,42 +473,3 @@ def _is_query(text: str) -> bool:
     except QueryError:
         return False
     return True
-
-
-class _Steps:
-    """Tells a progress bar of Neptune's kind how many more runs are folded."""
-
-    def __init__(self, bar: ProgressBarCallback) -> None:
-        self._bar = bar
-        self._done = 0
-
-    def __call__(self, done: int, total: int) -> None:
-        """Take note of how many are folded now."""
-        self._bar.update(by=done - self._done, total=total)
-        self._done = done
-
-
-@contextmanager
-def _progress(wanted: Progress) -> Iterator[Callable[[int, int], None] | None]:
-    """Give what is to be called while runs are folded; on a terminal a line shows how far it is."""
-    if isinstance(wanted, type):
-        with wanted(description="Reading runs", unit="runs") as bar:
-            yield _Steps(bar)
-        return
-    if callable(wanted) or wanted is False or not obeys_escapes(sys.stderr):
-        yield wanted if callable(wanted) else None
-        return
-    started, shown = time.monotonic(), False
-
-    def show(done: int, total: int) -> None:
-        nonlocal shown
-        if time.monotonic() - started > _PATIENCE_S and (done % 100 == 0 or done == total):
-            shown = True
-            sys.stderr.write(f"\rseamark: reading runs {done:,} of {total:,} ")
-            sys.stderr.flush()
-
-    try:
-        yield show
-    finally:
-        if shown:
-            sys.stderr.write("\r\x1b[K")

@@ -164,7 +164,9 @@ class Recorder:
             return None
         if self._lifecycle.phase == STOPPED:
             what = self.folder.words
-            msg = f"{what} was stopped; open it again to write to it: init_run(with_id=...)"
+            verb = f"init_{self.folder.kind}"
+            given = "..." if verb == "init_project" else "with_id=..."
+            msg = f"{what} was stopped; open it again to write to it: {verb}({given})"
             raise InactiveRunError(msg)
         if self.mode == "read-only":
             what = self.folder.words

@@ -14,7 +14,7 @@ from fastapi import Depends, Request
 from fastapi.security import APIKeyHeader, HTTPBearer
 
 from seamark.errors import PathError
-from seamark.paths import check_project
+from seamark.paths import check_scope
 from seamark.server.access import NOBODY, Identity, Role
 from seamark.server.failures import Refusal
 
@@ -79,7 +79,7 @@ def expect(request: Request, project: str, role: Role) -> Identity:
     who = asker(request)
     request.state.guarded = True
     try:
-        check_project(project)
+        check_scope(project)
     except PathError as error:
         raise _hidden(project) from error
     found = server_of(request).accounts.role(who, project)

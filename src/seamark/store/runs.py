@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
+from seamark.paths import kind_of
 from seamark.store import schema
 from seamark.store.cells import (
     FAMILY_NUMBERS,
@@ -658,6 +659,7 @@ def _run_row(run: StoredRun, keys: _Keys, owner: str) -> dict[str, Any]:
     }
     columns = run_columns(state)
     columns |= {"registers": to_json(registers), "version": run.version + 1}
+    columns["kind"] = kind_of(run.project, run.name)
     columns["owner"] = columns["owner"] or owner
     return columns
 

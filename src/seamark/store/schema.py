@@ -27,7 +27,7 @@ __all__ = [
     "series",
 ]
 
-SCHEMA_VERSION: Final = "10"
+SCHEMA_VERSION: Final = "11"
 """Changes with the tables and the rules of the fold; a store of another version is rebuilt."""
 
 metadata = sa.MetaData()
@@ -60,6 +60,7 @@ run = sa.Table(
     sa.Column("id", _Id, primary_key=True),
     sa.Column("project", _Text, nullable=False),
     sa.Column("name", _Text, nullable=False),
+    sa.Column("kind", _Text, nullable=False),  # see seamark.paths.kind_of
     sa.Column("state", _Text, nullable=False),  # as written; "crashed" is derived at reading time
     sa.Column("owner", _Text, nullable=False),
     # ns since the epoch, as are all times here

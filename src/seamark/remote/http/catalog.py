@@ -41,7 +41,7 @@ _SAMPLE: Final = 50
 _MOMENTS: Final = 1000
 """Times that one question may name."""
 _OF_SELECTION: Final = (
-    *("project", "query", "id", "state", "owner", "tag", "trashed"),
+    *("project", "kind", "query", "id", "state", "owner", "tag", "trashed"),
     *("offset", "sort_by", "ascending"),
 )
 _TOKEN: Final = re.compile(r"""`[^`]*`|"([^"]*)"|'([^']*)'|(?<![\w./:-])(\d{4}-[\w:.+-]*)""")
@@ -57,7 +57,7 @@ class RemoteCatalog:
 
     def __init__(self, connection: Connection) -> None:
         self._asking = Asking(connection)
-        self._names: list[RunName] | None = None
+        self._names: dict[str, list[RunName]] = {}
         self._there: set[Ref] = set()
 
     @classmethod
@@ -116,21 +116,24 @@ class RemoteCatalog:
         What this process recorded is sent first, for 2 s at most.
         """
         del project, run, progress
-        self._names = None
+        self._names = {}
         self._asking.send_first()
 
     # ------------------------------------------------------------------ many runs
 
-    def names(self) -> list[RunName]:
-        """Return every run and what it is called, the newest first."""
-        if self._names is None:
-            self._names = parts(self._asking.get("runs/names"), "names", RunName)
-            self._there.update(one.ref for one in self._names)
-        return list(self._names)
+    def names(self, kind: str = "run") -> list[RunName]:
+        """Return every run, model or version and what it is called, the newest first."""
+        found = self._names.get(kind)
+        if found is None:
+            asked = {} if kind == "run" else {"kind": kind}
+            found = parts(self._asking.get("runs/names", asked), "names", RunName)
+            self._names[kind] = found
+            self._there.update(one.ref for one in found)
+        return list(found)
 
-    def runs(self, project: str | None = None) -> list[Ref]:
+    def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
         """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
-        found = (one.ref for one in self.names())
+        found = (one.ref for one in self.names(kind))
         return sorted(ref for ref in found if project is None or is_inside(ref[0], project))
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 import sqlalchemy as sa
 
 from seamark.errors import PathError
-from seamark.journal.folder import DEEPEST, PROJECT_LOG
+from seamark.journal.folder import DEEPEST
 from seamark.journal.shipping import check_frames, check_gap
 from seamark.journal.walk import walk
-from seamark.paths import check_name, check_project
+from seamark.paths import check_place
 from seamark.server.kept import tables
 from seamark.server.kept.commit import OutrunError, commit
 from seamark.server.kept.parts import names_of_worker, packed
@@ -82,15 +82,13 @@ def check_run(project: str, run: str) -> None:
     Raises:
         PathError: If they cannot.
     """
-    check_project(project)
+    check_place(project, run)
     if len(project) > _MOST_PROJECT_BYTES or project.count("/") >= DEEPEST:
         msg = (
             f"project: expected at most {DEEPEST} parts and {_MOST_PROJECT_BYTES} characters, "
             f"got {project.count('/') + 1} and {len(project)}"
         )
         raise PathError(msg)
-    if run != PROJECT_LOG:
-        check_name(run, "run id")
 
 
 class Intake:

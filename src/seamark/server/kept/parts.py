@@ -24,7 +24,7 @@ from seamark.errors import PathError
 from seamark.journal.format import dump_json
 from seamark.journal.records import WHOLE, whole
 from seamark.journal.shipping import BatchError, check_journal_name
-from seamark.paths import check_project
+from seamark.paths import check_scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,7 +158,7 @@ def _sound(one: Any) -> Part:
     part = Part(*one)
     numbers = (part.offset, part.length, part.heard_ns, part.ahead_ns)
     try:
-        check_project(part.project)
+        check_scope(part.project)
         check_journal_name(part.journal)
     except (PathError, BatchError) as error:
         raise ValueError(str(error)) from error

@@ -12,7 +12,6 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from seamark.errors import ArgumentError, QueryError
-from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
 from seamark.reading.curves import check_points
@@ -62,6 +61,7 @@ Refs = Annotated[list[Ref], Field(max_length=_MOST_REFS)]
 Columns = Annotated[list[Text], Field(max_length=_MOST_COLUMNS)]
 Moment = Annotated[int, Field(ge=-_LAST_US, le=_LAST_US)]
 Unknown = Literal["refuse", "tell"]
+Kind = Literal["run", "model", "model_version"]
 
 
 class Which(BaseModel):
@@ -76,6 +76,7 @@ class Which(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     project: Text | None = None
+    kind: Kind = "run"
     query: Annotated[str, Field(max_length=_MOST_QUERY)] | None = None
     id: Text | Texts | None = None
     state: Text | Few | None = None
@@ -165,6 +166,7 @@ def _restriction(every: Several) -> Callable[[str], bool] | None:
 def runs(
     every: All,
     project: Annotated[str | None, Query(max_length=_LONG)] = None,
+    kind: Kind = "run",
     query: Annotated[str | None, Query(max_length=_MOST_QUERY)] = None,
     id: Annotated[list[str] | None, Query(max_length=1000)] = None,  # noqa: A002 - as in Python
     state: Annotated[list[str] | None, Query(max_length=20)] = None,
@@ -181,6 +183,7 @@ def runs(
     """Return the runs that match with the columns asked for; ``columns`` may be repeated."""
     body = _TableBody(
         project=project,
+        kind=kind,
         query=query,
         id=id,
         state=state,
@@ -364,7 +367,7 @@ def projects(every: All) -> Response:
                 sa.func.sum(_run.trashed),
                 sa.func.max(_run.modified),
             )
-            .where(_run.name != PROJECT_LOG)
+            .where(_run.kind == "run")
             .group_by(_run.project)
         )
         seen = in_projects(store, connection, _restriction(every))
@@ -387,11 +390,13 @@ def projects(every: All) -> Response:
 
 
 @router.get("/runs/names", operation_id="getNames", responses=answers("names", tagged=True))
-def names(every: All, project: Annotated[str, Query(max_length=_LONG)] = "") -> Response:
-    """Return every run and what it is called, the newest first."""
+def names(
+    every: All, project: Annotated[str, Query(max_length=_LONG)] = "", kind: Kind = "run"
+) -> Response:
+    """Return every run, model or version and what it is called, the newest first."""
 
     def make() -> dict[str, Any]:
-        found = _ask(every, lambda store, asked: run_names(store, asked, meant))
+        found = _ask(every, lambda store, asked: run_names(store, asked, meant, kind))
         return {"names": Rows(RunName, found)}
 
     meant = _within(every, project)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.errors import QueryError
-from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
 from seamark.store import schema
@@ -89,7 +88,7 @@ def choose(
     expression = selection.expression()
     field = parse_field(selection.sort_by, "sort_by")
     seen = in_projects(store, connection, selection.readable)
-    known = KnownPaths(store, connection, unknown, seen)
+    known = KnownPaths(store, connection, unknown, seen, selection.kind)
     if selection.query:
         known.check_query(selection.query)
     known.check_sort(selection.sort_by, field)
@@ -113,7 +112,7 @@ def choose(
         moments=selection.moments,
     )
     run = schema.run
-    where = [compiler.condition(expression), run.c.name != PROJECT_LOG]
+    where = [compiler.condition(expression), run.c.kind == selection.kind]
     if seen is not None:
         where.append(seen)
     if (project := selection.project) is not None:

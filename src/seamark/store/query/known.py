@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.journal.folder import PROJECT_LOG
 from seamark.reading.catalog import Unknown, refuse
 from seamark.store import schema
 from seamark.store.query.expression import Among, Comparison, Field, comparisons_of
@@ -41,18 +40,23 @@ __all__ = ["KnownPaths", "Unknown", "in_projects", "refuse"]
 _cells: Final = schema.attribute.c
 
 
-def _here(path: Any) -> sa.Select[tuple[str]]:
-    """Return a question for the types of what runs hold at the path with a number."""
+def _here(path: Any, kind: Any) -> sa.Select[tuple[str]]:
+    """Return a question for the types of what runs of a kind hold at the path with a number."""
     return (
         sa.select(_cells.type)
         .join(schema.run, schema.run.c.id == _cells.run)
-        .where(_cells.path == path, _cells.visible == 1, schema.run.c.name != PROJECT_LOG)
+        .where(_cells.path == path, _cells.visible == 1, schema.run.c.kind == kind)
     )
 
 
-_FIRST_TYPE: Final = _here(sa.bindparam("path")).limit(1)
-_TYPES: Final = _here(sa.bindparam("path")).distinct()
-_ANY_RUN: Final = sa.select(schema.run.c.id).where(schema.run.c.name != PROJECT_LOG).limit(1)
+def _any_run(kind: Any) -> sa.Select[tuple[int]]:
+    """Return a question for one run of a kind."""
+    return sa.select(schema.run.c.id).where(schema.run.c.kind == kind).limit(1)
+
+
+_FIRST_TYPE: Final = _here(sa.bindparam("path"), sa.bindparam("kind")).limit(1)
+_TYPES: Final = _here(sa.bindparam("path"), sa.bindparam("kind")).distinct()
+_ANY_RUN: Final = _any_run(sa.bindparam("kind"))
 _PROJECTS: Final = sa.select(schema.run.c.project).distinct()
 _TRIED: Final = 16
 """How many paths that look like one that no run has are looked at; runs may have lost some."""
@@ -86,6 +90,7 @@ class KnownPaths:
             no runs at all.
         seen: Condition that a run may be known of; None for all. Paths that only others have are
             as unknown as those that none has.
+        kind: Of which containers; see `seamark.paths.kind_of`.
     """
 
     def __init__(
@@ -94,8 +99,10 @@ class KnownPaths:
         connection: sa.Connection,
         unknown: Unknown = refuse,
         seen: sa.ColumnElement[bool] | None = None,
+        kind: str = "run",
     ) -> None:
         self._seen = seen
+        self._kind = kind
         self._store = store
         self._connection = connection
         self._unknown = unknown
@@ -203,17 +210,17 @@ class KnownPaths:
             return frozenset()
         database = self._store.database
         if self._seen is None:
-            rows = database.rows(self._connection, statement, path=number)
+            rows = database.rows(self._connection, statement, path=number, kind=self._kind)
         else:
-            narrow = _here(number).where(self._seen).distinct()
+            narrow = _here(number, self._kind).where(self._seen).distinct()
             rows = database.query(self._connection, narrow)
         return frozenset(kind for (kind,) in rows)
 
     def _is_any_run(self) -> bool:
         database = self._store.database
         if self._seen is None:
-            return bool(database.rows(self._connection, _ANY_RUN))
-        return bool(database.query(self._connection, _ANY_RUN.where(self._seen)))
+            return bool(database.rows(self._connection, _ANY_RUN, kind=self._kind))
+        return bool(database.query(self._connection, _any_run(self._kind).where(self._seen)))
 
     def _tell_unknown(self, what: str, text: str, field: Field) -> None:
         if not self._is_any_run():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from seamark.errors import ArgumentError
+from seamark.paths import KINDS
 from seamark.store.query.kinds import GROUPS, STATES, near_state
 from seamark.store.query.language import (
     Among,
@@ -46,6 +47,7 @@ class Selection:
             microseconds since the Unix epoch.
         readable: Tells which projects whoever asks may know of; None for all. What is in others
             neither counts nor is named anywhere.
+        kind: What they are: runs, or ``"model"`` or ``"model_version"``.
     """
 
     project: str | None = None
@@ -62,6 +64,7 @@ class Selection:
     local: bool = False
     moments: Mapping[str, int] | None = None
     readable: Callable[[str], bool] | None = None
+    kind: str = "run"
 
     def expression(self) -> Expression:
         """Return the query and the other conditions as one expression.
@@ -101,6 +104,9 @@ class Selection:
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
         """
+        if self.kind not in KINDS:
+            msg = f"kind: expected one of {', '.join(KINDS)}, got {self.kind!r:.80}"
+            raise ArgumentError(msg)
         if self.limit is not None and (
             not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 1
         ):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import sqlalchemy as sa
 
 from seamark.errors import RunNotFoundError
-from seamark.paths import is_inside
+from seamark.paths import is_inside, kind_of
 from seamark.process.crashes import LOST, Crash, Evidence
 from seamark.reading.attributes import Attribute, JournalInfo
 from seamark.reading.points import (
@@ -51,6 +51,7 @@ from seamark.store.read.series import (
     text_begin,
 )
 from seamark.store.read.traceback import traceback_of
+from seamark.store.read.versions import VERSION, version_numbers
 from seamark.store.runs import Store, StoredRun, load_attributes, load_run
 
 if TYPE_CHECKING:
@@ -337,20 +338,25 @@ class RunReader:
         return self._ask(answer)
 
     def _derived(self, seen: Snapshot) -> Iterator[tuple[str, str, Any]]:
-        run = seen.state
+        run, kind = seen.state, kind_of(self.project, self.name)
         self._load(seen, ["sys/trashed"])
         facts = run_columns(run)
         ((owner,),) = seen.store.database.rows(seen.connection, _OWNER, run=seen.number)
         yield "sys/id", "string", self.name
         yield "sys/owner", "string", facts["owner"] or str(owner)
-        yield "sys/state", "string", self._state_of(seen)
+        if kind in ("run", "project"):
+            yield "sys/state", "string", self._state_of(seen)
+            yield "sys/running_time", "float", facts["running"] / 1e9
         if (crash := self._crash_of(seen)) is not None:
             yield "sys/crash_reason", "string", crash.reason
         yield "sys/creation_time", "datetime", time_of(facts["created"])
         yield "sys/modification_time", "datetime", time_of(facts["modified"])
-        yield "sys/running_time", "float", facts["running"] / 1e9
         if not run.surviving("sys/trashed"):
             yield "sys/trashed", "bool", False
+        if kind == "model_version":
+            ref = (self.project, self.name)
+            if number := version_numbers(seen.store, seen.connection, [ref]).get(ref):
+                yield VERSION, "int", number
         for name, value in troubles(run, self._conflicts(seen)).items():
             yield f"monitoring/seamark/{name}", "json", value
 

@@ -21,6 +21,7 @@ from seamark.store.query.language import parse_field
 from seamark.store.query.patterns import matcher
 from seamark.store.query.sql import AGGREGATE_COLUMNS
 from seamark.store.read.shared import shared_paths
+from seamark.store.read.versions import VERSION, version_numbers
 
 if TYPE_CHECKING:
     from seamark.store.query.selection import Selection
@@ -41,6 +42,8 @@ _FIRST: Final = (
 )
 _DERIVED: Final = ("sys/id", "sys/state", "sys/owner", *_FIRST[4:])
 _SYSTEM: Final = (*_DERIVED, CRASH_REASON)
+_OF_TRAININGS: Final = frozenset({"sys/state", "sys/running_time"})
+"""What only runs have."""
 _NUMBERS: Final = frozenset({"float", "float_series"})
 _LONG: Final = ("text", "string_series")
 _APART: Final = frozenset({"string_set", *_LONG})
@@ -87,13 +90,16 @@ def query_runs(
     if not everything:
         meant = {path for one in wanted for path in one.paths((*_SYSTEM, *known))}
         paths = {known[path]: path for path in sorted(meant) if path in known}
-    cells = _Cells(store, connection, chosen, paths)
+    cells = _Cells(store, connection, chosen, paths, selection.kind)
     if everything or any(CRASH_REASON in one.paths(_SYSTEM) for one in wanted):
         cells.read_crash_reasons(now_ns)
     if any(one.aggregate is not None for one in wanted):
         cells.read_series()
+    if selection.kind == "model_version":
+        cells.read_versions()
     seen = in_projects(store, connection, selection.readable)
-    checks, present = KnownPaths(store, connection, unknown, seen), set(cells.paths())
+    checks = KnownPaths(store, connection, unknown, seen, selection.kind)
+    present = set(cells.paths())
     for one in wanted:
         if one.pattern and one.field.path != "*" and not one.paths(present):
             checks.check_pattern(one.text, one.paths((*_SYSTEM, *known)))
@@ -162,6 +168,7 @@ class _Cells:
         connection: Of a transaction of the store.
         chosen: Which runs.
         paths: Which paths, by number; None for all.
+        kind: What the runs are; see `seamark.paths.kind_of`.
     """
 
     def __init__(
@@ -170,8 +177,10 @@ class _Cells:
         connection: sa.Connection,
         chosen: Chosen,
         paths: dict[int, str] | None,
+        kind: str,
     ) -> None:
         self._store = store
+        self._kind = kind
         self._connection = connection
         self._chosen = chosen
         self._paths = paths
@@ -294,7 +303,10 @@ class _Cells:
                 )
                 for path, value in zip(_DERIVED, facts, strict=True):
                     columns[path][at] = value
-        self.columns |= {(path, None): column for path, column in columns.items()}
+        without = frozenset() if self._kind == "run" else _OF_TRAININGS
+        self.columns |= {
+            (path, None): column for path, column in columns.items() if path not in without
+        }
 
     def read_crash_reasons(self, now_ns: int) -> None:
         """Find out why those runs crashed that did; nothing is added if none did."""
@@ -304,6 +316,13 @@ class _Cells:
         if found:
             column = [found.get(number) for number in self._chosen.numbers]
             self.columns[CRASH_REASON, None] = column
+
+    def read_versions(self) -> None:
+        """Put the numbers that versions of models go by in the place of those that they took."""
+        if (VERSION, None) not in self.columns:
+            return
+        found = version_numbers(self._store, self._connection, self._chosen.refs)
+        self.columns[VERSION, None] = [found.get(ref) for ref in self._chosen.refs]
 
     def read_series(self) -> None:
         """Read what else can be asked of series."""

@@ -1,0 +1,348 @@
+"""Models and their versions: containers like runs, with numbers that nobody hands out twice."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import seamark
+from seamark import exceptions
+from seamark.cli import app
+from seamark.errors import (
+    ArgumentError,
+    InactiveRunError,
+    KeyTakenError,
+    PathError,
+    ReadOnlyError,
+    RunNotFoundError,
+    RunNotNamedError,
+    StageError,
+    UnknownArgumentError,
+)
+from seamark.journal.folder import RunFolder, iter_runs
+from seamark.journal.headers import headers
+from seamark.local.index import Index
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def given(root: Path) -> dict[str, Any]:
+    """Arguments of a model that exists: RESNET of team/p."""
+    given = {"project": "team/p", "root": root}
+    with seamark.init_model(key="RESNET", name="Big one", **given) as model:
+        model["signature"] = "image -> class"
+    return given
+
+
+def numbers(given: dict[str, Any]) -> dict[str, int]:
+    """Return the number of each version by its id, as a table has them."""
+    model = seamark.init_model("RESNET", mode="read-only", **given)
+    rows = model.fetch_model_versions_table(columns=["sys/version"]).to_rows()
+    return {row["sys/id"]: row["sys/version"] for row in rows}
+
+
+def seamark_command(root: Path, *words: str) -> str:
+    found = CliRunner().invoke(app, [*words, "--root", str(root)], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+# ------------------------------------------------------------------- mistakes
+
+
+def test_what_is_no_model_is_refused(root: Path, given: dict[str, Any]) -> None:
+    """Where it is asked for, with errors that Neptune's names catch."""
+    with pytest.raises(exceptions.NeptuneMissingRequiredInitParameter, match="key="):
+        seamark.init_model(**given)
+    with pytest.raises(RunNotNamedError, match="model="):
+        seamark.init_model_version(**given)
+    with pytest.raises(exceptions.NeedExistingModelForReadOnlyMode):
+        seamark.init_model(key="NEW", mode="read-only", **given)
+    with pytest.raises(exceptions.ModelNotFound, match="no model 'NONE'"):
+        seamark.init_model("NONE", **given)
+    with pytest.raises(exceptions.ModelNotFound):
+        seamark.init_model_version(model="NONE", **given)
+    with pytest.raises(exceptions.ModelVersionNotFound):
+        seamark.init_model_version("RESNET-7", **given)
+    with pytest.raises(UnknownArgumentError, match="did you mean 'name'"):
+        seamark.init_model_version(nmae="RESNET", **given)
+    with pytest.raises(ArgumentError, match="with_id: expected a string"):
+        seamark.init_model(7, **given)  # type: ignore[arg-type]
+    (root / "team/p/.models/HALF").mkdir()
+    with pytest.raises(KeyTakenError, match="holds no model"):
+        seamark.init_model(key="HALF", **given)
+    for key in ("../x", "a-b", "", ".models", "con"):
+        with pytest.raises(PathError, match="key"):
+            seamark.init_model(key=key, **given)
+    assert [folder.run for folder in iter_runs(root, models=True)] == ["RESNET"]
+
+
+@pytest.mark.parametrize("key", ["RESNET", "resnet"])
+def test_a_key_is_one_models(given: dict[str, Any], key: str) -> None:
+    """Also where a file system tells its case apart, and in the trash."""
+    with pytest.raises(KeyTakenError, match="already") as caught:
+        seamark.init_model(key=key, **given)
+    assert isinstance(caught.value, exceptions.NeptuneModelKeyAlreadyExistsError)
+    assert isinstance(caught.value, exceptions.NeptuneObjectCreationConflict)
+
+
+def test_arguments_come_in_neptunes_order() -> None:
+    """Those that Neptune has, first; the only one without a name is with_id."""
+    for verb, fourth in ((seamark.init_model, "key"), (seamark.init_model_version, "model")):
+        names = list(inspect.signature(verb).parameters)
+        assert names[:5] == ["with_id", "name", fourth, "project", "mode"]
+    assert list(inspect.signature(seamark.Project.fetch_models_table).parameters)[1:] == [
+        *("query", "columns", "trashed", "limit", "sort_by", "ascending", "progress_bar")
+    ]
+
+
+def test_the_stage_has_a_verb_of_its_own(given: dict[str, Any]) -> None:
+    """It is none of the values that anybody assigns."""
+    version = seamark.init_model_version(model="RESNET", **given)
+    assert version["sys/stage"].fetch() == "none"
+    version.change_stage("production")
+    assert version["sys/stage"].fetch() == "production"
+    for path in ("sys/stage", "sys/version", "sys/model_id", "sys/id"):
+        with pytest.raises(PathError):
+            version[path] = "staging"
+    with pytest.raises(exceptions.NeptuneCannotChangeStageManually):
+        del version["sys/stage"]
+    with pytest.raises(StageError, match="change_stage"):
+        version["sys"] = {"stage": "staging"}
+    with pytest.raises(ValueError, match="did you mean 'staging'"):
+        version.change_stage("stagin")  # codespell:ignore
+    version.stop()
+    with pytest.raises(InactiveRunError):
+        version.change_stage("none")
+    read = seamark.init_model_version(version.id, mode="read-only", **given)
+    with pytest.raises(ReadOnlyError):
+        read.change_stage("none")
+    assert read["sys/stage"].fetch() == "production"
+
+
+# ------------------------------------------------------------------- what they are
+
+
+def test_they_have_the_verbs_of_a_run(given: dict[str, Any], tmp_path: Path) -> None:
+    """Values, series, sets, files; nothing is captured, and nothing is a run."""
+    file = tmp_path / "weights.bin"
+    file.write_bytes(b"weights" * 1000)
+    with seamark.ModelVersion(model="P-RESNET", name="first", flush_period=1, **given) as version:
+        version["data"] = {"rows": 10, "split": "a"}
+        version["acc"].extend([0.5, 0.75])
+        version["sys/tags"].add("good")
+        version["weights"].upload(str(file))
+        assert isinstance(version, seamark.ModelVersion)
+        assert (version.model, version.project) == ("RESNET", "team/p")
+    with seamark.init_model_version("X-RESNET-1", **given) as again:
+        again["acc"].append(1.0)  # goes on after the last step that there was
+        assert again["acc"].fetch_last() == 1.0
+        again["weights"].download(str(tmp_path / "back"))
+        assert set(again.get_structure()) == {"acc", "data", "sys", "weights"}
+        page = again._repr_html_()
+        assert "Version of model RESNET" in page
+        assert "weights" in page
+        sums = again.get_structure()["acc"]
+        assert (sums.count, sums.last_step) == (3, 2.0)
+    assert (tmp_path / "back").read_bytes() == file.read_bytes()
+    told = [one["kind"] for one in headers(version.folder)]
+    assert told == ["model_version", "model_version"]
+    assert not any(one["owner"] for one in headers(version.folder))
+    project = seamark.init_project("team", root=given["root"])
+    assert len(project.fetch_runs_table()) == 0
+    (model,) = project.fetch_models_table(query='signature CONTAINS "class"').to_rows()
+    assert (model["sys/id"], model["sys/name"]) == ("RESNET", "Big one")
+    assert "sys/state" not in model
+    (row,) = (
+        seamark.Model("RESNET", **given)
+        .fetch_model_versions_table(columns=["acc", "sys/*"])
+        .to_rows()
+    )
+    assert (row["sys/version"], row["sys/model_id"], row["acc"]) == (1, "RESNET", 1.0)
+    assert (row["sys/stage"], row["sys/name"], row["sys/id"]) == ("none", "first", version.id)
+
+
+def test_modes_that_keep_nothing(given: dict[str, Any]) -> None:
+    """A script goes on with ``disabled`` and ``debug``, whatever exists."""
+    for mode in ("disabled", "debug"):
+        with seamark.init_model_version(model="WHICH", project="q", mode=mode) as version:
+            version["x"] = 1
+            version.change_stage("staging")
+        with seamark.init_model("Q-WHICH", project="q", mode=mode) as model:
+            model["x"] = 1
+            assert model.key == "WHICH"
+    assert not Path(".seamark").exists()
+    assert numbers(given) == {}
+
+
+def test_commands_take_them(given: dict[str, Any], root: Path) -> None:
+    """List, show, export, check, trash and purge: the same commands, and runs stay apart."""
+    versions = []
+    for stage in ("staging", "production"):
+        with seamark.init_model_version(model="RESNET", **given) as version:
+            version["data"] = "é"
+            version.change_stage(stage)
+            versions.append(version.id)
+    assert json.loads(seamark_command(root, "ls", "--json")) == []
+    (row,) = json.loads(seamark_command(root, "ls", "--kind", "model", "--json"))
+    assert (row["project"], row["run"]) == ("team/p", "RESNET")
+    where = ["--query", "sys/stage = production", "--json"]
+    (row,) = json.loads(seamark_command(root, "ls", "--kind", "model_version", *where))
+    assert (row["run"], row["sys/version"]) == (versions[1], 2)
+    assert "RESNET-2" in seamark_command(root, "show", "RESNET-2")
+    exported = seamark_command(root, "export", f"team/p/{versions[0]}", "--format", "json")
+    (one,) = json.loads(exported)["runs"]
+    assert (one["project"], one["kind"]) == ("team/p", "model_version")
+    assert one["attributes"]["data"]["value"] == "é"
+    assert "3 journals" in seamark_command(root, "fsck")
+    seamark_command(root, "trash", "RESNET", "RESNET-1")
+    refused = CliRunner().invoke(app, ["purge", "--yes", "--root", str(root)])
+    assert refused.exit_code != 0
+    assert "has 1 version that would go with it" in refused.output
+    seamark_command(root, "trash", versions[1])
+    kept = copytree(root / "team/p/.models/RESNET" / versions[0], root.parent / "kept")
+    seamark_command(root, "purge", "--yes")
+    assert [*iter_runs(root, models=True)] == []
+    copytree(kept, root / "team/p/.models/RESNET" / versions[0])
+    with Index.open(root) as index:
+        index.refresh()
+        assert index.runs(None, "model_version") == []  # it was purged with its model
+    with pytest.raises(KeyTakenError, match="purged"):
+        seamark.init_model(key="RESNET", **given)
+
+
+# ------------------------------------------------------------------- numbers
+
+_MAKE = """
+import sys, seamark
+root, go, count = sys.argv[1:]
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(int(count)):
+    with seamark.init_model_version(model="RESNET", project="team/p", root=root) as version:
+        version["x"] = 1
+        print(version.id, version["sys/version"].fetch(), flush=True)
+"""
+
+
+def test_processes_at_once_get_numbers_of_their_own(given: dict[str, Any], root: Path) -> None:
+    """Nobody waits for anybody, and no number is given twice or left out."""
+    made = [
+        subprocess.Popen(
+            [sys.executable, "-c", _MAKE, str(root), "go", "3"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    for one in made:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+    for one in made:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    told = dict(line.split() for one in made for line in one.communicate()[0].splitlines())
+    assert sorted(map(int, told.values())) == list(range(1, 10))
+    assert numbers(given) == {version: int(number) for version, number in told.items()}
+
+
+def test_one_of_many_gets_a_key(root: Path) -> None:
+    """Of processes that make one model at once, one does."""
+    make = (
+        "import sys, seamark\n"
+        "try: seamark.init_model(key='K', project='p', root=sys.argv[1])\n"
+        "except seamark.errors.KeyTakenError: print('taken')\n"
+    )
+    made = [
+        subprocess.Popen([sys.executable, "-c", make, str(root)], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert sorted(one.communicate()[0] for one in made) == ["", "taken\n", "taken\n"]
+
+
+def test_merged_folders_keep_both_claimants(given: dict[str, Any], root: Path) -> None:
+    """Who recorded a number first keeps it; the other goes by the next free one, for good."""
+    other = copytree(root, root.parent / "other")
+    ids = []
+    for place in (root, other, root, other):
+        with seamark.init_model_version(model="RESNET", **{**given, "root": place}) as version:
+            ids.append(version.id)
+    there = other / "team/p/.models/RESNET"
+    for place in (there / ids[1], there / ids[3]):
+        copytree(place, root / "team/p/.models/RESNET" / place.name)
+    merged = numbers(given)
+    assert merged == dict(zip(ids, (1, 3, 2, 4), strict=True))
+    opened = seamark.init_model_version("RESNET-3", mode="read-only", **given)
+    assert (opened.id, opened["sys/version"].fetch()) == (ids[1], 3)
+    with seamark.init_model_version(model="RESNET", **given) as newest:
+        assert newest["sys/version"].fetch() == 5
+    assert numbers(given) == {**merged, newest.id: 5}
+    (root / "team/p/.models/RESNET" / ids[1]).rename(root.parent / "gone")
+    assert numbers(given) == {ids[0]: 1, ids[2]: 2, ids[3]: 3, newest.id: 5}
+
+
+# ------------------------------------------------------------------- strangers
+
+
+def test_a_strangers_folder_of_models(given: dict[str, Any], root: Path) -> None:
+    """Names that are none, links and odd number files neither mislead nor stop anybody."""
+    models = root / "team/p/.models"
+    with seamark.init_model_version(model="RESNET", **given) as version:
+        pass
+    (outside := root.parent / "outside").mkdir()
+    journal = models / "RESNET" / version.id / "journal"
+    for name in ("a-b", "x y", "..x", "journal"):
+        copytree(journal, models / name / "journal")
+    for name in ("-x", "x y", "blobs"):
+        copytree(journal, models / "RESNET" / name / "journal")
+    copytree(journal, models / "RESNET" / version.id / "deeper" / "journal")
+    copytree(journal, models / ".project" / "journal")
+    (models / "LINK").symlink_to(models / "RESNET")
+    for name in ("0", "07", "-3", "x", "9" * 30, "1e3", "٣"):
+        (models / "RESNET/.numbers" / name).touch()
+    (models / "RESNET/.numbers/2").mkdir()
+    os.mkfifo(models / "RESNET/.numbers/3")
+    (models / "RESNET/.numbers/4").symlink_to(outside / "made")
+    found = {(one.project, one.run) for one in iter_runs(root, models=True)}
+    assert found == {("team/p/.models", "RESNET"), ("team/p/.models/RESNET", version.id)}
+    with seamark.init_model_version(model="RESNET", **given) as another:
+        assert another["sys/version"].fetch() == 5
+    (models / "RESNET/.numbers/999999999").touch()
+    with seamark.init_model_version(model="RESNET", **given) as another:
+        assert another["sys/version"].fetch() == 6
+    assert not any(outside.iterdir())
+    (models / "RESNET/.numbers").rename(models / "RESNET/.was")
+    (models / "RESNET/.numbers").symlink_to(outside)
+    with pytest.raises(OSError, match="link"):
+        seamark.init_model_version(model="RESNET", **given)
+    assert not any(outside.iterdir())
+
+
+@pytest.mark.parametrize("number", [-1, 0, 10**9, 2**70, 1.0, "1", None, True])
+def test_a_recorded_number_may_be_anything(given: dict[str, Any], number: Any) -> None:
+    """What cannot be a number of a version is none, and nobody counts on from it."""
+    ref = ("team/p/.models/RESNET", "odd")
+    odd = seamark.ModelVersion(RunFolder(given["root"], *ref), "offline")
+    odd.start()
+    odd.recorder.assign_quietly({"sys/version": number})
+    odd.stop()
+    with seamark.init_model_version(model="RESNET", **given) as version:
+        assert version["sys/version"].fetch() == 1
+    with pytest.raises(RunNotFoundError):
+        seamark.init_model_version("RESNET-0", **given)
+    assert seamark.init_model_version("odd", **given).id == "odd"

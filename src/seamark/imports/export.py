@@ -459,7 +459,7 @@ def _tracked(listed: Any) -> tuple[list[dict[str, Any]], list[str]]:
             file["size"] = size
         files.append(file)
         for fact in one.get("metadata") or ():
-            if fact.get("key") in ("file_path", "location"):
+            if one.get("type") != "Local" and fact.get("key") in ("file_path", "location"):
                 references.append(escape(str(fact["value"])))
     return files, references
 

@@ -27,7 +27,7 @@ __all__ = [
     "series",
 ]
 
-SCHEMA_VERSION: Final = "10"
+SCHEMA_VERSION: Final = "11"
 """Changes with the tables and the rules of the fold; a store of another version is rebuilt."""
 
 metadata = sa.MetaData()
@@ -62,6 +62,7 @@ run = sa.Table(
     sa.Column("name", _Text, nullable=False),
     sa.Column("state", _Text, nullable=False),  # as written; "crashed" is derived at reading time
     sa.Column("owner", _Text, nullable=False),
+    sa.Column("sys_id", _Text),  # what it is called where it comes from; null: its own id
     # ns since the epoch, as are all times here
     sa.Column("created", sa.BigInteger, nullable=False),
     sa.Column("modified", sa.BigInteger, nullable=False),

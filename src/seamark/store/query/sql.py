@@ -52,7 +52,7 @@ AGGREGATE_COLUMNS: Final = {
     "last_step": "last_step",
 }
 _TIMES: Final = {"sys/creation_time": "created", "sys/modification_time": "modified"}
-_WORDS: Final = {"sys/id": "name", "sys/owner": "owner"}
+_WORDS: Final = {"sys/id": "sys_id", "sys/owner": "owner"}
 
 
 class place_of(FunctionElement[int]):  # noqa: N801 - the name of an SQL function
@@ -271,6 +271,8 @@ class Compiler:
 
 
 def _word(path: str) -> sa.ColumnElement[Any] | None:
+    if path == "sys/id":
+        return sa.func.coalesce(schema.run.c.sys_id, schema.run.c.name)
     return schema.run.c[_WORDS[path]] if path in _WORDS else None
 
 
@@ -380,5 +382,6 @@ def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[
         return run.running
     if path == "sys/trashed":
         return run.trashed
-    name = _TIMES.get(path) or _WORDS.get(path)
-    return run[name] if name else None
+    if path in _WORDS:
+        return _word(path)
+    return run[_TIMES[path]] if path in _TIMES else None

@@ -341,7 +341,7 @@ class RunReader:
         self._load(seen, ["sys/trashed"])
         facts = run_columns(run)
         ((owner,),) = seen.store.database.rows(seen.connection, _OWNER, run=seen.number)
-        yield "sys/id", "string", self.name
+        yield "sys/id", "string", facts["sys_id"] or self.name
         yield "sys/owner", "string", facts["owner"] or str(owner)
         yield "sys/state", "string", self._state_of(seen)
         if (crash := self._crash_of(seen)) is not None:

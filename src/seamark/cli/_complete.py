@@ -112,9 +112,10 @@ def _projects(index: Catalog, context: click.Context, incomplete: str) -> Words:
 def _paths(index: Catalog, context: click.Context, incomplete: str) -> Words:
     """Find the paths of the run that the line names before, else those of all runs."""
     word, known = context.params.get("run"), index.paths()
-    for (project, run), row in _newest(index, context) if isinstance(word, str) else ():
+    newest = _newest(index, context) if isinstance(word, str) else []
+    for (project, run), row in newest:
         known_as = ("latest", row.get(_NAME), row["sys/id"], run, f"{project}/{run}")
-        if word in known_as or run.startswith(word):
+        if word in known_as or run.startswith(str(word)):
             known = [one.path for one in index.view(project, run).attributes()]
             break
     dull = ("monitoring/", "ranks/")  # of them there are hundreds

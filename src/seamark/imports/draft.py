@@ -14,7 +14,7 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from seamark.blobs.store import ANYBODY, copy_blob, put_bytes, sync_blob, sync_folder
 from seamark.errors import SeamarkError
@@ -109,7 +109,7 @@ class Draft:
         self._journals.append(made)
         return made
 
-    def keep(self, file: BinaryIO, name: str, ext: str) -> dict[str, Any]:
+    def keep(self, file: IO[bytes], name: str, ext: str) -> dict[str, Any]:
         """Keep the bytes of an open file, and return its FILE record."""
         sha256, size = copy_blob(self._place, file.fileno())
         return {"name": escape(name), "ext": escape(ext), "size": size, "sha256": sha256}

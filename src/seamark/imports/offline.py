@@ -176,7 +176,7 @@ class ClientRun:
         last = _last_version(logs)
         if last <= after:
             return
-        replay = Replay(draft, folder.path, self._places, memory)
+        replay = Replay(draft, folder.path, self.called, self._places, memory)
         t = folder.created_ns
         for version, at, operation in operations(logs, notes, progress):
             if version > last:  # a process is adding to it: what comes now is for the next time

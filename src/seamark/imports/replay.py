@@ -72,6 +72,7 @@ class Replay:
     Args:
         draft: Keeps contents.
         folder: Of the process.
+        container: Id that the client gave the run.
         places: From which files may be taken that are only named.
         memory: Of the run; goes from process to process.
 
@@ -79,8 +80,11 @@ class Replay:
         journal: Where to; None as long as the operations are known already.
     """
 
-    def __init__(self, draft: Draft, folder: Path, places: Places, memory: Memory) -> None:
+    def __init__(
+        self, draft: Draft, folder: Path, container: str, places: Places, memory: Memory
+    ) -> None:
         self.journal: GivenJournal | None = None
+        self._container = container
         self._draft, self._folder, self._places, self._memory = draft, folder, places, memory
         self._notes = Notes()
         self._floats: dict[str, tuple[list[float], list[float], list[int]]] = {}
@@ -183,7 +187,7 @@ class Replay:
 
     def _copy(self, path: str, operation: Mapping[str, Any]) -> None:
         source = "/".join(operation["source_path"])
-        mine = f"__{operation['container_id']}__" in f"{self._folder.name}__"
+        mine = operation["container_id"] == self._container
         atom = self._memory.atoms.get(source) if mine else None
         if atom is None:
             self._notes.add("copies of what another run holds", f"{path!r:.120}")

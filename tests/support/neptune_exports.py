@@ -39,7 +39,7 @@ SCHEMA = pa.schema(
         ),
     ]
 )
-"""What docs and source of neptune-exporter 0.x give, for runs of clients 1.x (2.x there) and 3.x."""
+"""As the exporter's source gives it, for runs of the clients 1.x and 3.x alike."""
 
 CREATED = datetime(2026, 1, 2, 3, 4, 5, 678000, timezone.utc)
 MODIFIED = datetime(2026, 1, 3, 0, 0, 0, 0, timezone.utc)

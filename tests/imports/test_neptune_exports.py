@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -32,7 +33,7 @@ from neptune_exports import (  # noqa: E402 - after pyarrow is known to be there
 import seamark  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from click.testing import Result
 
@@ -301,21 +302,39 @@ def write_long(exports: Path, run: str, points: int) -> None:
             writer.write_table(pa.Table.from_arrays(columns, schema=SCHEMA))
 
 
+def _largest(root: Path, pattern: str) -> int:
+    """Return the bytes of the largest file that matches; of any that goes meanwhile, none."""
+    sizes = [0]
+    for one in root.glob(pattern):
+        with contextlib.suppress(FileNotFoundError):
+            sizes.append(one.stat().st_size)
+    return max(sizes)
+
+
+@contextlib.contextmanager
+def killed(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Kill a process at the end, whatever becomes of the test."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
 def test_killed_and_started_again_it_ends_the_same(
     exports: Path, cli: Callable[..., Result], root: Path, held
 ) -> None:
     """What was whole stays, of what was not nothing is seen, and in the end nothing tells."""
     write_run(exports, P, "SAN-1", [system("SAN-1")])
-    write_long(exports, "SAN-2", 250_000)
+    write_long(exports, "SAN-2", 400_000)
     words = [sys.executable, "-m", "seamark", "import", "neptune", str(exports)]
     process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     half = f"{P}/.import-*/journal/*"
     deadline = time.monotonic() + 60
-    while not any(one.stat().st_size for one in root.glob(half)):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    process.kill()
+    with killed(process):
+        while _largest(root, half) < 1 << 20:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
     assert process.wait() == -signal.SIGKILL
     assert any(root.glob(half))  # it was in the middle of the long one
     whole = {one["sys/id"] for one in json.loads(cli("ls", "--columns", "sys/id", "--json").stdout)}

@@ -174,7 +174,7 @@ class ClientRun:
         draft, notes, progress = to
         logs = self._logs[folder.path]
         last = _last_version(logs)
-        if last <= after:
+        if not last:
             return
         replay = Replay(draft, folder.path, self.called, self._places, memory)
         t = folder.created_ns

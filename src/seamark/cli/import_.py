@@ -95,7 +95,7 @@ def neptune(
       seamark import neptune exports/data --files exports/files --project digits
       seamark import neptune .neptune --project digits --dry-run
     """
-    from seamark.imports.importing import find_neptune, import_runs, list_runs
+    from seamark.imports.importing import find_neptune, list_runs
 
     root = root_dir(context.find_root().params.get("root"))
     sources, left_out = find_neptune(root, path, project=project, files=files, zone=zone)

@@ -1,9 +1,9 @@
 """A run on its way into a root: nothing of it is seen before it is whole.
 
 It is written to a folder beside its place, under a name with a dot, which no reader looks at, and
-renamed at the end. What a killed import left there is removed by the next one, which begins that run
-again. Where the run is there already, as when a second process of a resumed run is found, contents
-are moved to it first and then journals, each by one renaming.
+renamed at the end. What a killed import left there is removed by the next one, which begins that
+run again. Where the run is there already, as when a second process of a resumed run is found,
+contents are moved to it first and then journals, each by one renaming.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from seamark.errors import SeamarkError
 from seamark.imports.journal import GivenJournal
 from seamark.journal.folder import RunFolder
 from seamark.journal.safe import is_folder, make_folder, names_in, open_folder, remove_entry
+from seamark.process.interrupts import let_pass
 from seamark.values import escape
 
 if TYPE_CHECKING:
@@ -72,29 +73,31 @@ class Draft:
             raise
 
     def _locked(self) -> int:
-        busy = NotImportedError(f"{self.folder.words} is being imported by another process")
         above = open_folder(self._place.path)
         try:
             fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600, dir_fd=above)
         finally:
             os.close(above)
+        if not self._is_mine(fd):
+            os.close(fd)
+            msg = f"{self.folder.words} is being imported by another process"
+            raise NotImportedError(msg)
+        return fd
+
+    def _is_mine(self, fd: int) -> bool:
+        """Lock the file of an open descriptor; return whether the draft is ours then."""
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Whoever had it may have finished meanwhile, and taken the folder with it.
-            if os.fstat(fd).st_ino != os.stat(self._place.path / _LOCK).st_ino:
-                raise busy
+            return os.fstat(fd).st_ino == (self._place.path / _LOCK).stat().st_ino
         except OSError as error:
-            os.close(fd)
-            raise busy from error
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
+            let_pass(error)
+            return False
 
     def _empty(self, *, lock: bool = False) -> None:
         above = open_folder(self._place.path)
         try:
-            for name in os.listdir(above):  # noqa: PTH208 - of a descriptor
+            for name in os.listdir(above):
                 if lock or name != _LOCK:
                     remove_entry(above, name)
         finally:

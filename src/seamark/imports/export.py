@@ -366,7 +366,9 @@ class _Rows:
                 continue
             here = slice(start, end)
             values = part.column(column).slice(start, end - start)
-            self._points(kind, path, values, steps[here], times[here] if timed[here].all() else None)
+            self._points(
+                kind, path, values, steps[here], times[here] if timed[here].all() else None
+            )
 
     def _times(self, column: Any) -> tuple[Any, Any]:
         """Return times in ns since the Unix epoch, and which rows have one."""
@@ -458,9 +460,10 @@ def _tracked(listed: Any) -> tuple[list[dict[str, Any]], list[str]]:
         if type(size) is int and 0 <= size < 1 << 63:
             file["size"] = size
         files.append(file)
-        for fact in one.get("metadata") or ():
-            if one.get("type") != "Local" and fact.get("key") in ("file_path", "location"):
-                references.append(escape(str(fact["value"])))
+        if one.get("type") != "Local":
+            facts = {fact.get("key"): fact.get("value") for fact in one.get("metadata") or ()}
+            address = facts.get("location") or facts.get("file_path")
+            references += [escape(str(address))] if address else []
     return files, references
 
 
@@ -489,7 +492,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 
     with os.fdopen(open_file(path, 1), "rb") as raw, pq.ParquetFile(raw) as file:
         if lacking := _COLUMNS.difference(file.schema_arrow.names):
-            msg = f"{path.name} is no export: it has no column {sorted(lacking)[0]!r}"
+            msg = f"{path.name} is no export: it has no column {min(lacking)!r}"
             raise NotImportedError(msg)
         yield file
 
@@ -557,4 +560,3 @@ def _system_of(file: pq.ParquetFile, number: int) -> dict[str, Any]:
 def _ns(moment: datetime) -> int:
     """Return a time in nanoseconds since the Unix epoch."""
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -60,8 +61,9 @@ def open_below(base: Path, name: str) -> Iterator[BinaryIO]:
 
 
 def walk_below(base: Path, name: str) -> Iterator[str]:
-    """Yield the names, below a folder, of what lies in a folder that is below it; no link is
-    followed.
+    """Yield the names, below a folder, of what lies in a folder that is below it.
+
+    No link to a folder is followed.
 
     Raises:
         ArgumentError: If the name leads out of the folder.
@@ -87,7 +89,7 @@ class Places:
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self.folders = [Path(os.path.abspath(folder)) for folder in folders]  # noqa: PTH100 - resolve() would follow links
+        self.folders = [Path(os.path.abspath(folder)) for folder in folders]
 
     def below(self, path: str) -> tuple[Path, str] | None:
         """Return the folder that an absolute path is in, and its name in there; None if in none."""
@@ -121,7 +123,7 @@ def keep_zip(
         for info in archive.infolist():
             if info.filename.endswith("/"):  # a folder; the service wrote one called "/"
                 continue
-            is_link = (info.external_attr >> 16) & 0o170000 == 0o120000
+            is_link = stat.S_ISLNK(info.external_attr >> 16)
             try:
                 parts_of(info.filename, "member")
             except ArgumentError:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.errors import PathError
-from seamark.journal.folder import RunFolder, hashed_run_id, journal_name
 from seamark.imports.journal import writer_of
+from seamark.journal.folder import RunFolder, hashed_run_id, journal_name
 from seamark.paths import check_path
 
 if TYPE_CHECKING:

@@ -46,7 +46,8 @@ class Listed:
 
     Attributes:
         called: What people call it where it comes from.
-        status: ``"new"``, ``"more"`` of a run that is there, ``"there already"`` or ``"unreadable"``.
+        status: ``"new"``, ``"more"`` of a run that is there, ``"there already"``, or
+            ``"unreadable"``.
         project: Project that it goes to; empty if it cannot be read.
         run: Its id there.
         glance: What it holds; None if it is there already or cannot be read.

@@ -38,9 +38,7 @@ _FRAME_CHARACTERS: Final = 1 << 20
 _COLUMN_POINTS: Final = 500_000
 _LATEST_NS: Final = 1 << 62
 """Times of records have to stay below what 64 bits hold; this is the year 2116."""
-_CREATE: Final = (
-    os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-)
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 
 
 def writer_of(uid: bytes) -> str:

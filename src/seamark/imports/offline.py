@@ -1,10 +1,10 @@
 """Runs in the folders of the Neptune client: what it logged offline, or had not sent yet.
 
 ``.neptune/offline`` and ``.neptune/async`` hold a folder for each process and run, with the
-operations that the process made, numbered, in files that are never changed. A run that several
-processes resumed has several; each becomes a journal of one run. The run's own id follows from the
-id that the client gave it. Where a log has grown since it was imported, a further journal takes what
-came after.
+operations that the process made, numbered, in files that only grow. A run that several processes
+resumed has several; each becomes a journal of one run. The run's own id follows from the id that
+the client gave it. Where a log has grown since it was imported, a further journal takes what came
+after.
 """
 
 from __future__ import annotations
@@ -60,18 +60,19 @@ def folders_below(path: Path) -> list[ClientFolder]:
     The path may be ``.neptune``, the folder that it is in, ``offline`` or ``async`` in it, or one
     folder of a process.
     """
-    found = []
     tops = [path, *(path / name for name in (".neptune", "offline", "async"))]
     tops += [path / ".neptune" / name for name in ("offline", "async")]
     places = [path]
     for top in tops:
         if is_folder(top) or top == path:
             with contextlib.suppress(OSError):
-                places += [top / name for name in sorted(os.listdir(top))]  # noqa: PTH208
-    for place in dict.fromkeys(places):
-        if (place == path or is_folder(place)) and (one := _client_folder(place)) is not None:
-            found.append(one)
-    return found
+                places += [top / name for name in sorted(os.listdir(top))]
+    found = (
+        _client_folder(place)
+        for place in dict.fromkeys(places)
+        if place == path or is_folder(place)
+    )
+    return [one for one in found if one is not None]
 
 
 def _client_folder(place: Path) -> ClientFolder | None:
@@ -79,9 +80,11 @@ def _client_folder(place: Path) -> ClientFolder | None:
     if not logs:
         return None
     told: Mapping[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        with os.fdopen(open_file(place / "metadata.json", 1), "rb") as file:
-            told = json.loads(file.read(_METADATA_BYTES))
+    with (
+        contextlib.suppress(OSError, ValueError, RecursionError),
+        os.fdopen(open_file(place / "metadata.json", 1), "rb") as file,
+    ):
+        told = json.loads(file.read(_METADATA_BYTES))
     match = _NAME.fullmatch(place.name)
     known = isinstance(told, dict)
     kind = told.get("containerType") if known else None
@@ -90,7 +93,9 @@ def _client_folder(place: Path) -> ClientFolder | None:
         if match is None:
             return None
         kind, container = match[1], match[2]
-    return ClientFolder(place, kind, container[:200], _moment(told.get("createdAt") if known else 0))
+    return ClientFolder(
+        place, kind, container[:200], _moment(told.get("createdAt") if known else 0)
+    )
 
 
 def _moment(text: Any) -> int:
@@ -132,7 +137,9 @@ class ClientRun:
         ]
 
     def _uid(self, folder: ClientFolder, after: int) -> bytes:
-        return uid_of("neptune client", self.folder.project, self.called, folder.path.name, str(after))
+        return uid_of(
+            "neptune client", self.folder.project, self.called, folder.path.name, str(after)
+        )
 
     def _imported(self) -> dict[str, int]:
         """Return the last operation that the root has, by name of the process's folder."""

@@ -33,7 +33,7 @@ def logs_in(folder: Path) -> list[Path]:
     """Return the logs in a folder, in their order."""
     found = []
     try:
-        names = os.listdir(folder)  # noqa: PTH208 - names are what is wanted
+        names = os.listdir(folder)
     except OSError:
         return []
     for name in names:

@@ -23,6 +23,7 @@ from seamark.errors import ArgumentError
 from seamark.imports.files import MISSING, REFUSED, extension_of, open_below, walk_below
 from seamark.imports.found import DERIVED, Notes, legal_path
 from seamark.journal.records import digest_of_text
+from seamark.journal.safe import is_folder
 from seamark.paths import is_inside
 from seamark.values import Atom, encode_atom, escape
 
@@ -214,9 +215,7 @@ class Replay:
 
     # ---------------------------------------------------------------- series
 
-    def _points(
-        self, path: str, operation: Mapping[str, Any]
-    ) -> Iterator[tuple[float, Any, int]]:
+    def _points(self, path: str, operation: Mapping[str, Any]) -> Iterator[tuple[float, Any, int]]:
         """Yield step, value and time (ns since the Unix epoch) of the points of an operation."""
         for one in operation["values"]:
             step, seconds = one.get("step"), one["ts"]
@@ -359,6 +358,9 @@ class Replay:
                 else:
                     base, name = self._place(top)
                 is_file = os.path.isfile(base / name)
+                if not is_file and not is_folder(base / name):
+                    is_link = os.path.islink(base / name)
+                    self._notes.add(REFUSED if is_link else MISSING, f"{path}: {top!r:.120}")
                 for each in [name] if is_file else walk_below(base, name):
                     yield base, each, os.path.relpath(base / each, above).replace(os.sep, "/")
 

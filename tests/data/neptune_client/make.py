@@ -1,8 +1,8 @@
-"""Made the folders beside this file, with neptune 1.14.0.post2: ``python make.py`` in ``@HERE@``.
+"""Made the folders beside this file, with neptune 1.14.0.post2: ``python make.py KIND``.
 
 What is committed has ``@HERE@`` in the place of the folder in which it ran. One process logs
-offline. Of another, the connection is gone after its start: what it logs stays in ``async``, and it is
-killed.
+offline. Of another, the connection is gone after its start: what it logs stays in ``async``, and
+it is killed.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 
 from neptune_exports import (  # noqa: E402 - after pyarrow is known to be there
     CREATED,
@@ -220,8 +221,11 @@ def test_one_unreadable_run_ends_nothing(exports: Path, cli, root) -> None:
     middle = len(whole) // 4  # a page, which is only read when the run is
     spoilt = whole[:middle] + bytes(64) + whole[middle + 64 :]
     (good.parent / "SAN-9-0_part_0.parquet").write_bytes(spoilt)
+    odd = pa.table({"project_id": [P], "run_id": ["SAN-4"], "attribute_path": [1]})
+    pq.write_table(odd, good.parent / "SAN-4-0_part_0.parquet")
     result = cli("import", "neptune", exports)
     assert result.exit_code == 1
+    assert "SAN-4-0: expected a column 'attribute_path' of string, got int64" in result.stderr
     assert "SAN-5-0: it cannot be read" in result.stderr
     assert "could not be imported" in result.stderr
     with opened("SAN-6") as run:
@@ -280,8 +284,6 @@ def test_nothing_to_import_is_a_mistake(cli, root, tmp_path: Path) -> None:
 
 def write_long(exports: Path, run: str, points: int) -> None:
     """Write a run with so many points, in row groups of 50,000, without a list of rows."""
-    import pyarrow.parquet as pq
-
     folder = exports / "data" / part_name(P)
     folder.mkdir(parents=True, exist_ok=True)
     with pq.ParquetWriter(folder / f"{part_name(run)}_part_0.parquet", SCHEMA) as writer:

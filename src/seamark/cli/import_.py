@@ -11,7 +11,7 @@ import click
 from seamark.cli._app import EXIT_TROUBLE, root_only
 from seamark.cli._progress import progress_bar
 from seamark.cli._screen import Cell, Column, Screen, note
-from seamark.cli._text import human_bytes, human_time, plural
+from seamark.cli._text import clean, human_bytes, human_time, plural
 from seamark.journal.folder import root_dir
 
 if TYPE_CHECKING:
@@ -165,8 +165,8 @@ def _row(one: Listed) -> list[Any]:
     return [
         Cell(one.project),
         Cell(one.run, "cyan"),
-        Cell(one.called),
-        Cell(seen.name if seen else "", "bold"),
+        Cell(clean(one.called)),
+        Cell(clean(seen.name) if seen else "", "bold"),
         Cell(created),
         Cell(f"{seen.rows:,}" if seen else ""),
         Cell(human_bytes(one.size) if one.size else ""),

@@ -67,11 +67,21 @@ _VALUES: Final = {
 }
 _FILES: Final = ("file", "file_set", "artifact", "file_series")
 _SERIES: Final = ("float_series", "string_series", "histogram_series", "file_series")
-_COLUMNS: Final = {
-    *("project_id", "run_id", "attribute_path", "attribute_type", "step", "timestamp"),
-    *_VALUES.values(),
-    *("string_set_value", "file_value", "histogram_value"),
+_KINDS: Final = {
+    **dict.fromkeys(("project_id", "run_id", "attribute_path", "attribute_type"), "string"),
+    "step": "decimal128(18, 6)",
+    "timestamp": "timestamp[ms, tz=UTC]",
+    "int_value": "int64",
+    "float_value": "double",
+    "string_value": "string",
+    "bool_value": "bool",
+    "datetime_value": "timestamp[ms, tz=UTC]",
+    "string_set_value": "list<string>",
+    "file_value": "struct<path: string>",
+    "histogram_value": "struct<type: string, edges: list<double>, values: list<double>>",
 }
+"""The columns of an export, and what is in each, as pyarrow words it but for names of elements."""
+_ELEMENT: Final = re.compile(r"list<\w+: ")
 _LONG_TEXT: Final = 1 << 20
 _ZIP_ERRORS: Final = (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, RuntimeError)
 
@@ -170,10 +180,10 @@ class ExportedRun:
             "attempt": 0,
             "owner": True,
             "user": escape(self._text("sys/owner") or "")[:1000],
-            "sys_id": (self._text("sys/id") or self.called)[:1000],
+            "sys_id": escape(self._text("sys/id") or self.called)[:1000],
             "imported": "neptune-exporter",
-            "imported_project": self._source[:1000],
-            "imported_run": self.called[:1000],
+            "imported_project": escape(self._source)[:1000],
+            "imported_run": escape(self.called)[:1000],
         }
         journal = draft.journal(self._uids[0], header, created)
         rows = _Rows(journal, draft, notes, self._base, self._zone)
@@ -491,9 +501,11 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     import pyarrow.parquet as pq
 
     with os.fdopen(open_file(path, 1), "rb") as raw, pq.ParquetFile(raw) as file:
-        if lacking := _COLUMNS.difference(file.schema_arrow.names):
-            msg = f"{path.name} is no export: it has no column {min(lacking)!r}"
-            raise NotImportedError(msg)
+        found = {one.name: _ELEMENT.sub("list<", str(one.type)) for one in file.schema_arrow}
+        for name, kind in _KINDS.items():
+            if found.get(name) != kind:
+                msg = f"expected a column {name!r} of {kind}, got {found.get(name, 'none')}"
+                raise NotImportedError(msg)
         yield file
 
 

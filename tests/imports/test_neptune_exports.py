@@ -103,8 +103,11 @@ def test_the_ids_that_it_had_find_it_everywhere(exports: Path, cli, root) -> Non
     with seamark.init_run(P, custom_run_id="mine", mode="read-only") as run:
         assert run["sys/id"].fetch() == "SAN-6"
     with seamark.init_project(P, mode="read-only") as project:
-        (row,) = project.fetch_runs_table(query='`sys/id` = "SAN-6"').to_rows()
-        assert row["sys/id"] == "SAN-6"
+        for either in ("SAN-6", own):
+            (row,) = project.fetch_runs_table(query=f'`sys/id` = "{either}"').to_rows()
+            assert row["sys/id"] == "SAN-6"
+            assert len(project.fetch_runs_table(id=either).to_rows()) == 1
+            assert not project.fetch_runs_table(query=f'`sys/id` != "{either}"').to_rows()
     assert cli("tag", "SAN-6", "--add", "kept").exit_code == 0
     with opened(own) as run:
         assert "kept" in run["sys/tags"].fetch()
@@ -195,6 +198,24 @@ def test_again_changes_nothing(exports: Path, cli, root, held) -> None:
     assert held(elsewhere) == before
     with opened("SAN-7") as run:
         assert run["sys/state"].fetch() == "failed"
+
+
+def test_what_is_there_and_differs_stays(exports: Path, cli, root, held) -> None:
+    """A run that was exported again, and another run that has the same custom id, are named."""
+    write_run(exports, P, "SAN-6", [system("SAN-6")])
+    with seamark.init_run(P, custom_run_id="mine", capture_git=False) as run:
+        run["x"] = 1
+    cli("import", "neptune", exports)
+    before = held()
+    write_run(exports, P, "SAN-6", [[*system("SAN-6"), value("new", "int", 1)]])
+    result = cli("import", "neptune", exports)
+    assert (result.exit_code, held()) == (0, before)
+    assert "exported again since: they stay as they were (1, the first: SAN-6)" in result.stderr
+    write_run(exports, P, "SAN-7", [system("SAN-7", custom_run_id="mine")])
+    result = cli("import", "neptune", exports)
+    assert (result.exit_code, held()) == (1, before)
+    assert "SAN-7: run" in result.stderr
+    assert "has its custom id already, and is another run" in result.stderr
 
 
 def test_dry_run_tells_and_writes_nothing(exports: Path, cli, root) -> None:

@@ -40,6 +40,7 @@ from seamark.imports.found import (
 from seamark.imports.journal import sound_time
 from seamark.imports.projects import project_of
 from seamark.journal.folder import RunFolder
+from seamark.journal.headers import headers
 from seamark.journal.records import digest_of_text
 from seamark.journal.safe import open_file
 from seamark.values import Atom, encode_atom, escape
@@ -156,6 +157,13 @@ class ExportedRun:
             raise NotImportedError(msg)
         return [self._uids[0]]
 
+    def told(self) -> str:
+        """See `FoundRun.told`."""
+        rows = [header.get("imported_to") for header in headers(self.folder)]
+        known = [each for each in rows if type(each) is int]
+        changed = known and known[0] != self._rows
+        return "runs that were exported again since: they stay as they were" if changed else ""
+
     def glance(self) -> Glance:
         """See `FoundRun.glance`."""
         return Glance(self._text("sys/name") or "", self._created(), self._rows)
@@ -184,6 +192,7 @@ class ExportedRun:
             "imported": "neptune-exporter",
             "imported_project": escape(self._source)[:1000],
             "imported_run": escape(self.called)[:1000],
+            "imported_to": self._rows,
         }
         journal = draft.journal(self._uids[0], header, created)
         rows = _Rows(journal, draft, notes, self._base, self._zone)

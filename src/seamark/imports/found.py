@@ -104,6 +104,10 @@ class FoundRun(Protocol):
         """
         ...
 
+    def told(self) -> str:
+        """Return what is to be known of a run that is there already; mostly nothing."""
+        ...
+
     def glance(self) -> Glance:
         """Return what can be said of it without reading it whole.
 

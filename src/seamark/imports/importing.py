@@ -286,6 +286,8 @@ def _import(run: FoundRun, done: Imported, add: Callable[[int], None]) -> None:
     try:
         if not run.missing():
             done.there += 1
+            if told := run.told():
+                done.notes.add(told, run.called)
             return
         notes = Notes()
         with contextlib.closing(Draft(run.folder)) as draft:

@@ -150,6 +150,10 @@ class ClientRun:
                 done[name] = max(last, done.get(name, 0))
         return done
 
+    def told(self) -> str:
+        """See `FoundRun.told`."""
+        return ""
+
     def glance(self) -> Glance:
         """See `FoundRun.glance`."""
         name, rows = "", 0

@@ -13,7 +13,8 @@ from seamark.imports.draft import Draft, NotImportedError
 from seamark.imports.export import ExportedRun, check_parquet, parts_below
 from seamark.imports.files import Places
 from seamark.imports.found import Glance, Notes
-from seamark.imports.offline import ClientRun, folders_below
+from seamark.imports.offline import ClientFolder, ClientRun, folders_below
+from seamark.imports.oplog import logs_in
 from seamark.journal.safe import is_folder
 from seamark.paths import check_project
 
@@ -34,10 +35,12 @@ class Source:
     Attributes:
         called: What to call it before it is opened.
         open: Opens it; raises NotImportedError or OSError if it cannot be read.
+        size: Bytes that are read of it.
     """
 
     called: str
     open: Open
+    size: int
 
 
 @dataclass(slots=True)
@@ -151,7 +154,7 @@ def _exported(
             def opened(paths: Sequence[Path] = paths, beside: Path = beside) -> FoundRun:
                 return ExportedRun(root, paths, files[0] if files else beside, project, zone)
 
-            yield Source(prefix, opened)
+            yield Source(prefix, opened, _size_of(paths))
 
 
 def _check_zone(zone: str) -> None:
@@ -199,10 +202,19 @@ def _of_client(
         mine = [folders[at] for at in numbers]
         places = Places([*dict.fromkeys(_work(one.path) for one in mine), *files])
 
-        def opened(mine: Sequence = mine, places: Places = places) -> FoundRun:  # type: ignore[type-arg]
+        def opened(mine: Sequence[ClientFolder] = mine, places: Places = places) -> FoundRun:
             return ClientRun(root, mine, str(project), places)
 
-        yield Source(container, opened)
+        yield Source(container, opened, _size_of(log for one in mine for log in logs_in(one.path)))
+
+
+def _size_of(paths: Iterable[Path]) -> int:
+    """Return the bytes of files; of those that are gone, none."""
+    size = 0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            size += path.stat().st_size
+    return size
 
 
 def _work(folder: Path) -> Path:
@@ -260,15 +272,8 @@ def import_runs(
         progress: Takes how many bytes are read, and how many there are as far as is known.
     """
     done = Imported()
-    runs = []
+    total, before = sum(source.size for source in sources), 0
     for source in sources:
-        run, problem = _opened(source)
-        if run is None:
-            done.problems.append(problem)
-        else:
-            runs.append(run)
-    total, before = sum(run.size for run in runs), 0
-    for run in runs:
         read = before
 
         def add(size: int) -> None:
@@ -276,8 +281,12 @@ def import_runs(
             read += size
             progress(read, max(total, read))
 
-        _import(run, done, add)
-        before += run.size
+        run, problem = _opened(source)
+        if run is None:
+            done.problems.append(problem)
+        else:
+            _import(run, done, add)
+        before += source.size
         progress(before, total)
     return done
 

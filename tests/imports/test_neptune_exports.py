@@ -59,6 +59,8 @@ def test_values_points_times_and_ids_are_what_they_were(exports: Path, cli, root
         value("params/when", "datetime", CREATED),
         value("params/none", "float", None),
         value("labels", "string_set", ["cat", "dog"]),
+        value("sys/state", "string_set", ["running"]),  # told by the run itself
+        point("sys/owner", 0, 1.0),
     ]
     late = [point("train/loss", step, 1 / (step + 1)) for step in range(50, 100)]
     early = [

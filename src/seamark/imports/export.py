@@ -66,8 +66,16 @@ _VALUES: Final = {
     "bool": "bool_value",
     "datetime": "datetime_value",
 }
-_FILES: Final = ("file", "file_set", "artifact", "file_series")
 _SERIES: Final = ("float_series", "string_series", "histogram_series", "file_series")
+_COLUMN_OF: Final = {
+    **_VALUES,
+    "float_series": "float_value",
+    "string_series": "string_value",
+    "histogram_series": "histogram_value",
+    "string_set": "string_set_value",
+    **dict.fromkeys(("file", "file_set", "artifact", "file_series"), "file_value"),
+}
+"""Where the value is, by the kind of attribute."""
 _KINDS: Final = {
     **dict.fromkeys(("project_id", "run_id", "attribute_path", "attribute_type"), "string"),
     "step": "decimal128(18, 6)",
@@ -265,10 +273,12 @@ class _Rows:
 
         kinds = batch.column("attribute_type")
         for kind in kinds.unique().to_pylist():
-            part = batch.filter(pc.equal(kinds, kind)) if kind is not None else None
-            if part is None or kind not in {*_VALUES, *_FILES, *_SERIES, "string_set"}:
+            if (column := _COLUMN_OF.get(kind)) is None:
                 self._notes.add(f"values of an unknown kind: {kind!r:.60}")
-            elif kind in _SERIES:
+                continue
+            wanted = batch.select(["attribute_path", "step", "timestamp", column])
+            part = wanted.filter(pc.equal(kinds, kind))
+            if kind in _SERIES:
                 self._series(kind, part)
             elif kind in _VALUES:
                 self._atoms(kind, part)
@@ -276,8 +286,10 @@ class _Rows:
                 self._others(kind, part)
 
     def _path(self, text: str | None) -> str | None:
-        if text is None or text in self._paths:
-            return None if text is None else self._paths[text]
+        if text is None or text in DERIVED:
+            return None
+        if text in self._paths:
+            return self._paths[text]
         found = self._paths[text] = legal_path(text, self._notes)
         return found
 
@@ -285,8 +297,8 @@ class _Rows:
 
     def _atoms(self, kind: str, part: pa.RecordBatch) -> None:
         atoms = {}
-        for text, value in _pairs(part, _VALUES[kind]):
-            if value is None or text in DERIVED or (path := self._path(text)) is None:
+        for text, value in _pairs(part, _COLUMN_OF[kind]):
+            if value is None or (path := self._path(text)) is None:
                 continue
             if isinstance(value, str) and len(value) > _LONG_TEXT:
                 kept = self._draft.text(value)
@@ -296,8 +308,7 @@ class _Rows:
         self._journal.assign(atoms)
 
     def _others(self, kind: str, part: pa.RecordBatch) -> None:
-        column = "string_set_value" if kind == "string_set" else "file_value"
-        for text, value in _pairs(part, column):
+        for text, value in _pairs(part, _COLUMN_OF[kind]):
             if value is None or (path := self._path(text)) is None:
                 continue
             if kind == "string_set":
@@ -366,7 +377,7 @@ class _Rows:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        column = "file_value" if kind == "file_series" else _VALUE_OF[kind]
+        column = _COLUMN_OF[kind]
         known = pc.and_(pc.is_valid(part.column(column)), pc.is_valid(part.column("step")))
         part = part.filter(known)
         if not part.num_rows:
@@ -441,13 +452,6 @@ class _Rows:
                 kind = value.get("type")
                 self._notes.add(f"histograms of {kind!r:.40}, kept as if they were counts", path)
             yield step, edges, counts, time
-
-
-_VALUE_OF: Final = {
-    "float_series": "float_value",
-    "string_series": "string_value",
-    "histogram_series": "histogram_value",
-}
 
 
 def _is_finite(number: float) -> bool:

@@ -22,7 +22,7 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({""}),  # the public face, which finds its names on first use
     frozenset({"handler", "integrations", "typing"}),  # where Neptune has names of rooms below
     frozenset({"run"}),
-    frozenset({"capture", "local", "server"}),
+    frozenset({"capture", "imports", "local", "server"}),
     frozenset({"remote", "store"}),
     frozenset({"blobs"}),
     frozenset({"journal"}),
@@ -39,7 +39,7 @@ ADAPTERS = frozenset({"ignite", "lightning"})
 HOSTS = frozenset(
     {"ignite", "lightning", "lightning_fabric", "neptune", "pytorch_lightning", "torch"}
 )
-HEAVY = frozenset({"numpy", "pandas", "rich", "sqlalchemy", "torch", "zstandard"})
+HEAVY = frozenset({"numpy", "pandas", "pyarrow", "rich", "sqlalchemy", "torch", "zstandard"})
 
 
 def modules() -> list[Path]:

@@ -30,7 +30,7 @@ def test_help_names_every_command(cli: Callable[..., Result]) -> None:
     assert cli().stdout == shown
 
 
-_WITHOUT_RUNS = ("completion", "login", "logout", "server", "token")
+_WITHOUT_RUNS = ("completion", "import", "login", "logout", "server", "token")
 
 
 @pytest.mark.parametrize("command", _COMMANDS)

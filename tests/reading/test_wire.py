@@ -233,7 +233,13 @@ def test_without_orjson_the_same_is_said(value) -> None:
 
 
 names = st.builds(
-    RunName, project=texts, run=texts, name=maybe, created_ns=st.integers(), trashed=st.booleans()
+    RunName,
+    project=texts,
+    run=texts,
+    name=maybe,
+    created_ns=st.integers(),
+    trashed=st.booleans(),
+    sys_id=maybe,
 )
 
 

@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -71,6 +72,7 @@ _COMMANDS: Final = {
     "untrash": "trash",
     "purge": "purge",
     "sync": "sync",
+    "import": "import_",
     "fsck": "fsck",
     "reindex": "reindex",
     "login": "login",
@@ -159,7 +161,8 @@ class CommandGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"seamark.cli.{_COMMANDS[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name)
+        name = _COMMANDS[cmd_name] if iskeyword(cmd_name) else cmd_name
+        command: click.Command = getattr(module, name)
         if _QUIET not in command.params:
             command.params.append(_QUIET)
         return command

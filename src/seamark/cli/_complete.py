@@ -21,7 +21,7 @@ from seamark.cli._app import place_of
 from seamark.cli._text import clean
 
 if TYPE_CHECKING:
-    from seamark.reading.catalog import Catalog
+    from seamark.reading.catalog import Catalog, Ref
 
 __all__ = ["paths", "projects", "run_or_path", "runs", "states", "tags"]
 
@@ -79,23 +79,25 @@ def _not_much(done: int, total: int) -> None:
         raise _EnoughError
 
 
-def _newest(index: Catalog, context: click.Context) -> list[tuple[str, dict[str, Any]]]:
-    """Return project and facts of the newest runs."""
+def _newest(index: Catalog, context: click.Context) -> list[tuple[Ref, dict[str, Any]]]:
+    """Return project, run id and facts of the newest runs."""
     from seamark.store.query.selection import Selection
 
     project, trashed = context.params.get("project"), context.info_name in _OF_TRASH
     inside = project if isinstance(project, str) else None
     chosen = Selection(project=inside, trashed=trashed, limit=_MOST_RUNS)
     table = index.table(chosen, ["sys/id", _NAME, _STATE, _TAGS])
-    return [(ref[0], row) for ref, row in zip(table.refs, table.to_rows(), strict=True)]
+    return list(zip(table.refs, table.to_rows(), strict=True))
 
 
 def _runs(index: Catalog, context: click.Context, incomplete: str) -> Words:
     rows = _newest(index, context)
     if rows:
         yield CompletionItem("latest", help="the newest run")
-    for _, row in rows:
-        name, run, state = str(row.get(_NAME) or ""), row["sys/id"], str(row[_STATE])
+    for (_, run), row in rows:
+        name, state = str(row.get(_NAME) or ""), str(row[_STATE])
+        if row["sys/id"] != run and _WORD.fullmatch(row["sys/id"]):
+            yield CompletionItem(row["sys/id"], help=f"{state} {clean(name)}".strip())
         if _WORD.fullmatch(name):
             yield CompletionItem(name, help=f"{state} {run}")
         if incomplete or not _WORD.fullmatch(name):
@@ -110,9 +112,10 @@ def _projects(index: Catalog, context: click.Context, incomplete: str) -> Words:
 def _paths(index: Catalog, context: click.Context, incomplete: str) -> Words:
     """Find the paths of the run that the line names before, else those of all runs."""
     word, known = context.params.get("run"), index.paths()
-    for project, row in _newest(index, context) if isinstance(word, str) else ():
-        run = row["sys/id"]
-        if word in ("latest", row.get(_NAME), run, f"{project}/{run}") or run.startswith(word):
+    newest = _newest(index, context) if isinstance(word, str) else []
+    for (project, run), row in newest:
+        known_as = ("latest", row.get(_NAME), row["sys/id"], run, f"{project}/{run}")
+        if word in known_as or run.startswith(str(word)):
             known = [one.path for one in index.view(project, run).attributes()]
             break
     dull = ("monitoring/", "ranks/")  # of them there are hundreds

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["ls"]
 
 _PROJECT: Final = "/project"
+_RUN: Final = "/run"
 """Stands among the columns like a path, but is none: no path begins with a slash."""
 _LOSSES: Final = "/losses"
 """The same: what is missing of a run."""
@@ -276,7 +277,7 @@ def ls(
     asked = _Asked(wanted, sorting, kind, differing=differing, for_people=for_people)
     table = runs.index.table(chosen, asked.columns)
     pairs = zip(table.refs, table.rows, strict=True)
-    rows = [{_PROJECT: home_of(ref_project), **row} for (ref_project, _), row in pairs]
+    rows = [{_PROJECT: home_of(at), _RUN: run, **row} for (at, run), row in pairs]
     shown = asked.shown(table.columns)
     if as_json:
         click.echo(dumps([_record(row, shown) for row in rows]))
@@ -388,7 +389,7 @@ class _Asked:
 
 
 def _record(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    facts = {"project": row[_PROJECT], "run": row["sys/id"]}
+    facts = {"project": row[_PROJECT], "run": row[_RUN]}
     return facts | {name: row.get(name) for name in columns}
 
 
@@ -411,7 +412,7 @@ def _write_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Non
     writer = csv.writer(data_output(), lineterminator="\n")
     writer.writerow(["project", "run", *map(csv_safe, columns)])
     for row in rows:
-        cells = [exact_text(row.get(name)) for name in (_PROJECT, "sys/id", *columns)]
+        cells = [exact_text(row.get(name)) for name in (_PROJECT, _RUN, *columns)]
         writer.writerow(cells)
 
 
@@ -487,7 +488,7 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
     """Return what a run shows in a column; a run without a name the generated one, dim."""
     value = row.get(name)
     if name == "sys/name" and not value:
-        return Cell(generated_name(row["sys/id"]), "dim")
+        return Cell(generated_name(row[_RUN]), "dim")
     if name == "sys/state" and row.get(_WHY) and _REASON not in row:
         return Cell(f"{value}: {row[_WHY]}", STATE_STYLES["crashed"])
     if name == _LOSSES:

@@ -3,7 +3,7 @@
 A word is tried in these ways, and the first that finds something counts:
 
 1. ``latest``: the run that was created last. No name and no id stands in its way.
-2. A whole id, or ``PROJECT/ID``.
+2. A whole id, or ``PROJECT/ID``; then the id that an imported run has beside its own (``KEY-12``).
 3. A name (``sys/name``), or ``PROJECT/NAME``.
 4. A generated name (`seamark.reading.names`), or ``PROJECT/`` before it. It goes on finding a run
    that was given a name later, but a recorded name comes first.
@@ -39,6 +39,7 @@ _MOST_COMPARED: Final = 5000
 Way = Callable[[RunName, str], bool]
 _WHOLE: Final[tuple[Way, ...]] = (
     lambda one, word: one.run == word,
+    lambda one, word: one.sys_id == word,
     lambda one, word: one.name == word,
     lambda one, word: generated_name(one.run) == word,
 )
@@ -128,7 +129,8 @@ class Finder:
 
     def others_called(self, name: str, ref: Ref) -> str:
         """Return, in words, why a name that a run was given may also mean another; else nothing."""
-        for calls, why in zip(self._called, ("the id of", "the name of", ""), strict=True):
+        ways = ("the id of", "the id of", "the name of", "")
+        for calls, why in zip(self._called, ways, strict=True):
             others = [one for one in calls.get(name, ()) if one.ref != ref]
             if others and why:
                 return f"{name!r:.200} is also {why} {self._listed(others)}"
@@ -143,11 +145,10 @@ class Finder:
     @functools.cached_property
     def _called(self) -> tuple[dict[str, list[RunName]], ...]:
         """The runs by what `_WHOLE` compares."""
-        calls: tuple[dict[str, list[RunName]], ...] = ({}, {}, {})
+        calls: tuple[dict[str, list[RunName]], ...] = ({}, {}, {}, {})
         for one in self._names:
-            for words, word in zip(
-                calls, (one.run, one.name, generated_name(one.run)), strict=True
-            ):
+            known = (one.run, one.sys_id, one.name, generated_name(one.run))
+            for words, word in zip(calls, known, strict=True):
                 if word:
                     words.setdefault(word, []).append(one)
         return calls

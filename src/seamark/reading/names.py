@@ -95,6 +95,7 @@ class RunName(NamedTuple):
         name: What was recorded at ``sys/name``, if that is a text; None if there is none.
         created_ns: When it was created, nanoseconds since the Unix epoch.
         trashed: Whether it is in the trash.
+        sys_id: The id that it has beside its own, such as ``KEY-12``; None if it has none.
     """
 
     project: str
@@ -102,6 +103,7 @@ class RunName(NamedTuple):
     name: str | None
     created_ns: int
     trashed: bool
+    sys_id: str | None = None
 
     @property
     def ref(self) -> tuple[str, str]:

@@ -638,7 +638,15 @@ _ALL: Final = (
         falls=_bool,
         ends=_tuple_of(_floats, _floats),
     ),
-    _class(RunName, project=_str, run=_str, name=_or_none(_str), created_ns=_int, trashed=_bool),
+    _class(
+        RunName,
+        project=_str,
+        run=_str,
+        name=_or_none(_str),
+        created_ns=_int,
+        trashed=_bool,
+        sys_id=_or_none(_str),
+    ),
     _class(Crash, reason=_str, host=_or_none(_str), pid=_or_none(_int), last_t=_int, detail=_str),
     _class(
         RankStatus,

@@ -161,6 +161,7 @@ RunNames: Any = _model(
             name=(list[str | None], ...),
             created_ns=(Ints | list[int], ...),
             trashed=(list[bool], ...),
+            sys_id=(list[str | None], ...),
         ),
         ...,
     ),

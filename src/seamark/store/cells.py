@@ -182,12 +182,22 @@ def run_columns(run: RunState) -> dict[str, Any]:
     return {
         "state": run.state[1].get("state", "created"),
         "owner": legible(str(user)),
+        "sys_id": _sys_id(in_time),
         "created": min(found, default=0),
         "modified": max((one.last_t for one in journals), default=0),
         "running": min(running_ns(journals), _MAX_WHOLE),
         "beat": max(owners, default=0),
         "trashed": int(bool(trashed) and getattr(trashed[0], "value", False) is True),
     }
+
+
+def _sys_id(journals: Iterable[JournalState]) -> str | None:
+    """Return the id that a run has beside its own, such as ``KEY-12``, as its first journal says.
+
+    None if it has none.
+    """
+    named = (one.header.get("sys_id") for one in journals)
+    return next((legible(one) for one in named if isinstance(one, str) and one), None)
 
 
 def is_crashed(

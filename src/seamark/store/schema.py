@@ -63,6 +63,7 @@ run = sa.Table(
     sa.Column("kind", _Text, nullable=False),  # see seamark.paths.kind_of
     sa.Column("state", _Text, nullable=False),  # as written; "crashed" is derived at reading time
     sa.Column("owner", _Text, nullable=False),
+    sa.Column("sys_id", _Text),  # what it is called where it comes from; null: its own id
     # ns since the epoch, as are all times here
     sa.Column("created", sa.BigInteger, nullable=False),
     sa.Column("modified", sa.BigInteger, nullable=False),

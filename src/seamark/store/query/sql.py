@@ -52,7 +52,8 @@ AGGREGATE_COLUMNS: Final = {
     "last_step": "last_step",
 }
 _TIMES: Final = {"sys/creation_time": "created", "sys/modification_time": "modified"}
-_WORDS: Final = {"sys/id": "name", "sys/owner": "owner"}
+_ID: Final = "sys/id"
+_WORDS: Final = {_ID: "sys_id", "sys/owner": "owner"}
 
 
 class place_of(FunctionElement[int]):  # noqa: N801 - the name of an SQL function
@@ -143,7 +144,11 @@ class Compiler:
     def _among(self, leaf: Among) -> Clause:
         column = self._text_column(leaf.field.path)
         if column is not None:  # one list, however long: a chain of ORs takes seconds to compile
-            return column.in_(list(dict.fromkeys(value.text for value in leaf.values)))
+            words = list(dict.fromkeys(value.text for value in leaf.values))
+            named = column.in_(words)
+            if leaf.field.path != _ID:
+                return named
+            return sa.or_(named, schema.run.c.name.in_(words))
         each = [Comparison(leaf.field, "=", value) for value in leaf.values]
         derived = [clause for one in each if (clause := self._derived(one)) is not None]
         if derived:
@@ -190,7 +195,13 @@ class Compiler:
             return self._on_crash_reason(leaf.operator, value)
         column = self._text_column(path)
         if column is not None:
-            return sa.false() if value is None else _on_text(column, leaf.operator, value.text)
+            if value is None:
+                return sa.false()
+            found = _on_text(column, leaf.operator, value.text)
+            if path != _ID or leaf.operator not in ("=", "!="):
+                return found
+            own = _on_text(run.name, leaf.operator, value.text)  # each id names the run
+            return sa.or_(found, own) if leaf.operator == "=" else sa.and_(found, own)
         if path not in _TIMES and path not in ("sys/running_time", "sys/trashed"):
             return None
         if value is None:
@@ -271,6 +282,8 @@ class Compiler:
 
 
 def _word(path: str) -> sa.ColumnElement[Any] | None:
+    if path == _ID:
+        return sa.func.coalesce(schema.run.c.sys_id, schema.run.c.name)
     return schema.run.c[_WORDS[path]] if path in _WORDS else None
 
 
@@ -380,5 +393,6 @@ def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[
         return run.running
     if path == "sys/trashed":
         return run.trashed
-    name = _TIMES.get(path) or _WORDS.get(path)
-    return run[name] if name else None
+    if path in _WORDS:
+        return _word(path)
+    return run[_TIMES[path]] if path in _TIMES else None

@@ -30,7 +30,7 @@ def _names(path: Any, kind: Any) -> sa.Select[Any]:
         _value.run == _run.id, _value.path == path, _value.visible == 1, _value.type == "string"
     )
     return (
-        sa.select(_run.project, _run.name, _value.text, _run.created, _run.trashed)
+        sa.select(_run.project, _run.name, _value.text, _run.created, _run.trashed, _run.sys_id)
         .select_from(schema.run.outerjoin(schema.attribute, here))
         .where(_run.kind == kind)
     )
@@ -63,8 +63,8 @@ def run_names(
     else:
         rows = store.database.query(connection, _names(path, kind).where(within))
     found = [
-        RunName(project, run, name, created, bool(trashed))
-        for project, run, name, created, trashed in rows
+        RunName(project, run, name, created, bool(trashed), sys_id)
+        for project, run, name, created, trashed, sys_id in rows
     ]
     if kind == "model_version":
         numbers = version_numbers(store, connection, [one.ref for one in found])

@@ -342,7 +342,7 @@ class RunReader:
         self._load(seen, ["sys/trashed"])
         facts = run_columns(run)
         ((owner,),) = seen.store.database.rows(seen.connection, _OWNER, run=seen.number)
-        yield "sys/id", "string", self.name
+        yield "sys/id", "string", facts["sys_id"] or self.name
         yield "sys/owner", "string", facts["owner"] or str(owner)
         if kind in ("run", "project"):
             yield "sys/state", "string", self._state_of(seen)

@@ -281,7 +281,8 @@ class _Cells:
     def _read_facts(self) -> None:
         table = schema.run.c
         times = (table.created, table.modified, table.running)
-        statement = sa.select(table.id, table.name, table.owner, *times, table.trashed)
+        named = sa.func.coalesce(table.sys_id, table.name)
+        statement = sa.select(table.id, named, table.owner, *times, table.trashed)
         numbers = self._chosen.numbers
         if not numbers:
             return

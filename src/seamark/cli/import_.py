@@ -1,0 +1,174 @@
+"""``seamark import``: take runs over that another program recorded."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from seamark.cli._app import EXIT_TROUBLE, root_only
+from seamark.cli._progress import progress_bar
+from seamark.cli._screen import Cell, Column, Screen, note
+from seamark.cli._text import clean, human_bytes, human_time, plural
+from seamark.journal.folder import root_dir
+
+if TYPE_CHECKING:
+    from seamark.imports.found import Notes
+    from seamark.imports.importing import Imported, Listed, Source
+
+__all__ = ["import_"]
+
+_COLUMNS: Final = (
+    Column("PROJECT", shrink=True),
+    Column("RUN"),
+    Column("THERE", shrink=True),
+    Column("NAME", shrink=True),
+    Column("CREATED"),
+    Column("VALUES", right=True),
+    Column("SIZE", right=True),
+    Column("WHAT"),
+)
+
+
+@click.group("import", short_help="Take over runs that another program recorded.")
+def import_() -> None:
+    """Take over runs that another program recorded.
+
+    What is imported are ordinary runs, with the times, steps and ids that they had.
+
+    \b
+    Examples:
+      seamark import neptune exports/data --dry-run
+      seamark import neptune .neptune --project digits
+    """
+
+
+@import_.command("neptune", short_help="From neptune-exporter, or folders of the client.")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--project",
+    metavar="PROJECT",
+    help="Where the runs go.  [default: as an export says; the client's folders do not say it]",
+)
+@click.option(
+    "--files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Of an export, the folder of its files.  [default: files beside the data]  Of the "
+    "client's folders, where files may be taken from that they only name, beside the folder that "
+    "holds .neptune; may be repeated.",
+)
+@click.option(
+    "--tz",
+    "zone",
+    metavar="ZONE",
+    help="The time zone in which the exporter ran, such as Europe/Berlin.  [default: UTC]",
+)
+@click.option("--dry-run", is_flag=True, help="Only list what would come.")
+@root_only
+@click.pass_context
+def neptune(
+    context: click.Context,
+    path: Path,
+    project: str | None,
+    files: tuple[Path, ...],
+    zone: str | None,
+    *,
+    dry_run: bool,
+) -> None:
+    """Import runs of Neptune: exported ones, and those that its client has not sent.
+
+    PATH is a folder that neptune-exporter wrote (its data folder, or the one above), or .neptune
+    with what the client logged offline or could not send, or a folder in these. An export is read
+    with the extra: pip install "seamark[parquet]"
+
+    A run keeps its times, owner, steps and ids: its KEY-12 and its custom id go on finding it. What
+    is there already is not written again, so the command may be interrupted and be given again. The
+    exit code is 1 if a run could not be imported; the others are.
+
+    \b
+    Examples:
+      seamark import neptune exports
+      seamark import neptune exports/data --files exports/files --project digits
+      seamark import neptune .neptune --project digits --dry-run
+    """
+    from seamark.imports.importing import find_neptune, list_runs
+
+    root = root_dir(context.find_root().params.get("root"))
+    sources, left_out = find_neptune(root, path, project=project, files=files, zone=zone)
+    if dry_run:
+        with progress_bar("Reading") as progress:
+            listed = []
+            for number, one in enumerate(list_runs(sources)):
+                listed.append(one)
+                progress(number + 1, len(sources))
+        failed = _tell_listed(root, listed, left_out)
+    else:
+        failed = _import(root, sources, left_out)
+    if failed:
+        context.exit(EXIT_TROUBLE)
+
+
+def _import(root: Path, sources: list[Source], left_out: Notes) -> bool:
+    """Import, and say what came; return whether something did not."""
+    from seamark.imports.importing import import_runs
+
+    with progress_bar("Importing", of_bytes=True) as progress:
+        done = import_runs(sources, progress)
+    done.notes.join(left_out)
+    _tell_notes(done.notes)
+    for problem in done.problems:
+        note(problem, style="warning")
+    _tell(root, done)
+    return bool(done.problems)
+
+
+def _tell(root: Path, done: Imported) -> None:
+    if done.runs or not done.there:
+        note(f"imported {plural(len(done.runs), 'run')} to {root}")
+    if done.there:
+        note(f"{plural(done.there, 'run')} {'was' if done.there == 1 else 'were'} there already")
+    if done.problems:
+        count = len(done.problems)
+        note(f"{plural(count, 'run')} could not be imported", style="error")
+
+
+def _tell_notes(notes: Notes) -> None:
+    for kind, count in notes.counts.items():
+        example = notes.examples.get(kind)
+        note(f"{kind} ({count}{f', the first: {example}' if example else ''})", style="warning")
+
+
+def _tell_listed(root: Path, listed: list[Listed], left_out: Notes) -> bool:
+    """Show a table of what would come; return whether something cannot be read."""
+    rows = [_row(one) for one in listed if not one.problem]
+    if rows:
+        Screen().table(_COLUMNS, rows)
+    _tell_notes(left_out)
+    failed = [one for one in listed if one.problem]
+    for one in failed:
+        note(one.problem, style="warning")
+    coming = [one for one in listed if one.status in ("new", "more")]
+    size = human_bytes(sum(one.size for one in coming))
+    note(f"would read {size} of {plural(len(coming), 'run')} into {root}")
+    return bool(failed)
+
+
+def _row(one: Listed) -> list[Any]:
+    seen = one.glance
+    created = ""
+    if seen is not None and seen.created_ns:
+        created = human_time(datetime.fromtimestamp(seen.created_ns / 1e9, timezone.utc))
+    return [
+        Cell(one.project),
+        Cell(one.run, "cyan"),
+        Cell(clean(one.called)),
+        Cell(clean(seen.name) if seen else "", "bold"),
+        Cell(created),
+        Cell(f"{seen.rows:,}" if seen else ""),
+        Cell(human_bytes(one.size) if one.size else ""),
+        Cell(one.status, "" if one.status in ("new", "more") else "dim"),
+    ]

@@ -1,0 +1,587 @@
+"""Runs that neptune-exporter wrote: Parquet files with one row for each value and point.
+
+A run is the parts of one prefix, of which part 0 comes last into being. Rows are in no order, and a
+run may have hundreds of millions of them, so they go to the journal batch by batch, and only the
+few rows below ``sys/``, which tell times, owner and ids, are looked for beforehand. The order of
+points is their step, wherever their rows are; nothing has to be sorted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import ArgumentError, MissingExtraError
+from seamark.imports.draft import NotImportedError
+from seamark.imports.files import (
+    MISSING,
+    REFUSED,
+    extension_of,
+    keep_zip,
+    open_below,
+    walk_below,
+)
+from seamark.imports.found import (
+    DERIVED,
+    Glance,
+    has_journal,
+    legal_path,
+    run_id_of,
+    uid_of,
+)
+from seamark.imports.journal import sound_time
+from seamark.imports.projects import project_of
+from seamark.journal.folder import RunFolder
+from seamark.journal.headers import headers
+from seamark.journal.records import digest_of_text
+from seamark.journal.safe import open_file
+from seamark.values import Atom, encode_atom, escape
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from seamark.imports.draft import Draft
+    from seamark.imports.found import Notes, Progress
+    from seamark.imports.journal import GivenJournal
+
+__all__ = ["ExportedRun", "check_parquet", "parts_below"]
+
+_BATCH_ROWS: Final = 1 << 16
+_PART: Final = re.compile(r"(.+)_part_([0-9]{1,9})\.parquet", re.DOTALL)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EARLY_NS: Final = 60 * 10**9
+_VALUES: Final = {
+    "float": "float_value",
+    "int": "int_value",
+    "string": "string_value",
+    "bool": "bool_value",
+    "datetime": "datetime_value",
+}
+_SERIES: Final = ("float_series", "string_series", "histogram_series", "file_series")
+_COLUMN_OF: Final = {
+    **_VALUES,
+    "float_series": "float_value",
+    "string_series": "string_value",
+    "histogram_series": "histogram_value",
+    "string_set": "string_set_value",
+    **dict.fromkeys(("file", "file_set", "artifact", "file_series"), "file_value"),
+}
+"""Where the value is, by the kind of attribute."""
+_KINDS: Final = {
+    **dict.fromkeys(("project_id", "run_id", "attribute_path", "attribute_type"), "string"),
+    "step": "decimal128(18, 6)",
+    "timestamp": "timestamp[ms, tz=UTC]",
+    "int_value": "int64",
+    "float_value": "double",
+    "string_value": "string",
+    "bool_value": "bool",
+    "datetime_value": "timestamp[ms, tz=UTC]",
+    "string_set_value": "list<string>",
+    "file_value": "struct<path: string>",
+    "histogram_value": "struct<type: string, edges: list<double>, values: list<double>>",
+}
+"""The columns of an export, and what is in each, as pyarrow words it but for names of elements."""
+_ELEMENT: Final = re.compile(r"list<\w+: ")
+_LONG_TEXT: Final = 1 << 20
+_ZIP_ERRORS: Final = (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, RuntimeError)
+
+
+def check_parquet() -> None:
+    """Refuse to begin without what reads Parquet.
+
+    Raises:
+        MissingExtraError: If the extra ``parquet`` is not installed.
+    """
+    try:
+        import pyarrow.parquet  # noqa: F401 - whether it is there
+    except ModuleNotFoundError as error:
+        msg = f'Parquet needs the package {error.name}: pip install "seamark[parquet]"'
+        raise MissingExtraError(msg, name=error.name) from error
+
+
+def parts_below(folder: Path) -> dict[str, list[Path]]:
+    """Return the parts of each run in a folder that is whole, in their order, by prefix; sorted."""
+    found: dict[str, dict[int, Path]] = {}
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = _PART.fullmatch(entry.name)
+            if match and entry.is_file(follow_symlinks=False):
+                found.setdefault(match[1], {})[int(match[2])] = Path(entry.path)
+    return {
+        prefix: [parts[number] for number in sorted(parts)]
+        for prefix, parts in sorted(found.items())
+        if 0 in parts
+    }
+
+
+class ExportedRun:
+    """A run of an export; see `seamark.imports.found.FoundRun`.
+
+    Args:
+        root: Root folder that it goes to.
+        parts: Its files, in their order.
+        files: The folder of the export's files.
+        project: Project that it goes to; None for what it says itself.
+        zone: Name of the time zone in which the exporter ran; None for UTC.
+
+    Raises:
+        NotImportedError: If it cannot be read.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        parts: Sequence[Path],
+        files: Path,
+        project: str | None,
+        zone: str | None,
+    ) -> None:
+        self._parts, self._zone = list(parts), zone
+        self._base = files / parts[0].parent.name
+        with _readable():
+            self.size = sum(path.stat().st_size for path in self._parts)
+            self._source, self.called, self._system, self._rows = _look(self._parts)
+        to = project or project_of(self._source)
+        custom = self._text("sys/custom_run_id")
+        identity = ("neptune", self._source, self.called)
+        self.folder = RunFolder(root, to, run_id_of(to, identity, custom))
+        self._uids = (uid_of(*identity, to), uid_of(*identity, to, "edited"))
+
+    def missing(self) -> list[bytes]:
+        """See `FoundRun.missing`."""
+        if has_journal(self.folder, self._uids[0]):
+            return []
+        if self.folder.path.exists():
+            msg = f"{self.folder.words} has its custom id already, and is another run"
+            raise NotImportedError(msg)
+        return [self._uids[0]]
+
+    def told(self) -> str:
+        """See `FoundRun.told`."""
+        rows = [header.get("imported_to") for header in headers(self.folder)]
+        known = [each for each in rows if type(each) is int]
+        changed = known and known[0] != self._rows
+        return "runs that were exported again since: they stay as they were" if changed else ""
+
+    def glance(self) -> Glance:
+        """See `FoundRun.glance`."""
+        return Glance(self._text("sys/name") or "", self._created(), self._rows)
+
+    def _text(self, path: str) -> str | None:
+        found = self._system.get(path)
+        return found if isinstance(found, str) and found else None
+
+    def _time(self, path: str) -> int:
+        found = self._system.get(path)
+        return sound_time(_ns(found)) if isinstance(found, datetime) else 0
+
+    def _created(self) -> int:
+        return self._time("sys/creation_time")
+
+    # ---------------------------------------------------------------- writing
+
+    def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
+        """See `FoundRun.write`."""
+        created, modified = self._created(), self._time("sys/modification_time")
+        header = {
+            "attempt": 0,
+            "owner": True,
+            "user": escape(self._text("sys/owner") or "")[:1000],
+            "sys_id": escape(self._text("sys/id") or self.called)[:1000],
+            "imported": "neptune-exporter",
+            "imported_project": escape(self._source)[:1000],
+            "imported_run": escape(self.called)[:1000],
+            "imported_to": self._rows,
+        }
+        journal = draft.journal(self._uids[0], header, created)
+        rows = _Rows(journal, draft, notes, self._base, self._zone)
+        with _readable():
+            for path in self._parts:
+                self._part(path, rows, progress)
+        if self._system.get("sys/archived") is True:
+            journal.assign({"sys/trashed": Atom("bool", value=True)})
+        failed = self._system.get("sys/failed") is True
+        journal.op({"op": "state", "state": "failed" if failed else "completed"})
+        journal.close(self._ended(created, modified, rows.last_ns))
+        if modified > journal.last_t:
+            # What was changed after the training, such as a tag: it owns nothing of it.
+            edited = draft.journal(self._uids[1], {**header, "owner": False}, modified - 1)
+            edited.close(modified)
+        if created and rows.first_ns < created - _EARLY_NS:
+            notes.add(
+                "series that begin before their run was created: the exporter may have run in "
+                "another time zone than UTC, which --tz names",
+                self.called,
+            )
+        if self._text("sys/forking/parent"):
+            notes.add("forks, which hold only their own points", self.called)
+
+    def _ended(self, created: int, modified: int, last: int) -> int:
+        running = self._system.get("sys/running_time")
+        if isinstance(running, (int, float)) and 0 <= running < 1e9:  # noqa: PLR2004 - seconds
+            return created + int(running * 1e9)
+        return modified or max(created, last)
+
+    def _part(self, path: Path, rows: _Rows, progress: Progress) -> None:
+        with _opened(path) as file:
+            total = max(1, file.metadata.num_rows)
+            size, done, told = path.stat().st_size, 0, 0
+            for batch in file.iter_batches(_BATCH_ROWS):
+                if batch.num_rows:
+                    self._expect_one(batch)
+                    rows.add(batch)
+                done += batch.num_rows
+                read = size * done // total
+                progress(read - told)
+                told = read
+
+    def _expect_one(self, batch: pa.RecordBatch) -> None:
+        for column, wanted in (("project_id", self._source), ("run_id", self.called)):
+            if batch.column(column).unique().to_pylist() != [wanted]:
+                msg = f"{self.called}: expected the rows of one run, found those of others"
+                raise NotImportedError(msg)
+
+
+class _Rows:
+    """Takes the rows of a run, batch by batch, to its journal.
+
+    Attributes:
+        first_ns: The smallest time of a point, nanoseconds since the Unix epoch.
+        last_ns: The largest one.
+    """
+
+    def __init__(
+        self, journal: GivenJournal, draft: Draft, notes: Notes, base: Path, zone: str | None
+    ) -> None:
+        self._journal, self._draft, self._notes = journal, draft, notes
+        self._base, self._zone = base, zone
+        self._paths: dict[str, str | None] = {}
+        self.first_ns, self.last_ns = 1 << 63, 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take a batch."""
+        import pyarrow.compute as pc
+
+        kinds = batch.column("attribute_type")
+        for kind in kinds.unique().to_pylist():
+            if (column := _COLUMN_OF.get(kind)) is None:
+                self._notes.add(f"values of an unknown kind: {kind!r:.60}")
+                continue
+            wanted = batch.select(["attribute_path", "step", "timestamp", column])
+            part = wanted.filter(pc.equal(kinds, kind))
+            if kind in _SERIES:
+                self._series(kind, part)
+            elif kind in _VALUES:
+                self._atoms(kind, part)
+            else:
+                self._others(kind, part)
+
+    def _path(self, text: str | None) -> str | None:
+        if text is None or text in DERIVED:
+            return None
+        if text in self._paths:
+            return self._paths[text]
+        found = self._paths[text] = legal_path(text, self._notes)
+        return found
+
+    # ---------------------------------------------------------------- values
+
+    def _atoms(self, kind: str, part: pa.RecordBatch) -> None:
+        atoms = {}
+        for text, value in _pairs(part, _COLUMN_OF[kind]):
+            if value is None or (path := self._path(text)) is None:
+                continue
+            if isinstance(value, str) and len(value) > _LONG_TEXT:
+                kept = self._draft.text(value)
+                atoms[path] = Atom("text", digest_of_text(kept))
+            else:
+                atoms[path] = encode_atom(value)
+        self._journal.assign(atoms)
+
+    def _others(self, kind: str, part: pa.RecordBatch) -> None:
+        for text, value in _pairs(part, _COLUMN_OF[kind]):
+            if value is None or (path := self._path(text)) is None:
+                continue
+            if kind == "string_set":
+                values = sorted({escape(each) for each in value if each is not None})
+                self._journal.op({"op": "assign_set", "path": path, "values": values})
+            elif (name := value.get("path")) is None:
+                continue
+            elif kind == "file":
+                with self._refusing(path, name):
+                    self._journal.op({"op": "file", "path": path, "file": self._file(name, path)})
+            elif kind == "file_set":
+                with self._refusing(path, name):
+                    self._file_set(name, path)
+            else:
+                with self._refusing(path, name):
+                    self._artifact(name, path)
+
+    @contextlib.contextmanager
+    def _refusing(self, path: str, name: Any) -> Iterator[None]:
+        """Leave out, and note, a file that may not be read, is not there or is damaged."""
+        try:
+            yield
+        except ArgumentError:
+            self._notes.add(REFUSED, f"{path}: {name!r:.80}")
+        except _ZIP_ERRORS as error:
+            self._notes.add("archives that are damaged", f"{path}: {error}")
+        except FileNotFoundError as error:  # a link counts as one that is not there
+            kind = REFUSED if "link" in str(error) else MISSING
+            self._notes.add(kind, f"{path}: {name!r:.80}")
+
+    def _file(self, name: str, path: str) -> dict[str, Any]:
+        with open_below(self._base, name) as file:
+            head = file.read(64)
+            shown = name.rpartition("/")[2]
+            ext = extension_of(shown, head)
+            if ext and not os.path.splitext(shown)[1]:
+                shown = f"{shown}.{ext}"
+            return self._draft.keep(file, shown or path.rpartition("/")[2], ext)
+
+    def _file_set(self, name: str, path: str) -> None:
+        """Take a folder that holds one archive."""
+        archives = [each for each in walk_below(self._base, name) if each.endswith(".zip")]
+        if not archives:
+            raise FileNotFoundError(name)
+        with open_below(self._base, archives[0]) as file:
+            for part in _sets(keep_zip(file, self._draft, path, self._notes)):
+                self._journal.op({"op": "files", "path": path, "members": part})
+
+    def _artifact(self, name: str, path: str) -> None:
+        """Take a list of tracked files, whose contents were never kept."""
+        with open_below(self._base, name) as file:
+            content = file.read(1 << 26)
+        try:
+            files, references = _tracked(json.loads(content))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self._notes.add("lists of tracked files that are damaged", path)
+            return
+        known = {"kind": "tracked", "files": files, "references": references, "hash": ""}
+        self._journal.op({"op": "artifact", "path": path, **known})
+
+    # ---------------------------------------------------------------- series
+
+    def _series(self, kind: str, part: pa.RecordBatch) -> None:
+        """Take points of series, path by path."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        column = _COLUMN_OF[kind]
+        known = pc.and_(pc.is_valid(part.column(column)), pc.is_valid(part.column("step")))
+        part = part.filter(known)
+        if not part.num_rows:
+            return
+        paths = part.column("attribute_path").dictionary_encode()
+        codes = paths.indices.to_numpy(zero_copy_only=False)
+        order = np.argsort(codes, kind="stable")
+        starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+        part = part.take(pa.array(order))
+        steps = pc.cast(part.column("step"), pa.float64()).to_numpy(zero_copy_only=False)
+        times, timed = self._times(part.column("timestamp"))
+        ends = [*starts[1:].tolist(), part.num_rows]
+        for start, end in zip(starts.tolist(), ends, strict=True):
+            path = self._path(paths.dictionary[int(codes[order[start]])].as_py())
+            if path is None:
+                continue
+            here = slice(start, end)
+            values = part.column(column).slice(start, end - start)
+            self._points(
+                kind, path, values, steps[here], times[here] if timed[here].all() else None
+            )
+
+    def _times(self, column: Any) -> tuple[Any, Any]:
+        """Return times in ns since the Unix epoch, and which rows have one."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        timed = pc.is_valid(column).to_numpy(zero_copy_only=False)
+        if self._zone is not None:
+            local = pc.local_timestamp(column)
+            column = pc.assume_timezone(
+                local, self._zone, ambiguous="earliest", nonexistent="earliest"
+            )
+        whole = pc.fill_null(pc.cast(pc.cast(column, pa.timestamp("ms", "UTC")), pa.int64()), 0)
+        times = np.clip(whole.to_numpy(zero_copy_only=False), -(1 << 42), 1 << 42) * 1_000_000
+        if timed.any():
+            self.first_ns = min(self.first_ns, int(times[timed].min()))
+            self.last_ns = max(self.last_ns, int(times[timed].max()))
+        return times, timed
+
+    def _points(self, kind: str, path: str, values: Any, steps: Any, times: Any) -> None:
+        if kind == "float_series":
+            self._journal.column(path, values.to_numpy(zero_copy_only=False), steps, times)
+            return
+        moments = [None] * len(steps) if times is None else times.tolist()
+        rows = zip(steps.tolist(), values.to_pylist(), moments, strict=True)
+        if kind == "string_series":
+            texts = ((step, self._draft.text(text), time) for step, text, time in rows)
+            self._journal.texts(path, texts)
+        elif kind == "histogram_series":
+            self._journal.histograms(path, self._histograms(path, rows))
+        else:
+            for step, value, time in rows:
+                if (name := value.get("path")) is None:
+                    continue
+                with self._refusing(path, name):
+                    file = self._file(name, path)
+                    op = {"op": "file_point", "path": path, "step": step, "file": file}
+                    self._journal.op({**op, "time": time})
+
+    def _histograms(self, path: str, rows: Any) -> Iterator[Sequence[Any]]:
+        for step, value, time in rows:
+            edges, counts = value.get("edges") or [], value.get("values") or []
+            if len(edges) != len(counts) + 1 or None in edges or None in counts:
+                self._notes.add("histograms that are damaged", path)
+                continue
+            if not all(map(_is_finite, (*edges, *counts))):
+                self._notes.add("histograms with numbers that are not finite", path)
+                continue
+            if "count" not in str(value.get("type") or "count").lower():
+                kind = value.get("type")
+                self._notes.add(f"histograms of {kind!r:.40}, kept as if they were counts", path)
+            yield step, edges, counts, time
+
+
+def _is_finite(number: float) -> bool:
+    return number - number == 0
+
+
+def _pairs(part: pa.RecordBatch, column: str) -> Iterator[tuple[str | None, Any]]:
+    paths, values = part.column("attribute_path"), part.column(column)
+    return zip(paths.to_pylist(), values.to_pylist(), strict=True)
+
+
+def _sets(members: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[dict[str, dict[str, Any]]]:
+    part: dict[str, dict[str, Any]] = {}
+    for name, record in members:
+        part[escape(name)] = record
+        if len(part) >= 1000:  # noqa: PLR2004 - a record of some hundred kilobytes
+            yield part
+            part = {}
+    if part:
+        yield part
+
+
+def _tracked(listed: Any) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the files of an artifact and the addresses that they had."""
+    files, references = [], []
+    for one in listed:
+        name, size = escape(str(one["filePath"])), one.get("size")
+        file: dict[str, Any] = {"path": name}
+        if type(size) is int and 0 <= size < 1 << 63:
+            file["size"] = size
+        files.append(file)
+        if one.get("type") != "Local":
+            facts = {fact.get("key"): fact.get("value") for fact in one.get("metadata") or ()}
+            address = facts.get("location") or facts.get("file_path")
+            references += [escape(str(address))] if address else []
+    return files, references
+
+
+# -------------------------------------------------------------------- looking
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """Word what cannot be read.
+
+    Raises:
+        NotImportedError: In the place of what pyarrow raises.
+    """
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, KeyError, UnicodeDecodeError, OverflowError) as error:
+        msg = f"it cannot be read: {str(error)[:300]}"
+        raise NotImportedError(msg) from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    import pyarrow.parquet as pq
+
+    with os.fdopen(open_file(path, 1), "rb") as raw, pq.ParquetFile(raw) as file:
+        found = {one.name: _ELEMENT.sub("list<", str(one.type)) for one in file.schema_arrow}
+        for name, kind in _KINDS.items():
+            if found.get(name) != kind:
+                msg = f"expected a column {name!r} of {kind}, got {found.get(name, 'none')}"
+                raise NotImportedError(msg)
+        yield file
+
+
+def _look(parts: Sequence[Path]) -> tuple[str, str, dict[str, Any], int]:
+    """Return project, run, values below ``sys/`` and the number of rows."""
+    names: tuple[str, str] | None = None
+    system: dict[str, Any] = {}
+    rows = 0
+    for path in parts:
+        with _opened(path) as file:
+            rows += file.metadata.num_rows
+            for number in range(file.num_row_groups):
+                if names is None:
+                    names = _names(file, number)
+                if _may_hold_system(file, number):
+                    system |= _system_of(file, number)
+    if names is None:
+        msg = f"{parts[0].name} holds no rows"
+        raise NotImportedError(msg)
+    return *names, system, rows
+
+
+def _names(file: pq.ParquetFile, number: int) -> tuple[str, str] | None:
+    found = file.read_row_group(number, columns=["project_id", "run_id"]).slice(0, 1).to_pylist()
+    if not found:
+        return None
+    project, run = found[0]["project_id"], found[0]["run_id"]
+    if not project or not run:
+        msg = "its rows name no project or no run"
+        raise NotImportedError(msg)
+    return project, run
+
+
+def _may_hold_system(file: pq.ParquetFile, number: int) -> bool:
+    """Return whether a row group may hold a path below ``sys/``, as its statistics tell."""
+    group = file.metadata.row_group(number)
+    for at in range(group.num_columns):
+        column = group.column(at)
+        if column.path_in_schema == "attribute_path":
+            known = column.statistics
+            if known is None or not known.has_min_max:
+                return True
+            return bool(known.min < "sys0" and known.max >= "sys/")
+    return True
+
+
+def _system_of(file: pq.ParquetFile, number: int) -> dict[str, Any]:
+    """Return the values below ``sys/`` in a row group, times as datetimes with a zone."""
+    import pyarrow.compute as pc
+
+    paths = file.read_row_group(number, columns=["attribute_path"]).column(0)
+    mask = pc.starts_with(paths, "sys/")
+    if not pc.any(mask).as_py():
+        return {}
+    columns = ["attribute_path", "attribute_type", *_VALUES.values()]
+    found: dict[str, Any] = {}
+    for row in file.read_row_group(number, columns=columns).filter(mask).to_pylist():
+        column = _VALUES.get(row["attribute_type"])
+        if column is not None and row[column] is not None:
+            found[row["attribute_path"]] = row[column]
+    return found
+
+
+def _ns(moment: datetime) -> int:
+    """Return a time in nanoseconds since the Unix epoch."""
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000

@@ -1,0 +1,314 @@
+"""Importing what was found, one run after the other; one that cannot be read ends nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from seamark.errors import ArgumentError, SeamarkError
+from seamark.imports.draft import Draft, NotImportedError
+from seamark.imports.export import ExportedRun, check_parquet, parts_below
+from seamark.imports.files import Places
+from seamark.imports.found import Glance, Notes
+from seamark.imports.offline import ClientFolder, ClientRun, folders_below
+from seamark.imports.oplog import logs_in
+from seamark.journal.safe import is_folder
+from seamark.paths import check_project
+
+if TYPE_CHECKING:
+    from seamark.imports.found import FoundRun
+
+__all__ = ["Imported", "Listed", "Source", "find_neptune", "import_runs", "list_runs"]
+
+Open = Callable[[], "FoundRun"]
+_DEPTH: Final = 3
+"""How far below a folder an export is looked for: ``exports/data/<project>/``."""
+
+
+@dataclass(slots=True)
+class Source:
+    """What may be a run.
+
+    Attributes:
+        called: What to call it before it is opened.
+        open: Opens it; raises NotImportedError or OSError if it cannot be read.
+        size: Bytes that are read of it.
+    """
+
+    called: str
+    open: Open
+    size: int
+
+
+@dataclass(slots=True)
+class Listed:
+    """What an import would do with a run.
+
+    Attributes:
+        called: What people call it where it comes from.
+        status: ``"new"``, ``"more"`` of a run that is there, ``"there already"``, or
+            ``"unreadable"``.
+        project: Project that it goes to; empty if it cannot be read.
+        run: Its id there.
+        glance: What it holds; None if it is there already or cannot be read.
+        size: Bytes that are read of it.
+        problem: Why it cannot be imported; empty if it can.
+    """
+
+    called: str
+    status: Literal["new", "more", "there already", "unreadable"]
+    project: str = ""
+    run: str = ""
+    glance: Glance | None = None
+    size: int = 0
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class Imported:
+    """What an import did.
+
+    Attributes:
+        runs: Project and id of the runs that were written.
+        there: How many were there already.
+        problems: Why runs were not imported, a line each.
+        notes: What could not be held.
+    """
+
+    runs: list[tuple[str, str]] = field(default_factory=list)
+    there: int = 0
+    problems: list[str] = field(default_factory=list)
+    notes: Notes = field(default_factory=Notes)
+
+
+def find_neptune(
+    root: Path,
+    path: Path,
+    *,
+    project: str | None = None,
+    files: Sequence[Path] = (),
+    zone: str | None = None,
+) -> tuple[list[Source], Notes]:
+    """Return the runs of Neptune at or below a path: exported ones, and those of the client.
+
+    Args:
+        root: Root folder that they go to.
+        path: A folder of an export, or one of the client's.
+        project: Project that they go to; None for what an export says.
+        files: Of an export, the folder of its files, if it is not beside the data. Of the client,
+            further folders from which files may be taken that it only names.
+        zone: Name of the time zone in which the exporter ran; None for UTC.
+
+    Returns:
+        The runs, and what is there but cannot be imported.
+
+    Raises:
+        ArgumentError: If there is nothing, or an argument is wrong.
+        MissingExtraError: If there is an export, and nothing to read Parquet with.
+    """
+    if project is not None:
+        check_project(project)
+    if not path.is_dir():
+        msg = f"expected a folder of neptune-exporter or of the client (.neptune), got {path}"
+        raise ArgumentError(msg)
+    notes = Notes()
+    found = [
+        *_exported(root, path, project, files, zone, notes),
+        *_of_client(root, path, project, files, notes),
+    ]
+    if not found and not notes.counts:
+        msg = (
+            f"there is nothing to import in {path}: no *_part_0.parquet of neptune-exporter, and "
+            "no folder of the client such as .neptune/offline/run__..."
+        )
+        raise ArgumentError(msg)
+    return found, notes
+
+
+def _exported(
+    root: Path,
+    path: Path,
+    project: str | None,
+    files: Sequence[Path],
+    zone: str | None,
+    notes: Notes,
+) -> Iterator[Source]:
+    for folder in _folders(path, _DEPTH):
+        parts = parts_below(folder)
+        if not parts:
+            continue
+        if folder.name in ("models", "model_versions") and folder.parent.parent.name.startswith(
+            "model"
+        ):
+            notes.add("models and their versions: left out", str(folder), len(parts))
+            continue
+        check_parquet()
+        if zone is not None:
+            _check_zone(zone)
+        beside = folder.parent.parent / "files"
+        for prefix, paths in parts.items():
+
+            def opened(paths: Sequence[Path] = paths, beside: Path = beside) -> FoundRun:
+                return ExportedRun(root, paths, files[0] if files else beside, project, zone)
+
+            yield Source(prefix, opened, _size_of(paths))
+
+
+def _check_zone(zone: str) -> None:
+    """Refuse a time zone that nobody knows.
+
+    Raises:
+        ArgumentError: If pyarrow does not know it.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        pc.assume_timezone(pa.scalar(0, pa.timestamp("ms")), zone)
+    except (pa.ArrowException, ValueError) as error:
+        msg = f"--tz: expected a time zone such as Europe/Berlin, got {zone!r:.80}"
+        raise ArgumentError(msg) from error
+
+
+def _folders(path: Path, depth: int) -> Iterator[Path]:
+    """Yield a folder and those below it; no link is followed."""
+    yield path
+    if depth:
+        inner: list[Path] = []
+        with contextlib.suppress(OSError):
+            inner = sorted(one for one in path.iterdir() if is_folder(one))
+        for one in inner:
+            if not one.name.startswith("."):
+                yield from _folders(one, depth - 1)
+
+
+def _of_client(
+    root: Path, path: Path, project: str | None, files: Sequence[Path], notes: Notes
+) -> Iterator[Source]:
+    folders = folders_below(path)
+    groups: dict[str, list[int]] = {}
+    for at, one in enumerate(folders):
+        if one.kind != "run":
+            notes.add(f"folders of a {one.kind[:40]} and not of a run: left out", str(one.path))
+            continue
+        groups.setdefault(one.container, []).append(at)
+    if groups and project is None:
+        msg = "the client's folders do not say of which project they are: name it with --project"
+        raise ArgumentError(msg)
+    for container, numbers in groups.items():
+        mine = [folders[at] for at in numbers]
+        places = Places([*dict.fromkeys(_work(one.path) for one in mine), *files])
+
+        def opened(mine: Sequence[ClientFolder] = mine, places: Places = places) -> FoundRun:
+            return ClientRun(root, mine, str(project), places)
+
+        yield Source(container, opened, _size_of(log for one in mine for log in logs_in(one.path)))
+
+
+def _size_of(paths: Iterable[Path]) -> int:
+    """Return the bytes of files; of those that are gone, none."""
+    size = 0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            size += path.stat().st_size
+    return size
+
+
+def _work(folder: Path) -> Path:
+    """Return the folder that holds ``.neptune``, where the training ran; else the process's own."""
+    whole = folder.absolute()
+    for above in whole.parents:
+        if above.name == ".neptune":
+            return above.parent
+    return whole
+
+
+# -------------------------------------------------------------------- one after the other
+
+
+def _opened(source: Source) -> tuple[FoundRun | None, str]:
+    try:
+        return source.open(), ""
+    except (SeamarkError, OSError, ValueError) as error:
+        return None, f"{source.called}: {error}"
+
+
+def list_runs(sources: Iterable[Source]) -> Iterator[Listed]:
+    """Yield what an import would do with each run."""
+    for source in sources:
+        run, problem = _opened(source)
+        if run is None:
+            yield Listed(source.called, "unreadable", problem=problem)
+            continue
+        try:
+            missing = run.missing()
+            place = (run.folder.project, run.folder.run)
+            if not missing:
+                yield Listed(run.called, "there already", *place)
+            elif run.folder.purged_mark.exists():
+                problem = f"{run.called}: {run.folder.words} was purged here"
+                yield Listed(run.called, "unreadable", *place, problem=problem)
+            else:
+                is_new = not run.folder.path.exists()
+                status: Literal["new", "more"] = "new" if is_new else "more"
+                yield Listed(run.called, status, *place, run.glance(), run.size)
+        except (SeamarkError, OSError, ValueError) as error:
+            yield Listed(run.called, "unreadable", problem=f"{run.called}: {error}")
+
+
+def import_runs(
+    sources: Sequence[Source], progress: Callable[[int, int], None] = lambda _done, _total: None
+) -> Imported:
+    """Import runs, one after the other.
+
+    It may be cut short at any time and be called again: what is there is not written again, and of
+    the run in the middle nothing is seen before it is whole.
+
+    Args:
+        sources: The runs.
+        progress: Takes how many bytes are read, and how many there are as far as is known.
+    """
+    done = Imported()
+    total, before = sum(source.size for source in sources), 0
+    for source in sources:
+        read = before
+
+        def add(size: int) -> None:
+            nonlocal read
+            read += size
+            progress(read, max(total, read))
+
+        run, problem = _opened(source)
+        if run is None:
+            done.problems.append(problem)
+        else:
+            _import(run, done, add)
+        before += source.size
+        progress(before, total)
+    return done
+
+
+def _import(run: FoundRun, done: Imported, add: Callable[[int], None]) -> None:
+    try:
+        if not run.missing():
+            done.there += 1
+            if told := run.told():
+                done.notes.add(told, run.called)
+            return
+        notes = Notes()
+        with contextlib.closing(Draft(run.folder)) as draft:
+            if not run.missing():  # another import has finished it meanwhile
+                done.there += 1
+                return
+            run.write(draft, notes, add)
+            draft.finish()
+    except NotImportedError as error:
+        done.problems.append(f"{run.called}: {error}")
+    except (SeamarkError, OSError, ValueError) as error:
+        done.problems.append(f"{run.called}: it could not be imported: {error}")
+    else:
+        done.notes.join(notes)
+        done.runs.append((run.folder.project, run.folder.run))

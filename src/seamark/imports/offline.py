@@ -1,0 +1,251 @@
+"""Runs in the folders of the Neptune client: what it logged offline, or had not sent yet.
+
+``.neptune/offline`` and ``.neptune/async`` hold a folder for each process and run, with the
+operations that the process made, numbered, in files that only grow. A run that several processes
+resumed has several; each becomes a journal of one run. The run's own id follows from the id that
+the client gave it. Where a log has grown since it was imported, a further journal takes what came
+after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from seamark.imports.draft import NotImportedError
+from seamark.imports.found import Glance, Notes, run_id_of, uid_of
+from seamark.imports.oplog import logs_in, operations
+from seamark.imports.replay import Memory, Replay
+from seamark.journal.folder import RunFolder
+from seamark.journal.headers import headers
+from seamark.journal.safe import is_folder, open_file
+from seamark.values import Atom, escape
+
+if TYPE_CHECKING:
+    from seamark.imports.draft import Draft
+    from seamark.imports.files import Places
+    from seamark.imports.found import Progress
+
+__all__ = ["ClientFolder", "ClientRun", "folders_below"]
+
+_NAME: Final = re.compile(r"([a-z_]+)__([0-9A-Za-z-]{1,64})(?:__.*)?", re.DOTALL)
+_METADATA_BYTES: Final = 1 << 20
+
+
+class ClientFolder(NamedTuple):
+    """What one process logged of one run.
+
+    Attributes:
+        path: The folder.
+        kind: ``run``, ``project``, ``model`` or ``model_version``.
+        container: Id that the client gave it.
+        created_ns: When it was made, nanoseconds since the Unix epoch; 0 if it does not say so.
+    """
+
+    path: Path
+    kind: str
+    container: str
+    created_ns: int
+
+
+def folders_below(path: Path) -> list[ClientFolder]:
+    """Return the folders of the client at or below a path, without following links.
+
+    The path may be ``.neptune``, the folder that it is in, ``offline`` or ``async`` in it, or one
+    folder of a process.
+    """
+    tops = [path, *(path / name for name in (".neptune", "offline", "async"))]
+    tops += [path / ".neptune" / name for name in ("offline", "async")]
+    places = [path]
+    for top in tops:
+        if is_folder(top) or top == path:
+            with contextlib.suppress(OSError):
+                places += [top / name for name in sorted(os.listdir(top))]
+    found = (
+        _client_folder(place)
+        for place in dict.fromkeys(places)
+        if place == path or is_folder(place)
+    )
+    return [one for one in found if one is not None]
+
+
+def _client_folder(place: Path) -> ClientFolder | None:
+    logs = logs_in(place)
+    if not logs:
+        return None
+    told: Mapping[str, Any] = {}
+    with (
+        contextlib.suppress(OSError, ValueError, RecursionError),
+        os.fdopen(open_file(place / "metadata.json", 1), "rb") as file,
+    ):
+        told = json.loads(file.read(_METADATA_BYTES))
+    match = _NAME.fullmatch(place.name)
+    known = isinstance(told, dict)
+    kind = told.get("containerType") if known else None
+    container = told.get("containerId") if known else None
+    if not isinstance(kind, str) or not isinstance(container, str) or not container:
+        if match is None:
+            return None
+        kind, container = match[1], match[2]
+    return ClientFolder(
+        place, kind, container[:200], _moment(told.get("createdAt") if known else 0)
+    )
+
+
+def _moment(text: Any) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+        return int(moment.timestamp() * 1e6) * 1000
+    except (TypeError, ValueError, OverflowError, OSError):
+        return 0
+
+
+class ClientRun:
+    """A run of the client; see `seamark.imports.found.FoundRun`.
+
+    Args:
+        root: Root folder that it goes to.
+        folders: Of its processes.
+        project: Project that it goes to.
+        places: From which files may be taken that it only names.
+    """
+
+    def __init__(
+        self, root: Path, folders: Sequence[ClientFolder], project: str, places: Places
+    ) -> None:
+        self._folders = sorted(folders, key=lambda one: (one.created_ns, one.path.name))
+        self._places = places
+        self.called = folders[0].container
+        run = run_id_of(project, ("neptune client", self.called), None)
+        self.folder = RunFolder(root, project, run)
+        self._logs = {one.path: logs_in(one.path) for one in self._folders}
+        self.size = sum(log.stat().st_size for logs in self._logs.values() for log in logs)
+
+    def missing(self) -> list[bytes]:
+        """See `FoundRun.missing`."""
+        done = self._imported()
+        return [
+            self._uid(folder, done.get(folder.path.name, 0))
+            for folder in self._folders
+            if _last_version(self._logs[folder.path]) > done.get(folder.path.name, 0)
+        ]
+
+    def _uid(self, folder: ClientFolder, after: int) -> bytes:
+        return uid_of(
+            "neptune client", self.folder.project, self.called, folder.path.name, str(after)
+        )
+
+    def _imported(self) -> dict[str, int]:
+        """Return the last operation that the root has, by name of the process's folder."""
+        done: dict[str, int] = {}
+        for header in headers(self.folder):
+            name, last = header.get("imported_folder"), header.get("imported_to")
+            if isinstance(name, str) and type(last) is int:
+                done[name] = max(last, done.get(name, 0))
+        return done
+
+    def told(self) -> str:
+        """See `FoundRun.told`."""
+        return ""
+
+    def glance(self) -> Glance:
+        """See `FoundRun.glance`."""
+        name, rows = "", 0
+        first = self._folders[0]
+        with _readable():
+            for _, _, operation in operations(self._logs[first.path], Notes(), lambda _: None):
+                if operation.get("path") == ["sys", "name"]:
+                    name = str(operation.get("value") or "")
+                rows += 1
+            for other in self._folders[1:]:
+                rows += _last_version(self._logs[other.path])
+        return Glance(name, first.created_ns, rows)
+
+    def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
+        """See `FoundRun.write`."""
+        done = self._imported()
+        memory = Memory()
+        with _readable():
+            for folder in self._folders:
+                self._write(folder, done.get(folder.path.name, 0), memory, (draft, notes, progress))
+
+    def _write(
+        self,
+        folder: ClientFolder,
+        after: int,
+        memory: Memory,
+        to: tuple[Draft, Notes, Progress],
+    ) -> None:
+        draft, notes, progress = to
+        logs = self._logs[folder.path]
+        last = _last_version(logs)
+        if not last:
+            return
+        replay = Replay(draft, folder.path, self.called, self._places, memory)
+        t = folder.created_ns
+        for version, at, operation in operations(logs, notes, progress):
+            if version > last:  # a process is adding to it: what comes now is for the next time
+                break
+            t = max(t, at)
+            if version > after and replay.journal is None:
+                if version > after + 1:
+                    notes.add("logs whose beginning the client had sent and removed", self.called)
+                begun = folder.created_ns if not after and folder.created_ns else t
+                header = self._header(folder, last)
+                replay.begin(draft.journal(self._uid(folder, after), header, begun), notes)
+            replay.take(operation, t)
+        if (journal := replay.journal) is not None:
+            replay.finish()
+            failed = memory.atoms.get("sys/failed") == Atom("bool", value=True)
+            journal.op({"op": "state", "state": "failed" if failed else "completed"})
+            journal.close(t)
+
+    def _header(self, folder: ClientFolder, last: int) -> dict[str, Any]:
+        return {
+            "attempt": 0,
+            "owner": True,
+            "user": None,
+            "imported": "neptune client",
+            "imported_run": self.called,
+            "imported_folder": escape(folder.path.name)[:1000],
+            "imported_to": last,
+        }
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, UnicodeDecodeError) as error:
+        msg = f"it cannot be read: {error}"
+        raise NotImportedError(msg) from error
+
+
+_TAIL: Final = 1 << 16
+_VERSION: Final = re.compile(rb'"version": ?([0-9]{1,18})[,}]')
+
+
+def _last_version(logs: Sequence[Path]) -> int:
+    """Return the number of the last operation that is whole; 0 if there is none.
+
+    What is at the end of the last log tells it, unless that is one very long operation.
+    """
+    for log in reversed(logs):
+        with os.fdopen(open_file(log, 1), "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL))
+            tail = file.read(_TAIL).rstrip()
+        if tail.endswith(b"}") and (found := _VERSION.findall(tail[-200:])):
+            return int(found[-1])
+        last = 0
+        for version, _, _ in operations([log], Notes(), lambda _: None):
+            last = version
+        if last:
+            return last
+    return 0

@@ -1,0 +1,380 @@
+"""Runs that neptune-exporter wrote become runs with the times, steps and ids that they had."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+from neptune_exports import (  # noqa: E402 - after pyarrow is known to be there
+    CREATED,
+    MODIFIED,
+    SCHEMA,
+    files_of,
+    part_name,
+    point,
+    system,
+    value,
+    write_run,
+)
+
+import seamark  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from click.testing import Result
+
+P, R = "team/sandbox", "team/sandbox/SAN-6/"
+
+
+@pytest.fixture
+def exports(tmp_path: Path) -> Path:
+    """Return a folder for an export."""
+    return tmp_path / "exports"
+
+
+def opened(run: str, project: str = P, **given: Any) -> seamark.Run:
+    return seamark.init_run(project, with_id=run, mode="read-only", **given)
+
+
+def test_values_points_times_and_ids_are_what_they_were(exports: Path, cli, root) -> None:
+    """Whatever part or row group a row is in, and in whatever order."""
+    params = [
+        value("params/lr", "float", 0.1),
+        value("params/n", "int", 3),
+        value("params/on", "bool", given=True),
+        value("params/when", "datetime", CREATED),
+        value("params/none", "float", None),
+        value("labels", "string_set", ["cat", "dog"]),
+        value("sys/state", "string_set", ["running"]),  # told by the run itself
+        point("sys/owner", 0, 1.0),
+    ]
+    late = [point("train/loss", step, 1 / (step + 1)) for step in range(50, 100)]
+    early = [
+        *(point("train/loss", step, 1 / (step + 1)) for step in range(50)),
+        point("train/half", "1.500000", float("nan"), CREATED + timedelta(seconds=3)),
+        point("log", 1, "second"),
+        point("log", 0, "first"),
+        point("grads", 10, {"type": "COUNTING", "edges": [0.0, 1.0, 2.0], "values": [3.0, 4.0]}),
+    ]
+    write_run(exports, P, "SAN-6", [params, late], [early, system("SAN-6", custom_run_id="mine")])
+    assert cli("import", "neptune", exports).exit_code == 0
+    with opened("SAN-6") as run:
+        assert run["sys/id"].fetch() == "SAN-6"
+        assert run["sys/creation_time"].fetch() == CREATED
+        assert run["sys/modification_time"].fetch() == MODIFIED
+        assert run["sys/running_time"].fetch() == 60.5
+        assert (run["sys/owner"].fetch(), run["sys/state"].fetch()) == ("alice", "completed")
+        assert run["sys/name"].fetch() == "baseline"
+        assert run["sys/tags"].fetch() == {"a", "b"}
+        assert run["params"].fetch() == {"lr": 0.1, "n": 3, "on": True, "when": CREATED}
+        assert run["labels"].fetch() == {"cat", "dog"}
+        loss = run["train/loss"].fetch_values()
+        assert loss["step"].tolist() == list(range(100))
+        assert loss["value"].tolist() == [1 / (step + 1) for step in range(100)]
+        assert set(loss["timestamp"]) == {CREATED}
+        half = run["train/half"].fetch_values()
+        assert (half["step"][0], half["timestamp"][0]) == (1.5, CREATED + timedelta(seconds=3))
+        assert half["value"].isna().all()
+        assert run["log"].fetch_values()["value"].tolist() == ["first", "second"]
+    assert cli("fsck", "--blobs").exit_code == 0
+
+
+def test_the_ids_that_it_had_find_it_everywhere(exports: Path, cli, root) -> None:
+    """KEY-n in every place where an id may be, and the custom id as before."""
+    write_run(exports, P, "SAN-6", [[*system("SAN-6", custom_run_id="mine"), point("x", 0, 1.0)]])
+    cli("import", "neptune", exports)
+    shown = json.loads(cli("show", "SAN-6", "--json").stdout)
+    own = shown["run"]
+    assert json.loads(cli("show", f"{P}/SAN-6", "--json").stdout)["run"] == own
+    assert json.loads(cli("ls", "--json").stdout)[0]["run"] == own
+    assert "SAN-6" in cli("ls").stdout
+    with seamark.init_run(P, custom_run_id="mine", mode="read-only") as run:
+        assert run["sys/id"].fetch() == "SAN-6"
+    with seamark.init_project(P, mode="read-only") as project:
+        for either in ("SAN-6", own):
+            (row,) = project.fetch_runs_table(query=f'`sys/id` = "{either}"').to_rows()
+            assert row["sys/id"] == "SAN-6"
+            assert len(project.fetch_runs_table(id=either).to_rows()) == 1
+            assert not project.fetch_runs_table(query=f'`sys/id` != "{either}"').to_rows()
+    assert cli("tag", "SAN-6", "--add", "kept").exit_code == 0
+    with opened(own) as run:
+        assert "kept" in run["sys/tags"].fetch()
+
+
+def test_files_come_with_names_and_extensions(exports: Path, cli, root, tmp_path: Path) -> None:
+    """Files, file sets from their archives, pictures, and lists of tracked files."""
+    base = files_of(exports, P) / R
+    (base / "set").mkdir(parents=True)
+    (base / "cfg").write_text("a: 1")
+    (base / "pic").write_bytes(b"\x89PNG\r\n\x1a\nrest")
+    (base / "0.png").write_bytes(b"picture")
+    with zipfile.ZipFile(base / "set" / "set.zip", "w") as archive:
+        for name, content in (("/", ""), ("d/", ""), ("d/x.txt", "x"), ("y.py", "y")):
+            archive.writestr(name, content)
+    tracked = [{"filePath": "q.csv", "fileHash": "356a", "type": "Local", "size": 1}]
+    (base / "files_list.json").write_text(json.dumps(tracked))
+    rows = [
+        *system("SAN-6"),
+        value("cfg", "file", R + "cfg"),
+        value("pic", "file", R + "pic"),
+        value("set", "file_set", R + "set"),
+        value("data", "artifact", R + "files_list.json"),
+        point("imgs", 0, {"path": R + "0.png"}, None),
+    ]
+    write_run(exports, P, "SAN-6", [rows])
+    result = cli("import", "neptune", exports / "data")
+    assert (result.exit_code, "imported 1 run" in result.stderr) == (0, True), result.stderr
+    with opened("SAN-6") as run:
+        run["cfg"].download(str(tmp_path / "cfg"))
+        assert (tmp_path / "cfg").read_text() == "a: 1"
+        assert run["pic"].fetch_extension() == "png"
+        assert [one["name"] for one in run["set"].list_fileset_files()] == ["d/x.txt", "y.py"]
+        assert [one["path"] for one in run["data"].fetch_files_list()] == ["q.csv"]
+        assert run["imgs"].fetch_last() is not None
+
+
+def test_names_that_lead_out_are_refused_and_the_rest_comes(exports: Path, cli, root, held) -> None:
+    """Neither .., nor absolute paths, nor links, nor what archives say."""
+    secret = exports.parent / "secret"
+    secret.write_text("not yours")
+    base = files_of(exports, P) / R
+    (base / "set").mkdir(parents=True)
+    (base / "link").symlink_to(secret)
+    (base / "down").symlink_to(exports.parent)
+    (base / "good").write_text("good")
+    with zipfile.ZipFile(base / "set" / "set.zip", "w") as archive:
+        archive.writestr("../evil", "evil")
+        archive.writestr("/abs", "evil")
+        link = zipfile.ZipInfo("linked")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, str(secret))
+    names = [
+        "../../../secret",
+        str(secret),
+        f"{R}link",
+        f"{R}down/secret",
+        f"{R}a/../link",
+        "",
+        ".",
+    ]
+    rows = [value(f"bad/{at}", "file", name) for at, name in enumerate(names)]
+    rows += [value("set", "file_set", R + "set"), value("good", "file", R + "good")]
+    rows += [value("bad\x01path", "int", 1), value("gone", "file", R + "gone")]
+    write_run(exports, P, "SAN-6", [[*system("SAN-6"), *rows]])
+    result = cli("import", "neptune", exports)
+    assert result.exit_code == 0
+    assert f"refused ({len(names) + 3}, the first: bad/0" in result.stderr
+    assert "files that are not there (1, the first: gone" in result.stderr
+    assert "paths that cannot be kept (1" in result.stderr
+    assert not any(b"not yours" in content or content == b"evil" for content in held().values())
+    with opened("SAN-6") as run:
+        assert run["good"].fetch_extension() == ""
+        assert not run.exists("bad/0")
+
+
+def test_again_changes_nothing(exports: Path, cli, root, held) -> None:
+    """The ids follow from the source, so what is there is known; and bytes follow, too."""
+    write_run(exports, P, "SAN-6", [system("SAN-6"), [point("x", 0, 1.0)]])
+    write_run(exports, P, "SAN-7", [system("SAN-7", failed=True)])
+    cli("import", "neptune", exports)
+    before = held()
+    result = cli("import", "neptune", exports)
+    assert (result.exit_code, held()) == (0, before)
+    assert "2 runs were there already" in result.stderr
+    elsewhere = root.with_name("elsewhere")
+    assert cli("import", "neptune", exports, "--root", elsewhere).exit_code == 0
+    assert held(elsewhere) == before
+    with opened("SAN-7") as run:
+        assert run["sys/state"].fetch() == "failed"
+
+
+def test_what_is_there_and_differs_stays(exports: Path, cli, root, held) -> None:
+    """A run that was exported again, and another run that has the same custom id, are named."""
+    write_run(exports, P, "SAN-6", [system("SAN-6")])
+    with seamark.init_run(P, custom_run_id="mine", capture_git=False) as run:
+        run["x"] = 1
+    cli("import", "neptune", exports)
+    before = held()
+    write_run(exports, P, "SAN-6", [[*system("SAN-6"), value("new", "int", 1)]])
+    result = cli("import", "neptune", exports)
+    assert (result.exit_code, held()) == (0, before)
+    assert "exported again since: they stay as they were (1, the first: SAN-6)" in result.stderr
+    write_run(exports, P, "SAN-7", [system("SAN-7", custom_run_id="mine")])
+    result = cli("import", "neptune", exports)
+    assert (result.exit_code, held()) == (1, before)
+    assert "SAN-7: run" in result.stderr
+    assert "has its custom id already, and is another run" in result.stderr
+
+
+def test_dry_run_tells_and_writes_nothing(exports: Path, cli, root) -> None:
+    """A line for each run: where it goes, what it is called, and whether it is there."""
+    write_run(exports, P, "SAN-6", [system("SAN-6"), [point("x", 0, 1.0)]])
+    result = cli("import", "neptune", exports, "--dry-run", "--project", "mine")
+    assert result.exit_code == 0
+    head, line = result.stdout.splitlines()
+    assert head.split() == ["PROJECT", "RUN", "THERE", "NAME", "CREATED", "VALUES", "SIZE", "WHAT"]
+    assert line.split()[0] == "mine"
+    assert (line.split()[2], line.split()[3], line.split()[-1]) == ("SAN-6", "baseline", "new")
+    assert not root.exists()
+    cli("import", "neptune", exports, "--project", "mine")
+    again = cli("import", "neptune", exports, "--dry-run", "--project", "mine")
+    assert again.stdout.splitlines()[1].endswith("there already")
+
+
+def test_one_unreadable_run_ends_nothing(exports: Path, cli, root) -> None:
+    """It is named, the exit code is 1, and the others come."""
+    good, *_ = write_run(exports, P, "SAN-6", [system("SAN-6")])
+    (good.parent / "SAN-5-0_part_0.parquet").write_bytes(b"PAR1 and no more")
+    (good.parent / "SAN-8-0_part_1.parquet").write_bytes(b"not whole: it has no part 0")
+    whole = good.read_bytes()
+    middle = len(whole) // 4  # a page, which is only read when the run is
+    spoilt = whole[:middle] + bytes(64) + whole[middle + 64 :]
+    (good.parent / "SAN-9-0_part_0.parquet").write_bytes(spoilt)
+    odd = pa.table({"project_id": [P], "run_id": ["SAN-4"], "attribute_path": [1]})
+    pq.write_table(odd, good.parent / "SAN-4-0_part_0.parquet")
+    result = cli("import", "neptune", exports)
+    assert result.exit_code == 1
+    assert "SAN-4-0: expected a column 'attribute_path' of string, got int64" in result.stderr
+    assert "SAN-5-0: it cannot be read" in result.stderr
+    assert "could not be imported" in result.stderr
+    with opened("SAN-6") as run:
+        assert run["sys/name"].fetch() == "baseline"
+
+
+def test_names_of_projects_that_are_no_paths_get_one(exports: Path, cli, root) -> None:
+    """They stay apart from their like."""
+    write_run(exports, "our team/ü", "A-1", [system("A-1")])
+    write_run(exports, "our team/ö", "B-1", [system("B-1")])
+    assert cli("import", "neptune", exports).exit_code == 0
+    listed = {one["project"] for one in json.loads(cli("ls", "--json").stdout)}
+    assert len(listed) == 2
+    assert all(one.startswith("our-team/project-") for one in listed)
+
+
+def test_times_of_another_zone(exports: Path, cli, root) -> None:
+    """An exporter that did not run in UTC wrote local times as if they were; --tz takes it back."""
+    shifted = CREATED - timedelta(hours=5)
+    write_run(exports, P, "SAN-6", [[*system("SAN-6"), point("x", 0, 1.0, shifted)]])
+    result = cli("import", "neptune", exports, "--project", "as-it-is")
+    assert "another time zone" in result.stderr
+    result = cli("import", "neptune", exports, "--project", "right", "--tz", "America/New_York")
+    assert "another time zone" not in result.stderr
+    with opened("SAN-6", "right") as run:
+        assert run["x"].fetch_values()["timestamp"][0] == CREATED
+    assert cli("import", "neptune", exports, "--tz", "Nowhere/City").exit_code == 2
+
+
+def test_what_was_purged_stays_away(exports: Path, cli, root) -> None:
+    """The import says so; it is no reason to stop."""
+    write_run(exports, P, "SAN-6", [system("SAN-6")])
+    cli("import", "neptune", exports)
+    assert cli("purge", "SAN-6", "--force", "--yes").exit_code == 0
+    result = cli("import", "neptune", exports)
+    assert (result.exit_code, "was purged here" in result.stderr) == (1, True)
+
+
+def test_without_pyarrow_the_extra_is_named(
+    exports: Path, cli, root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for the export."""
+    write_run(exports, P, "SAN-6", [system("SAN-6")])
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    result = cli("import", "neptune", exports)
+    assert result.exit_code == 2
+    assert 'pip install "seamark[parquet]"' in result.stderr
+
+
+def test_nothing_to_import_is_a_mistake(cli, root, tmp_path: Path) -> None:
+    """It says what was looked for."""
+    result = cli("import", "neptune", tmp_path)
+    assert (result.exit_code, "_part_0.parquet" in result.stderr) == (2, True)
+    assert cli("import", "neptune", tmp_path / "missing").exit_code == 2
+
+
+def write_long(exports: Path, run: str, points: int) -> None:
+    """Write a run with so many points, in row groups of 50,000, without a list of rows."""
+    folder = exports / "data" / part_name(P)
+    folder.mkdir(parents=True, exist_ok=True)
+    with pq.ParquetWriter(folder / f"{part_name(run)}_part_0.parquet", SCHEMA) as writer:
+        writer.write_table(
+            pa.Table.from_pylist(
+                [{"project_id": P, "run_id": run, **row} for row in system(run)], schema=SCHEMA
+            )
+        )
+        for start in range(0, points, 50_000):
+            size = min(50_000, points - start)
+            given = {
+                "project_id": pa.array([P] * size),
+                "run_id": pa.array([run] * size),
+                "attribute_path": pa.array([f"m/{at % 7}" for at in range(size)]),
+                "attribute_type": pa.array(["float_series"] * size),
+                "step": pa.array(range(start, start + size)).cast(pa.decimal128(25, 6)),
+                "float_value": pa.array([float(at) for at in range(size)]),
+            }
+            columns = [
+                given[field.name].cast(field.type)
+                if field.name in given
+                else pa.nulls(size, field.type)
+                for field in SCHEMA
+            ]
+            writer.write_table(pa.Table.from_arrays(columns, schema=SCHEMA))
+
+
+def _largest(root: Path, pattern: str) -> int:
+    """Return the bytes of the largest file that matches; of any that goes meanwhile, none."""
+    sizes = [0]
+    for one in root.glob(pattern):
+        with contextlib.suppress(FileNotFoundError):
+            sizes.append(one.stat().st_size)
+    return max(sizes)
+
+
+@contextlib.contextmanager
+def killed(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Kill a process at the end, whatever becomes of the test."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+def test_killed_and_started_again_it_ends_the_same(
+    exports: Path, cli: Callable[..., Result], root: Path, held
+) -> None:
+    """What was whole stays, of what was not nothing is seen, and in the end nothing tells."""
+    write_run(exports, P, "SAN-1", [system("SAN-1")])
+    write_long(exports, "SAN-2", 400_000)
+    words = [sys.executable, "-m", "seamark", "import", "neptune", str(exports)]
+    process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    half = f"{P}/.import-*/journal/*"
+    deadline = time.monotonic() + 60
+    with killed(process):
+        while _largest(root, half) < 1 << 20:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+    assert process.wait() == -signal.SIGKILL
+    assert any(root.glob(half))  # it was in the middle of the long one
+    whole = {one["sys/id"] for one in json.loads(cli("ls", "--columns", "sys/id", "--json").stdout)}
+    assert whole == {"SAN-1"}
+    result = cli("import", "neptune", exports)
+    assert (result.exit_code, "1 run was there already" in result.stderr) == (0, True)
+    elsewhere = root.with_name("elsewhere")
+    assert cli("import", "neptune", exports, "--root", elsewhere).exit_code == 0
+    assert held(elsewhere) == held()
+    assert not [one for one in (root / P).iterdir() if one.name.startswith(".")]
+    assert json.loads(cli("show", "SAN-2", "--json").stdout)["attributes"]["m/0"]["value"]["count"]

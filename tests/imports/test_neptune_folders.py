@@ -1,0 +1,189 @@
+"""What the Neptune client logged offline, or could not send, becomes a run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+import seamark
+
+DATA = Path(__file__).parents[1] / "data" / "neptune_client"
+HERE = "@HERE@"
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Path:
+    """Return the folder of a training, with what the client left there."""
+    place = tmp_path / "training"
+    shutil.copytree(DATA, place)
+    (place / "dot-neptune").rename(place / ".neptune")
+    for log in place.glob(".neptune/*/*/*.log"):
+        log.write_text(log.read_text().replace(HERE, str(place)))
+    return place
+
+
+def ids(cli, *words: str) -> list[str]:
+    return [one["run"] for one in json.loads(cli("ls", "--json", *words).stdout)]
+
+
+def folder_of(training: Path, kind: str) -> Path:
+    (found,) = (training / ".neptune" / kind).iterdir()
+    return found
+
+
+@pytest.mark.parametrize("kind", ["offline", "async"])
+def test_everything_that_was_logged_is_there(training: Path, cli, root, tmp_path, kind) -> None:
+    """Values, steps as given and as the server numbered them, times, files, sets and deletes."""
+    result = cli("import", "neptune", folder_of(training, kind), "--project", "team/digits")
+    assert (result.exit_code, result.stderr) == (0, f"imported 1 run to {root}\n")
+    (run_id,) = ids(cli)
+    with seamark.init_run("team/digits", with_id=run_id, mode="read-only") as run:
+        params = {"lr": 0.1, "n": 3, "on": True, "text": "text", "nested": {"deep": 2}}
+        assert run["params"].fetch() == params
+        loss = run["train/loss"].fetch_values()
+        assert loss["step"].tolist() == [0, 1, 2, 3, 4]
+        assert loss["value"].tolist() == [1 / (i + 1) for i in range(5)]
+        acc = run["train/acc"].fetch_values()
+        assert acc["step"].tolist() == [10, 12.5]
+        assert acc["timestamp"][0] == datetime.fromtimestamp(1700000000.5, timezone.utc)
+        assert run["logs"].fetch_last() == "hello"
+        assert run["when"].fetch() == datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+        assert (run["copied"].fetch(), run.exists("gone")) == (0.1, False)
+        assert run["sys/tags"].fetch() == {"b"}
+        assert (run["sys/name"].fetch(), run["sys/state"].fetch()) == ("baseline", "completed")
+        told = json.loads((folder_of(training, kind) / "metadata.json").read_text())
+        assert run["sys/creation_time"].fetch() == datetime.fromisoformat(told["createdAt"])
+        run["mem"].download(str(tmp_path / "mem"))
+        assert (tmp_path / "mem").read_text() == "in memory"
+        assert [one["name"] for one in run["set"].list_fileset_files()] == ["up.txt"]
+        assert [one["name"] for one in run["source_code/files"].list_fileset_files()] == ["make.py"]
+        assert [one["path"] for one in run["data"].fetch_files_list()] == ["up.txt"]
+        assert run["up"].fetch_extension() == "txt"
+        assert json.loads(cli("show", run_id, "pixels", "--json").stdout)
+    assert cli("fsck", "--blobs").exit_code == 0
+
+
+def test_a_whole_folder_twice(training: Path, cli, root, held) -> None:
+    """Offline and async runs come together, and again nothing changes."""
+    assert cli("import", "neptune", training, "--project", "digits").exit_code == 0
+    before = held()
+    assert len(ids(cli)) == 2
+    result = cli("import", "neptune", training / ".neptune", "--project", "digits")
+    assert (result.exit_code, held()) == (0, before)
+    assert "2 runs were there already" in result.stderr
+
+
+def test_a_project_has_to_be_named(training: Path, cli, root) -> None:
+    """The client's folders do not say it."""
+    result = cli("import", "neptune", training)
+    assert (result.exit_code, "--project" in result.stderr) == (2, True)
+
+
+def test_files_are_taken_from_below_the_training_only(training: Path, cli, root, held) -> None:
+    """A folder may be anybody's: what it names elsewhere, or by links, stays where it is."""
+    secret = training.parent / "secret.txt"
+    secret.write_text("not yours")
+    (training / "linked.txt").symlink_to(secret)
+    folder = folder_of(training, "offline")
+    (folder / "upload_path" / "link").symlink_to(secret)
+    (folder / "upload_path" / "fifo").mkdir()
+    operations = [
+        {"type": "UploadFile", "path": ["a"], "ext": "", "file_path": str(secret)},
+        {"type": "UploadFile", "path": ["b"], "ext": "", "file_path": f"{training}/../secret.txt"},
+        {"type": "UploadFile", "path": ["c"], "ext": "", "file_path": f"{training}/linked.txt"},
+        {"type": "UploadFile", "path": ["d"], "ext": "", "tmp_file_name": "../../../../up.txt"},
+        {"type": "UploadFile", "path": ["e"], "ext": "", "tmp_file_name": "link"},
+        {"type": "UploadFileSet", "path": ["f"], "file_globs": [f"{secret.parent}/*"]},
+        {"type": "UploadFileSet", "path": ["g"], "file_globs": [f"{training}/linked.*"]},
+        {"type": "TrackFilesToArtifact", "path": ["h"], "entries": [[str(secret), None]]},
+        {"type": "UploadFile", "path": ["i"], "ext": "", "file_path": f"{training}/up.txt"},
+    ]
+    log = folder / "data-1.log"
+    with log.open("a") as file:
+        for at, one in enumerate(operations, 34):
+            file.write(json.dumps({"obj": one, "version": at, "at": 1795393400.0}) + "\n")
+    result = cli("import", "neptune", folder, "--project", "digits")
+    assert (result.exit_code, "refused (9, the first: set: " in result.stderr) == (0, True)
+    assert not any(b"not yours" in content for content in held().values())
+    (run_id,) = ids(cli)
+    with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
+        assert run.exists("i")
+        assert not any(run.exists(each) for each in "abcde")
+    elsewhere = training.parent / "elsewhere"
+    elsewhere.mkdir()
+    secret.rename(elsewhere / "secret.txt")
+    log.write_text(log.read_text().replace(str(secret), str(elsewhere / "secret.txt")))
+    result = cli("import", "neptune", folder, "--project", "other", "--files", elsewhere)
+    assert "refused (" in result.stderr  # links, and names that lead out
+    assert any(b"not yours" in content for content in held().values())
+
+
+def test_what_is_damaged_is_left_out_and_what_grew_is_added(training: Path, cli, root) -> None:
+    """A log that is cut off is read to there; once it has grown, the rest comes behind."""
+    folder = folder_of(training, "async")
+    log = folder / "data-1.log"
+    whole = log.read_text()
+    lines = whole.splitlines(keepends=True)
+    cut = next(at for at, line in enumerate(lines) if '"version": 18' in line)
+    log.write_text("".join(lines[:cut]) + lines[cut][:40])
+    result = cli("import", "neptune", folder, "--project", "digits")
+    assert (result.exit_code, "cut off or damaged (1" in result.stderr) == (0, True)
+    (run_id,) = ids(cli)
+
+    def losses() -> list[tuple[float, float]]:
+        with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
+            found = run["train/loss"].fetch_values()
+        return list(zip(found["step"], found["value"], strict=True))
+
+    assert losses() == [(0, 1), (1, 0.5)]
+    log.write_text(whole)
+    assert "more" in cli("import", "neptune", folder, "--project", "digits", "--dry-run").stdout
+    result = cli("import", "neptune", folder, "--project", "digits")
+    assert (result.exit_code, ids(cli)) == (0, [run_id])
+    assert losses() == [(i, 1 / (i + 1)) for i in range(5)]
+    lines[5] = '{"obj": 3, "version": 6}\n'
+    lines[6] = "{ this is no JSON\n"
+    log.write_text("".join(lines))
+    result = cli("import", "neptune", folder, "--project", "spoilt")
+    assert result.exit_code == 0
+    assert "damaged" in result.stderr
+    with seamark.init_run(
+        "spoilt", with_id=ids(cli, "--project", "spoilt")[0], mode="read-only"
+    ) as run:
+        assert run["params/n"].fetch() == 3
+
+
+def test_processes_of_one_run_come_together(training: Path, cli, root) -> None:
+    """Each has a folder of its own; together they are one run, also if one is found later."""
+    first = folder_of(training, "async")
+    cli("import", "neptune", training / ".neptune" / "async", "--project", "digits")
+    (run_id,) = ids(cli)
+    container = json.loads((first / "metadata.json").read_text())["containerId"]
+    second = first.with_name(f"run__{container}__77__abcdefgh")
+    second.mkdir()
+    told = {"containerId": container, "containerType": "run"}
+    (second / "metadata.json").write_text(
+        json.dumps({**told, "createdAt": "2026-11-24T00:00:00+00:00"})
+    )
+    point = {"value": 0.125, "step": None, "ts": 1795478400.0}
+    operation = {"type": "LogFloats", "path": ["train", "loss"], "values": [point]}
+    record = {"obj": operation, "version": 1, "at": 1795478400.0}
+    (second / "data-1.log").write_text(json.dumps(record))
+    assert cli("import", "neptune", training, "--project", "digits").exit_code == 0
+    with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
+        found = run["train/loss"].fetch_values()
+        assert (found["step"].tolist()[-1], found["value"].tolist()[-1]) == (5, 0.125)
+
+
+def test_models_are_named_and_left_out(training: Path, cli, root) -> None:
+    """What is no run is not made one."""
+    folder = folder_of(training, "offline")
+    told = json.loads((folder / "metadata.json").read_text())
+    (folder / "metadata.json").write_text(json.dumps({**told, "containerType": "model"}))
+    result = cli("import", "neptune", folder, "--project", "digits")
+    assert (result.exit_code, "model" in result.stderr) == (0, True)
+    assert not root.exists()

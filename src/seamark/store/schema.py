@@ -27,7 +27,7 @@ __all__ = [
     "series",
 ]
 
-SCHEMA_VERSION: Final = "10"
+SCHEMA_VERSION: Final = "11"
 """Changes with the tables and the rules of the fold; a store of another version is rebuilt."""
 
 metadata = sa.MetaData()
@@ -60,7 +60,9 @@ run = sa.Table(
     sa.Column("id", _Id, primary_key=True),
     sa.Column("project", _Text, nullable=False),
     sa.Column("name", _Text, nullable=False),
-    sa.Column("state", _Text, nullable=False),  # as written; "crashed" is derived at reading time
+    # As written, or "open"; "crashed" and what "open" means are derived at reading time.
+    sa.Column("state", _Text, nullable=False),
+    sa.Column("sys_id", _Text, nullable=False),  # a second id, such as "SAN-1"; empty for none
     sa.Column("owner", _Text, nullable=False),
     # ns since the epoch, as are all times here
     sa.Column("created", sa.BigInteger, nullable=False),

@@ -1,0 +1,5 @@
+"""To come."""
+
+from seamark.neptune.server.answers import Routes
+
+router = Routes()

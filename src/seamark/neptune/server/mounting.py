@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_routes"]
 
-_MODULES: Final = ("signing_in", "containers", "series", "files", "artifacts", "table", "management")
+_MODULES: Final = ("signing_in", "containers", "series", "files", "tracked", "table", "management")
 
 
 def add_routes(app: FastAPI) -> None:

@@ -247,7 +247,7 @@ class Changes:
         return list(found.value) if found is not None and found.family == "file_set" else []
 
     def _artifact(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
-        from seamark.neptune.server.artifacts import record_of
+        from seamark.neptune.server.tracked import record_of
 
         _expect(batch, path, "artifact")
         record = record_of(self._server, self._container, str(what["hash"]))

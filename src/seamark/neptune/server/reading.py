@@ -68,11 +68,24 @@ class Read:
         sys_id, trashed, beat, state = rows[0]
         return sys_id, bool(trashed), beat, state_of_row(state, beat, self.server.now_ns())
 
-    def attributes(self) -> list[dict[str, Any]]:
-        """Return all attributes, those that the client expects of every container among them."""
-        found = {each.path: each for each in self._all()}
-        told = [one for each in found.values() if (one := shown(each, self.text)) is not None]
-        return [one for one in told if not one["name"].startswith("sys/")] + self._facts(found)
+    def attributes(self, wanted: list[str] | None = None) -> list[dict[str, Any]]:
+        """Return attributes, those that the client expects of every container among them.
+
+        Args:
+            wanted: Only these paths; None for all.
+        """
+        if wanted is None:
+            found = {each.path: each for each in self._all()}
+        else:
+            found = {each.path: each for each in self._reader.some(wanted)}
+            found |= {each.path: each for each in self._all("sys")}
+        told = [
+            one
+            for each in found.values()
+            if not each.path.startswith("sys/") and (one := shown(each, self.text)) is not None
+        ]
+        told += self._facts(found)
+        return told if wanted is None else [one for one in told if one["name"] in set(wanted)]
 
     def attribute(self, path: str) -> Attribute | None:
         """Return what a path shows."""

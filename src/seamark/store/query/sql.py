@@ -52,6 +52,7 @@ AGGREGATE_COLUMNS: Final = {
     "last_step": "last_step",
 }
 _TIMES: Final = {"sys/creation_time": "created", "sys/modification_time": "modified"}
+_ID: Final = "sys/id"
 _WORDS: Final = {"sys/id": "name", "sys/owner": "owner"}
 
 
@@ -142,6 +143,9 @@ class Compiler:
 
     def _among(self, leaf: Among) -> Clause:
         column = self._text_column(leaf.field.path)
+        if leaf.field.path == _ID:
+            texts = list(dict.fromkeys(value.text for value in leaf.values))
+            return sa.or_(schema.run.c.name.in_(texts), schema.run.c.sys_id.in_(texts))
         if column is not None:  # one list, however long: a chain of ORs takes seconds to compile
             return column.in_(list(dict.fromkeys(value.text for value in leaf.values)))
         each = [Comparison(leaf.field, "=", value) for value in leaf.values]
@@ -188,6 +192,8 @@ class Compiler:
         path, value, run = leaf.field.path, leaf.value, schema.run.c
         if path == CRASH_REASON:
             return self._on_crash_reason(leaf.operator, value)
+        if path == _ID and value is not None:
+            return _on_id(leaf.operator, value.text)
         column = self._text_column(path)
         if column is not None:
             return sa.false() if value is None else _on_text(column, leaf.operator, value.text)
@@ -268,6 +274,16 @@ class Compiler:
             element.c.run == row.c.run, element.c.path == row.c.path, element.c.value.in_(texts)
         )
         return sa.and_(row.c.type == "string_set", member)
+
+
+def _on_id(operator: str, text: str) -> Clause:
+    """Compare ids: a run answers to its own and to a second one, such as ``SAN-1``."""
+    run = schema.run.c
+    shown = sa.case((run.sys_id != "", run.sys_id), else_=run.name)
+    both = (_on_text(run.name, operator, text), _on_text(shown, operator, text))
+    if operator in ("=", "contains", "matches"):
+        return sa.or_(*both)
+    return sa.and_(*both) if operator in ("!=", "not matches") else both[1]
 
 
 def _word(path: str) -> sa.ColumnElement[Any] | None:

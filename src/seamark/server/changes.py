@@ -56,13 +56,14 @@ def _since(number: Any) -> sa.Select[Any]:
 
 
 _SINCE: Final = _since(sa.bindparam("since")).limit(_MOST + 1)
+_MAY_FALL_SILENT: Final = sa.or_(_run.state == "running", _run.state == OPEN)
 _FELL_SILENT: Final = sa.select(_run.project, _run.name, _run.state, _run.beat).where(
-    _run.state.in_(("running", OPEN)),
+    _MAY_FALL_SILENT,
     _run.beat >= sa.bindparam("since"),
     _run.beat < sa.bindparam("until"),
 )
 _SILENT: Final = sa.select(sa.func.count()).where(
-    _run.state.in_(("running", OPEN)), _run.beat < sa.bindparam("until")
+    _MAY_FALL_SILENT, _run.beat < sa.bindparam("until")
 )
 
 

@@ -67,5 +67,3 @@ class Client:
         """Return what a run shows, by path."""
         found = self.ok("getExperimentAttributes", experimentId=run["id"])["attributes"]
         return {each["name"]: each[f"{each['type']}Properties"] for each in found}
-
-

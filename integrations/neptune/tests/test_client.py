@@ -153,7 +153,9 @@ def test_what_is_written_is_read(server, tmp_path, mode):
     assert told["error"] == "MetadataInconsistency"
 
     text = server.seamark("ls", "--remote", server.url, "--project", f"values/{mode}", "--json")
-    (row,) = [json.loads(line) for line in text.splitlines()] if text[0] == "{" else json.loads(text)
+    (row,) = (
+        [json.loads(line) for line in text.splitlines()] if text[0] == "{" else json.loads(text)
+    )
     assert row["sys/name"] == "first"
     assert row["sys/state"] == "running"  # as long as it may still be heard of
 

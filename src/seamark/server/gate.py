@@ -30,7 +30,10 @@ _JOURNAL: Final = "/journals/"
 _STREAMED: Final = (_JOURNAL, "/blobs/")
 """What is sent there is read by routes that have asked who sends it; all other bodies are JSON, and
 read before anybody is asked."""
-_NEPTUNE: Final = {"/api/leaderboard/v1/operations": 64 << 20, "/api/leaderboard/v1/upload/": 9 << 20}
+_NEPTUNE: Final = {
+    "/api/leaderboard/v1/operations": 64 << 20,
+    "/api/leaderboard/v1/upload/": 9 << 20,
+}
 """What Neptune's client sends there is read as above, and how long it may be, bytes."""
 _JSON_IDLES: Final = 2
 """How many times the longest silence a body of JSON may take to arrive."""

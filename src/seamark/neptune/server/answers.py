@@ -166,7 +166,9 @@ def secret_in_access_token(token: str) -> str:
     """Return the token of ours in one of `access_token`; what is none as it is."""
     parts = token.split(".")
     try:
-        return str(json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))[_SECRET])
+        return str(
+            json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))[_SECRET]
+        )
     except (binascii.Error, ValueError, KeyError, TypeError, IndexError, RecursionError):
         return token
 

@@ -365,5 +365,3 @@ def reader_of(server: Server, container: Container) -> RunReader:
 
 def _kind_of(family: str, kind: str) -> str:
     return f"atom:{kind}" if family == "atom" else family
-
-

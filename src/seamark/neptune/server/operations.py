@@ -64,7 +64,9 @@ class Changes:
             try:
                 self._add(batch, place, path, each)
             except (RefusedError, ArgumentError, PathError) as error:
-                self.errors.append(f"{path}: {error}" if isinstance(error, RefusedError) else str(error))
+                self.errors.append(
+                    f"{path}: {error}" if isinstance(error, RefusedError) else str(error)
+                )
             except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
                 self.errors.append(f"{str(path):.200}: not as expected: {error}")
         self._flush(batch)

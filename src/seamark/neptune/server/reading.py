@@ -270,5 +270,3 @@ def as_time(moment: datetime) -> str:
 
 def _moment(ns: int) -> datetime:
     return datetime.fromtimestamp(ns / 1e9, timezone.utc)
-
-

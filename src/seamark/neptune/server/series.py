@@ -73,9 +73,7 @@ def floats(
     _family(read, path, "float_series")
     points: Points = read.reader.points(path)
     part = points[offset : offset + min(limit, _MOST)]
-    steps, values, times = (
-        column.tolist() for column in (part.step, part.value, part.time_ns)
-    )
+    steps, values, times = (column.tolist() for column in (part.step, part.value, part.time_ns))
     found = [
         {"timestampMillis": time // 1_000_000, "step": number(step), "value": value}
         for step, value, time in zip(steps, values, times, strict=True)

@@ -128,9 +128,7 @@ def entries(
     )
 
 
-def _chosen(
-    server: Server, project: str, given: dict[str, Any], offset: int, limit: int
-) -> Chosen:
+def _chosen(server: Server, project: str, given: dict[str, Any], offset: int, limit: int) -> Chosen:
     sorting = given.get("sorting") or {}
     by = sorting.get("sortBy") or {}
     try:
@@ -160,9 +158,7 @@ def _wait(server: Server, project: str) -> None:
         Positions(server.store).wait_for_all(wanted, _PATIENCE_S)
 
 
-def _entry(
-    server: Server, container: Container, wanted: list[str] | None
-) -> dict[str, Any] | None:
+def _entry(server: Server, container: Container, wanted: list[str] | None) -> dict[str, Any] | None:
     try:
         found = Read(server, container, wait=False).attributes(wanted)
     except RunNotFoundError:

@@ -126,7 +126,8 @@ def test_who_may_not_is_refused(admin: Any, running: Any) -> None:
     ]:
         assert stranger.call(name, **query)[0] == 404, name
     told = contributor.ok("deleteExperiments", [run["id"]], projectIdentifier="secret/project")
-    assert told["updatedExperimentIdentifiers"] == [] and len(told["errors"]) == 1
+    assert told["updatedExperimentIdentifiers"] == []
+    assert len(told["errors"]) == 1
     assert stranger.ok("listProjects", limit=100)["entries"] == []
     nobody = Client(running.url, "")
     assert nobody.call("getExperimentAttributes", **at)[0] == 401

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import re
 
 import pytest
 
-UTC = datetime.timezone.utc
+UTC = dt.timezone.utc
 WRITES = """
 import datetime
 run = neptune.init_run(name="first", tags=["a", "b"], description="said", **OPTIONS)
@@ -141,15 +141,22 @@ def test_what_is_written_is_read(server, tmp_path, mode):
     env = server.environment(f"values/{mode}", mode)
     told = server.run(tmp_path, WRITES, env)
     assert re.fullmatch(rf"{mode.upper()[:3]}-\d+", told["id"])
-    assert told["name"] == "first" and told["tags"] == ["b"] and told["owner"] == "admin"
+    assert told["name"] == "first"
+    assert told["tags"] == ["b"]
+    assert told["owner"] == "admin"
     assert (told["f"], told["i"], told["b"], told["s"]) == (0.5, 3, True, "héllo / 世")
-    assert told["d"] == datetime.datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
+    assert told["d"] == dt.datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
     assert (told["odd"], told["deep"]) == ("odd", 2)
-    assert told["loss"] == [3.0, 2.0, 1.0] and told["numbers"] == [0, 1, 2] and told["last"] == 1.0
-    assert told["steps"] == [0.5, 4] and told["lines"] == ["x", "y"]
-    assert not told["gone"] and not told["failed"]
+    assert told["loss"] == [3.0, 2.0, 1.0]
+    assert told["numbers"] == [0, 1, 2]
+    assert told["last"] == 1.0
+    assert told["steps"] == [0.5, 4]
+    assert told["lines"] == ["x", "y"]
+    assert not told["gone"]
+    assert not told["failed"]
 
-    assert told["resumed"] == [0, 1, 2, 3] and told["now"] == 4
+    assert told["resumed"] == [0, 1, 2, 3]
+    assert told["now"] == 4
     assert told["error"] == "MetadataInconsistency"
 
     text = server.seamark("ls", "--remote", server.url, "--project", f"values/{mode}", "--json")
@@ -163,7 +170,9 @@ def test_what_is_written_is_read(server, tmp_path, mode):
 def test_files_come_back(server, tmp_path):
     """Files whole and in parts, sets, pictures and artifacts."""
     told = server.run(tmp_path, FILES, server.environment("contents/all", "async"))
-    assert told["f"] == "hello" and told["same"] and told["ext"] == "txt"
+    assert told["f"] == "hello"
+    assert told["same"]
+    assert told["ext"] == "txt"
     assert told["names"] == ["/", "d/", "d/a.txt", "d/sub/", "d/sub/b.txt", "d/sub/large.bin"]
     assert told["pictures"] == ["0.png", "1.png"]
     assert told["tracked"] == ["a.txt", "m.txt", "sub/b.txt", "sub/large.bin"]
@@ -173,14 +182,21 @@ def test_tables_and_projects(server, tmp_path):
     """Columns, order, queries, the trash; a custom id means one run."""
     env = server.environment("tables/all") | {"PREFIX": "ALL"}
     told = server.run(tmp_path, TABLE, env)
-    assert told["ids"] == ["ALL-1", "ALL-2", "ALL-3"] and told["loss"] == [0.0, 2.0, 4.0]
-    assert told["again"] == "ALL-2" and told["acc"] == 1
-    assert sorted(told["tagged"]) == ["ALL-2", "ALL-3"] and told["asked"] == ["ALL-2"]
-    assert told["none"] == 0 and told["active"] == 3 and told["version"] == 3
-    assert told["error"] == "NeptuneInvalidQueryException" and told["left"] == ["ALL-2", "ALL-3"]
+    assert told["ids"] == ["ALL-1", "ALL-2", "ALL-3"]
+    assert told["loss"] == [0.0, 2.0, 4.0]
+    assert told["again"] == "ALL-2"
+    assert told["acc"] == 1
+    assert sorted(told["tagged"]) == ["ALL-2", "ALL-3"]
+    assert told["asked"] == ["ALL-2"]
+    assert told["none"] == 0
+    assert told["active"] == 3
+    assert told["version"] == 3
+    assert told["error"] == "NeptuneInvalidQueryException"
+    assert told["left"] == ["ALL-2", "ALL-3"]
 
 
 def test_what_was_recorded_offline_is_sent(server, tmp_path):
     """``neptune sync`` sends what a script recorded without a server."""
     told = server.run(tmp_path, OFFLINE, server.environment("offline/all"))
-    assert told["x"] == [1] and told["loss"] == [2.0]
+    assert told["x"] == [1]
+    assert told["loss"] == [2.0]

@@ -178,7 +178,7 @@ def token() -> None:
 def create(
     user: str | None,
     expires: str | None,
-    neptune: bool,
+    neptune: bool,  # noqa: FBT001 - a flag
     url: str | None,
     folder: Path | None,
     store: str | None,

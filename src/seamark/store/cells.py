@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CRASHED",
-    "OPEN",
     "FAMILY_NUMBERS",
     "NUMBER_FAMILIES",
+    "OPEN",
     "atom_columns",
     "atom_value",
     "decoded",
@@ -38,9 +38,9 @@ __all__ = [
     "instant",
     "is_crashed",
     "is_open",
-    "state_of_row",
     "run_columns",
     "series_columns",
+    "state_of_row",
 ]
 
 FAMILY_NUMBERS: Final = {

@@ -25,7 +25,7 @@ __all__ = ["NotThere", "Routes", "answer", "asker", "secret_in_api_token"]
 
 _log: Final = logging.getLogger("seamark.server")
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
-_SECRET: Final = "key"
+_SECRET: Final = "key"  # noqa: S105 - a name
 _TYPES: Final = {
     "no-run": "EXPERIMENT_NOT_FOUND",
     "quota": "PROJECT_LIMITS_EXCEEDED",

@@ -195,7 +195,7 @@ def _described(operation: Operation) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": "OK"}
     if operation.result:
         answer["schema"] = _schema(operation.result)
-    answers = {"200": answer}
+    answers: dict[str, Any] = {"200": answer}
     if operation.name == "createProject":  # the client looks into this refusal
         answers["400"] = {"description": "Refused", "schema": {}}
     return {
@@ -240,8 +240,8 @@ def _definitions() -> dict[str, Any]:
         parts = (member.partition(":") for member in members)
         shown = {key: _schema(kind or "string") for key, _, kind in parts}
         found[name] = {"type": "object", "x-nullable": True, "properties": shown}
-    for name, members in _GIVEN.items():
-        found[name] = {"type": "object", "x-nullable": True, "properties": members}
+    for name, given in _GIVEN.items():
+        found[name] = {"type": "object", "x-nullable": True, "properties": given}
     return found
 
 

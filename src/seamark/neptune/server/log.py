@@ -8,6 +8,7 @@ step of each series, is true exactly as long as that place is.
 
 from __future__ import annotations
 
+import math
 import struct
 import threading
 from collections import OrderedDict
@@ -17,8 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
 from seamark.journal.folder import journal_name
-from seamark.journal.format import MAX_PAYLOAD_BYTES, USER_TIME, Kind, dump_json, file_header
-from seamark.journal.format import frame_bytes, salt_of
+from seamark.journal.format import (
+    MAX_PAYLOAD_BYTES,
+    USER_TIME,
+    Kind,
+    dump_json,
+    file_header,
+    frame_bytes,
+    salt_of,
+)
 from seamark.journal.reader import JournalReader
 from seamark.neptune.server.answers import NotThere
 from seamark.neptune.server.names import Container, container_id
@@ -292,13 +300,14 @@ class Log:
             return opened
         if Positions(server.store).wait_for(container, position, _PATIENCE_S):
             hint = "what was sent before is still being worked on; send it again"
-            raise later("busy", hint, 2)
+            msg = "busy"
+            raise later(msg, hint, 2)
         reader = reader_of(server, container)
         opened.floor = max((one.last_t for one in reader.journals()), default=0)
         for each in reader.attributes():
             opened.kinds[each.path] = _kind_of(each.family, each.type)
             step = getattr(each.value, "last_step", None)
-            if step is not None and step == step:  # NaN where there are no points
+            if step is not None and math.isfinite(step):  # NaN where there are no points
                 opened.steps[each.path] = float(step)
         return opened
 

@@ -68,7 +68,7 @@ class Changes:
                     f"{path}: {error}" if isinstance(error, RefusedError) else str(error)
                 )
             except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
-                self.errors.append(f"{str(path):.200}: not as expected: {error}")
+                self.errors.append(f"{path!s:.200}: not as expected: {error}")
         self._flush(batch)
 
     def _add(self, batch: Batch, place: int, path: Any, each: Any) -> None:
@@ -237,7 +237,7 @@ class Changes:
         gone = [
             name
             for name in members
-            if any(name == one or one == "" or name.startswith(f"{one}/") for one in given)
+            if any(one in (name, "") or name.startswith(f"{one}/") for one in given)
         ]
         if gone:
             batch.op({"op": "unfiles", "path": path, "names": gone})
@@ -249,7 +249,7 @@ class Changes:
         return list(found.value) if found is not None and found.family == "file_set" else []
 
     def _artifact(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
-        from seamark.neptune.server.tracked import record_of
+        from seamark.neptune.server.lists import record_of
 
         _expect(batch, path, "artifact")
         record = record_of(self._server, self._container, str(what["hash"]))

@@ -15,12 +15,12 @@ from seamark.errors import RunNotFoundError
 from seamark.neptune.server.answers import NotThere
 from seamark.neptune.server.log import reader_of
 from seamark.neptune.server.names import Container, container_id
-from seamark.reading.attributes import Attribute
 from seamark.server.positions import Positions
 from seamark.store import schema
-from seamark.store.cells import OPEN, state_of_row
+from seamark.store.cells import state_of_row
 
 if TYPE_CHECKING:
+    from seamark.reading.attributes import Attribute
     from seamark.server.state import Server
 
 __all__ = ["Read", "as_time", "number", "shown", "shown_step"]

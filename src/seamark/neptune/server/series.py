@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import Query, Request, Response
 
-from seamark.errors import RunNotFoundError
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import Asked, read_of
 from seamark.neptune.server.reading import Read, number, shown_step

@@ -33,6 +33,7 @@ read before anybody is asked."""
 _NEPTUNE: Final = {
     "/api/leaderboard/v1/operations": 64 << 20,
     "/api/leaderboard/v1/upload/": 9 << 20,
+    "/api/artifacts/v1/": 8 << 20,
 }
 """What Neptune's client sends there is read as above, and how long it may be, bytes."""
 _JSON_IDLES: Final = 2

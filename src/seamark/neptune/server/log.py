@@ -47,6 +47,8 @@ _TRIES: Final = 20
 _MOST_JOURNALS: Final = 16
 _REMEMBERED: Final = 1000
 """Runs."""
+_PATHS: Final = 200_000
+"""Of all of them; no more are taken up beyond that until others were let go of."""
 _AHEAD_NS: Final = 3600 * 10**9
 _BEAT_NS: Final = 25 * 10**9
 """A sign of life is written if none was for so long."""
@@ -214,6 +216,11 @@ class Log:
         self._lock = threading.Lock()
         self._opened: Opened | None = None
 
+    @property
+    def remembered(self) -> int:
+        """How many paths are remembered of it."""
+        return 0 if self._opened is None else len(self._opened.kinds)
+
     def create(self, header: Mapping[str, Any], fill: Callable[[Batch], None]) -> bool:
         """Begin a run that is not there; return whether this call began it.
 
@@ -356,11 +363,14 @@ class Logs:
         """Return the log of a run."""
         with self._lock:
             found = self._known.get(container)
-            if found is None:
-                found = self._known[container] = Log(self._server, container)
-            self._known.move_to_end(container)
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+            if found is not None:
+                self._known.move_to_end(container)
+                return found
+            room = _PATHS - sum(log.remembered for log in self._known.values())
+            while self._known and (len(self._known) >= _REMEMBERED or room < 0):
+                _, gone = self._known.popitem(last=False)
+                room += gone.remembered
+            found = self._known[container] = Log(self._server, container)
             return found
 
 

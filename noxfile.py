@@ -144,9 +144,12 @@ def typing_api(session: nox.Session, checker: str) -> None:
     session.run(checker, *options, "tests/typing/api.py")
 
 
+HOSTS = ["ignite", "lightning", "neptune"]
+
+
 @nox.session
 @nox.parametrize("era", ERAS, ids=ERAS)
-@nox.parametrize("host", ["ignite", "lightning"], ids=["ignite", "lightning"])
+@nox.parametrize("host", HOSTS, ids=HOSTS)
 def integration(session: nox.Session, host: str, era: str) -> None:
     """Prove the built wheel against one host; a missing host or another version of it fails."""
     prove_host(session, host, era, "not thorough" if host == "lightning" else "")

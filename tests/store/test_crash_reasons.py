@@ -112,3 +112,17 @@ def test_many_runs_are_asked_for_at_once(runs, store):
             told = {everything[number]: why for number, why in found.items()}
             assert WANTED.items() <= told.items()
         assert load_losses(store, connection, []) == {}
+
+
+def test_who_never_says_that_they_ended_ends_by_falling_silent(engines, builder, store):
+    """Their header says what silence means; they run as long as they are heard of."""
+    journal = builder("n0", t=10**18, host="far", silence="ended", sys_id="SAN-1")
+    journal.op("state", state="running")
+    engines.fold(store, "quiet", [journal])
+    for later_ns, state in ((60 * 10**9, "running"), (100 * 10**9, "completed")):
+        tables = engines.Tables(store, journal.t + later_ns)
+        assert tables.select(Selection(query=f"sys/state = {state}")) == [("p", "quiet")]
+        assert tables.select(Selection(query="sys/state = crashed")) == []
+        for query in ('sys/id = "SAN-1"', "sys/id = quiet", "sys/id IN (a, SAN-1)"):
+            assert len(tables.select(Selection(query=query))) == 1
+        assert tables.select(Selection(query='sys/id != "SAN-1"')) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 import time
@@ -169,10 +171,14 @@ def token() -> None:
 @click.option("--expires", metavar="TIME", help="When it ends: 12h, 30d, 1y.  [default: never]")
 @click.option("--service", is_flag=True, help="A new user is a service account, no person.")
 @click.option("--admin", is_flag=True, help="A new user is an admin of the server.")
+@click.option(
+    "--neptune", is_flag=True, help="Print what the package neptune reads; needs --project."
+)
 @_where
 def create(
     user: str | None,
     expires: str | None,
+    neptune: bool,  # noqa: FBT001 - a flag
     url: str | None,
     folder: Path | None,
     store: str | None,
@@ -188,11 +194,38 @@ def create(
       seamark token create --label laptop --expires 90d
       seamark token create alice --project team --role owner
       seamark token create trainer --service --project team > token.txt
+      seamark token create alice --project team/vision --neptune > neptune.env
     """
+    if neptune:
+        _expect_for_neptune(rest["project"], folder or store)
+        url = url or _known_server()
     wanted: Any = {"user": user, "expires_s": _seconds(expires), **rest}
     secret = _place(url, folder, store).create(wanted)
-    click.echo(secret)
+    click.echo(_for_neptune(str(url), rest["project"], secret) if neptune else secret)
+    if neptune:
+        note("shown this once; these are variables of the environment in which scripts run")
+        return
     note("shown this once; where it is used: seamark login URL, or SEAMARK_API_TOKEN")
+
+
+def _expect_for_neptune(project: str | None, database: object) -> None:
+    if project is None or project.count("/") != 1:
+        misuse("--neptune needs --project workspace/name: that package knows no others")
+    if database is not None:
+        misuse("--neptune needs the address of the server: give --server URL, not its database")
+
+
+def _for_neptune(url: str, project: str, secret: str) -> str:
+    """Return the variables that the package ``neptune`` reads."""
+    address = url.rstrip("/")
+    told = json.dumps({"api_address": address, "api_url": address, "api_key": secret})
+    lines = [
+        f"NEPTUNE_API_TOKEN={base64.b64encode(told.encode()).decode()}",
+        f"NEPTUNE_PROJECT={project}",
+    ]
+    if address.startswith("http://"):  # else the package shows its token over https alone
+        lines.append("OAUTHLIB_INSECURE_TRANSPORT=1")
+    return "\n".join(lines)
 
 
 @token.command("list", short_help="List tokens, never their secrets.")

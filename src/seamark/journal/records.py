@@ -138,7 +138,8 @@ _HEADER: Final[dict[str, Check]] = {
     **dict.fromkeys(
         ("run", "project", "writer", "continues", "user", "host", "boot", "launcher"), _is_fact
     ),
-    **dict.fromkeys(("job", "argv", "process", "lineage", "seamark", "sys_id"), _is_fact),
+    **dict.fromkeys(("job", "argv", "process", "lineage", "seamark"), _is_fact),
+    **dict.fromkeys(("sys_id", "silence"), _is_fact),
     **dict.fromkeys(("attempt", "rank", "restarts", "ordinal", "format"), _is_count),
     **dict.fromkeys(("pid", "start", "prior_t"), whole),
     "owner": _is_flag,

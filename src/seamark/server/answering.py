@@ -23,6 +23,7 @@ from seamark.server.failures import Refusal, later
 from seamark.server.guard import expect, open_to_all, server_of
 from seamark.server.positions import BEHIND, POSITION, Positions, from_header
 from seamark.store import schema
+from seamark.store.cells import OPEN
 from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class OneRun(Asked):
             msg = f"run {self.run!r} does not exist in project {self.project!r}"
             raise RunNotFoundError(msg)
         version, state, beat = rows[0]
-        silent = state == "running" and beat < self.now_ns - SETTLE_NS
+        silent = state in ("running", OPEN) and beat < self.now_ns - SETTLE_NS
         return f"{self.server.databases.store_in_use}.{version}.{int(silent)}"
 
     def told(self, make: Callable[[], dict[str, Any]]) -> Response:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["BASE", "make_app", "routers"]
 
 BASE: Final = "/api/v1"
+_BESIDE: Final = ("seamark.neptune.server",)
+"""Answered at addresses of their own, by rooms above this one, which build on it."""
 
 
 def make_app(server: Server) -> FastAPI:
@@ -56,6 +58,8 @@ def make_app(server: Server) -> FastAPI:
     for router in routers():
         app.include_router(router, prefix=BASE, dependencies=[Depends(asker)])
     app.include_router(_description(), prefix=BASE, dependencies=[Depends(asker)])
+    for name in _BESIDE:
+        import_module(name).mount(app)
     app.add_middleware(Gate, limits=server.settings.limits)
     return app
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from seamark.journal.reader import SETTLE_NS
 from seamark.server.folding import tables
 from seamark.store import schema
-from seamark.store.cells import CRASHED
+from seamark.store.cells import OPEN, state_of_row
 from seamark.store.database import Upsert
 
 if TYPE_CHECKING:
@@ -56,13 +56,14 @@ def _since(number: Any) -> sa.Select[Any]:
 
 
 _SINCE: Final = _since(sa.bindparam("since")).limit(_MOST + 1)
-_FELL_SILENT: Final = sa.select(_run.project, _run.name).where(
-    _run.state == "running",
+_MAY_FALL_SILENT: Final = sa.or_(_run.state == "running", _run.state == OPEN)
+_FELL_SILENT: Final = sa.select(_run.project, _run.name, _run.state, _run.beat).where(
+    _MAY_FALL_SILENT,
     _run.beat >= sa.bindparam("since"),
     _run.beat < sa.bindparam("until"),
 )
 _SILENT: Final = sa.select(sa.func.count()).where(
-    _run.state == "running", _run.beat < sa.bindparam("until")
+    _MAY_FALL_SILENT, _run.beat < sa.bindparam("until")
 )
 
 
@@ -170,13 +171,12 @@ def changes_since(
     silent_ns = now_ns - SETTLE_NS
     found = {}
     for _, project, run, gone, state, beat in rows:
-        crashed = state == "running" and beat < silent_ns
-        found[project, run] = Changed(
-            project, run, CRASHED if crashed else state, gone=bool(gone) or state is None
-        )
+        now = None if state is None else state_of_row(state, beat, now_ns)
+        found[project, run] = Changed(project, run, now, gone=bool(gone) or state is None)
     since_ns = min(cursor.at_ns, now_ns) - SETTLE_NS
-    for project, run in database.rows(connection, _FELL_SILENT, since=since_ns, until=silent_ns):
-        found[project, run] = Changed(project, run, CRASHED, gone=False)
+    fell = database.rows(connection, _FELL_SILENT, since=since_ns, until=silent_ns)
+    for project, run, state, beat in fell:
+        found[project, run] = Changed(project, run, state_of_row(state, beat, now_ns), gone=False)
     number = rows[-1][0] if rows else cursor.number
     at_ns = cursor.at_ns if more else now_ns
     return Cursor(cursor.store, number, at_ns), list(found.values()), more

@@ -30,6 +30,12 @@ _JOURNAL: Final = "/journals/"
 _STREAMED: Final = (_JOURNAL, "/blobs/")
 """What is sent there is read by routes that have asked who sends it; all other bodies are JSON, and
 read before anybody is asked."""
+_NEPTUNE: Final = {
+    "/api/leaderboard/v1/operations": 64 << 20,
+    "/api/leaderboard/v1/upload/": 9 << 20,
+    "/api/artifacts/v1/": 8 << 20,
+}
+"""What Neptune's client sends there is read as above, and how long it may be, bytes."""
 _JSON_IDLES: Final = 2
 """How many times the longest silence a body of JSON may take to arrive."""
 
@@ -89,6 +95,9 @@ class _Passage:
             self._most, seconds = limits.batch_bytes, limits.request_s
             if _JOURNAL in scope["path"]:
                 self._most = max(self._most, limits.frame_bytes)
+        for begin, most in _NEPTUNE.items():
+            if scope["method"] == "POST" and scope["path"].startswith(begin):
+                self._most, seconds = most, limits.request_s
         self._got = 0
         self._whole = False
         self._end = time.monotonic() + seconds

@@ -45,6 +45,7 @@ class Server:
         kept: Gives them; see `seamark.server.folding.kept.Kept`.
         writer: Adds records of its own; see `seamark.server.writer.ServerWriter`.
         blobs: Takes and gives files.
+        quota: Tells whether a workspace has room for more.
         now_ns: Nanoseconds since the Unix epoch.
     """
 
@@ -61,7 +62,7 @@ class Server:
         )
         self.instance = self.accounts.instance()
         self.objects = open_objects(settings.blobs)
-        quota = Quota(databases.kept, settings.quota)
+        self.quota = quota = Quota(databases.kept, settings.quota)
         self.intake = Intake(
             databases.kept,
             self.objects,

@@ -45,6 +45,7 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(format=_LOG, level=logging.INFO)
     for name in ("uvicorn.error", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     settings = Settings.from_json(sys.stdin.readline())
     what, *descriptors = arguments
     try:
@@ -59,6 +60,11 @@ def main(arguments: list[str]) -> int:
         _say(error)
         return EXIT_FOR_GOOD
     return 0
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return whether a line says something: Neptune's client asks for a socket again and again."""
+    return "upgrade request" not in str(record.msg) and "WebSocket" not in str(record.msg)
 
 
 def _answer(settings: Settings, listening: int, ready: int) -> None:

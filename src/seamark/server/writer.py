@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from seamark.server.folding.kept import Kept
     from seamark.store.runs import Store
 
-__all__ = ["ServerWriter", "Taken", "Takes", "is_own_journal", "own_journal"]
+__all__ = ["NEPTUNE", "ServerWriter", "Taken", "Takes", "is_own_journal", "own_journal"]
 
 _HOST: Final = "server"
 """What the names of the journals begin with, in the place of a host's name."""
+NEPTUNE: Final = "neptune"
+"""The same of journals that hold what Neptune's client sent."""
 _MOST_JOURNALS: Final = 16
 _TRIES: Final = 20
 _AHEAD_NS: Final = 3600 * 10**9
@@ -78,7 +80,9 @@ class _Journal(NamedTuple):
     last_t: int
 
 
-def own_journal(instance: str, project: str, run: str, number: int) -> tuple[bytes, str]:
+def own_journal(
+    instance: str, project: str, run: str, number: int, host: str = _HOST
+) -> tuple[bytes, str]:
     """Return uid and writer id of one of the journals that a server writes in a run.
 
     Args:
@@ -86,17 +90,21 @@ def own_journal(instance: str, project: str, run: str, number: int) -> tuple[byt
         project: Project path.
         run: Run id.
         number: Which of them, 0-based.
+        host: What its name begins with.
     """
-    words = [instance, project, run, number]
+    words: list[str | int] = [instance, project, run, number]
+    if host != _HOST:
+        words.append(host)
     uid = hashlib.sha256(json.dumps(words).encode()).digest()[:16]
-    return uid, f"{_HOST}-{number}-{uid.hex()[:8]}"
+    return uid, f"{host}-{number}-{uid.hex()[:8]}"
 
 
 def is_own_journal(instance: str, project: str, run: str, journal: str) -> bool:
     """Return whether a journal (file name) is one that a server writes itself in a run."""
-    if not journal.startswith(f"{_HOST}-"):
+    host = journal.partition("-")[0]
+    if host not in (_HOST, NEPTUNE):
         return False
-    some = (own_journal(instance, project, run, number) for number in range(_MOST_JOURNALS))
+    some = (own_journal(instance, project, run, number, host) for number in range(_MOST_JOURNALS))
     return any(journal == journal_name(writer, uid) for uid, writer in some)
 
 

@@ -30,14 +30,17 @@ __all__ = [
     "CRASHED",
     "FAMILY_NUMBERS",
     "NUMBER_FAMILIES",
+    "OPEN",
     "atom_columns",
     "atom_value",
     "decoded",
     "family_columns",
     "instant",
     "is_crashed",
+    "is_open",
     "run_columns",
     "series_columns",
+    "state_of_row",
 ]
 
 FAMILY_NUMBERS: Final = {
@@ -54,6 +57,12 @@ FAMILY_NUMBERS: Final = {
 NUMBER_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
 
 CRASHED: Final = "crashed"
+OPEN: Final = "open"
+"""Kept in the row of a run that runs for as long as it is heard of, and ends without a word.
+
+That is so where its header says that silence means ``"ended"``: its writers never say that they
+have finished.
+"""
 """The state of a run that says it is running and is not; never written, derived when it is read."""
 _EXACT: Final = 1 << 53
 _SPECIAL: Final[dict[int | None, float]] = {-1: -math.inf, 1: math.inf, 2: math.nan}
@@ -175,18 +184,19 @@ def run_columns(run: RunState) -> dict[str, Any]:
     """Return what the row of a run derives from its state, times in ns since the Unix epoch."""
     journals = list(run.journals.values())
     found = [one.first_t for one in journals if one.first_t is not None]
-    owners = [one.seen for one in journals if one.owner]
+    owners = [one for one in journals if one.owner]
+    state = run.state[1].get("state", "created")
     trashed = run.surviving("sys/trashed")
     in_time = sorted(journals, key=lambda one: one.first_t or 0)
     user = next((one.header["user"] for one in in_time if "user" in one.header), "")
     return {
-        "state": run.state[1].get("state", "created"),
+        "state": OPEN if is_open(state, owners) else state,
         "owner": legible(str(user)),
         "sys_id": _sys_id(in_time),
         "created": min(found, default=0),
         "modified": max((one.last_t for one in journals), default=0),
         "running": min(running_ns(journals), _MAX_WHOLE),
-        "beat": max(owners, default=0),
+        "beat": max((one.seen for one in owners), default=0),
         "trashed": int(bool(trashed) and getattr(trashed[0], "value", False) is True),
     }
 
@@ -198,6 +208,28 @@ def _sys_id(journals: Iterable[JournalState]) -> str | None:
     """
     named = (one.header.get("sys_id") for one in journals)
     return next((legible(one) for one in named if isinstance(one, str) and one), None)
+
+
+def is_open(state: str, owners: Collection[JournalState]) -> bool:
+    """Return whether a run that says it is running ends by falling silent; see `OPEN`."""
+    if state != "running" or not owners:
+        return False
+    newest = max(owners, key=lambda one: one.seen)
+    return newest.header.get("silence") == "ended"
+
+
+def state_of_row(state: str, beat: int, now_ns: int) -> str:
+    """Return the state of a run as the row of it has it, at a moment.
+
+    Args:
+        state: As the row has it.
+        beat: When it was last heard of, nanoseconds since the Unix epoch.
+        now_ns: The moment.
+    """
+    silent = beat < now_ns - SETTLE_NS
+    if state == OPEN:
+        return "completed" if silent else "running"
+    return CRASHED if silent and state == "running" else state
 
 
 def is_crashed(

@@ -61,7 +61,8 @@ run = sa.Table(
     sa.Column("project", _Text, nullable=False),
     sa.Column("name", _Text, nullable=False),
     sa.Column("kind", _Text, nullable=False),  # see seamark.paths.kind_of
-    sa.Column("state", _Text, nullable=False),  # as written; "crashed" is derived at reading time
+    # As written, or "open"; "crashed" and what "open" means are derived at reading time.
+    sa.Column("state", _Text, nullable=False),
     sa.Column("owner", _Text, nullable=False),
     sa.Column("sys_id", _Text),  # what it is called where it comes from; null: its own id
     # ns since the epoch, as are all times here

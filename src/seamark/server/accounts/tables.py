@@ -9,7 +9,17 @@ from typing import Final
 
 import sqlalchemy as sa
 
-__all__ = ["audit", "fact", "member", "metadata", "project", "token", "tombstone", "user"]
+__all__ = [
+    "audit",
+    "fact",
+    "member",
+    "metadata",
+    "neptune_project",
+    "project",
+    "token",
+    "tombstone",
+    "user",
+]
 
 metadata: Final = sa.MetaData()
 _Text: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -106,3 +116,13 @@ tombstone: Final = sa.Table(
     sa.Column("who", _Text, nullable=False),
 )
 """Runs that were purged and must not come back, until somebody restores what they sent."""
+
+neptune_project: Final = sa.Table(
+    "neptune_project",
+    metadata,
+    sa.Column("path", _Text, primary_key=True),
+    sa.Column("key", _Text, nullable=False),
+    sa.Column("last", sa.BigInteger, nullable=False),
+)
+"""What the ids of runs begin with that Neptune's client makes in a project (``key``, as in
+``SAN-12``), and the number that the last one got."""

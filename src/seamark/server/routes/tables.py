@@ -23,6 +23,7 @@ from seamark.server.failures import Refusal
 from seamark.server.models import answers
 from seamark.server.routes.reads import MOST_PARTS, MOST_POINTS
 from seamark.store import schema
+from seamark.store.cells import OPEN
 from seamark.store.query.choosing import choose
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths, in_projects
@@ -350,7 +351,9 @@ _HUGE: Final = 1e300
 # ---------------------------------------------------------------------- what there is
 
 _run: Final = schema.run.c
-_running: Final = sa.case((sa.and_(_run.state == "running", _run.trashed == 0), 1), else_=0)
+_running: Final = sa.case(
+    (sa.and_(_run.state.in_(("running", OPEN)), _run.trashed == 0), 1), else_=0
+)
 
 
 @router.get("/projects", operation_id="getProjects", responses=answers("projects", tagged=True))

@@ -306,6 +306,9 @@ class _Folding:
     def _op_checkpoint(self, record: dict[str, Any], t: int, offset: int) -> None:
         """Change nothing: the mark is for a process that loads the checkpoint."""
 
+    def _op_series_config(self, record: dict[str, Any], t: int, offset: int) -> None:
+        """Change nothing: bounds and unit of a series are for those who draw it."""
+
     # ------------------------------------------------------------------ points
 
     def _texts(self, record: _Record) -> None:
@@ -382,6 +385,7 @@ class _Folding:
         "file_point": _op_file_point,
         "state": _op_state,
         "checkpoint": _op_checkpoint,
+        "series_config": _op_series_config,
     }
 
 

@@ -12,7 +12,7 @@ from seamark.errors import QueryError
 from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
 from seamark.store import schema
-from seamark.store.cells import is_crashed
+from seamark.store.cells import OPEN, is_crashed
 from seamark.store.query.crash_reasons import CRASH_REASON, reason_column
 from seamark.store.query.kinds import CRASHED
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
@@ -51,7 +51,12 @@ def _state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.Co
     crashed: sa.ColumnElement[bool] = run.beat < now_ns - SETTLE_NS
     if dead:
         crashed = sa.or_(crashed, run.id.in_(dead))
-    return sa.case((sa.and_(run.state == "running", crashed), CRASHED), else_=run.state)
+    return sa.case(
+        (sa.and_(run.state == "running", crashed), CRASHED),
+        (sa.and_(run.state == OPEN, run.beat < now_ns - SETTLE_NS), "completed"),
+        (run.state == OPEN, "running"),
+        else_=run.state,
+    )
 
 
 _FRESH: Final = sa.select(schema.run.c.id).where(

@@ -143,12 +143,11 @@ class Compiler:
 
     def _among(self, leaf: Among) -> Clause:
         column = self._text_column(leaf.field.path)
+        if leaf.field.path == _ID:
+            texts = list(dict.fromkeys(value.text for value in leaf.values))
+            return sa.or_(schema.run.c.name.in_(texts), schema.run.c.sys_id.in_(texts))
         if column is not None:  # one list, however long: a chain of ORs takes seconds to compile
-            words = list(dict.fromkeys(value.text for value in leaf.values))
-            named = column.in_(words)
-            if leaf.field.path != _ID:
-                return named
-            return sa.or_(named, schema.run.c.name.in_(words))
+            return column.in_(list(dict.fromkeys(value.text for value in leaf.values)))
         each = [Comparison(leaf.field, "=", value) for value in leaf.values]
         derived = [clause for one in each if (clause := self._derived(one)) is not None]
         if derived:
@@ -193,15 +192,11 @@ class Compiler:
         path, value, run = leaf.field.path, leaf.value, schema.run.c
         if path == CRASH_REASON:
             return self._on_crash_reason(leaf.operator, value)
+        if path == _ID and value is not None:
+            return _on_id(leaf.operator, value.text)
         column = self._text_column(path)
         if column is not None:
-            if value is None:
-                return sa.false()
-            found = _on_text(column, leaf.operator, value.text)
-            if path != _ID or leaf.operator not in ("=", "!="):
-                return found
-            own = _on_text(run.name, leaf.operator, value.text)  # each id names the run
-            return sa.or_(found, own) if leaf.operator == "=" else sa.and_(found, own)
+            return sa.false() if value is None else _on_text(column, leaf.operator, value.text)
         if path not in _TIMES and path not in ("sys/running_time", "sys/trashed"):
             return None
         if value is None:
@@ -281,9 +276,21 @@ class Compiler:
         return sa.and_(row.c.type == "string_set", member)
 
 
+def _on_id(operator: str, text: str) -> Clause:
+    """Compare ids: a run answers to its own and to a second one, such as ``SAN-1``."""
+    both = (_on_text(schema.run.c.name, operator, text), _on_text(_shown_id(), operator, text))
+    if operator in ("=", "contains", "matches"):
+        return sa.or_(*both)
+    return sa.and_(*both) if operator in ("!=", "not matches") else both[1]
+
+
+def _shown_id() -> sa.ColumnElement[Any]:
+    return sa.func.coalesce(schema.run.c.sys_id, schema.run.c.name)
+
+
 def _word(path: str) -> sa.ColumnElement[Any] | None:
     if path == _ID:
-        return sa.func.coalesce(schema.run.c.sys_id, schema.run.c.name)
+        return _shown_id()
     return schema.run.c[_WORDS[path]] if path in _WORDS else None
 
 

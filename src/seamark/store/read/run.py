@@ -27,7 +27,16 @@ from seamark.reading.points import (
     time_of,
 )
 from seamark.store import schema
-from seamark.store.cells import CRASHED, NUMBER_FAMILIES, decoded, is_crashed, run_columns
+from seamark.store.cells import (
+    CRASHED,
+    NUMBER_FAMILIES,
+    OPEN,
+    decoded,
+    is_crashed,
+    is_open,
+    run_columns,
+    state_of_row,
+)
 from seamark.store.fold.registers import (
     AtomState,
     FamilyState,
@@ -271,6 +280,8 @@ class RunReader:
     def _state_of(self, seen: Snapshot) -> str:
         stated = str(seen.state.state[1].get("state", "created"))
         owners = [journal for journal in seen.state.journals.values() if journal.owner]
+        if is_open(stated, owners):
+            return state_of_row(OPEN, max(one.seen for one in owners), seen.now_ns)
         crashed = is_crashed(stated, owners, seen.now_ns, here=seen.store.here)
         return CRASHED if crashed else stated
 

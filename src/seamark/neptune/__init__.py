@@ -1,0 +1,1 @@
+"""What Seamark does for those who wrote ``import neptune``."""

@@ -1,0 +1,389 @@
+"""Projects and runs: finding and making them, writing to them, the trash."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from fastapi import Body, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from seamark.errors import SeamarkError
+from seamark.journal.folder import PROJECT_LOG, hashed_run_id, mint_run_id
+from seamark.neptune.server.answers import NotThere, Routes, answer
+from seamark.neptune.server.names import Container, container_id, named, split_project
+from seamark.neptune.server.operations import Changes
+from seamark.neptune.server.projects import find_run, key_of, last_number, next_id
+from seamark.neptune.server.reading import Read
+from seamark.server.access import Role
+from seamark.server.failures import Refusal, refusal_of
+from seamark.server.guard import asker, expect, expect_somebody, server_of
+from seamark.values import encode_atom, escape
+
+if TYPE_CHECKING:
+    from seamark.neptune.server.log import Batch, Log
+    from seamark.server.state import Server
+
+__all__ = ["Asked", "asked_for", "log_of", "project_of", "read_of", "router", "shown_project"]
+
+router: Final = Routes()
+_MOST_BODY: Final = 64 << 20
+_NEW_RUN_S: Final = 10.0
+_MOST_PROJECTS: Final = 1000
+
+Text = Annotated[str, Query(max_length=8192)]
+Asked = Annotated[str, Query(alias="experimentId", max_length=8192)]
+
+
+# ---------------------------------------------------------------------- what is meant
+
+
+def asked_for(request: Request, identifier: str, role: Role) -> Container:
+    """Return the container that an id means, for somebody with a role in its project.
+
+    Args:
+        request: The request.
+        identifier: As `container_id` gave it, or ``workspace/project/SAN-1``, with the id of a run
+            of Seamark too.
+        role: The smallest role that will do.
+
+    Raises:
+        Refusal: 404 where it is not there or may not be seen, 403 for a role too small.
+    """
+    found = named(identifier)
+    if found is None:
+        project, _, sys_id = identifier.rpartition("/")
+        found = Container(project, sys_id)
+    expect_in(request, found.project, role, identifier)
+    if "/" in identifier:
+        return _by_sys_id(server_of(request), found, identifier)
+    return found
+
+
+def expect_in(request: Request, project: str, role: Role, identifier: str = "") -> None:
+    """Go on only for somebody with a role in a project.
+
+    Raises:
+        Refusal: See `seamark.server.guard.expect`; 404 as the client knows it.
+    """
+    try:
+        expect(request, project, role)
+    except Refusal as error:
+        if error.status_code == 404 and identifier:  # noqa: PLR2004 - a status
+            raise NotThere(identifier) from error
+        raise
+
+
+def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
+    """Return the run that has an id; one that was made a moment ago may have to be waited for."""
+    if asked.run == key_of(server, asked.project):
+        return Container(asked.project, PROJECT_LOG)
+    if asked.run.startswith("."):
+        raise NotThere(identifier)
+    end = time.monotonic() + _NEW_RUN_S
+    while True:
+        found = find_run(server, asked.project, asked.run)
+        if found is not None:
+            return found
+        try:
+            if server.intake.known(*asked)[0]:
+                return asked
+        except SeamarkError:
+            pass  # it is no name of ours
+        key, _, digits = asked.run.rpartition("-")
+        given, last = last_number(server, asked.project)
+        is_new = key == given and digits.isdecimal() and int(digits[:18]) <= last
+        if not is_new or time.monotonic() > end:
+            raise NotThere(identifier)
+        time.sleep(0.05)
+
+
+def project_of(request: Request, identifier: str, role: Role) -> str:
+    """Return the project that an id or a name means, for somebody with a role in it."""
+    found = named(identifier)
+    project = found.project if found is not None else identifier
+    expect(request, project, role)
+    return project
+
+
+def log_of(request: Request, container: Container) -> Log:
+    """Return what writes to a run."""
+    found: Log = request.app.state.neptune_logs.of(container)
+    return found
+
+
+def read_of(request: Request, identifier: str) -> Read:
+    """Return what reads the container that an id means, for who may read it."""
+    return Read(server_of(request), asked_for(request, identifier, Role.VIEWER))
+
+
+# ---------------------------------------------------------------------- projects
+
+
+def shown_project(server: Server, project: str) -> dict[str, Any]:
+    """Return a project as the client reads it."""
+    workspace, name = split_project(project)
+    return {
+        "id": container_id(Container(project, PROJECT_LOG)),
+        "name": name,
+        "organizationName": workspace,
+        "organizationId": workspace,
+        "projectKey": key_of(server, project),
+        "version": 2,
+    }
+
+
+@router.answers("getProject")
+def get_project(request: Request, projectIdentifier: Text) -> Response:  # noqa: N803 - theirs
+    """Return a project.
+
+    There is one at every path below which somebody may record, as everywhere in Seamark: it begins
+    with its first run.
+    """
+    project = project_of(request, projectIdentifier, Role.VIEWER)
+    server = server_of(request)
+    if project.count("/") != 1:
+        raise Refusal(404, "no-project", "the client knows projects as workspace/name only")
+    role = server.accounts.role(asker(request), project)
+    if (role is None or role < Role.CONTRIBUTOR) and project not in _projects(request):
+        raise Refusal(404, "no-project", f"no project {project[:200]!r} is here")
+    return answer(shown_project(server, project))
+
+
+@router.answers("listProjects")
+def list_projects(
+    request: Request,
+    organizationIdentifier: Text = "",  # noqa: N803 - theirs
+    searchTerm: Text = "",  # noqa: N803 - theirs
+    userRelation: Text = "",  # noqa: N803 - theirs
+    limit: Annotated[int, Query(ge=0)] = _MOST_PROJECTS,
+    offset: Annotated[int, Query(ge=0)] = 0,
+) -> Response:
+    """Return projects that somebody may read, or record in."""
+    who, server = expect_somebody(request), server_of(request)
+    found = []
+    for project in _projects(request):
+        workspace, name = split_project(project)
+        if organizationIdentifier and workspace != organizationIdentifier:
+            continue
+        if searchTerm.lower() not in name.lower():
+            continue
+        role = server.accounts.role(who, project)
+        if role is None or (userRelation == "memberOrHigher" and role < Role.CONTRIBUTOR):
+            continue
+        found.append(project)
+    entries = [shown_project(server, each) for each in found[offset : offset + limit]]
+    return answer(
+        {"entries": entries, "matchingItemCount": len(found), "totalItemCount": len(found)}
+    )
+
+
+@router.answers("listOrganizations")
+def list_organizations(request: Request) -> Response:
+    """Return the workspaces in which somebody may read something."""
+    who = expect_somebody(request)
+    found = {split_project(project)[0] for project in _projects(request)}
+    found |= {project.partition("/")[0] for project in who.roles if project} | set(who.workspaces)
+    return answer([{"id": name, "name": name} for name in sorted(found)])
+
+
+def _projects(request: Request) -> list[str]:
+    from seamark.neptune.server.projects import all_projects
+
+    return all_projects(server_of(request), asker(request))
+
+
+# ---------------------------------------------------------------------- runs
+
+
+@router.answers("createExperiment")
+def create(request: Request, given: Annotated[dict[str, Any], Body()]) -> Response:
+    """Make a run, or return the one that has the custom id."""
+    kind = given.get("type") or "run"
+    project = project_of(request, str(given.get("projectIdentifier") or ""), Role.CONTRIBUTOR)
+    server = server_of(request)
+    if kind != "run":
+        raise Refusal(400, "not-here", f"this server takes no {kind!r:.60} from Neptune's client")
+    custom = str(given.get("customId") or "")
+    run = hashed_run_id(project, custom) if custom else mint_run_id()
+    container = Container(project, run)
+    if custom and server.intake.known(*container)[0]:
+        return answer(_shown(server, container))
+    sys_id = next_id(server, project)
+    who = asker(request)
+
+    def fill(batch: Batch) -> None:
+        batch.op({"op": "state", "state": "running"})
+        atoms = {"sys/custom_run_id": custom} if custom else {}
+        told = {path: list(encode_atom(value)) for path, value in atoms.items()}
+        if isinstance(git := given.get("gitInfo"), dict) and isinstance(git.get("commit"), dict):
+            told["source_code/git"] = list(encode_atom(git))
+        if told:
+            batch.op({"op": "assign", "atoms": told})
+        for path, (atom, _) in told.items():
+            batch.holds(path, f"atom:{atom}")
+
+    facts = {"sys_id": sys_id, "silence": "ended", "user": who.name, "attempt": 0}
+    made = log_of(request, container).create(facts, fill)
+    return answer(_shown(server, container, sys_id if made else ""))
+
+
+def _shown(server: Server, container: Container, sys_id: str = "") -> dict[str, Any]:
+    workspace, name = split_project(container.project)
+    trashed = False
+    if container.is_project:
+        sys_id = key_of(server, container.project)
+    elif not sys_id:
+        sys_id, trashed, _, _ = Read(server, container).row
+    return {
+        "id": container_id(container),
+        "type": "project" if container.is_project else "run",
+        "shortId": sys_id or container.run,
+        "organizationName": workspace,
+        "organizationId": workspace,
+        "projectName": name,
+        "trashed": trashed,
+    }
+
+
+@router.answers("getExperiment")
+def get(request: Request, identifier: Asked) -> Response:
+    """Return what is known of a run or a project."""
+    container = asked_for(request, identifier, Role.VIEWER)
+    server = server_of(request)
+    if not container.is_project and not server.intake.known(*container)[0]:
+        raise NotThere(identifier)
+    return answer(_shown(server, container))
+
+
+@router.answers("ping")
+def ping(request: Request, identifier: Asked) -> Response:
+    """Write down that the client lives."""
+    container = asked_for(request, identifier, Role.CONTRIBUTOR)
+    if not container.is_project:
+        log_of(request, container).beat()
+    return answer()
+
+
+@router.answers("executeOperations")
+async def execute(request: Request, identifier: Asked) -> Response:
+    """Do what the client did; it is kept for good once this is answered."""
+    container = await run_in_threadpool(asked_for, request, identifier, Role.CONTRIBUTOR)
+    server = server_of(request)
+    with server.intake.arriving() as arriving:
+        body = await body_of(request, _MOST_BODY, arriving)
+        return await run_in_threadpool(_execute, request, container, body)
+
+
+async def body_of(request: Request, most: int, arriving: Callable[[int], None]) -> bytes:
+    """Return the body of a request of somebody who was let in.
+
+    Args:
+        request: The request.
+        most: How long it may be, bytes.
+        arriving: Told of every part.
+
+    Raises:
+        Refusal: 413 if it is longer.
+    """
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise Refusal(413, "too-large", f"at most {most:,} bytes are taken at a time")
+        arriving(len(part))
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _execute(request: Request, container: Container, body: bytes) -> Response:
+    try:
+        operations = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(400, "invalid", f"the operations are no JSON: {error}") from error
+    if not isinstance(operations, list):
+        raise Refusal(400, "invalid", "expected a list of operations")
+    changes = Changes(server_of(request), container, operations)
+    log_of(request, container).write(changes.fill)
+    return answer([{"errorDescription": each} for each in changes.errors])
+
+
+@router.answers("getExperimentAttributes")
+def attributes(request: Request, identifier: Asked) -> Response:
+    """Return all that a run shows."""
+    found = read_of(request, identifier).attributes()
+    return answer({"attributes": found})
+
+
+# ---------------------------------------------------------------------- the trash
+
+
+@router.answers("trashExperiments")
+def trash(
+    request: Request,
+    projectIdentifier: Text,  # noqa: N803 - theirs
+    identifiers: Annotated[list[str], Body(max_length=10_000)],
+) -> Response:
+    """Put runs into the trash; which ones could not be is told."""
+    project_of(request, projectIdentifier, Role.VIEWER)
+
+    def put(container: Container) -> None:
+        atoms = {"sys/trashed": list(encode_atom(True))}  # noqa: FBT003 - a value
+        server_of(request).writer.record(*container, [{"op": "assign", "atoms": atoms}])
+
+    return _each(request, identifiers, Role.CONTRIBUTOR, put)
+
+
+@router.answers("deleteExperiments")
+def delete(
+    request: Request,
+    projectIdentifier: Text,  # noqa: N803 - theirs
+    identifiers: Annotated[list[str], Body(max_length=10_000)],
+) -> Response:
+    """Remove runs for good."""
+    project_of(request, projectIdentifier, Role.VIEWER)
+    return _each(request, identifiers, Role.OWNER, lambda each: _purge(request, each))
+
+
+@router.answers("deleteAllExperiments")
+def empty_trash(request: Request, projectIdentifier: Text) -> Response:  # noqa: N803 - theirs
+    """Remove all runs of a project for good that are in its trash."""
+    from seamark.neptune.server.projects import trashed_runs
+
+    project = project_of(request, projectIdentifier, Role.OWNER)
+    found = [container_id(each) for each in trashed_runs(server_of(request), project)]
+    return _each(request, found, Role.OWNER, lambda each: _purge(request, each))
+
+
+def _purge(request: Request, container: Container) -> None:
+    from seamark.server.routes.purging import purge_run
+
+    purge_run(request, *container)
+
+
+def _each(
+    request: Request, identifiers: list[str], role: Role, act: Callable[[Container], None]
+) -> Response:
+    errors, done = [], []
+    for identifier in dict.fromkeys(identifiers):
+        try:
+            container = asked_for(request, identifier, role)
+            if container.is_project:
+                raise NotThere(identifier)
+            if not server_of(request).intake.known(*container)[0]:
+                raise NotThere(identifier)
+            act(container)
+            done.append(identifier)
+        except (SeamarkError, Refusal) as error:
+            hint = str(escape(str(refusal_of(error).detail)))
+            errors.append({"errorDescription": f"{identifier}: {hint}"})
+    return answer({"errors": errors, "updatedExperimentIdentifiers": done})
+
+
+@router.answers("createEmptyCheckpoint")
+def checkpoint(request: Request) -> Response:
+    """Say that there are no notebooks here; the client goes on without."""
+    expect_somebody(request)
+    raise Refusal(404, "not-here", "notebooks are not kept here")

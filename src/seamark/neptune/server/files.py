@@ -1,0 +1,474 @@
+"""Files, sets of files and pictures: taking and giving them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+from fastapi import Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+
+from seamark.errors import ArgumentError, PathError
+from seamark.journal.safe import parts_of
+from seamark.neptune.server.answers import Routes, answer
+from seamark.neptune.server.containers import Asked, asked_for, body_of, log_of, read_of
+from seamark.neptune.server.contents import keep_content
+from seamark.neptune.server.operations import expect_free
+from seamark.neptune.server.reading import as_time
+from seamark.neptune.server.series import At, missing
+from seamark.neptune.server.signing_in import base_of
+from seamark.neptune.server.spool import begin_upload, find_upload, is_kept
+from seamark.server.access import Role
+from seamark.server.failures import Refusal
+from seamark.server.guard import expect_somebody, server_of
+
+if TYPE_CHECKING:
+    from seamark.neptune.server.log import Batch
+    from seamark.neptune.server.names import Container
+    from seamark.neptune.server.reading import Read
+    from seamark.server.blobs import Blob
+    from seamark.server.state import Server
+
+__all__ = ["router"]
+
+router: Final = Routes()
+_MOST_BODY: Final = 9 << 20
+_MOST_INFLATED: Final = 256 << 20
+_ZIP: Final = "/api/leaderboard/v1/download/zip"
+_PICTURES: Final = frozenset({"png", "jpeg", "gif", "bmp", "webp"})
+_SAFE: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+}
+
+Into = Annotated[str, Query(alias="experimentIdentifier", max_length=8192)]
+Sub = Annotated[str, Query(alias="subPath", max_length=4096)]
+Id = Annotated[str, Query(alias="uploadId", max_length=100)]
+Total = Annotated[int, Query(alias="totalLength", ge=0, lt=1 << 62)]
+
+
+# ---------------------------------------------------------------------- taking
+
+
+async def _take(
+    request: Request, identifier: str, work: Callable[[Container, bytes], dict[str, Any] | None]
+) -> Response:
+    """Read the body of a request from somebody who may write, and have it worked on."""
+    container = await run_in_threadpool(asked_for, request, identifier, Role.CONTRIBUTOR)
+    server = server_of(request)
+
+    def worked(body: bytes) -> Response:
+        try:
+            return answer(work(container, body) or {"errors": []})
+        except (PathError, _ClashError) as error:
+            return answer({"errors": [{"errorDescription": str(error)}]})
+
+    with server.intake.arriving() as arriving:
+        body = await body_of(request, _MOST_BODY, arriving)
+        return await run_in_threadpool(worked, body)
+
+
+class _ClashError(Exception):
+    """Something else is where a file is to go."""
+
+
+def _put_file(request: Request, container: Container, path: str, file: Mapping[str, Any]) -> None:
+    def fill(batch: Batch) -> None:
+        _expect(batch, path, "file")
+        batch.op({"op": "file", "path": path, "file": file})
+        batch.holds(path, "file")
+
+    log_of(request, container).write(fill)
+
+
+def _put_members(
+    request: Request, container: Container, path: str, members: Mapping[str, Any], *, reset: bool
+) -> None:
+    def fill(batch: Batch) -> None:
+        if reset and batch.kind(path) == "file_set":
+            batch.op({"op": "delete", "paths": [path]})
+            batch.removed(path)
+        _expect(batch, path, "file_set")
+        if members:
+            batch.op({"op": "files", "path": path, "members": members})
+            batch.holds(path, "file_set")
+
+    log_of(request, container).write(fill)
+
+
+def _expect(batch: Batch, path: str, family: str) -> None:
+    try:
+        expect_free(batch, path, family)
+    except ArgumentError as error:
+        raise _ClashError(str(error)) from error
+
+
+def _record(path: str, ext: str, size: int, digest: str) -> dict[str, Any]:
+    name = path.rpartition("/")[2]
+    shown = f"{name}.{ext}" if ext else name
+    return {"name": shown, "ext": ext, "size": size, "sha256": digest}
+
+
+def _member(server: Server, name: str, size: int, digest: str) -> dict[str, Any]:
+    found = _record(name, "", size, digest)
+    ext = found["name"].rpartition(".")[2] if "." in found["name"] else ""
+    return found | {"ext": ext, "mtime_ns": server.now_ns()}
+
+
+def _ext(given: str) -> str:
+    return re.sub(r"[^\w+-]", "", given)[:40]
+
+
+def _below(sub: str) -> str:
+    return "/".join(parts_of(sub, "subPath"))
+
+
+@router.answers("fileAtomUpload")
+async def put_file(
+    request: Request, identifier: Into, path: At, ext: Annotated[str, Query(max_length=255)] = ""
+) -> Response:
+    """Take a file."""
+
+    def work(container: Container, body: bytes) -> None:
+        digest = keep_content(server_of(request), container, body)
+        _put_file(request, container, path, _record(path, _ext(ext), len(body), digest))
+
+    return await _take(request, identifier, work)
+
+
+@router.answers("fileSetFileUpload")
+async def put_member(request: Request, identifier: Into, path: At, sub: Sub) -> Response:
+    """Take a file of a set."""
+
+    def work(container: Container, body: bytes) -> None:
+        server, name = server_of(request), _below(sub)
+        digest = keep_content(server, container, body)
+        member = {name: _member(server, name, len(body), digest)}
+        _put_members(request, container, path, member, reset=False)
+
+    return await _take(request, identifier, work)
+
+
+def _begin(request: Request, identifier: str, what: str, size: int) -> Response:
+    container = asked_for(request, identifier, Role.CONTRIBUTOR)
+    server = server_of(request)
+    if size > server.blobs.limits.blob_bytes:
+        hint = f"this server takes files of up to {server.blobs.limits.blob_bytes:,} bytes"
+        raise Refusal(413, "too-large", hint)
+    if server.quota is not None:
+        server.quota.expect(container.project, size)
+    return answer({"uploadId": begin_upload(server, container, what, size).name, "errors": []})
+
+
+async def _part(request: Request, identifier: str, what: str, name: str) -> Response:
+    given = request.headers.get("x-range", "")
+
+    def work(container: Container, body: bytes) -> None:
+        upload = find_upload(server_of(request), container, what, name)
+        if upload is None:
+            raise Refusal(404, "no-upload", "this upload is not known here; begin it again")
+        upload.put(given, body)
+
+    return await _take(request, identifier, work)
+
+
+async def _finish(
+    request: Request,
+    identifier: str,
+    what: str,
+    name: str,
+    put: Callable[[Container, int, str], None],
+) -> Response:
+    def work(container: Container, body: bytes) -> None:
+        del body
+        server = server_of(request)
+        upload = find_upload(server, container, what, name)
+        if upload is None and is_kept(server, container, what, name):
+            return
+        if upload is None:
+            raise Refusal(404, "no-upload", "this upload is not known here; begin it again")
+        put(container, upload.size, upload.keep(server, container))
+        upload.drop()
+
+    return await _take(request, identifier, work)
+
+
+@router.answers("fileAtomMultipartUploadStart")
+def begin_file(
+    request: Request,
+    identifier: Into,
+    path: At,
+    size: Total,
+    ext: Annotated[str, Query(max_length=255)] = "",
+) -> Response:
+    """Begin to take a large file; what its name ends with is said now alone."""
+    found = _begin(request, identifier, f"file {path}", size)
+    if b'"uploadId"' in found.body and _ext(ext):
+        told = json.loads(bytes(found.body))
+        return answer(told | {"uploadId": f"{told['uploadId']}.{_ext(ext)}"})
+    return found
+
+
+@router.answers("fileAtomMultipartUploadPart")
+async def put_file_part(request: Request, identifier: Into, path: At, name: Id) -> Response:
+    """Take a part of a large file."""
+    return await _part(request, identifier, f"file {path}", name.partition(".")[0])
+
+
+@router.answers("fileAtomMultipartUploadFinish")
+async def finish_file(request: Request, identifier: Into, path: At, name: Id) -> Response:
+    """Keep a large file."""
+    upload, _, ext = name.partition(".")
+
+    def put(container: Container, size: int, digest: str) -> None:
+        _put_file(request, container, path, _record(path, _ext(ext), size, digest))
+
+    return await _finish(request, identifier, f"file {path}", upload, put)
+
+
+@router.answers("fileSetFileMultipartUploadStart")
+def begin_member(request: Request, identifier: Into, path: At, sub: Sub, size: Total) -> Response:
+    """Begin to take a large file of a set."""
+    return _begin(request, identifier, f"member {path} {_below(sub)}", size)
+
+
+@router.answers("fileSetFileMultipartUploadPart")
+async def put_member_part(
+    request: Request, identifier: Into, path: At, sub: Sub, name: Id
+) -> Response:
+    """Take a part of a large file of a set."""
+    return await _part(request, identifier, f"member {path} {_below(sub)}", name)
+
+
+@router.answers("fileSetFileMultipartUploadFinish")
+async def finish_member(
+    request: Request, identifier: Into, path: At, sub: Sub, name: Id
+) -> Response:
+    """Keep a large file of a set."""
+    below = _below(sub)
+
+    def put(container: Container, size: int, digest: str) -> None:
+        member = {below: _member(server_of(request), below, size, digest)}
+        _put_members(request, container, path, member, reset=False)
+
+    return await _finish(request, identifier, f"member {path} {below}", name, put)
+
+
+@router.answers("uploadFileSetAttributeTar")
+async def put_tar(
+    request: Request,
+    identifier: Asked,
+    path: At,
+    reset: Annotated[str, Query(max_length=10)] = "False",
+) -> Response:
+    """Take several small files of a set at once."""
+
+    def work(container: Container, body: bytes) -> None:
+        server, members = server_of(request), {}
+        for name, data in _unpacked(body):
+            digest = keep_content(server, container, data)
+            members[name] = _member(server, name, len(data), digest)
+        again = reset.lower() == "true"
+        _put_members(request, container, path, members, reset=again)
+
+    return await _take(request, identifier, work)
+
+
+def _unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a package; links and devices in it are passed over.
+
+    Raises:
+        ArgumentError: If it is no package, or comes to more than one may.
+    """
+    if not body:
+        return
+    unpacking = zlib.decompressobj(31)
+    try:
+        plain = unpacking.decompress(body, _MOST_INFLATED)
+        if unpacking.unconsumed_tail:
+            msg = f"a package may come to {_MOST_INFLATED:,} bytes"
+            raise ArgumentError(msg)
+        with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as package:
+            for each in package:
+                if each.isreg() and (file := package.extractfile(each)) is not None:
+                    yield _below(each.name), file.read()
+    except (zlib.error, tarfile.TarError, EOFError) as error:
+        msg = f"expected a package of files (tar.gz): {error}"
+        raise ArgumentError(msg) from error
+
+
+# ---------------------------------------------------------------------- giving
+
+
+@router.answers("downloadAttribute")
+def get_file(request: Request, identifier: Asked, path: At) -> Response:
+    """Return the content of a file."""
+    read = read_of(request, identifier)
+    found = read.attribute(path)
+    blob = None if found is None or found.family != "file" else _blob(read, found.value)
+    if found is None or blob is None:
+        raise missing(path)
+    ext = str(found.value.get("ext") or "")
+    name = path.rpartition("/")[2] + (f".{ext}" if ext else "")
+    return _sent(blob.read(), name, blob.size)
+
+
+def _blob(read: Read, file: Any) -> Blob | None:
+    digest = (file or {}).get("sha256")
+    if not digest or file.get("dir"):
+        return None
+    return read.server.blobs.find(read.container.project, digest)
+
+
+def _sent(
+    parts: Iterator[bytes], name: str, size: int | None, kind: str = "application/octet-stream"
+) -> Response:
+    plain = re.sub(r"[^A-Za-z0-9._ +-]", "_", name)
+    headers = _SAFE | {"Content-Disposition": f'attachment; filename="{plain}"'}
+    if size is not None:
+        headers["Content-Length"] = str(size)
+    return StreamingResponse(parts, 200, headers, kind)
+
+
+@router.answers("getImageSeriesValue")
+def get_image(
+    request: Request, identifier: Asked, path: At, index: Annotated[int, Query(ge=0)]
+) -> Response:
+    """Return one picture of a series, by its place."""
+    read = read_of(request, identifier)
+    found = read.attribute(path)
+    if found is None or found.family != "file_series":
+        raise missing(path)
+    points = read.reader.files(path)
+    blob = _blob(read, points[index].file) if index < len(points) else None
+    if blob is None:
+        raise missing(path)
+    ext = str(points[index].file.get("ext") or "")
+    kind = f"image/{ext}" if ext in _PICTURES else "application/octet-stream"
+    return _sent(blob.read(), f"{index}.{ext}", blob.size, kind)
+
+
+def _members(read: Read, path: str) -> dict[str, Any]:
+    found = read.attribute(path)
+    if found is None or found.family != "file_set":
+        raise missing(path)
+    return dict(found.value)
+
+
+@router.answers("lsFileSetAttribute")
+def list_files(
+    request: Request,
+    identifier: Asked,
+    path: At,
+    folder: Annotated[str, Query(alias="path", max_length=4096)] = "",
+) -> Response:
+    """Return what is directly in a folder of a set of files."""
+    members = _members(read_of(request, identifier), path)
+    begin = folder.strip("/").removeprefix("./")
+    begin = f"{begin}/" if begin not in ("", ".") else ""
+    files: list[dict[str, Any]] = []
+    folders: dict[str, tuple[int, int]] = {}
+    for name, file in sorted(members.items()):
+        if not name.startswith(begin):
+            continue
+        first, _, rest = name.removeprefix(begin).partition("/")
+        size, mtime = file.get("size") or 0, int(file.get("mtime_ns") or 0)
+        if rest:
+            known = folders.get(first, (0, 0))
+            folders[first] = (known[0] + size, max(known[1], mtime))
+        else:
+            files.append(_entry(first, size, mtime, "file"))
+    if begin and not files and not folders:
+        msg = f"{path}/{folder}"
+        raise missing(msg)
+    shown = [_entry(name, *known, "directory") for name, known in folders.items()]
+    return answer([*shown, *files])
+
+
+def _entry(name: str, size: int, mtime_ns: int, kind: str) -> dict[str, Any]:
+    mtime = as_time(datetime.fromtimestamp(mtime_ns / 1e9, timezone.utc))
+    return {"name": name, "size": size, "mtime": mtime, "fileType": kind}
+
+
+@router.answers("prepareForDownloadFileSetAttributeZip")
+def prepare(request: Request, identifier: Asked, path: At) -> Response:
+    """Return a name for a set of files as one archive; nothing has to be prepared."""
+    _members(read_of(request, identifier), path)
+    return answer({"id": _pack(f"{identifier}\n{path}")})
+
+
+@router.answers("getDownloadPrepareRequest")
+def prepared(request: Request, id: Annotated[str, Query(max_length=32768)]) -> Response:  # noqa: A002 - theirs
+    """Return where the archive is."""
+    expect_somebody(request)
+    return answer({"id": id, "downloadUrl": f"{base_of(request)}{_ZIP}?id={id}"})
+
+
+@router.get(_ZIP, include_in_schema=False)
+def get_zip(request: Request, id: Annotated[str, Query(max_length=32768)]) -> Response:  # noqa: A002 - theirs
+    """Return a set of files as one archive."""
+    identifier, _, path = _unpack(id).partition("\n")
+    read = read_of(request, identifier)
+    members = _members(read, path)
+    name = path.rpartition("/")[2] + ".zip"
+    return _sent(_zipped(read, members), name, None, "application/zip")
+
+
+def _pack(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _unpack(text: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+    except ValueError as error:
+        raise Refusal(404, "no-address", "there is no such archive") from error
+
+
+class _Sink(io.RawIOBase):
+    """Takes what an archive is written to, and gives it on."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._parts.append(bytes(data))
+        return len(self._parts[-1])
+
+    def taken(self) -> bytes:
+        """Return what was written since the last call."""
+        found = b"".join(self._parts)
+        self._parts = []
+        return found
+
+
+def _zipped(read: Read, members: Mapping[str, Any]) -> Iterator[bytes]:
+    sink = _Sink()
+    folders = {"/"}
+    for name in members:
+        parts = name.split("/")[:-1]
+        folders |= {"/".join(parts[:end]) + "/" for end in range(1, len(parts) + 1)}
+    with zipfile.ZipFile(cast("Any", sink), "w", zipfile.ZIP_STORED) as archive:
+        for folder in sorted(folders):
+            archive.writestr(zipfile.ZipInfo(folder), b"")
+        for name, file in sorted(members.items()):
+            blob = _blob(read, file)
+            if blob is None:
+                continue
+            with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as entry:
+                for part in blob.read():
+                    entry.write(part)
+                    yield sink.taken()
+    yield sink.taken()

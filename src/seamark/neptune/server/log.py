@@ -1,0 +1,386 @@
+"""What the client sends becomes frames of one journal in each run, kept before it is answered.
+
+All processes of a server append to the same journal of a run: its name is derived, and a batch is
+taken only at the place where the journal ends (`seamark.server.kept.intake`). Whoever finds it
+longer than expected looks again. What is remembered of a run between two requests, such as the last
+step of each series, is true exactly as long as that place is.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import ArgumentError
+from seamark.journal.folder import journal_name
+from seamark.journal.format import (
+    MAX_PAYLOAD_BYTES,
+    USER_TIME,
+    Kind,
+    dump_json,
+    file_header,
+    frame_bytes,
+    salt_of,
+)
+from seamark.journal.reader import JournalReader
+from seamark.neptune.server.answers import NotThere
+from seamark.neptune.server.names import Container, container_id
+from seamark.server.failures import later
+from seamark.server.kept.refusals import DivergedError, GapError
+from seamark.server.positions import Positions
+from seamark.server.writer import NEPTUNE, own_journal
+from seamark.store.read.run import RunReader
+
+if TYPE_CHECKING:
+    from seamark.server.state import Server
+
+__all__ = ["BATCH_BYTES", "Batch", "Log", "Logs", "Opened"]
+
+BATCH_BYTES: Final = 32 << 20
+"""About how many bytes one batch is to have at most; a frame may be longer."""
+_TRIES: Final = 20
+_MOST_JOURNALS: Final = 16
+_REMEMBERED: Final = 1000
+"""Runs."""
+_PATHS: Final = 200_000
+"""Of all of them; no more are taken up beyond that until others were let go of."""
+_AHEAD_NS: Final = 3600 * 10**9
+_BEAT_NS: Final = 25 * 10**9
+"""A sign of life is written if none was for so long."""
+_PATIENCE_S: Final = 20.0
+_S: Final = 10**9
+_NUMBER: Final = struct.Struct("<I")
+_COLUMN: Final = struct.Struct("<II")
+
+
+@dataclass
+class Opened:
+    """What is known of a run while it is written to.
+
+    Attributes:
+        kinds: What each path holds: ``"atom:float"`` and the like, or the family.
+        steps: The last step of each series.
+        uid: Of the journal that is appended to.
+        writer: Its writer id.
+        size: How many bytes of it are kept.
+        last_t: Time of its last frame, nanoseconds since the Unix epoch.
+        floor: All frames from now on are later than this.
+        position: How many bytes of all journals of the run were kept when this was known.
+        numbers: Of paths in the journal.
+    """
+
+    kinds: dict[str, str] = field(default_factory=dict)
+    steps: dict[str, float] = field(default_factory=dict)
+    uid: bytes = b""
+    writer: str = ""
+    size: int = 0
+    last_t: int = 0
+    floor: int = 0
+    position: int = 0
+    numbers: dict[str, int] = field(default_factory=dict)
+
+
+class Batch:
+    """Frames in the making, and what is known once they are kept.
+
+    Args:
+        opened: What is known before.
+        now_ns: The clock, nanoseconds since the Unix epoch.
+    """
+
+    def __init__(self, opened: Opened, now_ns: int) -> None:
+        self._opened = opened
+        self._salt = salt_of(opened.uid)
+        ahead = opened.floor + 1 if opened.floor < now_ns + _AHEAD_NS else 0
+        self._t = max(now_ns, opened.last_t + 1, ahead)
+        self._frames: list[bytes] = []
+        self._numbers: dict[str, int] = {}
+        self._kinds: dict[str, str | None] = {}
+        self._steps: dict[str, float] = {}
+        self._gone: set[str] = set()
+        self.size = 0
+
+    # ------------------------------------------------------------------ what is there
+
+    def kind(self, path: str) -> str | None:
+        """Return what a path holds; None for nothing."""
+        if path in self._kinds:
+            return self._kinds[path]
+        return self._opened.kinds.get(path)
+
+    def _last_step(self, path: str) -> float | None:
+        last = self._steps.get(path)
+        if last is None and path not in self._gone:
+            last = self._opened.steps.get(path)
+        return last
+
+    def next_step(self, path: str) -> float:
+        """Return the step of a point that is given none: one more than the last, from 0 on."""
+        last = self._last_step(path)
+        return 0.0 if last is None else last + 1
+
+    def holds(self, path: str, kind: str) -> None:
+        """Note what a path holds from now on."""
+        self._kinds[path] = kind
+
+    def saw_step(self, path: str, step: float) -> None:
+        """Note the step of a point."""
+        last = self._last_step(path)
+        self._steps[path] = step if last is None else max(last, step)
+
+    def emptied(self, path: str) -> None:
+        """Note that a series has no points any more."""
+        self._steps.pop(path, None)
+        self._gone.add(path)
+
+    def removed(self, path: str) -> None:
+        """Note that nothing is at a path or below it any more."""
+        self._kinds[path] = None
+        self.emptied(path)
+
+    # ------------------------------------------------------------------ frames
+
+    def op(self, record: Mapping[str, Any]) -> None:
+        """Add an operation, as ``docs/explanation/journal.md`` has them."""
+        self.frame(Kind.OP, dump_json(record))
+
+    def column(self, path: str, steps: list[float], values: list[float], times: list[int]) -> None:
+        """Add points of a series of numbers."""
+        number = self._number(path)
+        count = len(steps)
+        payload = _COLUMN.pack(number, count) + struct.pack(f"<{count}d", *steps)
+        payload += struct.pack(f"<{count}d", *values) + struct.pack(f"<{count}q", *times)
+        self.frame(Kind.COLUMN, payload, USER_TIME)
+
+    def frame(self, kind: int, payload: bytes, flags: int = 0) -> None:
+        """Add a frame.
+
+        Raises:
+            ArgumentError: If it is longer than a frame may be.
+        """
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            msg = f"a record of {len(payload):,} bytes; at most {MAX_PAYLOAD_BYTES:,} are kept"
+            raise ArgumentError(msg)
+        made = frame_bytes(self._salt, kind, self._t, payload, flags=flags)
+        self._frames.append(made)
+        self.size += len(made)
+        self._t += 1
+
+    def begin(self, header: Mapping[str, Any]) -> None:
+        """Add what a journal begins with."""
+        made = file_header(self._opened.uid)
+        self._frames.append(made)
+        self.size += len(made)
+        self.frame(Kind.HEADER, dump_json(header))
+
+    def _number(self, path: str) -> int:
+        found = self._numbers.get(path)
+        if found is None:
+            found = self._opened.numbers.get(path)
+        if found is None:  # numbers may be given again: each counts from its frame on
+            found = len(self._opened.numbers) + len(self._numbers)
+            self._numbers[path] = found
+            self.frame(Kind.PATH, _NUMBER.pack(found) + path.encode())
+        return found
+
+    @property
+    def data(self) -> bytes:
+        """All of them."""
+        return b"".join(self._frames)
+
+    def keep(self, size: int, position: int) -> None:
+        """Take over what is known, once it is kept."""
+        one = self._opened
+        one.numbers.update(self._numbers)
+        for path in self._gone:
+            one.steps.pop(path, None)
+        one.steps.update(self._steps)
+        for path, kind in self._kinds.items():
+            if kind is None:
+                one.kinds.pop(path, None)
+            else:
+                one.kinds[path] = kind
+        one.size, one.last_t, one.position = size, self._t - 1, position
+
+
+class Log:
+    """One run, as it is written to by the requests of one process."""
+
+    def __init__(self, server: Server, container: Container) -> None:
+        self._server, self.container = server, container
+        self._lock = threading.Lock()
+        self._opened: Opened | None = None
+
+    @property
+    def remembered(self) -> int:
+        """How many paths are remembered of it."""
+        return 0 if self._opened is None else len(self._opened.kinds)
+
+    def create(self, header: Mapping[str, Any], fill: Callable[[Batch], None]) -> bool:
+        """Begin a run that is not there; return whether this call began it.
+
+        Args:
+            header: Facts of it, in addition to those that every journal has.
+            fill: Adds what it is born with.
+        """
+        with self._lock:
+            if self._server.intake.known(*self.container)[0]:
+                return False
+            opened = self._named(0)
+            batch = Batch(opened, self._server.now_ns())
+            batch.begin(self._header(opened, header, owner=True))
+            fill(batch)
+            try:
+                self._take(opened, batch)
+            except (DivergedError, GapError):  # somebody else began it in this moment
+                return False
+            self._opened = opened
+            return True
+
+    def write(self, fill: Callable[[Batch], None]) -> None:
+        """Add to the run; returns once it is kept for good.
+
+        Args:
+            fill: Adds it. Called again if another process was quicker.
+
+        Raises:
+            NotThere: If there is no such run.
+            NotTaken: If nothing can be kept now, or no more of this workspace.
+        """
+        with self._lock:
+            for last in range(_TRIES, 0, -1):
+                opened = self._opened or self._open()
+                batch = Batch(opened, self._server.now_ns())
+                if not opened.size:
+                    batch.begin(self._header(opened, {}, owner=False))
+                self._opened = None  # until it is kept: whatever happens, nothing wrong is believed
+                fill(batch)
+                if not batch.size:
+                    self._opened = opened
+                    return
+                try:
+                    alone = self._take(opened, batch)
+                except (DivergedError, GapError):
+                    if last == 1:
+                        raise
+                    continue
+                if alone:
+                    self._opened = opened
+                return
+
+    def beat(self) -> None:
+        """Write down that the client lives, if nothing else said so for a while."""
+        opened = self._opened
+        if opened is not None and opened.last_t > self._server.now_ns() - _BEAT_NS:
+            return
+        self.write(lambda batch: batch.frame(Kind.HEARTBEAT, b""))
+
+    def _take(self, opened: Opened, batch: Batch) -> bool:
+        """Have a batch kept; return whether nobody else wrote to the run since it was opened."""
+        data, name = batch.data, journal_name(opened.writer, opened.uid)
+        kept = self._server.intake.take(*self.container, name, opened.size, data)
+        alone = kept.position == opened.position + len(data)
+        batch.keep(opened.size + len(data), kept.position)
+        return alone
+
+    # ------------------------------------------------------------------ opening
+
+    def _named(self, number: int) -> Opened:
+        uid, writer = own_journal(self._server.instance, *self.container, number, NEPTUNE)
+        return Opened(uid=uid, writer=writer)
+
+    def _open(self) -> Opened:
+        """Look what is there: the journal to append to, and what the paths of the run hold."""
+        server, container = self._server, self.container
+        journals, position = server.intake.known(*container)
+        if not journals and not container.is_project:
+            raise NotThere(container_id(container))
+        now = server.now_ns()
+        opened = self._journal(journals, now + _AHEAD_NS)
+        opened.position = position
+        if not journals:
+            return opened
+        if Positions(server.store).wait_for(container, position, _PATIENCE_S):
+            hint = "what was sent before is still being worked on; send it again"
+            msg = "busy"
+            raise later(msg, hint, 2)
+        reader = reader_of(server, container)
+        opened.floor = max((one.last_t for one in reader.journals()), default=0)
+        for each in reader.attributes():
+            opened.kinds[each.path] = _kind_of(each.family, each.type)
+            step = getattr(each.value, "last_step", None)
+            if step is not None and math.isfinite(step):  # NaN where there are no points
+                opened.steps[each.path] = float(step)
+        return opened
+
+    def _journal(self, known: Iterable[str], limit: int) -> Opened:
+        known = set(known)
+        for number in range(_MOST_JOURNALS):
+            opened = self._named(number)
+            name = journal_name(opened.writer, opened.uid)
+            if name not in known:
+                return opened
+            with JournalReader(self._server.kept.source(*self.container, name)) as reader:
+                size, last = reader.size, reader.last_frame()
+            if last is not None and last.end == size and last.t < limit:
+                opened.size, opened.last_t = size, last.t
+                return opened
+        msg = "the run has journals in the place of all that could be written to"
+        raise ArgumentError(msg)
+
+    def _header(self, opened: Opened, facts: Mapping[str, Any], *, owner: bool) -> dict[str, Any]:
+        return {
+            "format": 1,
+            "run": self.container.run,
+            "project": self.container.project,
+            "writer": opened.writer,
+            "continues": None,
+            "prior_t": opened.floor,
+            "owner": owner,
+            "host": NEPTUNE,
+            **facts,
+        }
+
+
+class Logs:
+    """The runs that a process writes to; those of long ago are let go of.
+
+    Args:
+        server: Which keeps them.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Container, Log] = OrderedDict()
+
+    def of(self, container: Container) -> Log:
+        """Return the log of a run."""
+        with self._lock:
+            found = self._known.get(container)
+            if found is not None:
+                self._known.move_to_end(container)
+                return found
+            room = _PATHS - sum(log.remembered for log in self._known.values())
+            while self._known and (len(self._known) >= _REMEMBERED or room < 0):
+                _, gone = self._known.popitem(last=False)
+                room += gone.remembered
+            found = self._known[container] = Log(self._server, container)
+            return found
+
+
+def reader_of(server: Server, container: Container) -> RunReader:
+    """Return what reads a run."""
+    from functools import partial
+
+    sources = partial(server.kept.source, *container)
+    return RunReader(server.store, *container, sources, now_ns=server.now_ns)
+
+
+def _kind_of(family: str, kind: str) -> str:
+    return f"atom:{kind}" if family == "atom" else family

@@ -1,0 +1,68 @@
+"""How the client calls containers and projects, and what they are called here."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Final, NamedTuple
+
+from seamark.errors import PathError
+from seamark.journal.folder import PROJECT_LOG
+from seamark.paths import check_name, check_project
+
+__all__ = ["Container", "container_id", "key_of_project", "named", "split_project"]
+
+_KEY_CHARS: Final = 3
+_PARTS: Final = 2
+
+
+class Container(NamedTuple):
+    """A run, or a project itself.
+
+    Attributes:
+        project: Project path.
+        run: Run id, or ``.project``.
+    """
+
+    project: str
+    run: str
+
+    @property
+    def is_project(self) -> bool:
+        """Whether it is the project's own log."""
+        return self.run == PROJECT_LOG
+
+
+def container_id(container: Container) -> str:
+    """Return the id that the client gets: both names, in letters that suit files and addresses.
+
+    Nothing has to be looked up to know what it means, and it says nothing that its owner did not.
+    """
+    text = f"{container.project}/{container.run}".encode()
+    return base64.b32encode(text).decode().rstrip("=").lower()
+
+
+def named(identifier: str) -> Container | None:
+    """Return what an id of `container_id` means; None if it is none."""
+    padded = identifier.upper() + "=" * (-len(identifier) % 8)
+    try:
+        project, _, run = base64.b32decode(padded).decode().rpartition("/")
+        check_project(project)
+        if run != PROJECT_LOG:
+            check_name(run)
+    except (binascii.Error, UnicodeError, ValueError, PathError):
+        return None
+    return Container(project, run)
+
+
+def split_project(project: str) -> tuple[str, str]:
+    """Return workspace and name of a project; the client knows no other paths than of two parts."""
+    workspace, _, name = project.partition("/")
+    return workspace, name
+
+
+def key_of_project(project: str) -> str:
+    """Return what the ids of runs in a project begin with where nobody chose it: ``"SAN"``."""
+    letters = re.sub(r"[^A-Z0-9]", "", project.rpartition("/")[2].upper())
+    return letters[:_KEY_CHARS] or "RUN"

@@ -1,0 +1,371 @@
+"""What the client changes of a run, as records of a journal."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from seamark.errors import ArgumentError, PathError
+from seamark.journal.format import Kind, dump_json
+from seamark.neptune.server.contents import keep_content, kind_of_image
+from seamark.paths import check_path, check_writable
+from seamark.values import encode_atom, escape
+
+if TYPE_CHECKING:
+    from seamark.neptune.server.log import Batch
+    from seamark.neptune.server.names import Container
+    from seamark.server.state import Server
+
+__all__ = ["Changes", "expect_free", "time_ms"]
+
+_SETS: Final = ("sys/tags", "sys/group_tags")
+_LONG_TEXT: Final = 4 << 20
+"""Longer texts are kept as files are, bytes."""
+_FRAME_BYTES: Final = 4 << 20
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MS: Final = 1_000_000
+_I63: Final = 1 << 63
+_LIKE_STRINGS: Final = frozenset({"atom:string", "atom:text", "atom:null", "atom:json"})
+"""What the client takes for strings."""
+
+
+class RefusedError(Exception):
+    """One operation that cannot be; the others of its batch are done."""
+
+
+class Changes:
+    """A batch of operations.
+
+    Args:
+        server: Which keeps files.
+        container: Of which run.
+        operations: As the client sends them: each has a path and what is done there.
+
+    Attributes:
+        errors: What was wrong with those that cannot be, in order.
+    """
+
+    def __init__(self, server: Server, container: Container, operations: list[Any]) -> None:
+        self._server, self._container, self._operations = server, container, operations
+        self.errors: list[str] = []
+        self._atoms: dict[str, list[Any]] = {}
+        self._kept: dict[tuple[int, int], dict[str, Any] | None] = {}
+
+    def fill(self, batch: Batch) -> None:
+        """Add what is done to a batch; what cannot be done is among the `errors`."""
+        self.errors, self._atoms = [], {}
+        for place, each in enumerate(self._operations):
+            path = each.get("path") if isinstance(each, dict) else None
+            try:
+                self._add(batch, place, path, each)
+            except (RefusedError, ArgumentError, PathError) as error:
+                self.errors.append(
+                    f"{path}: {error}" if isinstance(error, RefusedError) else str(error)
+                )
+            except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+                self.errors.append(f"{path!s:.200}: not as expected: {error}")
+        self._flush(batch)
+
+    def _add(self, batch: Batch, place: int, path: Any, each: Any) -> None:
+        if not isinstance(each, dict):
+            msg = "expected an object"
+            raise RefusedError(msg)
+        checked = check_writable(path)
+        for name, what in each.items():
+            if name == "path":
+                continue
+            if (assign := _ASSIGNED.get(name)) is not None:
+                self._assign(batch, checked, name, assign(what))
+                continue
+            act = self._ACTS.get(name)
+            if act is None:
+                msg = f"the operation {name!r:.60} is not known here"
+                raise RefusedError(msg)
+            self._flush(batch)
+            act(self, batch, checked, what or {}, place)
+
+    # ------------------------------------------------------------------ single values
+
+    def _assign(self, batch: Batch, path: str, name: str, value: Any) -> None:
+        there, kind, atom = batch.kind(path), _KINDS[name], list(encode_atom(value))
+        if there == "atom:float" and kind == "atom:int":
+            kind, atom = there, ["float", float(value)]
+        if there not in (None, kind) and not {there, kind} <= _LIKE_STRINGS:
+            raise _clash(path, there, kind)
+        if atom[0] == "string" and len(atom[1]) * 4 > _LONG_TEXT:
+            data = atom[1].encode()
+            if len(data) > _LONG_TEXT:
+                digest = keep_content(self._server, self._container, data)
+                atom = ["text", {"sha256": digest, "size": len(data)}]
+        self._atoms[path] = atom
+        batch.holds(path, kind)
+
+    def _flush(self, batch: Batch) -> None:
+        """Add the values that were assigned since the last other operation."""
+        some: dict[str, Any] = {}
+        size = 0
+        for path, atom in self._atoms.items():
+            some[path] = atom
+            size += len(path) + (len(atom[1]) * 4 if isinstance(atom[1], str) else 32)
+            if size > _FRAME_BYTES:
+                batch.op({"op": "assign", "atoms": some})
+                some, size = {}, 0
+        if some:
+            batch.op({"op": "assign", "atoms": some})
+        self._atoms = {}
+
+    # ------------------------------------------------------------------ series
+
+    def _points(
+        self, batch: Batch, path: str, what: Mapping[str, Any], family: str
+    ) -> list[tuple[float, int, Any]]:
+        """Return step, time (ns) and value of each point."""
+        _expect(batch, path, family)
+        found = []
+        for each in what["entries"]:
+            step = each.get("step")
+            step = batch.next_step(path) if step is None else float(step)
+            if not math.isfinite(step):
+                msg = f"{path}: a step is a finite number, got {step}"
+                raise ArgumentError(msg)
+            batch.saw_step(path, step)
+            found.append((step, time_ms(each["timestampMilliseconds"]), each["value"]))
+        if found:
+            batch.holds(path, family)
+        return found
+
+    def _log_floats(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
+        values = [float(each["value"]) for each in what["entries"]]
+        points = self._points(batch, path, what, "float_series")
+        if points:
+            batch.column(path, [one[0] for one in points], values, [one[1] for one in points])
+
+    def _log_strings(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
+        some: list[Any] = []
+        size = 0
+        for step, time, value in self._points(batch, path, what, "string_series"):
+            text: Any = str(escape(str(value)))
+            size += 4 * len(text) + 64
+            if len(text) * 4 > _LONG_TEXT and len(text.encode()) > _LONG_TEXT:
+                data = text.encode()
+                digest = keep_content(self._server, self._container, data)
+                text = {"sha256": digest, "size": len(data)}
+            some.append([step, text, time])
+            if size > _FRAME_BYTES:
+                batch.frame(Kind.TEXT, dump_json({"path": path, "points": some}))
+                some, size = [], 0
+        if some:
+            batch.frame(Kind.TEXT, dump_json({"path": path, "points": some}))
+
+    def _log_images(self, batch: Batch, path: str, what: Mapping[str, Any], place: int) -> None:
+        found = self._points(batch, path, what, "file_series")
+        for number, (step, time, value) in enumerate(found):
+            file = self._image(place, number, value)
+            record = {"op": "file_point", "path": path, "step": step, "file": file, "time": time}
+            for name in ("name", "description"):
+                if value.get(name):
+                    record[name] = str(escape(str(value[name])))
+            batch.op(record)
+
+    def _image(self, place: int, number: int, value: Mapping[str, Any]) -> dict[str, Any]:
+        known = self._kept.get((place, number))
+        if known is None:
+            try:
+                data = base64.b64decode(value.get("data") or "", validate=True)
+            except (binascii.Error, ValueError) as error:
+                msg = f"an image is not written as base64: {error}"
+                raise ArgumentError(msg) from error
+            ext = kind_of_image(data)
+            digest = keep_content(self._server, self._container, data)
+            known = {"name": f"image.{ext}", "ext": ext, "size": len(data), "sha256": digest}
+            self._kept[place, number] = known
+        return known
+
+    def _clear_series(self, batch: Batch, path: str, _: Mapping[str, Any], __: int) -> None:
+        there = batch.kind(path)
+        if there is None:
+            return
+        if there.startswith("atom") or there in ("file", "file_set", "artifact", "string_set"):
+            raise _clash(path, there, "a series")
+        batch.op({"op": "clear", "path": path})
+        batch.emptied(path)
+
+    def _config(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
+        _expect(batch, path, "float_series")
+        known = {name: what[name] for name in ("min", "max", "unit") if what.get(name) is not None}
+        batch.op({"op": "series_config", "path": path, **known})
+
+    # ------------------------------------------------------------------ sets, files, artifacts
+
+    def _insert(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
+        self._change_set(batch, path, what, "add")
+
+    def _remove(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
+        self._change_set(batch, path, what, "remove")
+
+    @staticmethod
+    def _change_set(batch: Batch, path: str, what: Mapping[str, Any], op: str) -> None:
+        _expect_set(batch, path)
+        values = [str(escape(str(each))) for each in what["values"]]
+        if values:
+            batch.op({"op": op, "path": path, "values": values})
+            batch.holds(path, "string_set")
+
+    def _clear_set(self, batch: Batch, path: str, _: Mapping[str, Any], __: int) -> None:
+        _expect_set(batch, path)
+        batch.op({"op": "assign_set", "path": path, "values": []})
+        batch.holds(path, "string_set")
+
+    def _delete(self, batch: Batch, path: str, _: Mapping[str, Any], __: int) -> None:
+        if path.startswith("sys/"):
+            msg = "what is below sys/ stays"
+            raise RefusedError(msg)
+        if batch.kind(path) is None:
+            return
+        batch.op({"op": "delete", "paths": [path]})
+        batch.removed(path)
+
+    def _delete_files(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
+        _expect(batch, path, "file_set")
+        given = [str(each).strip("/") for each in what["filePaths"]]
+        members = self._members(path)
+        gone = [
+            name
+            for name in members
+            if any(one in (name, "") or name.startswith(f"{one}/") for one in given)
+        ]
+        if gone:
+            batch.op({"op": "unfiles", "path": path, "names": gone})
+
+    def _members(self, path: str) -> list[str]:
+        from seamark.neptune.server.reading import Read
+
+        found = Read(self._server, self._container).attribute(path)
+        return list(found.value) if found is not None and found.family == "file_set" else []
+
+    def _artifact(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
+        from seamark.neptune.server.lists import record_of
+
+        _expect(batch, path, "artifact")
+        record = record_of(self._server, self._container, str(what["hash"]))
+        batch.op({"op": "artifact", "path": path, **record})
+        batch.holds(path, "artifact")
+
+    def _clear_artifact(self, batch: Batch, path: str, _: Mapping[str, Any], __: int) -> None:
+        _expect(batch, path, "artifact")
+        empty = {"files": [], "references": [], "hash": hashlib.sha256(b"").hexdigest()}
+        batch.op({"op": "artifact", "path": path, "kind": "tracked", **empty})
+        batch.holds(path, "artifact")
+
+    _ACTS: ClassVar[dict[str, Callable[[Changes, Batch, str, Any, int], None]]] = {
+        "logFloats": _log_floats,
+        "logStrings": _log_strings,
+        "logImages": _log_images,
+        "clearFloatSeries": _clear_series,
+        "clearStringSeries": _clear_series,
+        "clearImageSeries": _clear_series,
+        "configFloatSeries": _config,
+        "insertStrings": _insert,
+        "removeStrings": _remove,
+        "clearStringSet": _clear_set,
+        "deleteAttribute": _delete,
+        "deleteFiles": _delete_files,
+        "assignArtifact": _artifact,
+        "clearArtifact": _clear_artifact,
+    }
+
+
+# ---------------------------------------------------------------------- values
+
+
+def _float(what: Mapping[str, Any]) -> float:
+    return float(what["value"])
+
+
+def _int(what: Mapping[str, Any]) -> int:
+    value = what["value"]
+    if type(value) is not int:
+        msg = f"expected an integer, got {value!r:.60}"
+        raise RefusedError(msg)
+    return value
+
+
+def _bool(what: Mapping[str, Any]) -> bool:
+    if type(what["value"]) is not bool:
+        msg = f"expected true or false, got {what['value']!r:.60}"
+        raise RefusedError(msg)
+    return bool(what["value"])
+
+
+def _string(what: Mapping[str, Any]) -> str:
+    return str(what["value"])
+
+
+def _datetime(what: Mapping[str, Any]) -> datetime:
+    return _EPOCH + timedelta(milliseconds=int(what["valueMilliseconds"]))
+
+
+_ASSIGNED: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "assignFloat": _float,
+    "assignInt": _int,
+    "assignBool": _bool,
+    "assignString": _string,
+    "assignDatetime": _datetime,
+}
+_KINDS: Final = {
+    "assignFloat": "atom:float",
+    "assignInt": "atom:int",
+    "assignBool": "atom:bool",
+    "assignString": "atom:string",
+    "assignDatetime": "atom:datetime",
+}
+
+
+def time_ms(value: Any) -> int:
+    """Return a time in milliseconds as nanoseconds since the Unix epoch.
+
+    Raises:
+        ArgumentError: If it is none.
+    """
+    found = int(value) * _MS
+    if not -_I63 <= found < _I63:
+        msg = f"expected a time in milliseconds since 1970, got {value!r:.60}"
+        raise ArgumentError(msg)
+    return found
+
+
+def expect_free(batch: Batch, path: str, family: str) -> str:
+    """Return a path at which something may be put.
+
+    Raises:
+        PathError: If it is no path, or derived.
+        ArgumentError: If something else is there.
+    """
+    checked = check_writable(check_path(path))
+    if (there := batch.kind(checked)) not in (None, family):
+        msg = f"{checked}: holds {there}, and cannot be made {family}"
+        raise ArgumentError(msg)
+    return checked
+
+
+def _expect(batch: Batch, path: str, family: str) -> None:
+    if (there := batch.kind(path)) not in (None, family):
+        raise _clash(path, there, family)
+
+
+def _expect_set(batch: Batch, path: str) -> None:
+    if path not in _SETS:
+        msg = f"sets of strings are at {' and '.join(_SETS)} only"
+        raise RefusedError(msg)
+    _expect(batch, path, "string_set")
+
+
+def _clash(path: str, there: str | None, kind: str) -> RefusedError:
+    del path
+    words = [str(one).removeprefix("atom:").replace("_", " ") for one in (there, kind)]
+    return RefusedError(f"holds {words[0]}, and cannot be made {words[1]}")

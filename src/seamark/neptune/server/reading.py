@@ -1,0 +1,272 @@
+"""What a run shows, as the client reads it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from seamark.errors import RunNotFoundError
+from seamark.neptune.server.answers import NotThere
+from seamark.neptune.server.log import reader_of
+from seamark.neptune.server.names import Container, container_id
+from seamark.server.positions import Positions
+from seamark.store import schema
+from seamark.store.cells import state_of_row
+
+if TYPE_CHECKING:
+    from seamark.reading.attributes import Attribute
+    from seamark.server.state import Server
+
+__all__ = ["Read", "as_time", "number", "shown", "shown_step"]
+
+_PATIENCE_S: Final = 10.0
+_GIT: Final = "source_code/git"
+_LONGEST_TEXT: Final = 16 << 20
+_run = schema.run.c
+_ROW: Final = sa.select(_run.sys_id, _run.trashed, _run.beat, _run.state).where(
+    _run.project == sa.bindparam("project"), _run.name == sa.bindparam("name")
+)
+
+
+class Read:
+    """A run or project, with all that was acknowledged until now.
+
+    Args:
+        server: Which keeps it.
+        container: What is read.
+        wait: Whether to wait for what was just acknowledged.
+    """
+
+    def __init__(self, server: Server, container: Container, *, wait: bool = True) -> None:
+        self.server, self.container = server, container
+        self._reader = reader_of(server, container)
+        if wait:
+            journals, self.position = server.intake.known(*container)
+            if journals:
+                Positions(server.store).wait_for(container, self.position, _PATIENCE_S)
+            elif not container.is_project:
+                raise NotThere(container_id(container))
+        else:
+            self.position = 0
+
+    @functools.cached_property
+    def row(self) -> tuple[str, bool, int, str]:
+        """Its second id, whether it is in the trash, when it was last heard of, and its state."""
+        database = self.server.store().database
+        with database.reading() as connection:
+            rows = database.rows(
+                connection, _ROW, project=self.container.project, name=self.container.run
+            )
+        if not rows:
+            return "", False, 0, "created"
+        sys_id, trashed, beat, state = rows[0]
+        return sys_id, bool(trashed), beat, state_of_row(state, beat, self.server.now_ns())
+
+    def attributes(self, wanted: list[str] | None = None) -> list[dict[str, Any]]:
+        """Return attributes, those that the client expects of every container among them.
+
+        Args:
+            wanted: Only these paths; None for all.
+        """
+        if wanted is None:
+            found = {each.path: each for each in self._all()}
+        else:
+            found = {each.path: each for each in self._reader.some(wanted)}
+            found |= {each.path: each for each in self._all("sys")}
+        told = [
+            one
+            for each in found.values()
+            if not each.path.startswith("sys/") and (one := shown(each, self.text)) is not None
+        ]
+        told += self._facts(found)
+        return told if wanted is None else [one for one in told if one["name"] in set(wanted)]
+
+    def attribute(self, path: str) -> Attribute | None:
+        """Return what a path shows."""
+        try:
+            return self._reader.attribute(path)
+        except RunNotFoundError:
+            return None
+
+    def told(self, path: str) -> dict[str, Any] | None:
+        """Return what a path shows, as the client reads it; None for nothing."""
+        if path.startswith("sys/"):
+            found = {each.path: each for each in self._all("sys")}
+            return next((one for one in self._facts(found) if one["name"] == path), None)
+        found_one = self.attribute(path)
+        return None if found_one is None else shown(found_one, self.text)
+
+    @property
+    def reader(self) -> Any:
+        """Reads points."""
+        return self._reader
+
+    def text(self, record: Mapping[str, Any]) -> str:
+        """Return a text that is kept as files are."""
+        blob = self.server.blobs.find(self.container.project, str(record["sha256"]))
+        if blob is None or blob.size > _LONGEST_TEXT:
+            return f"<text of {record['size']} bytes>"
+        return b"".join(blob.read()).decode("utf-8", "replace")
+
+    def _all(self, namespace: str = "") -> list[Attribute]:
+        try:
+            found: list[Attribute] = self._reader.attributes(namespace)
+        except RunNotFoundError:
+            return []
+        return found
+
+    def _facts(self, found: Mapping[str, Attribute]) -> list[dict[str, Any]]:
+        """Return what is below ``sys``."""
+        from seamark.neptune.server.projects import key_of
+
+        values = {path: each.value for path, each in found.items()}
+        sys_id, trashed, beat, state = self.row
+        container = self.container
+        if container.is_project:
+            sys_id = key_of(self.server, container.project)
+        name = container.project.rpartition("/")[2] if container.is_project else ""
+        created = values.get("sys/creation_time") or _moment(0)
+        running = float(values.get("sys/running_time") or 0.0)
+        facts: dict[str, tuple[str, Any]] = {
+            "creation_time": ("datetime", created),
+            "id": ("string", sys_id or container.run),
+            "modification_time": ("datetime", values.get("sys/modification_time") or created),
+            "monitoring_time": ("int", round(running)),
+            "name": ("string", values.get("sys/name") or name or sys_id or container.run),
+            "ping_time": ("datetime", _moment(beat) if beat else created),
+            "running_time": ("float", running),
+            "size": ("float", float(self.position)),
+            "state": ("experimentState", "running" if state == "running" else "idle"),
+            "tags": ("stringSet", values.get("sys/tags") or set()),
+            "group_tags": ("stringSet", values.get("sys/group_tags") or set()),
+        }
+        if container.is_project:
+            visible = self.server.accounts.visibility().of(container.project)
+            words = {"private": "priv", "public": "pub", "workspace": "workspace"}
+            facts["visibility"] = ("string", words[visible])
+        else:
+            facts |= {
+                "description": ("string", str(values.get("sys/description") or "")),
+                "failed": ("bool", values.get("sys/failed") is True),
+                "owner": ("string", str(values.get("sys/owner") or "")),
+                "trashed": ("bool", trashed),
+            }
+        told = [_told(f"sys/{name}", kind, value) for name, (kind, value) in facts.items()]
+        for path, each in found.items():
+            if path.startswith("sys/") and path.removeprefix("sys/") not in facts:
+                if container.is_project:
+                    continue
+                if (one := shown(each, self.text)) is not None:
+                    told.append(one)
+        return told
+
+
+def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dict[str, Any] | None:
+    """Return an attribute as the client reads it; None for what it has no type for.
+
+    Args:
+        attribute: As the store has it.
+        text: Returns a text that is kept as files are.
+    """
+    show = _SHOWN.get(attribute.family)
+    if show is not None:
+        kind, more = show(attribute.value)
+        return _named(attribute.path, kind, more)
+    if attribute.family != "atom":
+        return None
+    kind, value = attribute.type, attribute.value
+    if kind == "json" and attribute.path == _GIT and isinstance(value, dict):
+        return _named(attribute.path, "gitRef", value)
+    if kind == "text":
+        return _told(attribute.path, "string", text(value))
+    if kind in ("null", "json"):
+        return _told(attribute.path, "string", "None" if value is None else _json(value))
+    return _told(attribute.path, kind, value)
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _told(path: str, kind: str, value: Any) -> dict[str, Any]:
+    if kind == "stringSet":
+        return _named(path, kind, {"values": sorted(value)})
+    if kind == "datetime" and isinstance(value, datetime):
+        value = as_time(value)
+    return _named(path, kind, {"value": value})
+
+
+def _named(path: str, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {"attributeName": path, "attributeType": kind, **more}
+    return {"name": path, "type": kind, f"{kind}Properties": properties}
+
+
+def _floats(value: Any) -> tuple[str, dict[str, Any]]:
+    last = value.last if value.count else None
+    return "floatSeries", {"last": last, "lastStep": shown_step(value.last_step)}
+
+
+def _strings(value: Any) -> tuple[str, dict[str, Any]]:
+    last = value.last if isinstance(value.last, str) or value.last is None else str(value.last)
+    return "stringSeries", {"last": last, "lastStep": shown_step(value.last_step)}
+
+
+def _images(value: Any) -> tuple[str, dict[str, Any]]:
+    return "imageSeries", {"last": None, "lastStep": shown_step(value.last_step)}
+
+
+def _set(value: Any) -> tuple[str, dict[str, Any]]:
+    return "stringSet", {"values": sorted(value)}
+
+
+def _file(value: Any) -> tuple[str, dict[str, Any]]:
+    known = value or {}
+    return "file", {name: known.get(name) or "" for name in ("name", "ext")} | {
+        "size": known.get("size") or 0
+    }
+
+
+def _files(value: Any) -> tuple[str, dict[str, Any]]:
+    return "fileSet", {"size": sum(one.get("size") or 0 for one in value.values())}
+
+
+def _artifact(value: Any) -> tuple[str, dict[str, Any]]:
+    return "artifact", {"hash": value.get("hash") or ""}
+
+
+_SHOWN: Final[dict[str, Callable[[Any], tuple[str, dict[str, Any]]]]] = {
+    "float_series": _floats,
+    "string_series": _strings,
+    "file_series": _images,
+    "string_set": _set,
+    "file": _file,
+    "file_set": _files,
+    "artifact": _artifact,
+}
+
+
+def shown_step(step: float | None) -> float | int | None:
+    """Return a step as JSON: a whole one as an integer, and none for NaN."""
+    if step is None or not math.isfinite(step):
+        return None
+    return number(step)
+
+
+def number(value: float) -> float | int:
+    """Return a number, as an integer where it is one."""
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def as_time(moment: datetime) -> str:
+    """Return a time as the client reads it."""
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+def _moment(ns: int) -> datetime:
+    return datetime.fromtimestamp(ns / 1e9, timezone.utc)

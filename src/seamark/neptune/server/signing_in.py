@@ -1,0 +1,109 @@
+"""The three descriptions, the settings of the client, and how it gets in."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from seamark.neptune.server.answers import Routes, access_token, answer, secret_in_access_token
+from seamark.neptune.server.documents import DOCUMENTS, document
+from seamark.server.failures import Refusal
+from seamark.server.guard import expect_somebody, open_to_all, server_of
+
+__all__ = ["open_router", "router"]
+
+router: Final = Routes()
+open_router: Final = APIRouter(include_in_schema=False)
+_LASTS_S: Final = 24 * 3600
+"""After this the client asks again for what it has."""
+_REALM: Final = "/api/auth"
+_CHUNK: Final = 5 << 20
+
+
+def base_of(request: Request) -> str:
+    """Return where the client reached the server."""
+    return str(request.base_url).rstrip("/")
+
+
+@open_router.get("/api/{name}/swagger.json")
+def describe(request: Request, name: str) -> Response:
+    """Return one of the descriptions; they say nothing of what is kept here."""
+    request.state.guarded = True
+    if name not in DOCUMENTS:
+        raise Refusal(404, "no-address", "there is no such description")
+    return Response(document(name), media_type="application/json")
+
+
+@open_router.post(_REALM + "/protocol/openid-connect/token")
+async def refresh(request: Request) -> Response:
+    """Return the next token for the one that the client has."""
+    body = (await request.body()).decode("utf-8", "replace")
+    given = parse_qs(body).get("refresh_token", [""])[0]
+    secret, server = secret_in_access_token(given), server_of(request)
+    request.state.guarded = True
+    headers = {name: value for name, value in request.headers.items() if name != "authorization"}
+    if secret:
+        headers["authorization"] = f"Bearer {secret}"
+    address = request.client.host if request.client else ""
+    try:
+        who = await run_in_threadpool(server.logins.identify, headers, address)
+    except Refusal as error:
+        if error.status_code != 401:  # noqa: PLR2004 - a status
+            raise
+        who = None
+    if who is None or not who.name:
+        return _json({"error": "invalid_grant"}, 400)
+    token = _token(request, secret, who.name)
+    return _json(
+        {
+            "access_token": token,
+            "refresh_token": token,
+            "expires_in": _LASTS_S,
+            "token_type": "Bearer",
+        }
+    )
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    found = answer(value)
+    found.status_code = status
+    return found
+
+
+@router.answers("getClientConfig")
+def config(request: Request) -> Response:
+    """Return how the client is to behave."""
+    open_to_all(request)
+    base = base_of(request)
+    return answer(
+        {
+            "apiUrl": base,
+            "applicationUrl": base,
+            "pyLibVersions": {"minCompatibleVersion": "0.9.0"},
+            "sysNameSetByBackend": True,  # else it overwrites the name of every run it opens
+            "multiPartUpload": {
+                "enabled": True,
+                "minChunkSize": _CHUNK,
+                "maxChunkSize": _CHUNK,
+                "maxChunkCount": 1_000_000,
+                "maxSinglePartSize": _CHUNK,
+            },
+            "artifacts": {"enabled": True, "apiVersion": 2},
+        }
+    )
+
+
+@router.answers("exchangeApiToken")
+def exchange(request: Request) -> Response:
+    """Return what the client shows from now on."""
+    who = expect_somebody(request)
+    token = _token(request, request.state.secret, who.name)
+    return answer({"accessToken": token, "refreshToken": token, "username": who.name})
+
+
+def _token(request: Request, secret: str, user: str) -> str:
+    return access_token(secret, user, base_of(request) + _REALM, int(time.time()) + _LASTS_S)

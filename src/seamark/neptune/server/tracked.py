@@ -1,0 +1,126 @@
+"""Artifacts: lists of files that lie elsewhere, found by their hash.
+
+Only what is known of the files travels, never their bytes. A list is kept in the log of its
+project, as a file there, so that it is in the journals as everything is.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from fastapi import Body, Query, Request, Response
+
+from seamark.errors import ArgumentError
+from seamark.journal.folder import PROJECT_LOG
+from seamark.neptune.server.answers import Routes, answer
+from seamark.neptune.server.containers import log_of, project_of
+from seamark.neptune.server.contents import keep_content
+from seamark.neptune.server.lists import PLACE, files_of, hash_of
+from seamark.neptune.server.names import Container
+from seamark.server.access import Role
+from seamark.server.failures import Refusal
+from seamark.server.guard import server_of
+
+if TYPE_CHECKING:
+    from seamark.neptune.server.log import Batch
+    from seamark.server.state import Server
+
+__all__ = ["router"]
+
+router: Final = Routes()
+_MOST_FILES: Final = 100_000
+
+Of = Annotated[str, Query(alias="projectIdentifier", max_length=8192)]
+Hash = Annotated[str, Query(alias="hash", pattern="^[0-9a-f]{8,128}$")]
+Files = Annotated[dict[str, Any], Body()]
+
+
+@router.answers("createNewArtifact")
+def create(request: Request, project_id: Of, given: Hash, size: int = 0) -> Response:
+    """Say whether the files of an artifact are known already."""
+    server, log = _log(request, project_id, Role.CONTRIBUTOR)
+    known = files_of(server, log, given) is not None
+    return answer({"artifactHash": given, "receivedMetadata": known, "size": size})
+
+
+@router.answers("uploadArtifactFilesMetadata")
+def upload(request: Request, project_id: Of, given: Hash, body: Files) -> Response:
+    """Take what is known of the files of an artifact."""
+    _server, log = _log(request, project_id, Role.CONTRIBUTOR)
+    files = _checked(body.get("files"))
+    if hash_of(files) != given:
+        raise Refusal(400, "invalid", "these files have another hash")
+    _keep(request, log, given, files)
+    size = sum(file["size"] or 0 for file in files)
+    return answer({"artifactHash": given, "receivedMetadata": True, "size": size})
+
+
+@router.answers("createArtifactVersion")
+def extend(request: Request, project_id: Of, given: Hash, body: Files) -> Response:
+    """Make an artifact of another one's files and some more; those win that are given now."""
+    server, log = _log(request, project_id, Role.CONTRIBUTOR)
+    known = files_of(server, log, given)
+    if known is None:
+        raise Refusal(404, "no-artifact", "no artifact of this project has that hash")
+    by_path = {file["filePath"]: file for file in [*known, *_checked(body.get("files"))]}
+    files = list(by_path.values())
+    made = hash_of(files)
+    _keep(request, log, made, files)
+    size = sum(file["size"] or 0 for file in files)
+    return answer({"artifactHash": made, "receivedMetadata": True, "size": size})
+
+
+@router.answers("listArtifactFiles")
+def list_files(request: Request, project_id: Of, given: Hash) -> Response:
+    """Return what is known of the files of an artifact."""
+    server, log = _log(request, project_id, Role.VIEWER)
+    files = [] if given == hash_of([]) else files_of(server, log, given)
+    if files is None:
+        raise Refusal(404, "no-artifact", "no artifact of this project has that hash")
+    return answer({"files": files})
+
+
+def _log(request: Request, project_id: str, role: Role) -> tuple[Server, Container]:
+    project = project_of(request, project_id, role)
+    return server_of(request), Container(project, PROJECT_LOG)
+
+
+def _checked(files: Any) -> list[dict[str, Any]]:
+    """Return files without what is not known of them.
+
+    Raises:
+        ArgumentError: If they are none.
+    """
+    if not isinstance(files, list) or len(files) > _MOST_FILES:
+        msg = f"files: expected a list of at most {_MOST_FILES:,}"
+        raise ArgumentError(msg)
+    try:
+        return [
+            {
+                "filePath": str(file["filePath"]),
+                "fileHash": str(file["fileHash"]),
+                "type": str(file["type"]),
+                "size": None if file.get("size") is None else int(file["size"]),
+                "metadata": [
+                    {"key": str(pair["key"]), "value": str(pair["value"])}
+                    for pair in file.get("metadata") or ()
+                ],
+            }
+            for file in files
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        msg = f"files: not as expected: {error}"
+        raise ArgumentError(msg) from error
+
+
+def _keep(request: Request, log: Container, given: str, files: list[dict[str, Any]]) -> None:
+    data = json.dumps(files, ensure_ascii=False).encode()
+    digest = keep_content(server_of(request), log, data)
+    file = {"name": f"{given}.json", "ext": "json", "size": len(data), "sha256": digest}
+
+    def fill(batch: Batch) -> None:
+        batch.op({"op": "files", "path": PLACE, "members": {given: file}})
+        batch.holds(PLACE, "file_set")
+
+    log_of(request, log).write(fill)

@@ -1,0 +1,69 @@
+"""Calls the operations of Neptune's client without that client."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+
+from seamark.neptune.server.documents import BY_NAME
+
+
+class Client:
+    """Calls operations by name, as their documents describe them.
+
+    Args:
+        url: Of the server.
+        token: Of ours.
+    """
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url, self._pool = url, urllib3.PoolManager(retries=False)
+        given = json.dumps({"api_address": url, "api_key": token}).encode()
+        self.headers = {"X-Neptune-Api-Token": base64.b64encode(given).decode()}
+        if token:
+            access = self.ok("exchangeApiToken")["accessToken"]
+            self.headers = {"Authorization": f"Bearer {access}"}
+
+    def call(self, name: str, body: Any = None, **query: Any) -> tuple[int, Any]:
+        """Return status and answer of an operation."""
+        operation, headers = BY_NAME[name], dict(self.headers)
+        if body is not None and not isinstance(body, bytes):
+            body, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
+        found = self._pool.request(
+            operation.method,
+            f"{self.url}{operation.path}?{urlencode(query)}",
+            body=body,
+            headers=headers,
+            redirect=False,
+            timeout=60,
+        )
+        try:
+            return found.status, json.loads(found.data)
+        except ValueError:
+            return found.status, found.data
+
+    def ok(self, name: str, body: Any = None, **query: Any) -> Any:
+        """Return the answer of an operation that has to succeed."""
+        status, found = self.call(name, body, **query)
+        assert status == 200, (name, status, found)
+        return found
+
+    def new_run(self, project: str, **more: Any) -> dict[str, Any]:
+        """Make a run."""
+        given = {"projectIdentifier": project, "type": "run", **more}
+        found: dict[str, Any] = self.ok("createExperiment", given)
+        return found
+
+    def do(self, run: dict[str, Any], *operations: dict[str, Any]) -> list[str]:
+        """Execute operations; return the errors."""
+        found = self.ok("executeOperations", list(operations), experimentId=run["id"])
+        return [each["errorDescription"] for each in found]
+
+    def shown(self, run: dict[str, Any]) -> dict[str, Any]:
+        """Return what a run shows, by path."""
+        found = self.ok("getExperimentAttributes", experimentId=run["id"])["attributes"]
+        return {each["name"]: each[f"{each['type']}Properties"] for each in found}

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "seamark"
 # Highest first. A room imports from itself and from lower rows, never from beside itself.
 ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"__main__"}),
-    frozenset({"cli", "ignite", "lightning", "testing"}),
+    frozenset({"cli", "ignite", "lightning", "neptune", "testing"}),
     frozenset({""}),  # the public face, which finds its names on first use
     frozenset({"handler", "integrations", "typing"}),  # where Neptune has names of rooms below
     frozenset({"run"}),

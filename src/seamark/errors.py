@@ -13,6 +13,7 @@ __all__ = [
     "FileMissingError",
     "InactiveRunError",
     "JournalError",
+    "LoadedAlreadyError",
     "MissingExtraError",
     "MissingFieldError",
     "PathError",
@@ -89,6 +90,10 @@ class JournalError(SeamarkError, OSError):
 
 class QueryError(SeamarkError, ValueError):
     """A query breaks the grammar; the message points at the place."""
+
+
+class LoadedAlreadyError(SeamarkError, ImportError):
+    """A package is loaded already in whose place Seamark was to be found."""
 
 
 class MissingExtraError(SeamarkError, ModuleNotFoundError):

@@ -209,9 +209,7 @@ def test_what_has_a_name_is_assigned_as_its_name(run: Run) -> None:
     ("path", "what"),
     [
         ("", "empty"),
-        ("/a", "leading slash"),
-        ("a/", "trailing slash"),
-        ("a//b", "empty part"),
+        ("/", "leading slash"),
         ("a\x00b", "control"),
         ("a\nb", "control"),
         ("a\x85b", "control"),
@@ -238,6 +236,21 @@ def test_wrong_paths(run: Run, path: Any, what: str) -> None:
     with pytest.raises(ValueError, match=what):  # also the built-in that people expect
         run[path]
     assert ops(run) == before
+
+
+def test_slashes_too_many_are_left_out(run: Run) -> None:
+    """Integrations join a prefix that may be empty, or end with a slash, to a name."""
+    run["/config"] = 1
+    run["a/"]["//b"].append(2)
+    run["a"]["c//d/"] = 3
+    assert run["config"].fetch() == run["//config/"].fetch() == 1
+    assert run.exists("/a//b")
+    assert "b/" in run["a"]
+    assert sorted(run["a/"]) == ["b", "c"]
+    assert run.get_attribute_type("/a/b") == "float_series"
+    run["/a"].pop("/c/")
+    run.pop("config/")
+    assert [path for path in ("config", "a/b", "a/c") if run.exists(path)] == ["a/b"]
 
 
 def test_a_path_may_be_1024_bytes_long(run: Run, again: Any) -> None:

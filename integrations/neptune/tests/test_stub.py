@@ -1,0 +1,44 @@
+"""Lightning since 2.6.4 has a logger of this name that only refuses: ours takes its place."""
+
+from __future__ import annotations
+
+import neptune
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.loggers import NeptuneLogger
+from pytorch_lightning.loggers.neptune import NeptuneLogger as Same
+
+import seamark.lightning
+
+
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def training_step(self, batch, _index):
+        loss = self.layer(batch).square().mean()
+        self.log("loss", loss)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def test_the_stub_is_replaced(read, values):
+    """A script that was written for Lightning 2.5 trains, and what it logs is in the run."""
+    assert NeptuneLogger is Same is seamark.lightning.NeptuneLogger
+    logger = NeptuneLogger(project="team/moved", log_model_checkpoints=False)
+    trainer = pl.Trainer(
+        max_steps=3,
+        logger=logger,
+        log_every_n_steps=1,
+        accelerator="cpu",
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+    )
+    trainer.fit(Net(), torch.utils.data.DataLoader(torch.rand(8, 2), batch_size=4))
+    run = logger.experiment
+    assert isinstance(run, neptune.Run)
+    assert len(values(read(run)["training/loss"])) == 3

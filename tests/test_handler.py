@@ -447,7 +447,8 @@ def test_append_files(run: Run, again: Any, tmp_path: Path) -> None:
 def test_append_mappings(run: Run) -> None:
     """A mapping appends to each series below the path, with one step."""
     run["m"].append({"loss": 0.5, "inner": {"acc": 0.9}}, step=4)
-    run["m"].append({"loss": 0.4, "inner": {"acc": 0.95}})
+    run["m"].append({"loss": 0.4, "inner": {"acc": 0.95}, "none": {}})
+    run["m"].append({})  # the parameters of a trial that has none
     run["n"].append(
         {"text": "t", "number": 1.0},
         step=2,
@@ -455,6 +456,7 @@ def test_append_mappings(run: Run) -> None:
     )
     assert run["m/loss"].fetch_points().step.tolist() == [4, 5]
     assert run["m/inner/acc"].fetch_points().value.tolist() == [0.9, 0.95]
+    assert sorted(run["m"]) == ["inner", "loss"]
     assert run["n/text"].fetch() == "t"
     assert run["n/number"].fetch_points().time_ns[0] % 10**6 == 1000
 
@@ -933,8 +935,7 @@ def test_plain_numbers_of_known_series_are_checked_as_ever(run):
             run["x" if wrong == 10**400 else "m"].append(wrong)
     with pytest.raises(ArgumentError):
         run["m"].append({"a": 1.0, "b/c": 2}, step=float("nan"))
-    with pytest.raises(ValueKindError):
-        run["m"].append({})
+    run["m"].append({})
     run["x"].append(float("nan"))
     del run["m/a"]
     run["m/a"] = "a text now"

@@ -21,7 +21,7 @@ def digits():
 
 
 def test_optuna(run, read, values):
-    """A study that fails in one trial and has no best value at first goes on, and is all there."""
+    """A study with a trial that has no value, its charts, and the study itself, which loads."""
     import neptune.integrations.optuna as npt_utils
     import optuna
 
@@ -31,26 +31,40 @@ def test_optuna(run, read, values):
         x = trial.suggest_float("x", -1, 1)
         if trial.number == 1:
             raise optuna.TrialPruned
-        trial.report(x * x, step=0)
         return x * x
 
+    few = ("contour", "edf", "parallel_coordinate", "param_importances", "slice")
     callback = npt_utils.NeptuneCallback(
-        run["search"], plots_update_freq=2, visualization_backend="plotly", study_update_freq=2
+        run, plots_update_freq=2, **{f"log_plot_{name}": False for name in few}
     )
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     study.optimize(objective, n_trials=3, callbacks=[callback])
     again = read(run)
-    assert again["search/best/value"].fetch() == study.best_value
-    assert again["search/best/params"].fetch() == study.best_params
-    assert len(values(again["search/trials/values"])) == 2
-    assert sorted(again["search/trials/trials"]) == ["0", "1", "2"]
-    assert "search/visualizations/plot_optimization_history" in again
-    loaded = again["search/study"].fetch()
-    assert loaded["n_trials"] if "n_trials" in loaded else loaded
+    assert again["best/value"].fetch() == study.best_value
+    assert again["best/params"].fetch() == study.best_params
+    assert len(values(again["trials/values"])) == 2
+    assert sorted(again["trials/trials"]) == ["0", "1", "2"]
+    assert again["visualizations/plot_optimization_history"].fetch_extension() == "html"
     assert again["source_code/integrations/neptune-optuna"].fetch() == npt_utils.__version__
+    assert npt_utils.load_study_from_run(again).best_params == study.best_params
 
 
-def test_optuna_multi_objective_without_a_value(run, read, values):
+def test_optuna_with_two_objectives(run, read, values):
+    """Each objective has a series of its own."""
+    import neptune.integrations.optuna as npt_utils
+    import optuna
+
+    study = optuna.create_study(directions=["minimize", "maximize"])
+    callback = npt_utils.NeptuneCallback(
+        run["search"], plots_update_freq="never", target_names=["size", "score"]
+    )
+    study.optimize(lambda trial: (trial.number, 1.0), n_trials=2, callbacks=[callback])
+    again = read(run)
+    assert values(again["search/trials/values/size"]) == [0, 1]
+    assert values(again["search/trials/values/score"]) == [1, 1]
+
+
+def test_nothing_is_no_point(run, read, values):
     """What is None in a trial ends no study."""
     run["values"].append(neptune.utils.stringify_unsupported(None))
     run["values"].append(1.0)
@@ -143,7 +157,7 @@ def test_pytorch(run, read, values, tmp_path, monkeypatch):
     assert len(values(again["training/plots/gradients/weight"])) == 2
     assert len(values(again["training/plots/parameters/bias"])) == 2
     assert len(values(again["training/batch/loss"])) == 2
-    again["training/model/weights"].download(str(tmp_path / "weights.pt"))
+    again["training/model/weights.pt"].download(str(tmp_path / "weights.pt"))
     loaded = torch.load(tmp_path / "weights.pt")
     assert torch.equal(loaded["weight"], net.weight)
 

@@ -183,19 +183,16 @@ class _StandIn(Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Look names up where they are; those that are not there are missing here, too."""
         names = import_module(self._names)
-        listed = [each for each in getattr(names, "__all__", ()) if not each.startswith("__")]
-        module.__dict__["__all__"] = listed
-        module.__dict__["__getattr__"] = _lookup(names, module.__name__)
+        public = getattr(names, "__all__", ())
+        module.__dict__["__all__"] = [*public]
 
+        def look_up(name: str) -> Any:
+            if name.startswith("__") and name not in public:  # about the module itself
+                msg = f"module {module.__name__!r} has no attribute {name!r}"
+                raise AttributeError(msg)
+            return getattr(names, name)
 
-def _lookup(names: ModuleType, asked: str) -> Callable[[str], Any]:
-    def look_up(name: str) -> Any:
-        if name.startswith("__"):
-            msg = f"module {asked!r} has no attribute {name!r}"
-            raise AttributeError(msg)
-        return getattr(names, name)
-
-    return look_up
+        module.__dict__["__getattr__"] = look_up
 
 
 def _then(loader: Any, done: Callable[[ModuleType], None]) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from seamark.constants import ANONYMOUS_API_TOKEN
     from seamark.remote.login import login, logout
     from seamark.run.handler import Handler
+    from seamark.run.old import init as init
     from seamark.run.project import Project, init_project
     from seamark.run.run import Run, init_run
 
@@ -45,6 +46,7 @@ _HOMES = {
     "Handler": "seamark.run.handler",
     "Project": "seamark.run.project",
     "Run": "seamark.run.run",
+    "init": "seamark.run.old",
     "init_project": "seamark.run.project",
     "init_run": "seamark.run.run",
     "login": "seamark.remote.login",

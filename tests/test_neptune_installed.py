@@ -101,10 +101,14 @@ def scripts(tmp_path: Path) -> Path:
     (folder / "package").mkdir(parents=True)
     (folder / "train.py").write_text(CHECKS)
     (folder / "package" / "__init__.py").write_text("")
-    (folder / "package" / "__main__.py").write_text(CHECKS)
+    (folder / "package" / "train.py").write_text(CHECKS)
+    (folder / "package" / "__main__.py").write_text("import neptune, sys; print(neptune, sys.argv)")
     (folder / "package" / "inner.py").write_text("beside = 'beside the script'")
     (folder / "site").mkdir()
-    (folder / "site" / "sitecustomize.py").write_text("print('the site of the environment')")
+    (folder / "site" / "sitecustomize.py").write_text(
+        "import os, pathlib; pathlib.Path(os.environ['SITES'], str(os.getpid())).touch()"
+    )
+    (folder / "sites").mkdir()
     return folder
 
 
@@ -117,15 +121,32 @@ def test_a_script_runs_as_python_runs_it(
         words = [str(scripts / "train.py"), str(scripts / "train.py")]
     else:
         monkeypatch.chdir(scripts)
-        words = ["-m", "package", "-m package"]
+        words = ["-m", "package.train", "-m package.train"]
     path = os.pathsep.join(filter(None, (str(scripts / "site"), os.environ.get("PYTHONPATH"))))
-    done = python("-m", "seamark.neptune", *words, "-x", "two words", PYTHONPATH=path)
+    more = {"PYTHONPATH": path, "SITES": str(scripts / "sites")}
+    done = python("-m", "seamark.neptune", *words, "-x", "two words", **more)
     assert done.stderr == ""
     assert done.returncode == 3
-    lines = done.stdout.splitlines()
-    site = "the site of the environment"
-    assert lines.count(site) >= 3  # here, in a worker, and in a process of its own
-    assert [line for line in lines if line != site] == ["['seamark']", "seamark", "beside the script"]
+    assert done.stdout.splitlines() == ["['seamark']", "seamark", "beside the script"]
+    # Here, in a worker and in a process of its own the environment has what it had.
+    assert len(list((scripts / "sites").iterdir())) >= 3
+
+
+@pytest.mark.parametrize("words", [["-m", "package"], ["package"]], ids=["module", "folder"])
+def test_a_package_runs_by_its_main(words: list[str], scripts: Path) -> None:
+    """As with Python, by its name as by its folder."""
+    done = subprocess.run(
+        [sys.executable, "-m", "seamark.neptune", *words, "-m"],
+        cwd=scripts,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env={**os.environ, "SITES": str(scripts / "sites")},
+    )
+    first = str(scripts / "package" / "__main__.py") if words[0] == "-m" else "package"
+    assert done.stdout.startswith("<module 'seamark' from")
+    assert done.stdout.endswith(f" {[first, '-m']!r}\n")
 
 
 @pytest.mark.parametrize(
@@ -181,18 +202,3 @@ def test_installing_loads_little() -> None:
         *("seamark", "seamark.errors", "seamark.neptune", "seamark.neptune.finder"),
         *("seamark.neptune.packaged", "seamark.neptune.stub"),
     }
-
-
-@pytest.mark.parametrize("first", ["install", "lightning"])
-def test_lightnings_stub_is_replaced(first: str) -> None:
-    """Whichever is imported first; a logger that is Lightning's own stays."""
-    pytest.importorskip("pytorch_lightning")
-    lines = ["import seamark.neptune; seamark.neptune.install()", "import pytorch_lightning.loggers"]
-    code = "\n".join(lines if first == "install" else reversed(lines)) + (
-        "\nfrom pytorch_lightning.loggers import NeptuneLogger, CSVLogger\n"
-        "import pytorch_lightning.loggers.neptune as module, seamark.lightning\n"
-        "assert NeptuneLogger is module.NeptuneLogger is seamark.lightning.NeptuneLogger\n"
-        "assert not hasattr(pytorch_lightning.loggers, 'NoLogger')\n"
-    )
-    done = python("-W", "ignore", "-c", code)
-    assert (done.returncode, done.stderr) == (0, "")

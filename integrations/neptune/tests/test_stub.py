@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import neptune
 import pytorch_lightning as pl
 import torch
@@ -42,3 +45,16 @@ def test_the_stub_is_replaced(read, values):
     run = logger.experiment
     assert isinstance(run, neptune.Run)
     assert len(values(read(run)["training/loss"])) == 3
+
+
+def test_it_does_not_matter_which_is_imported_first():
+    """Lightning may be there before install() is called; other names stay as they are."""
+    code = (
+        "import pytorch_lightning.loggers as loggers, seamark.neptune\n"
+        "assert not hasattr(loggers, 'NeptuneLogger')\n"
+        "seamark.neptune.install()\n"
+        "from pytorch_lightning.loggers import CSVLogger, NeptuneLogger\n"
+        "assert NeptuneLogger is seamark.lightning.NeptuneLogger\n"
+        "assert not hasattr(loggers, 'NoLogger')\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)

@@ -25,6 +25,7 @@ nox.options.sessions = ["lint", "tests", "typing"]
 ROOT = Path(__file__).parent
 PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))
 ERAS = ["oldest", "latest"]
+HOSTS = ["ignite", "lightning", "neptune"]
 # What depends on no interpreter and no extra is proved once, in tests: property tests, and what is
 # marked as slow.
 QUICK = "not slow and not hypothesis"
@@ -146,7 +147,7 @@ def typing_api(session: nox.Session, checker: str) -> None:
 
 @nox.session
 @nox.parametrize("era", ERAS, ids=ERAS)
-@nox.parametrize("host", ["ignite", "lightning"], ids=["ignite", "lightning"])
+@nox.parametrize("host", HOSTS, ids=HOSTS)
 def integration(session: nox.Session, host: str, era: str) -> None:
     """Prove the built wheel against one host; a missing host or another version of it fails."""
     prove_host(session, host, era, "not thorough" if host == "lightning" else "")
@@ -156,6 +157,8 @@ def prove_host(session: nox.Session, host: str, era: str, chosen: str) -> None:
     """Run one host's tests on the built wheel: those with the marks chosen, none of Horovod."""
     project = f"integrations/{host}"
     session.install(built_wheel(session), "--group", f"{project}/pyproject.toml:{era}")
+    if host == "neptune" and era == "latest":
+        session.install("--no-deps", "--group", f"{project}/pyproject.toml:alone")
     # What is slow and depends on no release of the host is proved with the latest.
     marks = ["not horovod", chosen, "not slow" if era == "oldest" else ""]
     run_pytest(

@@ -254,6 +254,44 @@ def test_init_of_old_clients(tmp_path: Path) -> None:
     again.stop()
 
 
+def test_what_every_run_has_in_neptune_can_be_fetched(tmp_path: Path) -> None:
+    """Without a name it is what the run is called; the others are empty, and nothing is recorded."""
+    with seamark.init_run("team/p", root=tmp_path, **QUIET) as run:
+        called = run["sys/name"].fetch()
+        assert run["sys/tags"].fetch() == run["sys/group_tags"].fetch() == set()
+        assert run["sys/description"].fetch() == ""
+        assert run["sys/failed"].fetch() is False
+        assert not run.exists("sys/name")
+        found = seamark.init_run("team/p", with_id=called, mode="read-only", root=tmp_path)
+        assert found.id == run.id
+        run["sys/name"] = "mine"
+        assert run["sys/name"].fetch() == "mine"
+    project = seamark.init_project("team/p", root=tmp_path)
+    assert project["sys/name"].fetch() == "p"
+
+
+def test_the_structure_ends_at_files(run: Run) -> None:
+    """Code that walks through nested dicts, as loggers do, finds the paths that are recorded."""
+
+    def paths(tree: dict[str, Any], above: str = "") -> Iterator[str]:
+        for name, value in tree.items():
+            if isinstance(value, dict):
+                yield from paths(value, f"{above}{name}/")
+            else:
+                yield above + name
+
+    run["model/checkpoints/last"].upload(seamark.types.File.from_content("x"))
+    run["model/data"].track_files(str(PAGE))
+    run["model/names"].append("a")
+    found = run.get_structure()
+    assert list(paths({"model": found["model"]})) == [
+        "model/checkpoints/last",
+        "model/data",
+        "model/names",
+    ]
+    assert found["model"]["checkpoints"]["last"]["size"] == 1
+
+
 def test_attributes_by_path(run: Run) -> None:
     """Of a namespace there is a tree of handlers, whose length integrations ask for."""
     run["fits/0/loss"].append(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
+from pathlib import Path
 
 import neptune
 import numpy as np
@@ -116,8 +117,8 @@ def test_lightgbm(run, read, values, digits):
     assert len(values(again["train/binary_logloss"])) == 3
     assert again["params/num_leaves"].fetch() == 3
     assert "summary/pickled_model" in again
-    assert len(again["summary/visualizations/importances/split"].fetch_points() if
-               "summary/visualizations/importances/split" in again else [1]) >= 1
+    again["summary/visualizations/feature_importances"].download("charts")
+    assert list(Path("charts").iterdir())
 
 
 def test_sklearn(run, read, digits):
@@ -233,36 +234,6 @@ def test_transformers(read, values, tmp_path):
     assert again["sys/tags"].fetch() == {"bert"}
 
 
-def test_ignite(read, values):
-    """Ignite's own logger, its handlers, and its checkpoints."""
-    from ignite.engine import Engine, Events
-    from ignite.handlers import Checkpoint
-    from ignite.handlers.neptune_logger import NeptuneLogger, NeptuneSaver
-
-    net = torch.nn.Linear(2, 1)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    engine = Engine(lambda engine, _: engine.state.iteration / 2)
-    logger = NeptuneLogger(project="team/moved", name="ignite")
-    logger.attach_output_handler(
-        engine, event_name=Events.ITERATION_COMPLETED, tag="training",
-        output_transform=lambda loss: {"loss": loss},
-    )
-    logger.attach_opt_params_handler(
-        engine, event_name=Events.EPOCH_COMPLETED, optimizer=optimizer
-    )
-    engine.add_event_handler(
-        Events.EPOCH_COMPLETED, Checkpoint({"model": net}, NeptuneSaver(logger), n_saved=1)
-    )
-    engine.run([0, 1], max_epochs=2)
-    run = logger.experiment
-    assert isinstance(run, neptune.Run)
-    again = read(run)
-    assert values(again["training/loss"]) == [0.5, 1, 1.5, 2]
-    assert values(again["lr/group_0"]) == pytest.approx([0.1, 0.1])
-    assert "model_4.pt" in again
-    assert "model_2.pt" not in again
-
-
 def test_python_logger(run, read, values):
     """Python's own logging."""
     logger = logging.getLogger("a training")
@@ -281,6 +252,4 @@ def test_series_of_files(run, read):
         run["plots"] = FileSeries([File.from_content(word) for word in words])
     again = read(run)
     again["plots"].download("plots")
-    import pathlib
-
-    assert sorted(each.read_text() for each in pathlib.Path("plots").iterdir()) == ["b", "c"]
+    assert sorted(each.read_text() for each in Path("plots").iterdir()) == ["b", "c"]

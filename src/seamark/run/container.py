@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from seamark.errors import FamilyError
@@ -31,6 +32,11 @@ __all__ = ["INTERNAL", "Container"]
 
 INTERNAL: Final = frozenset({"after_fork", "folder", "lifecycle", "recorded", "recorder"})
 """Names that the package itself uses; whoever asks what there is sees the verbs."""
+
+
+def _leaf(value: Any) -> Any:
+    """Return a value so that code which walks through nested dicts ends at it."""
+    return MappingProxyType(value) if isinstance(value, dict) and value else value
 
 
 class _Opening(ABCMeta):
@@ -190,9 +196,10 @@ class Container(Browsable, metaclass=_Opening):
     def get_structure(self) -> dict[str, Any]:
         """Return everything recorded as a nested dict.
 
-        Where ``a`` and ``a/b`` both exist, the value of ``a`` is under the key ``""``.
+        Where ``a`` and ``a/b`` both exist, the value of ``a`` is under the key ``""``. What is known
+        of a file or the like is a mapping, but no dict: dicts are namespaces.
         """
-        return nest({one.path: one.value for one in self.recorded.attributes()})
+        return nest({one.path: _leaf(one.value) for one in self.recorded.attributes()})
 
     def print_structure(self) -> None:
         """Print the tree of paths with their types."""

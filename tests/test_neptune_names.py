@@ -255,7 +255,7 @@ def test_init_of_old_clients(tmp_path: Path) -> None:
 
 
 def test_what_every_run_has_in_neptune_can_be_fetched(tmp_path: Path) -> None:
-    """Without a name it is what the run is called; the others are empty, and nothing is recorded."""
+    """Without a name it is what the run is called; the others are empty. Nothing is recorded."""
     with seamark.init_run("team/p", root=tmp_path, **QUIET) as run:
         called = run["sys/name"].fetch()
         assert run["sys/tags"].fetch() == run["sys/group_tags"].fetch() == set()

@@ -80,7 +80,9 @@ def read():
 
     def read(run):
         run.stop()
-        return neptune.init_run(project=run.project, with_id=run["sys/id"].fetch(), mode="read-only")
+        return neptune.init_run(
+            project=run.project, with_id=run["sys/id"].fetch(), mode="read-only"
+        )
 
     return read
 

@@ -21,12 +21,12 @@ def test_ignite(read, values):
     engine = Engine(lambda engine, _: engine.state.iteration / 2)
     logger = NeptuneLogger(project="team/moved", name="ignite")
     logger.attach_output_handler(
-        engine, event_name=Events.ITERATION_COMPLETED, tag="training",
+        engine,
+        event_name=Events.ITERATION_COMPLETED,
+        tag="training",
         output_transform=lambda loss: {"loss": loss},
     )
-    logger.attach_opt_params_handler(
-        engine, event_name=Events.EPOCH_COMPLETED, optimizer=optimizer
-    )
+    logger.attach_opt_params_handler(engine, event_name=Events.EPOCH_COMPLETED, optimizer=optimizer)
     engine.add_event_handler(
         Events.EPOCH_COMPLETED, Checkpoint({"model": net}, NeptuneSaver(logger), n_saved=1)
     )

@@ -1,4 +1,4 @@
-"""Lightning's own loggers for neptune, unmodified: of 1.9.5, and of 2.6.1, the last that has one."""
+"""Lightning's own loggers for neptune, unmodified: of 1.9.5, and of 2.6.1, the last with one."""
 
 from __future__ import annotations
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import neptune
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning import loggers
 from pytorch_lightning.loggers import NeptuneLogger
 from pytorch_lightning.loggers.neptune import NeptuneLogger as Same
 
 import seamark.lightning
+import seamark.neptune
 
 
 class Net(pl.LightningModule):
@@ -47,14 +48,17 @@ def test_the_stub_is_replaced(read, values):
     assert len(values(read(run)["training/loss"])) == 3
 
 
-def test_it_does_not_matter_which_is_imported_first():
+def test_it_does_not_matter_which_is_imported_first(monkeypatch):
     """Lightning may be there before install() is called; other names stay as they are."""
-    code = (
-        "import pytorch_lightning.loggers as loggers, seamark.neptune\n"
-        "assert not hasattr(loggers, 'NeptuneLogger')\n"
-        "seamark.neptune.install()\n"
-        "from pytorch_lightning.loggers import CSVLogger, NeptuneLogger\n"
-        "assert NeptuneLogger is seamark.lightning.NeptuneLogger\n"
-        "assert not hasattr(loggers, 'NoLogger')\n"
-    )
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=120)
+    monkeypatch.delitem(vars(loggers), "__getattr__")
+    assert not hasattr(loggers, "NeptuneLogger")
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "meta_path", [*filter(is_not_ours, sys.meta_path)])
+        patched.delitem(sys.modules, "neptune")
+        seamark.neptune.install()
+    assert loggers.NeptuneLogger is seamark.lightning.NeptuneLogger
+    assert not hasattr(loggers, "NoLogger")
+
+
+def is_not_ours(finder):
+    return not type(finder).__module__.startswith("seamark")

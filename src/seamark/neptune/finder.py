@@ -16,7 +16,6 @@ from seamark.errors import LoadedAlreadyError
 from seamark.neptune.packaged import Packaged
 from seamark.neptune.stub import LOGGERS, replace_stub
 
-
 __all__ = ["install"]
 
 _OURS: Final = "seamark"
@@ -168,7 +167,7 @@ class _Same(Loader):
         """Leave everything as it is: the import has written its own spec into the module."""
         module.__spec__ = self._spec
         if not hasattr(module, "__path__"):
-            module.__path__ = []  # type: ignore[assignment]  # where the client has a package
+            module.__path__ = []  # where the client has a package
 
 
 class _StandIn(Loader):

@@ -196,8 +196,8 @@ class Container(Browsable, metaclass=_Opening):
     def get_structure(self) -> dict[str, Any]:
         """Return everything recorded as a nested dict.
 
-        Where ``a`` and ``a/b`` both exist, the value of ``a`` is under the key ``""``. What is known
-        of a file or the like is a mapping, but no dict: dicts are namespaces.
+        Where ``a`` and ``a/b`` both exist, the value of ``a`` is under the key ``""``. What is
+        known of a file or the like is a mapping, but no dict: dicts are namespaces.
         """
         return nest({one.path: _leaf(one.value) for one in self.recorded.attributes()})
 

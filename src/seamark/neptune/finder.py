@@ -46,7 +46,7 @@ def install() -> None:
     integrations which import ``neptune`` themselves work as they are, and
     ``isinstance(run, neptune.Run)`` holds. Calling it twice does nothing more. Where a release of
     Lightning has no logger for Neptune any more, its ``loggers.NeptuneLogger`` is
-    `seamark.lightning.NeptuneLogger`.
+    ``seamark.lightning.NeptuneLogger``.
 
     Processes that this one starts are not touched, unless they run the same lines;
     ``python -m seamark.neptune`` is for those.

@@ -25,6 +25,7 @@ nox.options.sessions = ["lint", "tests", "typing"]
 ROOT = Path(__file__).parent
 PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))
 ERAS = ["oldest", "latest"]
+HOSTS = ["ignite", "lightning", "neptune", "neptune-client"]
 # What depends on no interpreter and no extra is proved once, in tests: property tests, and what is
 # marked as slow.
 QUICK = "not slow and not hypothesis and not thorough"
@@ -144,9 +145,6 @@ def typing_api(session: nox.Session, checker: str) -> None:
     session.run(checker, *options, "tests/typing/api.py")
 
 
-HOSTS = ["ignite", "lightning", "neptune"]
-
-
 @nox.session
 @nox.parametrize("era", ERAS, ids=ERAS)
 @nox.parametrize("host", HOSTS, ids=HOSTS)
@@ -159,6 +157,8 @@ def prove_host(session: nox.Session, host: str, era: str, chosen: str) -> None:
     """Run one host's tests on the built wheel: those with the marks chosen, none of Horovod."""
     project = f"integrations/{host}"
     session.install(built_wheel(session), "--group", f"{project}/pyproject.toml:{era}")
+    if host == "neptune" and era == "latest":
+        session.install("--no-deps", "--group", f"{project}/pyproject.toml:alone")
     # What is slow and depends on no release of the host is proved with the latest.
     marks = ["not horovod", chosen, "not slow" if era == "oldest" else ""]
     run_pytest(

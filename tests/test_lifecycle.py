@@ -430,6 +430,6 @@ def test_every_argument_is_said_once():
     asked = {
         name: each.default
         for name, each in inspect.signature(init_run).parameters.items()
-        if each.kind is not each.VAR_KEYWORD
+        if each.kind is each.KEYWORD_ONLY
     }
     assert asked == {each.name: each.default for each in dataclasses.fields(RunOptions)}

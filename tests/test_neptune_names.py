@@ -165,7 +165,7 @@ def test_small_verbs(run: Run) -> None:
     with run.lock(), run.lock():
         assert run.define("a/b", 5).fetch() == 5
     attribute = run.get_attribute("a/b")
-    assert attribute is not None
+    assert isinstance(attribute, seamark.Handler)
     assert attribute.container is run
     assert run.get_attribute("nothing") is None
     assert run.monitoring_namespace == f"monitoring/{run.writer}"
@@ -212,6 +212,103 @@ def test_lists_can_be_expanded(run: Run) -> None:
     """``stringify_unsupported(expand=True)`` gives each element a path."""
     run["p"] = utils.stringify_unsupported({"layers": [8, (1, "a")], "lr": 0.1}, expand=True)
     assert run["p"].fetch() == {"layers": {"0": 8, "1": {"0": 1, "1": "a"}}, "lr": 0.1}
+
+
+# ------------------------------------------------------------------- arguments without a name
+
+
+def test_an_argument_without_a_name_is_the_run_or_the_project(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """``KEY-12`` is a run where there is one, and else a project, which is said once."""
+    given = {"root": tmp_path, **QUIET}
+    made = seamark.init_run("p", name="KEY-12", **given)
+    made["x"] = 1
+    made.stop()
+    with seamark.init_run("KEY-12", project="p", **given) as again:
+        assert again.id == made.id
+    with seamark.init_run("KEY-12", project="p", mode="read-only", root=tmp_path) as again:
+        assert again["x"].fetch() == 1
+    with seamark.init_run(made.id, project="p", **given) as again:
+        assert again.id == made.id
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("NEPTUNE_PROJECT", "p")
+        for word in ("KEY-12", made.id):
+            with seamark.Run(word, **given) as again:
+                assert again.id == made.id
+        assert "KEY" not in caplog.text
+        with seamark.init_run("KEY-13", **given) as other:
+            assert other.project == "KEY-13"
+        assert len([one for one in caplog.messages if "with_id='KEY-13'" in one]) == 1
+        with seamark.init_run(project="KEY-12", **given) as named:
+            assert named.project == "KEY-12"
+        with seamark.init_run("KEY-12", **given) as both:
+            assert both.project == "KEY-12"
+    with seamark.init_run("KEY-12", custom_run_id="c", **given) as third:
+        assert third.project == "KEY-12"
+    assert len(caplog.messages) == 2
+
+
+def test_init_of_old_clients(tmp_path: Path) -> None:
+    """``init(project, run=)`` warns, and does what ``init_run`` does."""
+    given = {"root": tmp_path, **QUIET}
+    with pytest.warns(DeprecationWarning, match="init_run"):
+        made = seamark.init("p", name="old", tags=["a"], **given)
+    made.stop()
+    with pytest.warns(DeprecationWarning, match="init_run"):
+        again = seamark.init(project="p", run=made.id, **given)
+    assert (again.id, again["sys/tags"].fetch()) == (made.id, {"a"})
+    again.stop()
+
+
+def test_what_every_run_has_in_neptune_can_be_fetched(tmp_path: Path) -> None:
+    """Without a name it is what the run is called; the others are empty. Nothing is recorded."""
+    with seamark.init_run("team/p", root=tmp_path, **QUIET) as run:
+        called = run["sys/name"].fetch()
+        assert run["sys/tags"].fetch() == run["sys/group_tags"].fetch() == set()
+        assert run["sys/description"].fetch() == ""
+        assert run["sys/failed"].fetch() is False
+        assert not run.exists("sys/name")
+        found = seamark.init_run("team/p", with_id=called, mode="read-only", root=tmp_path)
+        assert found.id == run.id
+        run["sys/name"] = "mine"
+        assert run["sys/name"].fetch() == "mine"
+    project = seamark.init_project("team/p", root=tmp_path)
+    assert project["sys/name"].fetch() == "p"
+
+
+def test_the_structure_ends_at_files(run: Run) -> None:
+    """Code that walks through nested dicts, as loggers do, finds the paths that are recorded."""
+
+    def paths(tree: dict[str, Any], above: str = "") -> Iterator[str]:
+        for name, value in tree.items():
+            if isinstance(value, dict):
+                yield from paths(value, f"{above}{name}/")
+            else:
+                yield above + name
+
+    run["model/checkpoints/last"].upload(seamark.types.File.from_content("x"))
+    run["model/data"].track_files(str(PAGE))
+    run["model/names"].append("a")
+    found = run.get_structure()
+    assert list(paths({"model": found["model"]})) == [
+        "model/checkpoints/last",
+        "model/data",
+        "model/names",
+    ]
+    assert found["model"]["checkpoints"]["last"]["size"] == 1
+
+
+def test_attributes_by_path(run: Run) -> None:
+    """Of a namespace there is a tree of handlers, whose length integrations ask for."""
+    run["fits/0/loss"].append(1)
+    run["fits/1/loss"].append(1)
+    found = run.get_attribute("/fits/")
+    assert isinstance(found, dict)
+    assert len(found) == 2
+    assert found["1"]["loss"].fetch_last() == 1
+    assert run.set_attribute("fits/2", found) is found
+    assert not run.exists("fits/2")
 
 
 # ------------------------------------------------------------------- integrations

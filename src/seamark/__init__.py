@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from seamark.remote.login import login, logout
     from seamark.run.handler import Handler
     from seamark.run.model import Model, ModelVersion, init_model, init_model_version
+    from seamark.run.old import init as init
     from seamark.run.project import Project, init_project
     from seamark.run.run import Run, init_run
 
@@ -52,6 +53,7 @@ _HOMES = {
     "ModelVersion": "seamark.run.model",
     "Project": "seamark.run.project",
     "Run": "seamark.run.run",
+    "init": "seamark.run.old",
     "init_model": "seamark.run.model",
     "init_model_version": "seamark.run.model",
     "init_project": "seamark.run.project",

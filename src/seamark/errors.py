@@ -14,6 +14,7 @@ __all__ = [
     "InactiveRunError",
     "JournalError",
     "KeyTakenError",
+    "LoadedAlreadyError",
     "MissingExtraError",
     "MissingFieldError",
     "PathError",
@@ -99,6 +100,10 @@ class JournalError(SeamarkError, OSError):
 
 class QueryError(SeamarkError, ValueError):
     """A query breaks the grammar; the message points at the place."""
+
+
+class LoadedAlreadyError(SeamarkError, ImportError):
+    """A package is loaded already in whose place Seamark was to be found."""
 
 
 class MissingExtraError(SeamarkError, ModuleNotFoundError):

@@ -22,6 +22,7 @@ __all__ = [
     "check_project",
     "check_scope",
     "check_writable",
+    "given_path",
     "home_of",
     "is_inside",
     "join_path",
@@ -110,6 +111,20 @@ def check_path(path: object) -> str:
         )
         raise PathError(msg)
     return path
+
+
+def given_path(path: object) -> str:
+    """Return the attribute path that a person means, who may put a slash too many.
+
+    Slashes at the ends and doubled ones are left out, as Neptune does: integrations join paths to
+    prefixes that may be empty, or end with one.
+
+    Raises:
+        PathError: If it breaks the grammar otherwise, or nothing is left of it.
+    """
+    if isinstance(path, str) and path.strip("/"):
+        path = "/".join(filter(None, path.split("/")))
+    return check_path(path)
 
 
 def check_writable(path: object) -> str:

@@ -1,1 +1,18 @@
 """A run: the parts that it has, and what is made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_AS_IN_NEPTUNE = ("Run", "init_run")
+"""What scripts look for here that were written for old clients: ``neptune.new.run``."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of the old client's on first use."""
+    from importlib import import_module
+
+    if name in _AS_IN_NEPTUNE:
+        return getattr(import_module(f"{__name__}.run"), name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

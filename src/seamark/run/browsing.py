@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.errors import FamilyError, PathError
 from seamark.journal.families import spoken
-from seamark.paths import check_path, join_path
+from seamark.paths import given_path, join_path
 from seamark.process.interrupts import let_pass
 from seamark.reading.html import harmless
 
@@ -38,7 +38,7 @@ class Browsable:
         """Return whether something is recorded at a path, or below it; also if it is no path."""
         recorded, at = self._place()
         try:
-            path = check_path(path)
+            path = given_path(path)
             return recorded.exists(join_path(at, path) if at else path)
         except PathError:
             return False

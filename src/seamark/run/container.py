@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from seamark.errors import FamilyError
 from seamark.journal.folder import RunFolder
-from seamark.paths import check_path, check_writable, is_inside
+from seamark.paths import check_writable, given_path, is_inside
 from seamark.pictures.printing import show
 from seamark.run.browsing import Browsable
 from seamark.run.handler import Handler
@@ -31,6 +32,11 @@ __all__ = ["INTERNAL", "Container"]
 
 INTERNAL: Final = frozenset({"after_fork", "folder", "lifecycle", "recorded", "recorder"})
 """Names that the package itself uses; whoever asks what there is sees the verbs."""
+
+
+def _leaf(value: Any) -> Any:
+    """Return a value so that code which walks through nested dicts ends at it."""
+    return MappingProxyType(value) if isinstance(value, dict) and value else value
 
 
 class _Opening(ABCMeta):
@@ -97,7 +103,7 @@ class Container(Browsable, metaclass=_Opening):
         Raises:
             PathError: If the path breaks the grammar.
         """
-        return Handler(self, check_path(path))
+        return Handler(self, given_path(path))
 
     def __setitem__(self, path: str, value: Any) -> None:
         """Assign; see `Handler.assign`."""
@@ -165,7 +171,7 @@ class Container(Browsable, metaclass=_Opening):
             MissingFieldError: If there is nothing.
         """
         del wait
-        recorder, at = self.recorder, check_writable(check_path(path))
+        recorder, at = self.recorder, check_writable(given_path(path))
         if (writer := recorder.to_share(at)) is None:
             return
         recorder.number_after(None)  # what an opened run held must not be learned after this
@@ -181,7 +187,7 @@ class Container(Browsable, metaclass=_Opening):
         Raises:
             PathError: If the path breaks the grammar.
         """
-        return self.recorded.exists(check_path(path))
+        return self.recorded.exists(given_path(path))
 
     def fetch(self) -> dict[str, Any]:
         """Return the values of all atoms as a nested dict."""
@@ -190,9 +196,10 @@ class Container(Browsable, metaclass=_Opening):
     def get_structure(self) -> dict[str, Any]:
         """Return everything recorded as a nested dict.
 
-        Where ``a`` and ``a/b`` both exist, the value of ``a`` is under the key ``""``.
+        Where ``a`` and ``a/b`` both exist, the value of ``a`` is under the key ``""``. What is
+        known of a file or the like is a mapping, but no dict: dicts are namespaces.
         """
-        return nest({one.path: one.value for one in self.recorded.attributes()})
+        return nest({one.path: _leaf(one.value) for one in self.recorded.attributes()})
 
     def print_structure(self) -> None:
         """Print the tree of paths with their types."""
@@ -206,11 +213,27 @@ class Container(Browsable, metaclass=_Opening):
         Raises:
             MissingFieldError: If nothing is recorded there.
         """
-        return self.recorded.attribute(check_path(path)).type
+        return self.recorded.attribute(given_path(path)).type
 
-    def get_attribute(self, path: str) -> Handler | None:
-        """Return the handler of a path, or None if nothing is recorded there."""
-        return self[path] if self.exists(path) else None
+    def get_attribute(self, path: str) -> Handler | dict[str, Any] | None:
+        """Return the handler of what is recorded at a path, or None if nothing is.
+
+        Of a namespace, nested dicts of handlers by their names; where ``a`` and ``a/b`` both exist,
+        the handler of ``a``.
+        """
+        at = given_path(path)
+        found = self.recorded.families(at)
+        if not found or at in found:
+            return self[at] if found else None
+        return nest({one: self[one] for one in found}, at)
+
+    def set_attribute(self, path: str, attribute: Any) -> Any:
+        """Return ``attribute``, and record nothing.
+
+        In Neptune this tells an object what a path holds; here that follows from what is recorded.
+        """
+        given_path(path)
+        return attribute
 
     def get_state(self) -> str:
         """Return ``"created"``, ``"started"`` or ``"stopped"``.

@@ -7,11 +7,14 @@ code that runs on all ranks is not to raise on some of them.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, FamilyError, MissingExtraError, MissingFieldError
 from seamark.journal.families import spoken
+from seamark.journal.folder import PROJECT_LOG, RunFolder
+from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +38,23 @@ __all__ = [
 ]
 
 
+def _name(folder: RunFolder) -> str:
+    """Return what a run or project is called to which nobody has given a name."""
+    if folder.run == PROJECT_LOG:
+        return folder.project.rpartition("/")[2]
+    return generated_name(folder.run)
+
+
+_ALWAYS: Final[Mapping[str, Callable[[RunFolder], Any]]] = {
+    "sys/description": lambda _: "",
+    "sys/failed": lambda _: False,
+    "sys/group_tags": lambda _: set(),
+    "sys/name": _name,
+    "sys/tags": lambda _: set(),
+}
+"""What integrations fetch without asking, as every run in Neptune has it: what stands for none."""
+
+
 def value_of(recorded: Recorded, path: str) -> Any:
     """Return what `Handler.fetch` returns.
 
@@ -46,9 +66,11 @@ def value_of(recorded: Recorded, path: str) -> Any:
     found = recorded.find(reader, path)
     if found is None:
         nested = recorded.atoms(path, reader)
-        if not nested and not recorded.silent:
-            raise recorded.missing(path, reader)
-        return nested or None
+        if nested or recorded.silent:
+            return nested or None
+        if path in _ALWAYS:
+            return _ALWAYS[path](recorded.folder)
+        raise recorded.missing(path, reader)
     if found.family in ("file", "file_set"):
         msg = f"{path!r} holds {spoken(found.family)}: read it with download()"
         raise FamilyError(msg)

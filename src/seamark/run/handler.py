@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 
 from seamark.blobs import members_of
-from seamark.paths import check_path, check_writable, join_path
+from seamark.paths import check_path, check_writable, given_path, join_path
 from seamark.process.interrupts import let_pass
 from seamark.run.artifact import artifact_op
 from seamark.run.browsing import Browsable
@@ -91,7 +91,7 @@ class Handler(Browsable):
         Raises:
             PathError: If the path breaks the grammar.
         """
-        return Handler(self._root, check_path(join_path(self._path, check_path(path))))
+        return Handler(self._root, check_path(join_path(self._path, given_path(path))))
 
     def __setitem__(self, path: str, value: Any) -> None:
         """Assign; see `assign`."""
@@ -285,7 +285,7 @@ class Handler(Browsable):
         Raises:
             MissingFieldError: If there is nothing.
         """
-        at = self._path if path is None else join_path(self._path, check_path(path))
+        at = self._path if path is None else join_path(self._path, given_path(path))
         self._root.pop(at)
 
     # ---------------------------------------------------------------- files and artifacts

@@ -80,9 +80,14 @@ def append_point(recorder: Recorder, path: str, point: Point, described: Mapping
 
 
 def _leaves(recorder: Recorder, path: str, value: Any) -> dict[str, Any]:
-    """Return the points that a value stands for, by path; None is left out and counted."""
+    """Return the points that a value stands for, by path; None is left out and counted.
+
+    A mapping that is empty, as the parameters of a trial may be, stands for none.
+    """
     inside = is_container(value) and not isinstance(value, _OWN)
     found = flatten(value, path, _OWN) if inside else {path: value}
+    if inside:
+        found = {at: leaf for at, leaf in found.items() if not isinstance(leaf, dict) or leaf}
     leaves = {at: leaf.value if isinstance(leaf, Single) else leaf for at, leaf in found.items()}
     if any(leaf is None for leaf in leaves.values()):
         leaves = {at: leaf for at, leaf in leaves.items() if leaf is not None}

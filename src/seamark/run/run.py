@@ -34,6 +34,7 @@ from seamark.run.options import RunOptions, check_arguments
 from seamark.run.partly import is_whole
 from seamark.run.place import expect_place, expect_writable, reading_place, run_folder
 from seamark.run.plotting import plot_run
+from seamark.run.positional import meant
 from seamark.run.ranks import RankPolicy, was_here
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
@@ -61,8 +62,10 @@ _WITHDRAWN_S: Final = 5.0
 
 
 def init_run(
-    project: str | None = None,
+    first: str | None = None,
+    /,
     *,
+    project: str | None = None,
     name: str | None = None,
     with_id: str | None = None,
     custom_run_id: str | None = None,
@@ -102,6 +105,8 @@ def init_run(
     unless set to False.
 
     Args:
+        first: The project. What looks like an id, such as ``KEY-12``, is ``with_id`` if a run has
+            that id and no project that name, and beside ``project=`` in any case.
         project: Path of the project, such as ``"team/mnist"``; SEAMARK_PROJECT, NEPTUNE_PROJECT or
             ``"default"``.
         name: Display name, free text; an empty one is none.
@@ -174,8 +179,8 @@ def init_run(
         JournalError: If the root cannot be written to.
     """
     check_arguments(others)
-    given = {key: value for key, value in locals().items() if key != "others"}
-    run = _made(given)
+    given = {key: value for key, value in locals().items() if key not in ("first", "others")}
+    run = _made(meant(first, given))
     run.begin_at_once()
     return run
 

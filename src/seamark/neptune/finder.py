@@ -1,0 +1,205 @@
+"""A finder under which ``neptune`` and its submodules are Seamark's modules."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, DistributionFinder
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, Final
+
+from seamark.errors import LoadedAlreadyError
+from seamark.neptune.packaged import Packaged
+from seamark.neptune.stub import LOGGERS, replace_stub
+
+__all__ = ["install"]
+
+_OURS: Final = "seamark"
+_STANDING_IN: Final = {
+    "common": "seamark",
+    "common.exceptions": "seamark.exceptions",
+    "internal": "seamark.integrations.utils",
+    "metadata_containers": "seamark",
+    "project": "seamark",
+    "types.atoms": "seamark.types",
+    "types.file_set": "seamark.types",
+    "types.mode": "seamark.types",
+    "types.model_version_stage": "seamark.types",
+    "types.namespace": "seamark.types",
+    "types.series": "seamark.types",
+    "types.sets": "seamark.types",
+}
+"""Modules of the client that Seamark has not, with everything below them: where their names are."""
+_INTEGRATIONS: Final = "integrations."
+_NAMED_OTHERWISE: Final = {"neptune_kedro": "kedro_neptune"}
+"""Integrations are packages ``neptune_<name>``, but for this one."""
+
+
+def install() -> None:
+    """Make ``neptune`` mean Seamark in this process, for every import that comes after.
+
+    ``neptune``, ``neptune.new`` and their submodules are Seamark's modules then, so that
+    integrations which import ``neptune`` themselves work as they are, and
+    ``isinstance(run, neptune.Run)`` holds. Calling it twice does nothing more. Where a release of
+    Lightning has no logger for Neptune any more, its ``loggers.NeptuneLogger`` is
+    ``seamark.lightning.NeptuneLogger``.
+
+    Processes that this one starts are not touched, unless they run the same lines;
+    ``python -m seamark.neptune`` is for those.
+
+    Raises:
+        LoadedAlreadyError: If the package ``neptune`` has been imported already; nothing is
+            changed then.
+
+    Example:
+        ::
+
+            import seamark.neptune
+
+            seamark.neptune.install()
+            import neptune
+
+    .. versionadded:: 0.1
+    """
+    if any(isinstance(each, _Finder) for each in sys.meta_path):
+        return
+    loaded = sys.modules.get("neptune")
+    if loaded is not None:
+        where = getattr(loaded, "__file__", None) or "an unknown place"
+        msg = (
+            "seamark.neptune.install: expected to be called before anything imports neptune, "
+            f"but it is loaded from {where}"
+        )
+        raise LoadedAlreadyError(msg)
+    sys.meta_path.insert(0, _Finder())
+    for name in LOGGERS:
+        if name in sys.modules:
+            replace_stub(sys.modules[name])
+
+
+class _Finder(MetaPathFinder):
+    """Finds ``neptune`` and what is below it, and what Lightning says in its place."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return what makes a module of the client, or None for all others."""
+        if fullname in LOGGERS:
+            return self._followed(fullname, path, target)
+        top, _, rest = fullname.partition(".")
+        if top != "neptune":
+            return None
+        while rest == "new" or rest.startswith("new."):
+            rest = rest[4:]
+        if (ours := _same(rest)) is not None:
+            return ModuleSpec(fullname, _Same(ours), origin=ours)
+        if (names := _stood_in(rest)) is not None:
+            return ModuleSpec(fullname, _StandIn(names), origin=names, is_package=True)
+        return None
+
+    def _followed(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        """Return how others find a module, and look at it when it is loaded."""
+        for finder in sys.meta_path:
+            found = getattr(finder, "find_spec", None)
+            spec = None if finder is self or found is None else found(fullname, path, target)
+            if spec is not None:
+                _then(spec.loader, replace_stub)
+                return spec  # type: ignore[no-any-return]
+        return None
+
+    @staticmethod
+    def find_distributions(
+        context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008 - as its contract has it
+    ) -> Iterator[Distribution]:
+        """Yield the client as an installed package to those who ask for it by its name."""
+        if (known := Packaged.called(context.name)) is not None:
+            yield known
+
+
+def _same(rest: str) -> str | None:
+    """Return the name of the module of ours that has the same name; None if there is none."""
+    if not rest:
+        return _OURS
+    name = f"{_OURS}.{rest}"
+    try:
+        return name if find_spec(name) is not None else None
+    except ModuleNotFoundError:  # what is above it is no module of ours
+        return None
+
+
+def _stood_in(rest: str) -> str | None:
+    """Return the name of the module that has the names of one that we have not; None: nobody."""
+    above = rest
+    while above:  # of two that fit, the longer one says more
+        if above in _STANDING_IN:
+            return _STANDING_IN[above]
+        above = above.rpartition(".")[0]
+    if rest.startswith(_INTEGRATIONS):
+        package = "neptune_" + rest.removeprefix(_INTEGRATIONS).partition(".")[0]
+        package = _NAMED_OTHERWISE.get(package, package)
+        return package if find_spec(package) is not None else None
+    return None
+
+
+class _Same(Loader):
+    """Gives a module of ours under the client's name."""
+
+    def __init__(self, ours: str) -> None:
+        self._ours = ours
+        self._spec: Any = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module of ours."""
+        module = import_module(self._ours)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave everything as it is: the import has written its own spec into the module."""
+        module.__spec__ = self._spec
+        if not hasattr(module, "__path__"):
+            module.__path__ = []  # where the client has a package
+
+
+class _StandIn(Loader):
+    """Makes a module that has the names of another."""
+
+    def __init__(self, names: str) -> None:
+        self._names = names
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Let an empty one be made."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Look names up where they are; those that are not there are missing here, too."""
+        names = import_module(self._names)
+        public = getattr(names, "__all__", ())
+        module.__dict__["__all__"] = [*public]
+
+        def look_up(name: str) -> Any:
+            if name.startswith("__") and name not in public:  # about the module itself
+                msg = f"module {module.__name__!r} has no attribute {name!r}"
+                raise AttributeError(msg)
+            return getattr(names, name)
+
+        module.__dict__["__getattr__"] = look_up
+
+
+def _then(loader: Any, done: Callable[[ModuleType], None]) -> None:
+    """Have a loader call a function with the module that it has executed."""
+    execute = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        execute(module)
+        done(module)
+
+    loader.exec_module = exec_module

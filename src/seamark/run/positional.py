@@ -1,0 +1,71 @@
+"""What is meant by the argument without a name: Neptune's ``with_id``, or the project."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from seamark.errors import SeamarkError
+from seamark.journal.folder import is_run_id
+from seamark.journal.safe import is_folder
+from seamark.process.interrupts import quietly
+from seamark.process.rank import current_rank
+from seamark.run.elsewhere import find_elsewhere
+from seamark.run.options import RunOptions
+from seamark.run.place import expect_place, run_folder
+
+__all__ = ["meant"]
+
+log = logging.getLogger("seamark")
+
+_LIKE_NEPTUNES: Final = re.compile(r"[A-Z][A-Z0-9]*-[1-9][0-9]*")
+"""Ids of runs as Neptune makes them: the project's key and a number."""
+
+
+def meant(first: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a run with the one that was given without a name under its own.
+
+    Beside ``project=`` it is ``with_id``, as in Neptune. Alone it is ``with_id`` if it looks like
+    an id, a run has that id, and no project on this disk has that name; else it is the project.
+
+    Args:
+        first: The argument without a name; None if there was none.
+        given: The others, all with a name.
+    """
+    given = dict(given)
+    if first is None:
+        return given
+    named = given["with_id"] is not None or given["custom_run_id"] is not None
+    if given["project"] is not None and not named:
+        return given | {"with_id": first}
+    if not named and _is_run(first, given):
+        return given | {"with_id": first}
+    if not named and _is_like_neptunes(first) and not current_rank().rank:
+        log.warning(
+            "seamark: init_run(%r) means the project of that name; write with_id=%r, and project=, "
+            "if a run is meant",
+            *(first, first),
+        )
+    return given | {"project": first}
+
+
+def _is_like_neptunes(first: Any) -> bool:
+    return isinstance(first, str) and _LIKE_NEPTUNES.fullmatch(first) is not None
+
+
+def _is_run(first: Any, given: Mapping[str, Any]) -> bool:
+    """Return whether a run has this id, and no project this name; asks no more than it has to."""
+    is_id = _is_like_neptunes(first) or (isinstance(first, str) and is_run_id(first))
+    if not is_id or given["mode"] in ("disabled", "debug"):
+        return False
+    with quietly(only=SeamarkError):  # what is wrong with the others is said where they are used
+        options = RunOptions.of(**{**given, "with_id": first})
+        folder = run_folder(options)
+        if is_folder(folder.root / first):
+            return False
+        if find_elsewhere(options, folder).opening is None:
+            expect_place(options, folder)
+        return True
+    return False

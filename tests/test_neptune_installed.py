@@ -1,0 +1,206 @@
+"""``python -m seamark.neptune`` and ``seamark.neptune.install()``: ``neptune`` is Seamark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKS = """
+import importlib.metadata, importlib.util, multiprocessing, os, subprocess, sys
+
+def imported(_=None):
+    import neptune
+    return neptune.__name__
+
+if __name__ == "__main__":
+    found = importlib.util.find_spec("neptune")
+    assert found is not None and found.name == "neptune", found
+    import neptune
+    import neptune.new
+    import neptune.types.series.float_series
+    import seamark
+    from neptune.common.exceptions import NeptuneException
+    from neptune.exceptions import NeptuneOfflineModeFetchException
+    from neptune.integrations.python_logger import NeptuneHandler
+    from neptune.internal.utils import verify_type
+    from neptune.management.exceptions import ProjectAlreadyExists
+    from neptune.new.handler import Handler
+    from neptune.new.integrations.utils import expect_not_an_experiment
+    from neptune.new.internal.utils.paths import join_paths
+    from neptune.new.metadata_containers.run import Run as OfAModule
+    from neptune.new.run import Run
+    from neptune.new.types import File
+    from neptune.new.types.atoms.datetime import Datetime
+    from neptune.types import FileSeries
+    from neptune.types.series import FloatSeries
+
+    assert neptune is neptune.new is seamark
+    assert neptune.types is neptune.new.types is seamark.types
+    assert neptune.types.File is File is seamark.types.File
+    assert neptune.types.series.FloatSeries is FloatSeries is seamark.types.FloatSeries
+    assert neptune.types.Datetime is Datetime
+    assert neptune.Run is neptune.new.Run is Run is OfAModule is seamark.Run
+    assert neptune.new.handler.Handler is Handler is seamark.Handler
+    assert neptune.exceptions.NeptuneException is NeptuneException is seamark.errors.SeamarkError
+    assert verify_type is seamark.integrations.utils.verify_type
+    assert join_paths is seamark.integrations.utils.join_paths
+    # What the import system writes into modules is as it was.
+    assert seamark.__spec__.name == "seamark" and seamark.types.__spec__.name == "seamark.types"
+    import datetime
+    assert seamark.types.datetime is datetime.datetime
+    import seamark.run.run
+    assert seamark.run.run.Run is seamark.Run
+
+    for name in ("neptune", "neptune-client", "neptune_client"):
+        assert importlib.metadata.version(name) == "1.14.0"
+    named = {one.metadata["Name"] for one in importlib.metadata.distributions()}
+    assert "neptune" not in named  # nobody installed it
+    for name in ("neptune.nothing", "neptune.integrations.nothing", "neptune.types.series.nothing"):
+        try:
+            __import__(name)
+        except ModuleNotFoundError as error:
+            assert error.name == name, error.name
+        else:
+            assert name == "neptune.types.series.nothing", name
+
+    with neptune.init_run(project="team/moved") as run:
+        run["lr"] = 0.1
+        run["plots"] = FileSeries([File.from_content("a")])
+        assert isinstance(run, neptune.Run) and isinstance(run["lr"], Handler)
+        assert run["source_code/entrypoint"].fetch() == sys.argv[1]
+
+    assert sys.argv[2:] == ["-x", "two words"], sys.argv
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(imported, [1]))
+    code = "import neptune; print(neptune.__name__)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    from package.inner import beside
+    print(beside)
+    sys.exit(3)
+"""
+
+
+def python(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "SEAMARK_QUIET": "1", "SEAMARK_CAPTURE_GIT": "0", **env},
+    )
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Path:
+    """A folder that is not the working one, with a script, a package and a sitecustomize."""
+    folder = tmp_path / "scripts"
+    (folder / "package").mkdir(parents=True)
+    (folder / "train.py").write_text(CHECKS)
+    (folder / "package" / "__init__.py").write_text("")
+    (folder / "package" / "train.py").write_text(CHECKS)
+    (folder / "package" / "__main__.py").write_text("import neptune, sys; print(neptune, sys.argv)")
+    (folder / "package" / "inner.py").write_text("beside = 'beside the script'")
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(
+        "import os, pathlib; pathlib.Path(os.environ['SITES'], str(os.getpid())).touch()"
+    )
+    (folder / "sites").mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("how", ["script", "module"])
+def test_a_script_runs_as_python_runs_it(
+    how: str, scripts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every way to import neptune gives Seamark, in the processes that it starts as well."""
+    if how == "script":
+        words = [str(scripts / "train.py"), str(scripts / "train.py")]
+    else:
+        monkeypatch.chdir(scripts)
+        words = ["-m", "package.train", "-m package.train"]
+    path = os.pathsep.join(filter(None, (str(scripts / "site"), os.environ.get("PYTHONPATH"))))
+    more = {"PYTHONPATH": path, "SITES": str(scripts / "sites")}
+    done = python("-m", "seamark.neptune", *words, "-x", "two words", **more)
+    assert done.stderr == ""
+    assert done.returncode == 3
+    assert done.stdout.splitlines() == ["['seamark']", "seamark", "beside the script"]
+    # Here, in a worker and in a process of its own the environment has what it had.
+    assert len(list((scripts / "sites").iterdir())) >= 3
+
+
+@pytest.mark.parametrize("words", [["-m", "package"], ["package"]], ids=["module", "folder"])
+def test_a_package_runs_by_its_main(words: list[str], scripts: Path) -> None:
+    """As with Python, by its name as by its folder."""
+    done = subprocess.run(
+        [sys.executable, "-m", "seamark.neptune", *words, "-m"],
+        cwd=scripts,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env={**os.environ, "SITES": str(scripts / "sites")},
+    )
+    first = str(scripts / "package" / "__main__.py") if words[0] == "-m" else "package"
+    assert done.stdout.startswith("<module 'seamark' from")
+    assert done.stdout.endswith(f" {[first, '-m']!r}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["missing.py"], 2, "can't open file 'missing.py': No such file or directory"),
+        (["-m", "missing.module"], 2, "No module named missing.module"),
+        ([], 2, "usage: python -m seamark.neptune"),
+        (["--nothing"], 2, "usage: python -m seamark.neptune"),
+        (["--help"], 0, "usage: python -m seamark.neptune"),
+    ],
+    ids=["file", "module", "none", "option", "help"],
+)
+def test_what_cannot_be_run_is_said(words: list[str], code: int, said: str) -> None:
+    """As Python says it."""
+    done = python("-m", "seamark.neptune", *words)
+    assert said in (done.stdout if code == 0 else done.stderr)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code
+
+
+def test_the_real_package_is_never_half_replaced(tmp_path: Path) -> None:
+    """Who has imported it already is told where it is; install() can be called twice."""
+    (tmp_path / "neptune").mkdir()
+    (tmp_path / "neptune" / "__init__.py").write_text("")
+    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    code = (
+        "import sys, neptune, seamark.neptune\n"
+        "before = [*sys.meta_path]\n"
+        "try: seamark.neptune.install()\n"
+        "except seamark.errors.LoadedAlreadyError as error: print(error)\n"
+        "assert sys.meta_path == before\n"
+        "assert issubclass(seamark.errors.LoadedAlreadyError, ImportError)\n"
+        "del sys.modules['neptune']\n"
+        "for _ in range(2): seamark.neptune.install()\n"
+        "import neptune; print(neptune.__name__, len(sys.meta_path) - len(before))\n"
+    )
+    done = python("-c", code, PYTHONPATH=path)
+    assert done.stderr == ""
+    said, then = done.stdout.splitlines()
+    assert "before anything imports neptune" in said
+    assert said.endswith(str(tmp_path / "neptune" / "__init__.py"))
+    assert then == "seamark 1"
+
+
+def test_installing_loads_little() -> None:
+    """Every process below ``python -m seamark.neptune`` pays for it."""
+    code = (
+        "import sys; before = set(sys.modules); import seamark.neptune; seamark.neptune.install()\n"
+        "print(*sorted(one for one in set(sys.modules) - before if one.startswith('seamark')))"
+    )
+    loaded = set(python("-c", code).stdout.split())
+    assert loaded == {
+        *("seamark", "seamark.errors", "seamark.neptune", "seamark.neptune.finder"),
+        *("seamark.neptune.packaged", "seamark.neptune.stub"),
+    }

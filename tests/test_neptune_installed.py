@@ -96,7 +96,7 @@ def python(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def scripts(tmp_path: Path) -> Path:
+def scripts(captured: None, tmp_path: Path) -> Path:
     """A folder that is not the working one, with a script, a package and a sitecustomize."""
     folder = tmp_path / "scripts"
     (folder / "package").mkdir(parents=True)

@@ -11,23 +11,14 @@ from typing import Final
 from seamark.errors import PathError, StageError
 
 __all__ = [
-    "KINDS",
     "MAX_PATH_BYTES",
-    "MODELS",
-    "PROJECT_LOG",
-    "check_key",
     "check_name",
     "check_path",
-    "check_place",
     "check_project",
-    "check_scope",
     "check_writable",
     "given_path",
-    "home_of",
     "is_inside",
     "join_path",
-    "kind_of",
-    "model_key",
 ]
 
 PROJECT_LOG: Final = ".project"

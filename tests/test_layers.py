@@ -214,6 +214,7 @@ def test_importing_seamark_stays_light() -> None:
     assert done.stdout.split() == []
 
 
+@pytest.mark.usefixtures("captured")
 @pytest.mark.parametrize("switched", ["off", "on"])
 def test_a_run_loads_what_it_captures_and_nothing_before_it_is_needed(
     switched: str, tmp_path: Path

@@ -97,10 +97,10 @@ def horovod_wheel(session: nox.Session) -> str:
 
 
 def run_pytest(session: nox.Session, *args: str, **env: str) -> None:
-    """Run pytest in two processes, with what stood after ``--``; every skip is named at the end."""
+    """Run pytest in three processes: some wait. Every skip is named at the end."""
     # Torch in one process would otherwise take the cores from the other.
     one = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    options = ["--numprocesses=2", "--dist=worksteal", "-rfEs"]
+    options = ["--numprocesses=3", "--dist=worksteal", "-rfEs"]
     session.run("pytest", *options, *args, *session.posargs, env=one | env)
 
 
@@ -122,9 +122,12 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def core(session: nox.Session) -> None:
-    """Run the suite without torch and without any extra on one Python, which must be there."""
+    """Run the suite without torch and without any extra on one Python, which must be there.
+
+    What is asked of PostgreSQL depends on no Python either, and starting one takes its time.
+    """
     session.install(".", "--group", "test")
-    run_pytest(session, "-m", QUICK)
+    run_pytest(session, "-m", QUICK, "-k", "not postgresql")
 
 
 @nox.session

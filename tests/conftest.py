@@ -204,7 +204,7 @@ def run_server(tmp_path) -> Iterator[Callable[..., Any]]:
         yield run
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
 def server(request, run_server) -> Any:
     """A server that runs, once on each engine: its ``url``, and the ``token`` of its admin."""
     pytest.importorskip("fastapi")

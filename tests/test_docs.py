@@ -141,6 +141,7 @@ def on_terminal(words: list[str]) -> tuple[int, str]:
     return process.returncode, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
+@pytest.mark.usefixtures("captured")
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_page_does_what_it_says(page: Path) -> None:

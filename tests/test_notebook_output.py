@@ -54,6 +54,7 @@ def _joined(outputs: list[dict]) -> list[dict]:
     return found
 
 
+@pytest.mark.slow
 def test_cells_show_the_same(tmp_path, monkeypatch):
     """Streams, results and errors; and both streams are recorded."""
     recorded = executed(tmp_path)

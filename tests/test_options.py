@@ -43,6 +43,7 @@ def test_a_namespace_may_begin_and_end_with_a_slash(given):
     assert RunOptions.of(monitoring_namespace=given).monitoring_namespace == "mine"
 
 
+@pytest.mark.usefixtures("captured")
 @pytest.mark.parametrize("prefix", ["SEAMARK", "NEPTUNE"])
 @pytest.mark.parametrize(
     ("variable", "given", "expected"),

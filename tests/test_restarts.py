@@ -232,6 +232,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.slow
 def test_runs_of_children_are_told_apart(method):
     """A child's first run is not taken for its parent's."""
     Path("spawned.py").write_text(SPAWNED)

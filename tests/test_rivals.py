@@ -59,6 +59,7 @@ def ended(process):
     return error
 
 
+@pytest.mark.slow
 def test_both_are_told_once():
     """The second at its start, the first at a heartbeat; each hears of the other's pid."""
     first = started()
@@ -73,6 +74,7 @@ def test_both_are_told_once():
     assert f"pid {first.pid_told} on " in told_second
 
 
+@pytest.mark.slow
 def test_one_after_the_other():
     """Is no reason to warn, neither where the first one ended nor where it was killed."""
     ended(started())

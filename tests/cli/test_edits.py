@@ -163,6 +163,7 @@ def files(root: Path) -> list[Path]:
     return [path for path in root.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 def test_a_terminal_without_utf_8(
     shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
 ) -> None:
@@ -247,6 +248,7 @@ def test_mistakes_are_exact(
     assert facts(root, run) == before
 
 
+@pytest.mark.slow
 def test_a_note_from_a_pipe(
     shell: Callable[..., subprocess.CompletedProcess[str]],
     record: Callable[..., str],

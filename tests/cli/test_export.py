@@ -55,6 +55,7 @@ def test_series_survive_as_csv(cli: Callable[..., Result], run: Run) -> None:
     assert found[1]["step"] == "0"
 
 
+@pytest.mark.slow
 def test_pandas_reads_the_csv(cli: Callable[..., Result], run: Run) -> None:
     """Without any option numbers are numbers; times keep their nanoseconds."""
     pandas = pytest.importorskip("pandas")

@@ -111,6 +111,7 @@ def test_a_window_has_a_width(
 @pytest.mark.parametrize(
     ("ending", "start_bytes"), [("png", b"\x89png"), ("svg", b"<?xml"), ("html", b"<html")]
 )
+@pytest.mark.slow
 def test_files(
     cli: Callable[..., Result],
     record: Callable[..., str],
@@ -139,6 +140,7 @@ def test_a_missing_extra_is_a_mistake_with_a_remedy(
     assert 'pip install "seamark[plot]"' in result.stderr
 
 
+@pytest.mark.slow
 def test_the_terminal_gets_colours(
     record: Callable[..., str], terminal: Callable[..., tuple[int, str]]
 ) -> None:

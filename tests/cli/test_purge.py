@@ -4,6 +4,8 @@ import json
 import shutil
 from typing import TYPE_CHECKING
 
+import pytest
+
 from seamark.cli import purge as purge_module
 from seamark.journal.folder import RunFolder
 from seamark.reading.names import generated_name
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
     from click.testing import Result
 
     from seamark.run.run import Run
@@ -129,6 +130,7 @@ def test_purge_never_deletes_a_run_that_is_being_written(
     assert cli("purge", "--yes").exit_code == 0
 
 
+@pytest.mark.slow
 def test_purge_asks_a_person_and_nobody_else(
     cli: Callable[..., Result],
     terminal: Callable[..., tuple[int, str]],

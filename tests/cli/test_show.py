@@ -342,6 +342,7 @@ def test_a_person_sees_what_is_looked_for_first(
     assert "best_model_score" not in shown
 
 
+@pytest.mark.slow
 def test_all_of_it_is_there_for_who_asks(
     trained: Run, terminal: Callable[..., tuple[int, str]], cli: Callable[..., Result]
 ) -> None:
@@ -367,6 +368,7 @@ def test_all_of_it_is_there_for_who_asks(
     )
 
 
+@pytest.mark.slow
 def test_a_long_section_ends_with_how_to_see_the_rest(
     start: Callable[..., Run], terminal: Callable[..., tuple[int, str]], cli: Callable[..., Result]
 ) -> None:
@@ -457,6 +459,7 @@ def test_foreign_values_in_known_places_raise_nothing(
     assert "a.pt" in shown
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_gets_no_escapes(
     trained: Run, terminal: Callable[..., tuple[int, str]]
 ) -> None:

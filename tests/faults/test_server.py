@@ -494,6 +494,7 @@ def deliveries(folder: RunFolder, draw: random.Random) -> list[tuple[str, Any]]:
 
 @pytest.mark.slow
 @on("sqlite")
+@pytest.mark.thorough
 def test_deliveries_that_are_repeated_and_out_of_order(tmp_path, place, draw) -> None:
     """Two senders of one journal at once, each batch up to three times, in any order."""
     root = tmp_path / "runs"
@@ -607,6 +608,7 @@ def test_a_disk_that_is_full_under_a_running_server(sent, place) -> None:
 
 @pytest.mark.slow
 @on("sqlite")
+@pytest.mark.thorough
 def test_clocks_that_are_hours_apart(sent, place) -> None:
     """A client far ahead and one far behind are taken, folded and read like any other."""
     root, said = sent
@@ -620,6 +622,7 @@ def test_clocks_that_are_hours_apart(sent, place) -> None:
 
 @pytest.mark.slow
 @on("sqlite")
+@pytest.mark.thorough
 def test_objects_are_collected_while_the_server_is_killed(sent, place) -> None:
     """Compaction, removal and the search for orphans never rest, and no day passes between them.
 

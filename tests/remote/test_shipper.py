@@ -152,12 +152,11 @@ def test_an_outage_costs_two_lines_and_no_byte(
 @pytest.mark.parametrize(
     "trouble",
     [
-        Trouble(after_sent=700),
-        Trouble(after_sent=700, reset=True),
-        Trouble(after_answered=0),
-        Trouble(after_answered=60, reset=True),
+        pytest.param(Trouble(after_sent=700), id="cut"),
+        pytest.param(Trouble(after_sent=700, reset=True), id="reset", marks=pytest.mark.thorough),
+        pytest.param(Trouble(after_answered=0), id="no-answer", marks=pytest.mark.thorough),
+        pytest.param(Trouble(after_answered=60, reset=True), id="half-answer"),
     ],
-    ids=["cut", "reset", "no-answer", "half-answer"],
 )
 def test_cut_connections_lose_nothing_and_double_nothing(
     begin: Begin, keeper: Any, trouble: Trouble
@@ -171,6 +170,7 @@ def test_cut_connections_lose_nothing_and_double_nothing(
         assert kept_like(run, keeper)
 
 
+@pytest.mark.thorough
 def test_a_half_open_connection_is_given_up(
     begin: Begin, keeper: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +192,7 @@ def _short(self: Any, answer_s: float | None) -> Any:
     return Timeout(connect=5, read=1)
 
 
+@pytest.mark.thorough
 def test_a_slow_link_carries_everything(begin: Begin, keeper: Any) -> None:
     """A batch may take longer than any limit for one answer."""
     with proxied(keeper.address, lambda _: Trouble(bytes_per_s=100_000)) as proxy:
@@ -201,7 +202,10 @@ def test_a_slow_link_carries_everything(begin: Begin, keeper: Any) -> None:
         assert kept_like(run, keeper)
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 504, 429])
+@pytest.mark.parametrize(
+    "status",
+    [500, 429, *(pytest.param(each, marks=pytest.mark.thorough) for each in (502, 503, 504))],
+)
 def test_a_server_that_fails_is_asked_again(begin: Begin, keeper: Any, status: int) -> None:
     """After a while, which the server may name."""
     left = iter(range(3))

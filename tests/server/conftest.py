@@ -17,7 +17,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
 def account_url(request, tmp_path: Path) -> str:
     """URL of empty databases of a server, once on each engine."""
     if request.param == "postgresql":
@@ -25,7 +25,9 @@ def account_url(request, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'databases'}"
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(
+    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)]
+)
 def team(request, postgresql, tmp_path_factory) -> Iterator[Any]:
     """A server that runs for all tests of a module; see `server_process.Running`."""
     pytest.importorskip("fastapi")

@@ -74,12 +74,13 @@ def rows(points):
 
 @pytest.mark.parametrize("chunked", [True, False], ids=["chunks", "journals"])
 @settings(
-    max_examples=40,
+    max_examples=15,
     # Shrinking would take minutes where a server is asked.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data(), seed=st.integers(0, 2**32))
+@pytest.mark.slow
 def test_what_is_read_is_what_the_oracle_says(
     builder, oracle, property_test, engines, open_store, chunked, data, seed
 ):
@@ -276,6 +277,7 @@ def test_numbers_of_paths_and_schemas_may_change_their_meaning(
         assert view.series_paths() == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_thousands_of_attributes_come_and_go(builder, engines, store):
     """2,000 atoms, 2,000 series in one row, and a namespace that is deleted with all of them."""
     journal = builder()

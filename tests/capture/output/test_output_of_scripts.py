@@ -261,7 +261,7 @@ def write(tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.thorough) if name == "Lightning's Rich bar" else name
+        pytest.param(name, marks=pytest.mark.thorough) if name.startswith("Lightning") else name
         for name in SCRIPTS
     ],
 )

@@ -451,6 +451,7 @@ PARTS = st.sampled_from(
 
 @given(st.lists(PARTS, max_size=9).map("".join))
 @settings(max_examples=1000, deadline=None)
+@pytest.mark.slow
 def test_short_cuts_pass_nothing_over(text):
     """What is not looked for, because it cannot be there, is not there."""
     hidden_in_full(text)

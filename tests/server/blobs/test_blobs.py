@@ -38,7 +38,7 @@ def objects(tmp_path) -> FolderObjects:
     return FolderObjects(tmp_path / "objects")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
 def databases(request, tmp_path):
     if request.param == "postgresql":
         url = request.getfixturevalue("postgresql_url")

@@ -11,7 +11,7 @@ pytest.importorskip("fastapi")
 from keeping import Place
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
 def place(request, tmp_path) -> Iterator[Place]:
     """An empty place."""
     if request.param == "postgresql":

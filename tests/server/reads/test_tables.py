@@ -144,7 +144,7 @@ def test_paths_that_no_run_has_are_refused_or_told(here) -> None:
     [
         {"query": "lr >"},
         {"query": "(" * 16_000},
-        {"query": "lr > 1 AND " * 1400 + "lr > 1"},
+        pytest.param({"query": "lr > 1 AND " * 1400 + "lr > 1"}, marks=pytest.mark.thorough),
         {"query": "x" * 17_000},
         {"query": 'model MATCHES "(a+)+$"', "limit": 0},
         {"limit": -1},

@@ -97,10 +97,10 @@ def horovod_wheel(session: nox.Session) -> str:
 
 
 def run_pytest(session: nox.Session, *args: str, **env: str) -> None:
-    """Run pytest in three processes: some wait. Every skip is named at the end."""
+    """Run pytest in two processes, with what stood after ``--``; every skip is named at the end."""
     # Torch in one process would otherwise take the cores from the other.
     one = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    options = ["--numprocesses=3", "--dist=worksteal", "-rfEs"]
+    options = ["--numprocesses=2", "--dist=worksteal", "-rfEs"]
     session.run("pytest", *options, *args, *session.posargs, env=one | env)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -42,8 +43,9 @@ HOSTS = frozenset(
 HEAVY = frozenset({"numpy", "pandas", "pyarrow", "rich", "sqlalchemy", "torch", "zstandard"})
 
 
-def modules() -> list[Path]:
-    return sorted(SOURCE.rglob("*.py"))
+@functools.cache
+def modules() -> tuple[Path, ...]:
+    return tuple(sorted(SOURCE.rglob("*.py")))
 
 
 def part_of(module: str) -> str:
@@ -53,14 +55,23 @@ def part_of(module: str) -> str:
     return [*module.split("."), ""][1]
 
 
-def imports_of(path: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield (module, imported name) of every import in a file, wherever it stands."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@functools.cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Return what a file consists of."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@functools.cache
+def imports_of(path: Path) -> tuple[tuple[str, str | None], ...]:
+    """Return (module, imported name) of every import in a file, wherever it stands."""
+    found: list[tuple[str, str | None]] = []
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, None) for alias in node.names)
+            found += ((alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import at line {node.lineno}"
-            yield from ((str(node.module), alias.name) for alias in node.names)
+            found += ((str(node.module), alias.name) for alias in node.names)
+    return tuple(found)
 
 
 def own_imports(path: Path) -> Iterator[tuple[str, str]]:
@@ -130,8 +141,13 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
+def known() -> frozenset[str]:
+    return frozenset(module_of(each) for each in modules())
+
+
 def modules_imported_by(path: Path) -> set[str]:
-    names = {module_of(each) for each in modules()}
+    names = known()
     found = set()
     for module, name in imports_of(path):
         for dotted in (f"{module}.{name}", module):
@@ -201,7 +217,7 @@ def test_adapters_import_only_public_names(path: Path) -> None:
 def test_nothing_draws_from_the_random_numbers_of_a_training() -> None:
     """A seeded training gives the same with us and without: who needs chance has its own source."""
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 used = node.value.id == "random" and node.attr not in {"Random", "SystemRandom"}
                 assert not used, f"{path}:{node.lineno} uses random.{node.attr}"

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ def test_a_root_of_somebody_else_is_refused_at_once(tmp_path: Path) -> None:
     )
     tmp_path.chmod(0o755)
     for folder in tmp_path.parents:
-        if folder.stat().st_uid == os.getuid() and str(folder).startswith("/tmp/"):
+        if folder.stat().st_uid == os.getuid() and folder.is_relative_to(gettempdir()):
             folder.chmod(folder.stat().st_mode | 0o055)
     done = subprocess.run(
         [sys.executable, "-c", script, str(closed)], capture_output=True, text=True, check=False

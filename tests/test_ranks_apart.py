@@ -138,6 +138,7 @@ def went_on(tmp_path: Path, state: Any, meet: str, **given: Any) -> list[Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_rank_0_decides_what_a_checkpoint_is_of(tmp_path):
     """All go over to its run as one attempt, also where rank 1 has never seen it."""
     (run, state), (other, _) = went_on(tmp_path, None, "first")

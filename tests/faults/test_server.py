@@ -663,6 +663,7 @@ def test_objects_are_collected_while_the_server_is_killed(sent, place) -> None:
 
 @pytest.mark.slow
 @on("postgresql")
+@pytest.mark.thorough
 def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place) -> None:
     """A purged run stays away, also after kills and refolds; what was trashed comes back."""
     root, said = sent

@@ -68,7 +68,7 @@ trainer:
 """
 HERE = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
 CASES = [
-    (order, host)
+    pytest.param(order, host, marks=[] if order.startswith(host) else pytest.mark.thorough)
     for order, host in itertools.product(ORDERS, HERE)
     if all(name in HERE or name.startswith("seamark") for name in order.split(","))
 ]

@@ -125,6 +125,7 @@ def test_secret_in_the_configuration_is_nowhere_in_the_root(program, cli_argumen
     program("fit", "--config", str(config))
 
 
+@pytest.mark.thorough
 def test_a_parameter_named_like_a_secret_is_nowhere_in_the_root(program, cli_arguments):
     """It is an argument, and stands in what is logged and in the file that LightningCLI saves.
 

@@ -128,8 +128,8 @@ def states(folder):
     [
         ("SIGTERM", ["run", "logger"], "interrupted"),
         # Lightning catches Ctrl-C, and tells only loggers of it.
-        ("SIGINT", ["logger"], "interrupted"),
-        ("exception", ["logger"], "failed"),
+        pytest.param("SIGINT", ["logger"], "interrupted", marks=pytest.mark.thorough),
+        pytest.param("exception", ["logger"], "failed", marks=pytest.mark.thorough),
     ],
 )
 def test_a_training_that_is_struck_ends_as_without_us(tmp_path, ways, what, state):
@@ -138,7 +138,13 @@ def test_a_training_that_is_struck_ends_as_without_us(tmp_path, ways, what, stat
     assert {states(tmp_path / way)[-1] for way in ways} == {state}
 
 
-@pytest.mark.parametrize(("what", "ways"), [("SIGTERM", ["run"]), ("SIGUSR1", ["run", "logger"])])
+@pytest.mark.parametrize(
+    ("what", "ways"),
+    [
+        ("SIGTERM", ["run"]),
+        pytest.param("SIGUSR1", ["run", "logger"], marks=pytest.mark.thorough),
+    ],
+)
 def test_what_lightning_does_under_slurm_stays_on(tmp_path, ways, what):
     """It requeues at SIGUSR1 and (1.9) passes over SIGTERM, but only where it finds no handler."""
     _, _, saved = compare(tmp_path, ways, what, SLURM)

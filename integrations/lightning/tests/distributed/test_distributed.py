@@ -145,6 +145,7 @@ def test_five_folds_with_five_loggers(folder):
 
 
 @each("two_loggers")
+@pytest.mark.thorough
 def test_two_loggers_side_by_side(folder):
     """Each has its run, and all of the training in it."""
     check_rank_zero(folder, "two_loggers", run_count=2)

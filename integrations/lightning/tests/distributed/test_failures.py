@@ -78,6 +78,7 @@ def test_rank_zero_raises_while_others_wait(tmp_path):
 
 
 @pytest.mark.skipif(not MODERN, reason="what torchrun does is the same under 1.9")
+@pytest.mark.thorough
 def test_rank_hangs(tmp_path):
     """One sleeps, the other waits for it; torchrun sends SIGTERM to both, then SIGKILL."""
     started = start(tmp_path, "hangs 1", TORCHRUN)

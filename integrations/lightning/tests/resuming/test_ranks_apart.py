@@ -74,7 +74,11 @@ def train(one_host):
 
 @pytest.mark.parametrize(
     ("ranks", "resume"),
-    [("zero", "auto"), ("all", "must"), pytest.param("zero", "must", marks=pytest.mark.thorough)],
+    [
+        ("all", "must"),
+        pytest.param("zero", "auto", marks=pytest.mark.thorough),
+        pytest.param("zero", "must", marks=pytest.mark.thorough),
+    ],
 )
 def test_ranks_without_a_root_in_common_resume(train, ranks, resume):
     """Only rank 0 sees the checkpoint's run; all go over to it, and none waits for another."""
@@ -105,6 +109,7 @@ def test_all_ranks_refuse_or_none(train):
     assert not list(Path().glob("trained-*"))
 
 
+@pytest.mark.thorough
 def test_all_ranks_refuse_without_a_checkpoint(train):
     """Rank 1 would record nothing and could train; it is told."""
     assert train(resume="must") != 0

@@ -119,6 +119,7 @@ def test_crash_leaves_no_trace_in_the_default_view(one_host, train, checkpoint, 
     assert attempts(resumed) == [0, 1]
 
 
+@pytest.mark.thorough
 def test_last_of_a_given_folder(train):
     """``ckpt_path="last"`` finds it in ``ModelCheckpoint(dirpath=...)``, twice in a row."""
     same = {"checkpoint": {"dirpath": "kept"}, "ckpt_path": "last"}

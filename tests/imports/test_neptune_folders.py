@@ -44,12 +44,12 @@ def test_everything_that_was_logged_is_there(training: Path, cli, root, tmp_path
     with seamark.init_run("team/digits", with_id=run_id, mode="read-only") as run:
         params = {"lr": 0.1, "n": 3, "on": True, "text": "text", "nested": {"deep": 2}}
         assert run["params"].fetch() == params
-        loss = run["train/loss"].fetch_values()
+        loss = run["train/loss"].fetch_points()
         assert loss["step"].tolist() == [0, 1, 2, 3, 4]
         assert loss["value"].tolist() == [1 / (i + 1) for i in range(5)]
-        acc = run["train/acc"].fetch_values()
+        acc = run["train/acc"].fetch_points()
         assert acc["step"].tolist() == [10, 12.5]
-        assert acc["timestamp"][0] == datetime.fromtimestamp(1700000000.5, timezone.utc)
+        assert acc.time_ns[0] == 1_700_000_000_500_000_000
         assert run["logs"].fetch_last() == "hello"
         assert run["when"].fetch() == datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
         assert (run["copied"].fetch(), run.exists("gone")) == (0.1, False)
@@ -136,7 +136,7 @@ def test_what_is_damaged_is_left_out_and_what_grew_is_added(training: Path, cli,
 
     def losses() -> list[tuple[float, float]]:
         with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
-            found = run["train/loss"].fetch_values()
+            found = run["train/loss"].fetch_points()
         return list(zip(found["step"], found["value"], strict=True))
 
     assert losses() == [(0, 1), (1, 0.5)]
@@ -175,7 +175,7 @@ def test_processes_of_one_run_come_together(training: Path, cli, root) -> None:
     (second / "data-1.log").write_text(json.dumps(record))
     assert cli("import", "neptune", training, "--project", "digits").exit_code == 0
     with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
-        found = run["train/loss"].fetch_values()
+        found = run["train/loss"].fetch_points()
         assert (found["step"].tolist()[-1], found["value"].tolist()[-1]) == (5, 0.125)
 
 

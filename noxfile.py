@@ -124,10 +124,12 @@ def tests(session: nox.Session) -> None:
 def core(session: nox.Session) -> None:
     """Run the suite without torch and without any extra on one Python, which must be there.
 
-    What is asked of PostgreSQL depends on no Python either, and starting one takes its time.
+    What is asked of PostgreSQL or of remotes, and what reads our sources, depends on no Python
+    either.
     """
     session.install(".", "--group", "test")
-    run_pytest(session, "-m", QUICK, "-k", "not postgresql")
+    elsewhere = ["--ignore=tests/remote", "--ignore=tests/test_layers.py"]
+    run_pytest(session, "-m", QUICK, "-k", "not postgresql", *elsewhere)
 
 
 @nox.session

@@ -445,6 +445,7 @@ GROUP = """
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_ranks_agree_on_a_run_that_was_named(tmp_path):
     """Rank 0 says which run it is, also to a rank that finds another one or none by that name."""
     other = tmp_path / "other"
@@ -494,6 +495,7 @@ def test_ranks_agree_over_a_process_group(tmp_path, disabled):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_loggers_agree_once_the_ranks_can_talk(tmp_path):
     """Each mints an id first. Told too early, they say what is missing; nothing is on disk yet."""
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
@@ -528,6 +530,7 @@ def test_loggers_agree_once_the_ranks_can_talk(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_rank_that_was_silent_before_the_agreement_records_after_it(tmp_path):
     """What it remembers of being another rank ends there."""
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
@@ -552,6 +555,7 @@ def test_a_rank_that_was_silent_before_the_agreement_records_after_it(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_group_that_moves_no_text_is_left_alone(tmp_path):
     """As NCCL's before each process has chosen its device: another group is made for the moment."""
     code = """
@@ -576,6 +580,7 @@ def test_a_group_that_moves_no_text_is_left_alone(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_silent_rank_that_becomes_rank_0_records(tmp_path):
     """A process group that is left and joined again may give the process another rank."""
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
@@ -606,6 +611,7 @@ def test_a_silent_rank_that_becomes_rank_0_records(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_rank_that_is_told_late_is_silent_from_then_on(tmp_path):
     """Nothing says so before the process group is there; nothing is left on disk."""
     code = textwrap.dedent(GROUP) + textwrap.dedent("""
@@ -731,6 +737,7 @@ RESUMED = """
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_path, order):
     """Whichever is first; each time that the training is started anew."""
 

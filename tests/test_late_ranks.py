@@ -114,6 +114,7 @@ def test_a_worker_that_learns_late_that_it_is_another_rank_takes_back_its_run(tm
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_worker_that_begins_after_the_group_is_the_rank_that_it_is(tmp_path, method):
     """Nothing to take back, and nothing to warn of."""
     done = worked(
@@ -209,6 +210,7 @@ def test_all_ranks_that_begin_too_early_are_told(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_who_has_points_keeps_them(tmp_path):
     """A process that has trained by itself and joins others later loses nothing."""
     worked(

@@ -55,6 +55,7 @@ def _joined(outputs: list[dict]) -> list[dict]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_cells_show_the_same(tmp_path, monkeypatch):
     """Streams, results and errors; and both streams are recorded."""
     recorded = executed(tmp_path)

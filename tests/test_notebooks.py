@@ -374,6 +374,7 @@ def test_the_cells_and_the_file_of_a_notebook_are_kept(monkeypatch, tmp_path, to
     assert run["early"].fetch() != version
 
 
+@pytest.mark.thorough
 def test_the_same_cells_have_the_same_version(tmp_path):
     """And other ones another."""
     found = []
@@ -396,6 +397,7 @@ def test_the_same_cells_have_the_same_version(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"cells": 3}', '{"cells": [1]}', "[" * 100_000])
+@pytest.mark.thorough
 def test_a_damaged_notebook_is_left_out(monkeypatch, tmp_path, content):
     """The cells are there all the same."""
     path = notebook_of(CODE[:3] + CODE[4:], tmp_path / "train.ipynb")

@@ -113,6 +113,7 @@ def bad_ends(tmp_path: Path, ranks: list[subprocess.Popen[str]]) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.thorough
 def test_workers_note_how_they_end(tmp_path, method):
     """Of `multiprocessing`: where no exit handler runs, and no exception reaches the hook."""
     script = tmp_path / "script.py"
@@ -204,6 +205,7 @@ def test_a_launcher_that_records_last_does_not_hide_who_was_killed(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_worker_of_torch_that_raises_has_failed(tmp_path):
     """`torch.multiprocessing` turns the error of a worker into an exit, and kills the others."""
     pytest.importorskip("torch")
@@ -381,6 +383,7 @@ def test_a_rank_that_waits_in_c_code_notes_a_sigterm_before_it_dies(tmp_path, ra
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_independent_tasks_of_a_slurm_step_are_told_that_one_recorded(tmp_path):
     """By task 0, at the end, once; and not if the tasks turned out to be ranks that met."""
     pytest.importorskip("torch")

@@ -153,6 +153,7 @@ def test_rank_0_decides_what_a_checkpoint_is_of(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_checkpoint_of_the_run_that_was_given_is_one_attempt(tmp_path):
     """The run has begun when it is loaded."""
     (run, state), _ = went_on(tmp_path, None, "first", custom_run_id="one")
@@ -163,6 +164,7 @@ def test_a_checkpoint_of_the_run_that_was_given_is_one_attempt(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_checkpoint_whose_run_rank_0_does_not_see(tmp_path):
     """It is a new run on all ranks, or an error on all."""
     (run, state), _ = went_on(tmp_path, None, "first")

@@ -75,6 +75,7 @@ def test_both_are_told_once():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_one_after_the_other():
     """Is no reason to warn, neither where the first one ended nor where it was killed."""
     ended(started())

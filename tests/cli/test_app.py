@@ -72,6 +72,7 @@ def test_mistakes_are_told_in_one_line(
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_mistake_in_a_query_is_told_with_its_place(
     shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
 ) -> None:

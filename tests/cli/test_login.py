@@ -94,6 +94,7 @@ def test_tokens_are_made_listed_and_revoked(one) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_database_is_asked_on_the_servers_machine(one) -> None:
     """For who has lost the token of the admin; also while the server is stopped."""
     one.stop()

@@ -325,6 +325,7 @@ def test_a_terminal_shows_how_it_is_sorted(
 
 @pytest.mark.parametrize("zone", ["UTC-9", "UTC+9"])
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_time_of_the_table_can_be_asked_for(
     shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str], zone: str
 ) -> None:

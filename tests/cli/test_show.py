@@ -343,6 +343,7 @@ def test_a_person_sees_what_is_looked_for_first(
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_all_of_it_is_there_for_who_asks(
     trained: Run, terminal: Callable[..., tuple[int, str]], cli: Callable[..., Result]
 ) -> None:
@@ -369,6 +370,7 @@ def test_all_of_it_is_there_for_who_asks(
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_long_section_ends_with_how_to_see_the_rest(
     start: Callable[..., Run], terminal: Callable[..., tuple[int, str]], cli: Callable[..., Result]
 ) -> None:
@@ -460,6 +462,7 @@ def test_foreign_values_in_known_places_raise_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_dumb_terminal_gets_no_escapes(
     trained: Run, terminal: Callable[..., tuple[int, str]]
 ) -> None:

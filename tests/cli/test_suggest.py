@@ -80,6 +80,7 @@ def test_an_unknown_option_names_those_that_exist(
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_quiet_leaves_hints_out_and_errors_in(
     shell: Callable[..., subprocess.CompletedProcess[str]], record: Callable[..., str]
 ) -> None:

@@ -357,6 +357,7 @@ def test_a_time_limit_of_the_training_is_not_swallowed(tmp_path: Path) -> None:
     assert points.value.tolist() == steps
 
 
+@pytest.mark.thorough
 def test_stop_from_a_signal_handler(tmp_path: Path) -> None:
     """People stop their run and exit in a SIGTERM handler: all is recorded, nothing hangs."""
     for _ in range(3):

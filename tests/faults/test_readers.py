@@ -76,6 +76,7 @@ def start(code: str, *args: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_four_readers_and_a_trainer(tmp_path: Path) -> None:
     """Each reader sees a growing, gapless beginning of what is recorded, in the end all of it."""
     trainer = start(TRAIN, str(tmp_path))

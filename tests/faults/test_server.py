@@ -445,6 +445,7 @@ def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+@pytest.mark.thorough
 def test_a_server_that_forgets_is_noticed(tmp_path, place) -> None:
     """The judge of these tests itself: tables of a moment ago lack what was acknowledged since."""
     place.troubles = False
@@ -587,6 +588,7 @@ def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw) -> Non
 
 @pytest.mark.slow
 @on("sqlite")
+@pytest.mark.thorough
 def test_a_disk_that_is_full_under_a_running_server(sent, place) -> None:
     """No file of the server may grow any more; once they may, everything arrives."""
     root, said = sent

@@ -318,6 +318,7 @@ def test_another_root_is_a_remote_too(both: Both, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["ends", "reset"])
+@pytest.mark.thorough
 def test_a_download_goes_on_where_it_broke_off(both: Both, tmp_path: Path, *, reset: bool) -> None:
     """Each connection is cut after a part of the file; what came is not asked for again."""
     address = urlsplit(both.server.url)

@@ -554,6 +554,7 @@ run.stop()
 
 
 @pytest.mark.parametrize("down_first", [True, False])
+@pytest.mark.thorough
 def test_one_remote_that_is_down_takes_nothing_from_the_last_wait_of_another(
     begin: Begin, keeper: Any, caplog: pytest.LogCaptureFixture, *, down_first: bool
 ) -> None:

@@ -68,6 +68,7 @@ def everything(wire: socket.socket) -> bytes:
     return found
 
 
+@pytest.mark.thorough
 def test_who_falls_silent_is_let_go(tmp_path) -> None:
     """Before the first request, in the middle of headers, between requests, and in a body."""
     head = b"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\n"

@@ -89,6 +89,7 @@ def begin_request(url: str, body: bytes) -> socket.socket:
     return wire
 
 
+@pytest.mark.thorough
 def test_what_was_accepted_is_finished(run_server) -> None:
     """A request in flight is answered after SIGTERM; new ones are not taken; exit code 0."""
     server = run_server()
@@ -102,6 +103,7 @@ def test_what_was_accepted_is_finished(run_server) -> None:
     assert server.process.wait(60) == 0
 
 
+@pytest.mark.thorough
 def test_a_second_signal_ends_it_at_once(run_server) -> None:
     """Also with a request in flight."""
     server = run_server()
@@ -123,6 +125,7 @@ def until(condition) -> None:
     pytest.fail("it did not happen")
 
 
+@pytest.mark.thorough
 def test_what_dies_is_started_again(run_server) -> None:
     """Every process but the supervisor may be killed."""
     server = run_server()
@@ -156,6 +159,7 @@ def failing(folder: Path, *options: str, **rest) -> str:
     return said
 
 
+@pytest.mark.thorough
 def test_one_line_says_what_is_wrong(tmp_path) -> None:
     """Each trouble at the start names the option and what to do; nothing is left running."""
     taken = socket.create_server(("127.0.0.1", 0))
@@ -180,6 +184,7 @@ def test_one_line_says_what_is_wrong(tmp_path) -> None:
             assert words in failing(tmp_path / "server", *options, **rest)
 
 
+@pytest.mark.thorough
 def test_a_lost_database_is_noticed_before_anything_is_sent(run_server, tmp_path) -> None:
     """Journals that no table knows are taken up again, or nothing starts beside them."""
     folder = tmp_path / "server"

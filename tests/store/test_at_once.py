@@ -362,6 +362,7 @@ assert looks > 3
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_whoever_reads_beside_a_writer_sees_the_run_as_it_was_at_one_moment(tables):
     """One process folds a growing journal, two others read it all the time."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}

@@ -154,6 +154,7 @@ def test_steps_that_repeat_or_go_back_are_all_kept(builder, folder, view):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_large_run_is_put_into_chunks_once_and_grows_by_its_share(builder, folder, view):
     """What was added is read from the journal until it is worth a row group of its own."""
     journal = builder()

@@ -172,6 +172,7 @@ IMPORTS = "    import lib.helper\n" + WHOLE
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_same_code_has_the_same_version_wherever_it_lies(scripts, tmp_path):
     """Line ends of another system count for nothing; a changed line does, the entry or a helper."""
     first = version_in(scripts, tmp_path / "a", IMPORTS)

@@ -134,6 +134,7 @@ def test_guessing_the_rest_of_one_token_is_bounded_from_all_addresses(logins, ac
 
 
 @pytest.mark.parametrize("processes", [1, 3, 4, 64])
+@pytest.mark.thorough
 def test_several_processes_let_no_more_pass_than_one(accounts, clock, processes) -> None:
     """A connection comes to any of them; a good token passes all of them, whoever guesses."""
     good = accounts.first_admin().secret

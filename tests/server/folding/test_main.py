@@ -294,6 +294,7 @@ def _crashed(place, now_ns: int) -> set[str]:
         return {row[0] for row in rows}
 
 
+@pytest.mark.thorough
 def test_a_worker_goes_on_when_the_database_was_killed_and_started(tmp_path, postgresql) -> None:
     """Nothing is lost while it was away, on either side."""
     postgresql()  # whoever imports what starts one first says where its locks lie
@@ -383,6 +384,7 @@ def test_what_must_not_get_lost_outlives_a_loss_of_power(tmp_path) -> None:
     databases.close()
 
 
+@pytest.mark.thorough
 def test_a_worker_whose_tables_were_dropped_ends_and_the_next_one_folds(
     tmp_path, postgresql_url
 ) -> None:

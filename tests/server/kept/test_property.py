@@ -200,6 +200,7 @@ def shared(postgresql):
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(steps, max_size=14))
+@pytest.mark.thorough
 def test_what_is_kept_equals_the_file_on_postgresql(shared, given) -> None:
     """As above."""
     with tempfile.TemporaryDirectory() as folder:

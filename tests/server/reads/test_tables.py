@@ -279,6 +279,7 @@ def test_series_of_many_runs_come_in_parts(here, monkeypatch) -> None:
         assert asks.refused("runs/series", body) == (422, "query")
 
 
+@pytest.mark.thorough
 def test_no_answer_reads_more_points_than_it_has_room_for(here, monkeypatch) -> None:
     """Counts come first: what is too long is told apart, and read in parts by who asked."""
     for module in (tables, reads):

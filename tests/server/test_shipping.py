@@ -87,6 +87,7 @@ def test_a_run_that_is_only_there_is_found_by_its_name(team: Any, tmp_path: Path
         seamark.init_run(root=tmp_path / "none", with_id="baselin", **given)
     twin = seamark.init_run(root=tmp_path / "one", name="baseline", **given)
     twin.stop()
+    assert shippers.flush(team.url, 30)
     with pytest.raises(ArgumentError, match="baseline"):
         seamark.init_run(root=tmp_path / "two", with_id="baseline", **given)
 

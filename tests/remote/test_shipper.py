@@ -62,6 +62,17 @@ def test_it_is_sent_while_the_training_goes_on(begin: Begin, keeper: Any) -> Non
     assert shippers.positions(keeper.url) == {("p", run.id): position}
 
 
+def test_how_far_a_run_is_kept_is_known_after_its_end(begin: Begin, keeper: Any) -> None:
+    """Whoever reads it then is to see its end, which is not folded at that moment."""
+    run = begin(remote=keeper.url)
+    run["x"] = 1
+    run.stop()
+    assert shippers.flush(keeper.url, 60)
+    until(lambda: not any(keeper.url in each.name for each in threading.enumerate()))
+    (size,) = [journal.path.stat().st_size for journal in run.folder.journals()]
+    assert shippers.positions(keeper.url) == {("p", run.id): size}
+
+
 def test_a_run_at_rest_is_sent_and_goes_on_in_its_next_journal(begin: Begin, keeper: Any) -> None:
     """Lightning has a run rest after each stage."""
     run = begin(remote=keeper.url)

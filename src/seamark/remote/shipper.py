@@ -45,6 +45,8 @@ __all__ = ["EXIT_S", "SIGNAL_S", "Shipper", "flush", "known", "positions", "ship
 log = logging.getLogger("seamark")
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
+_MOST_ENDED: Final = 100
+"""Runs that have ended whose positions are remembered, the newest."""
 EXIT_S: Final = 60.0
 """How long the end of a run or process waits for what is left to be sent, in seconds."""
 SIGNAL_S: Final = 5.0
@@ -91,6 +93,7 @@ class Shipper:
         self._open = open_
         self._clock = clock
         self._shipments: dict[RunKey, Shipment] = {}
+        self._ended: dict[RunKey, int] = {}
         self._remote: Remote | None = None
         self._lock = threading.RLock()
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -155,7 +158,11 @@ class Shipper:
 
     def positions(self) -> dict[RunKey, int]:
         """Return how many bytes of each run the remote keeps, as it has said last."""
-        return {one.key: one.position for one in list(self._shipments.values()) if one.position}
+        found = dict(self._ended)
+        for one in list(self._shipments.values()):
+            if one.position:
+                found[one.key] = max(one.position, found.get(one.key, 0))
+        return found
 
     # ---------------------------------------------------------------- waiting for it
 
@@ -298,6 +305,7 @@ class Shipper:
                     if self._turns:
                         continue  # somebody still asks for it
                     del self._shipments[key]
+                    self._remember(key, one.position)
             if self._shipments or not self._wakes.empty():
                 return False
             self._thread = None
@@ -306,6 +314,15 @@ class Shipper:
             if remote is not None:
                 remote.close()
         return True
+
+    def _remember(self, key: RunKey, position: int) -> None:
+        """Keep how far a run is kept that has ended: whoever reads it next is to see its end."""
+        ended = dict(self._ended)
+        ended.pop(key, None)
+        ended[key] = position
+        while len(ended) > _MOST_ENDED:
+            del ended[next(iter(ended))]
+        self._ended = ended  # as a whole: others read it without the lock
 
     def _turn(self) -> bool:
         """Send one batch of each journal that has something; return whether there is more."""

@@ -252,10 +252,10 @@ class Reading:
             self.homes[root] = self._servers.home(root)
         return self.homes[root]
 
-    def open_catalog(self, place: Path | str) -> Any:
+    def open_catalog(self, place: Path | str, token: str | None = None) -> Any:
         """See `seamark.run.catalogs.open_catalog`."""
         if not isinstance(place, Path) or self._is_local:
-            return self._opened(place)
+            return self._opened(place, token)
         return Through(self.home(place))
 
     def place_of(self, context: Any, *, local: str = "") -> Any:

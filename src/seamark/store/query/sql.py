@@ -53,7 +53,7 @@ AGGREGATE_COLUMNS: Final = {
 }
 _TIMES: Final = {"sys/creation_time": "created", "sys/modification_time": "modified"}
 _ID: Final = "sys/id"
-_WORDS: Final = {_ID: "sys_id", "sys/owner": "owner"}
+_OWNER: Final = "sys/owner"
 
 
 class place_of(FunctionElement[int]):  # noqa: N801 - the name of an SQL function
@@ -291,7 +291,7 @@ def _shown_id() -> sa.ColumnElement[Any]:
 def _word(path: str) -> sa.ColumnElement[Any] | None:
     if path == _ID:
         return _shown_id()
-    return schema.run.c[_WORDS[path]] if path in _WORDS else None
+    return schema.run.c.owner if path == _OWNER else None
 
 
 def _joined(join: Callable[..., Clause], terms: list[Clause]) -> Clause:
@@ -400,6 +400,6 @@ def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[
         return run.running
     if path == "sys/trashed":
         return run.trashed
-    if path in _WORDS:
-        return _word(path)
+    if (word := _word(path)) is not None:
+        return word
     return run[_TIMES[path]] if path in _TIMES else None

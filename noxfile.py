@@ -158,7 +158,8 @@ def typing_api(session: nox.Session, checker: str) -> None:
 @nox.parametrize("host", HOSTS, ids=HOSTS)
 def integration(session: nox.Session, host: str, era: str) -> None:
     """Prove the built wheel against one host; a missing host or another version of it fails."""
-    prove_host(session, host, era, "not thorough" if host == "lightning" else "")
+    longest = host in ("lightning", "neptune-client")
+    prove_host(session, host, era, "not thorough" if longest else "")
 
 
 def prove_host(session: nox.Session, host: str, era: str, chosen: str) -> None:
@@ -168,7 +169,7 @@ def prove_host(session: nox.Session, host: str, era: str, chosen: str) -> None:
     if host == "neptune" and era == "latest":
         session.install("--no-deps", "--group", f"{project}/pyproject.toml:alone")
     # What is slow and depends on no release of the host is proved with the latest.
-    marks = ["not horovod", chosen, "not slow" if era == "oldest" else ""]
+    marks = ["not horovod", chosen, "" if era == "latest" else "not slow"]
     run_pytest(
         session, project, "-m", " and ".join(filter(None, marks)), SEAMARK_REQUIRE=f"{host}:{era}"
     )
@@ -179,6 +180,18 @@ def prove_host(session: nox.Session, host: str, era: str, chosen: str) -> None:
 def thorough(session: nox.Session, era: str) -> None:
     """Prove more ways to launch, to end and to go on with a Lightning training (on demand)."""
     prove_host(session, "lightning", era, "thorough")
+
+
+@nox.session
+def first_client(session: nox.Session) -> None:
+    """Prove the built wheel's server with the first of the 1.x clients of Neptune (on demand)."""
+    prove_host(session, "neptune-client", "first", "not thorough")
+
+
+@nox.session
+def kill_forward(session: nox.Session) -> None:
+    """Kill who sends a run on, and servers and trainings, 20 times (on demand; one is in CI)."""
+    prove_host(session, "neptune-client", "latest", "thorough")
 
 
 @nox.session
@@ -262,6 +275,14 @@ def kill_server(session: nox.Session) -> None:
     """Kill servers and trainings 200 times at random moments (on demand; the suite does a few)."""
     session.install(".[server]", "--group", "test")
     run_pytest(session, "tests/faults/test_server.py", SEAMARK_SERVER_KILLS="200")
+
+
+@nox.session
+def kill_neptune(session: nox.Session) -> None:
+    """Kill servers 200 times while Neptune's client logs (on demand; two integration tests do)."""
+    groups = ["test", "integrations/neptune-client/pyproject.toml:latest"]
+    session.install(".[server]", *(word for group in groups for word in ("--group", group)))
+    run_pytest(session, "tests/faults/test_neptune.py", SEAMARK_SERVER_KILLS="100")
 
 
 @nox.session

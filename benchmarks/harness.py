@@ -114,6 +114,7 @@ def child(
     *arguments: object,
     folder: Path | None = None,
     env: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> Sample:
     """Run a script of ``children/`` in a fresh process and return the figures it printed.
 
@@ -122,10 +123,11 @@ def child(
         *arguments: Its arguments.
         folder: Where it runs; a new folder that is removed afterwards if left out.
         env: Further variables of its environment.
+        python: Which interpreter runs it.
     """
     with tempfile.TemporaryDirectory(prefix="seamark-bench-") as new:
         where = str(folder or new)
-        command = [sys.executable, str(HERE / "children" / script), *map(str, arguments)]
+        command = [python, str(HERE / "children" / script), *map(str, arguments)]
         done = subprocess.run(
             command,
             cwd=where,

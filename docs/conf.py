@@ -30,9 +30,13 @@ napoleon_numpy_docstring = False
 default_role = "code"
 
 nitpicky = True
+# Python's `type` in a signature is taken for the attributes of that name that some classes have.
+suppress_warnings = ["ref.python"]
 # References to other projects are not fetched: a build of the documents needs no network.
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!seamark\b).*"),
     # What a private module defines is described where its public front is, if anywhere.
     (r"py:.*", r"seamark\.(?:\w+\.)*_\w+\..*"),
+    # A type variable, and two types of which people only ever hold instances.
+    (r"py:class", r"seamark\.(?:run\.run\.T|run\.group\.Home|reading\.tables\.RunRow)"),
 ]

@@ -49,6 +49,8 @@ def test_a_file_is_known_by_size_time_and_digest(data):
         "size": 8,
         "sha256": hashlib.sha256(b"test.csv").hexdigest(),
         "mtime_ns": stat.st_mtime_ns,
+        "ref": str(data / "test.csv"),
+        "inode": stat.st_ino,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import hashlib
 import io
 import itertools
 import math
@@ -12,6 +13,7 @@ import os
 import sys
 import threading
 import types as python_types
+import zipfile
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from seamark import init_run
 from seamark.errors import (
     ArgumentError,
     FamilyError,
+    FileMissingError,
     InactiveRunError,
     MissingFieldError,
     PathError,
@@ -748,8 +751,49 @@ def test_file_sets(run: Run, again: Any, tmp_path: Path, monkeypatch: Any) -> No
     ]
     again()["code"].download(tmp_path / "out")
     assert (tmp_path / "out" / "src" / "c.txt").read_text() == "c.txt"
+    again()["code"].download(tmp_path / "out.zip")
+    with zipfile.ZipFile(tmp_path / "out.zip") as archive:
+        assert archive.read("src/c.txt") == b"c.txt"
     with pytest.raises(FileNotFoundError, match="nothing-"):
         run["other"].upload_files("nothing-*.py")
+
+
+def test_tracked_files_are_downloaded_while_they_are_the_same(run: Run, tmp_path: Path) -> None:
+    """By Neptune's verbs, from where they lie; nothing else comes in their place."""
+    (tmp_path / "data" / "in").mkdir(parents=True)
+    for name in ("data/a.txt", "data/in/b.txt"):
+        (tmp_path / name).write_text(name)
+    run["data"].track_files(str(tmp_path / "data"))
+    found = run["data"].fetch()
+    assert found.hash == found["hash"] == run["data"].fetch_hash()
+    files = run["data"].fetch_files_list()
+    assert [(one.file_path, one.size, one.type) for one in files] == [
+        ("a.txt", 10, "Local"),
+        ("in/b.txt", 13, "Local"),
+    ]
+    assert files[0].file_hash == hashlib.sha256(b"data/a.txt").hexdigest()
+    assert files[0].metadata == {"file_path": str(tmp_path / "data" / "a.txt")}
+    out = tmp_path / "out"
+    run["data"].download(str(out))
+    assert (out / "in" / "b.txt").read_text() == "data/in/b.txt"
+    (tmp_path / "data" / "a.txt").write_text("other")
+    with pytest.raises(FileMissingError, match="no longer the file that was recorded"):
+        run["data"].download(str(tmp_path / "again"))
+    run["data"].download(str(tmp_path / "again"), references=True)
+    assert (tmp_path / "again" / "a.txt").read_text() == "other"
+    (tmp_path / "data" / "in" / "b.txt").unlink()
+    with pytest.raises(FileMissingError, match="does not exist"):
+        run["data"].download(str(tmp_path / "more"), references=True)
+
+
+def test_bounds_and_unit_of_a_chart_are_accepted(run: Run) -> None:
+    """As Neptune's verbs take them; the points are the same."""
+    run["loss"].append(1.0, min=0, max=2, unit="m")
+    run["loss"].extend([0.5], min=0)
+    run["loss"].log(0.25, unit="m")
+    assert run["loss"].fetch_points().value.tolist() == [1.0, 0.5, 0.25]
+    with pytest.raises(UnknownArgumentError, match="min"):
+        run["loss"].append(1.0, mim=0)
 
 
 def test_artifacts(run: Run, again: Any, tmp_path: Path) -> None:
@@ -763,9 +807,10 @@ def test_artifacts(run: Run, again: Any, tmp_path: Path) -> None:
     (tmp_path / "data" / "x.csv").write_text("1,3")
     run["data"].track_files(str(tmp_path / "data"))
     assert again()["data"].fetch_hash() != before
-    run["in"].mark_input(str(tmp_path / "data" / "x.csv"))
-    run["out"].mark_output("s3://bucket/model")
-    assert again().get_attribute_type("out") == "artifact"
+    run.mark_input(str(tmp_path / "data" / "x.csv"))
+    run.mark_output("s3://bucket/model")
+    assert again().get_attribute_type("artifacts/outputs/model") == "artifact"
+    assert again()["artifacts/inputs/x.csv"].fetch_files_list() != [entry]
     assert not run.folder.blobs_dir.exists()
 
 

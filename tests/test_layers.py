@@ -21,6 +21,7 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"__main__"}),
     frozenset({"cli", "ignite", "lightning", "neptune", "testing"}),
     frozenset({""}),  # the public face, which finds its names on first use
+    frozenset({"management"}),
     frozenset({"handler", "integrations", "typing"}),  # where Neptune has names of rooms below
     frozenset({"run"}),
     frozenset({"capture", "imports", "local", "server"}),
@@ -33,10 +34,10 @@ ROOMS: tuple[frozenset[str], ...] = (
     frozenset({"values"}),
     frozenset({"process"}),
     frozenset({"paths"}),
-    frozenset({"constants", "envs", "exceptions", "management", "version"}),
+    frozenset({"constants", "envs", "exceptions", "version"}),
     frozenset({"errors"}),
 )
-ADAPTERS = frozenset({"ignite", "lightning"})
+ADAPTERS = frozenset({"ignite", "lightning", "neptune"})
 HOSTS = frozenset(
     {"ignite", "lightning", "lightning_fabric", "neptune", "pytorch_lightning", "torch"}
 )

@@ -90,7 +90,7 @@ def test_a_run_at_rest_holds_nothing_and_goes_on(tmp_path):
     assert run.lifecycle.phase == RESTING
     assert open_below(tmp_path) == []
     assert reopened(tmp_path, run.id)["sys/state"].fetch() == "completed"
-    run.note_state("running")
+    run.set_state("running")
     assert run.lifecycle.phase == RECORDING
     run.log_metrics({"loss": 0.5})
     assert run["sys/state"].fetch() == "running"
@@ -296,7 +296,7 @@ def test_whoever_adds_to_a_series_that_the_run_had_trains_it(tmp_path, verb):
     """It is running then, and completed at the end."""
     with init_run("p", root=tmp_path, **QUIET) as run:
         run.log_metrics({"loss": 1.0}, 0)
-        run.note_state("failed", error=ValueError("x"))
+        run.set_state("failed", error=ValueError("x"))
     opened = init_run("p", root=tmp_path, with_id=run.id, **QUIET)
     opened.recorder.number_after(None)  # until it is known what the run held
     opened["new"].append(1.0)
@@ -320,7 +320,7 @@ def test_owner_settles_it_at_once(tmp_path, owner):
     """Whatever is recorded then."""
     with init_run("p", root=tmp_path, **QUIET) as run:
         run.log_metrics({"loss": 1.0}, 0)
-        run.note_state("interrupted")
+        run.set_state("interrupted")
     with init_run("p", root=tmp_path, with_id=run.id, owner=owner, **QUIET) as opened:
         if not owner:
             opened.log_metrics({"loss": 0.5}, 1)

@@ -288,6 +288,18 @@ def test_merged_folders_keep_both_claimants(given: dict[str, Any], root: Path) -
         copytree(place, root / "team/p/.models/RESNET" / place.name)
     merged = numbers(given)
     assert merged == dict(zip(ids, (1, 3, 2, 4), strict=True))
+    model = seamark.init_model("RESNET", mode="read-only", **given)
+    for query, wanted in (
+        ("`sys/version` > 2", {3, 4}),
+        ("sys/version = 1", {1}),
+        ("sys/version != 2", {1, 3, 4}),
+        ("NOT sys/version = 3 AND sys/version:int <= 3", {1, 2}),
+        ("sys/version IN (1, 4) OR sys/version = 3.0", {1, 3, 4}),
+        ("sys/version > 4", set()),
+        ('NOT sys/id IN ("x", "y")', {1, 2, 3, 4}),
+    ):
+        rows = model.fetch_model_versions_table(query=query).to_rows()
+        assert {row["sys/version"] for row in rows} == wanted, query
     opened = seamark.init_model_version("RESNET-3", mode="read-only", **given)
     assert (opened.id, opened["sys/version"].fetch()) == (ids[1], 3)
     with seamark.init_model_version(model="RESNET", **given) as newest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import fnmatch
 import importlib
 import inspect
@@ -59,6 +60,8 @@ def not_taken(ours: Any, arguments: list[list[Any]] | None) -> Iterator[str]:
     ours = OPENED.get(ours, ours) if isinstance(ours, type) else ours
     if arguments is None or not callable(ours):
         return
+    if isinstance(ours, type) and issubclass(ours, enum.Enum):
+        return  # what is asked of one differs with Python, not with us
     taken = inspect.signature(ours).parameters
     by_name = any(each.kind is each.VAR_KEYWORD for each in taken.values())
     for name, how, _ in arguments:

@@ -110,6 +110,9 @@ class TestRunsTable:
                 columns=["val/loss", "parameters/lr"], sort_by="val/f1"
             )
             assert table.to_rows() == [{"sys/id": run, "parameters/lr": 0.1}]
+            assert table.to_rows()[0].get_attribute_value("parameters/lr") == 0.1
+            with pytest.raises(ValueError, match="none"):
+                table.to_rows()[0].get_attribute_value("none")
             assert "val/loss" in table.columns
             assert len(project.fetch_runs_table(query="train/los < 1")) == 0
             assert len(project.fetch_series("train/loss", runs="train/los < 1")) == 0

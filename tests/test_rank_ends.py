@@ -188,7 +188,7 @@ def test_a_launcher_that_records_last_does_not_hide_who_was_killed(tmp_path):
                 worker.start()
                 worker.join()
             run["gone"] = 1
-            run.note_state("failed", error=RuntimeError("a worker is gone"))
+            run.set_state("failed", error=RuntimeError("a worker is gone"))
             run.stop()
         """)
     )

@@ -266,7 +266,7 @@ def test_disabled_creates_nothing(start: Any, root: Path, tmp_path: Path) -> Non
     run.print_structure()
     assert run.positions() == {}
     assert run.writer is None
-    run.note_state("failed", error=ValueError())
+    run.set_state("failed", error=ValueError())
     run.wait()
     run.sync()
     with run:
@@ -374,12 +374,12 @@ def test_a_run_that_failed_and_goes_on_has_not_failed(start: Any, state: str) ->
     """As in one process; what a person said of a run that did not fail stays."""
     first = start()
     first["sys/failed"] = True
-    first.note_state(state)
+    first.set_state(state)
     first.stop()
     second = start(with_id=first.id)
     second.log_metrics({"a": 1.0})  # waits for what is known of the run
     assert second["sys/failed"].fetch() is (state == "completed")
-    second.note_state("failed")
+    second.set_state("failed")
     assert second["sys/failed"].fetch() is True
 
 
@@ -396,11 +396,12 @@ def test_custom_run_id_is_one_run(start: Any) -> None:
 def test_a_script_that_owns_no_state(start: Any) -> None:
     """``owner=False`` adds to a run without saying anything about its state."""
     first = start(fail_on_exception=True)
-    first.note_state("failed", error=ValueError("x"))
+    first.set_state("failed", error=ValueError("x"))
     first.stop()
     with start(with_id=first.id, owner=False) as helper:
         helper["score"] = 0.9
-        helper.note_state("running")
+        with pytest.raises(ArgumentError, match="its owner's to tell"):
+            helper.set_state("running")
     assert reopened(first)["sys/state"].fetch() == "failed"
     assert reopened(first)["score"].fetch() == 0.9
     assert [header["owner"] for header in headers(first)] == [True, False]

@@ -173,7 +173,7 @@ def test_no_planted_secret_reaches_the_disk_or_the_screen(tmp_path):
     for path in files:
         left += found_in(str(path), path.read_bytes(), PLANTED)
     assert not left
-    (folder,) = Path(".seamark/default").iterdir()
+    (folder,) = (one for one in Path(".seamark/default").iterdir() if one.name[0] != ".")
     run = seamark.init_run(with_id=folder.name, mode="read-only")
     assert run["params/cloud/aws"].fetch() == {"secret_access_key": BY_NAME, "region": "eu"}
     assert run["params/tokenizer"].fetch() == "bert"

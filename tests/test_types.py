@@ -173,6 +173,7 @@ def test_create_from_finds_the_way_that_fits(tmp_path):
     assert File.create_from(np.zeros((2, 2))).extension == "png"
     assert File.is_convertable(np.zeros((2, 2)))
     assert not File.is_convertable(5)
+    assert not File.is_convertable("a.txt")
     assert not File.is_convertable_to_html(5)
     with pytest.raises(ValueKindError, match="int"):
         File.create_from(5)

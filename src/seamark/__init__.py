@@ -21,45 +21,70 @@ if TYPE_CHECKING:
     from seamark import version as version
     from seamark.constants import ANONYMOUS_API_TOKEN
     from seamark.remote.login import login, logout
+    from seamark.run.artifacts import Artifact, init_artifact
+    from seamark.run.associated import Reference
+    from seamark.run.documents import from_dict
     from seamark.run.handler import Handler
     from seamark.run.model import Model, ModelVersion, init_model, init_model_version
     from seamark.run.old import init as init
     from seamark.run.project import Project, init_project
+    from seamark.run.projects import fetch_projects_table
     from seamark.run.run import Run, init_run
+    from seamark.run.syncing import sync
+    from seamark.values.keeping import Last, Ring
+    from seamark.values.statistics import Statistics
 
 __all__ = [
     "ANONYMOUS_API_TOKEN",
+    "Artifact",
     "Handler",
+    "Last",
     "Model",
     "ModelVersion",
     "Project",
+    "Reference",
+    "Ring",
     "Run",
+    "Statistics",
     "__version__",
     "errors",
+    "fetch_projects_table",
+    "from_dict",
+    "init_artifact",
     "init_model",
     "init_model_version",
     "init_project",
     "init_run",
     "login",
     "logout",
+    "sync",
     "types",
     "utils",
 ]
 
 _HOMES = {
     "ANONYMOUS_API_TOKEN": "seamark.constants",
+    "Artifact": "seamark.run.artifacts",
     "Handler": "seamark.run.handler",
+    "Last": "seamark.values.keeping",
     "Model": "seamark.run.model",
     "ModelVersion": "seamark.run.model",
     "Project": "seamark.run.project",
+    "Reference": "seamark.run.associated",
+    "Ring": "seamark.values.keeping",
     "Run": "seamark.run.run",
+    "Statistics": "seamark.values.statistics",
+    "fetch_projects_table": "seamark.run.projects",
+    "from_dict": "seamark.run.documents",
     "init": "seamark.run.old",
+    "init_artifact": "seamark.run.artifacts",
     "init_model": "seamark.run.model",
     "init_model_version": "seamark.run.model",
     "init_project": "seamark.run.project",
     "init_run": "seamark.run.run",
     "login": "seamark.remote.login",
     "logout": "seamark.remote.login",
+    "sync": "seamark.run.syncing",
 }
 
 _AS_IN_NEPTUNE = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = [
     "ArgumentError",
+    "DuplicateRunError",
     "FamilyError",
     "FileMissingError",
     "InactiveRunError",
@@ -20,6 +21,7 @@ __all__ = [
     "PathError",
     "QueryError",
     "ReadOnlyError",
+    "RunExistsError",
     "RunNotFoundError",
     "RunNotNamedError",
     "SeamarkError",
@@ -48,6 +50,14 @@ class ArgumentError(SeamarkError, ValueError):
 
 class KeyTakenError(ArgumentError):
     """A model is to be made, and its project has one with this key."""
+
+
+class DuplicateRunError(ArgumentError):
+    """A run is to be started with ``on_duplicate="error"``, and there is one that is the same."""
+
+
+class RunExistsError(ArgumentError):
+    """A run is to be made or moved to a place where one with its id or its name is."""
 
 
 class RunNotNamedError(ArgumentError):

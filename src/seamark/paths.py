@@ -25,7 +25,9 @@ PROJECT_LOG: Final = ".project"
 """The folder of a project's own log, in the place of a run id."""
 MODELS: Final = ".models"
 """The folder of a project's models: ``<project>/.models/<key>``, with versions in each."""
-KINDS: Final = ("run", "model", "model_version", "project")
+ARTIFACTS: Final = ".artifacts"
+"""The folder of a project's artifacts: ``<project>/.artifacts/<name>``, with versions in each."""
+KINDS: Final = ("run", "model", "model_version", "artifact", "project")
 """What a container can be; see `kind_of`."""
 
 MAX_PATH_BYTES: Final = 1024
@@ -38,17 +40,34 @@ _DEVICES: Final = frozenset(
 )
 _RESERVED_SEGMENTS: Final = frozenset({"journal", "blobs", "files"})
 _KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._]{0,99}")
+STAGES: Final = ("none", "staging", "production", "archived")
+"""How far a version of a model can have come."""
 _STAGE: Final = "sys/stage"
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_PLACES: Final = re.compile(rf"/(?:{re.escape(MODELS)}|{re.escape(ARTIFACTS)})(?=/|$)")
+"""Where the path of a project ends, and that of what is not among its runs begins."""
+_BELOW: Final = {MODELS: "model_version", ARTIFACTS: "artifact"}
+"""What lies in the folder of a model or of an artifact's name."""
 _DERIVED: Final = frozenset(
     {
+        "sys/claimed_by",
+        "sys/content_hash",
         "sys/crash_reason",
+        "sys/aliases",
+        "sys/digest",
         "sys/id",
+        "sys/inherited_tags",
         "sys/model_id",
         "sys/owner",
+        "sys/revision",
+        "sys/start_hash",
         "sys/creation_time",
+        "sys/end_time",
         "sys/modification_time",
         "sys/running_time",
+        "sys/start_time",
         "sys/state",
+        "sys/state_detail",
         "sys/trashed",
         "sys/version",
     }
@@ -118,6 +137,11 @@ def given_path(path: object) -> str:
     return check_path(path)
 
 
+def is_derived(path: str) -> bool:
+    """Return whether a field follows from the journals, so that nobody assigns it."""
+    return path in _DERIVED
+
+
 def check_writable(path: object) -> str:
     """Return ``path`` if a person may write to it: legal, and no derived ``sys/*`` field.
 
@@ -155,13 +179,18 @@ def check_name(name: object, what: str = "name") -> str:
             f"with a letter or digit, got {name!r:.120}"
         )
         raise PathError(msg)
-    if name.endswith(".") or name.split(".")[0].casefold() in _DEVICES:
+    if name.endswith(".") or is_device(name):
         msg = (
             f"{what}: expected a name that every file system takes (no trailing "
             f"dot, no device name), got {name!r}"
         )
         raise PathError(msg)
     return name
+
+
+def is_device(name: str) -> bool:
+    """Return whether Windows takes a name for that of a device, whatever its extension."""
+    return name.split(".", 1)[0].rstrip(" ").casefold() in _DEVICES
 
 
 def check_project(project: object) -> str:
@@ -200,12 +229,25 @@ def check_key(key: object, what: str = "key") -> str:
     return name
 
 
+def check_artifact(name: object, what: str = "name") -> str:
+    """Return ``name`` if an artifact can have it: that of a folder everywhere.
+
+    Raises:
+        PathError: If it cannot; see `check_name`.
+    """
+    checked = check_name(name, what)
+    if checked.casefold() in _RESERVED_SEGMENTS:
+        msg = f"{what}: {checked!r} is reserved for folders of Seamark's own"
+        raise PathError(msg)
+    return checked
+
+
 def check_place(project: object, run: object, what: str = "run id") -> None:
     """Make sure that a container can be at a place.
 
     Args:
-        project: Project path, perhaps with a place for models below it; see `kind_of`.
-        run: Run id, key of a model, id of a version, or `PROJECT_LOG`.
+        project: Project path, perhaps with a place for models or artifacts below it; see `kind_of`.
+        run: Run id, key of a model, id of a version, digest of an artifact, or `PROJECT_LOG`.
         what: How the message calls a run id.
 
     Raises:
@@ -214,58 +256,71 @@ def check_place(project: object, run: object, what: str = "run id") -> None:
     kind = kind_of(check_scope(project), str(run))
     if kind == "model":
         check_key(run)
+    elif kind == "artifact":
+        if not isinstance(run, str) or not _DIGEST.fullmatch(run):
+            msg = f"{what}: expected the 64 hexadecimal digits of an artifact, got {run!r:.120}"
+            raise PathError(msg)
     elif kind != "project":
+        if str(project).endswith(f"/{ARTIFACTS}"):
+            msg = f"{what}: {run!r:.120} is the name of an artifact, and no version of it"
+            raise PathError(msg)
         check_name(run, what)
-    elif MODELS in str(project):
-        msg = f"{what}: {run!r} is the log of a project, and no model or version"
+    elif _PLACES.search(str(project)):
+        msg = f"{what}: {run!r} is the log of a project, and no model, version or artifact"
         raise PathError(msg)
 
 
 def check_scope(project: object) -> str:
-    """Return ``project`` if containers can be there: a project, or a place for models below it.
+    """Return ``project`` if containers can be there: a project, or a place below it.
+
+    The place is for models, for the versions of one, or for those of an artifact.
 
     Raises:
         PathError: If none can.
     """
-    home, models, below = project.partition(f"/{MODELS}") if isinstance(project, str) else ("",) * 3
-    if not isinstance(project, str) or not models:
+    place = _PLACES.search(project) if isinstance(project, str) else None
+    if not isinstance(project, str) or place is None:
         return check_project(project)
-    check_project(home)
-    if below and below[0] != "/":
-        msg = f"project: expected a project or the place of a model, got {project!r:.120}"
-        raise PathError(msg)
-    if below:
-        check_key(below[1:])
+    check_project(project[: place.start()])
+    below = project[place.end() + 1 :]
+    if place.end() == len(project):
+        return project
+    if place[0] == f"/{MODELS}":
+        check_key(below)
+    else:
+        check_artifact(below, "artifact")
     return project
 
 
 def kind_of(project: str, run: str) -> str:
     """Return what a container is, one of `KINDS`; where it lies says so.
 
-    =====================  ======================  =================
-    kind                   project                 run
-    =====================  ======================  =================
-    run                    ``team/p``              run id
-    project (its own log)  ``team/p``              ``.project``
-    model                  ``team/p/.models``      key
-    model_version          ``team/p/.models/KEY``  id of the version
-    =====================  ======================  =================
+    =====================  ==========================  =================
+    kind                   project                     run
+    =====================  ==========================  =================
+    run                    ``team/p``                  run id
+    project (its own log)  ``team/p``                  ``.project``
+    model                  ``team/p/.models``          key
+    model_version          ``team/p/.models/KEY``      id of the version
+    artifact               ``team/p/.artifacts/NAME``  digest
+    =====================  ==========================  =================
     """
     if run == PROJECT_LOG:
         return "project"
     parts = project.rsplit("/", 2)
     if parts[-1] == MODELS:
         return "model"
-    return "model_version" if parts[-2:-1] == [MODELS] else "run"
+    return _BELOW.get(parts[-2] if len(parts) > 1 else "", "run")
 
 
 def home_of(project: str) -> str:
-    """Return the project itself, without the place for models below it; see `kind_of`."""
-    return project.partition(f"/{MODELS}")[0]
+    """Return the project itself, without a place for models or artifacts; see `kind_of`."""
+    found = _PLACES.search(project)
+    return project if found is None else project[: found.start()]
 
 
 def model_key(project: str, run: str) -> str:
-    """Return the key of a model, or of the model that a version is of; see `kind_of`."""
+    """Return the key of a model, or of what a version is of: a model or an artifact's name."""
     return run if project.endswith(f"/{MODELS}") else project.rpartition("/")[2]
 
 

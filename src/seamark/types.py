@@ -249,8 +249,8 @@ class File:
 
     @staticmethod
     def is_convertable(value: Any) -> bool:
-        """Return whether `create_from` takes ``value``."""
-        known = isinstance(value, (File, str, os.PathLike, io.IOBase))
+        """Return whether `create_from` takes ``value``; of a text, which may be any, it says no."""
+        known = isinstance(value, (File, os.PathLike, io.IOBase))
         return known or is_image(value) or is_html(value)
 
     @staticmethod

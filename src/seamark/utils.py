@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import math
+import threading
+import time
 from abc import abstractmethod
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from seamark.errors import MissingExtraError, ValueKindError
+from seamark.errors import ArgumentError, MissingExtraError, ValueKindError
+from seamark.process.rank import local_rank
 from seamark.types import File, Histogram, Value
 from seamark.values import encode_atom
 from seamark.values._fields import members, thaw
@@ -20,9 +26,13 @@ __all__ = [
     "NullProgressBar",
     "ProgressBarCallback",
     "TqdmProgressBar",
+    "device",
+    "every",
     "stop_synchronization_callback",
     "stringify_unsupported",
 ]
+
+R = TypeVar("R")
 
 _SERIES_OF = (list, tuple)
 _STOP_S: Final = 60.0
@@ -42,6 +52,84 @@ def stop_synchronization_callback(neptune_object: _Stops) -> None:
     .. versionadded:: 0.1
     """
     neptune_object.stop(seconds=_STOP_S)
+
+
+class Thinned(Generic[R]):
+    """A function of which only some calls are made; made by `every`."""
+
+    def __init__(self, function: Callable[..., R], calls: int, seconds: float) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._calls, self._seconds = function, calls, seconds
+        self._lock = threading.Lock()
+        self._since = calls
+        self._due = -math.inf
+        self._left_out: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+
+    def __call__(self, *given: Any, **named: Any) -> R | None:
+        """Make the call if it is due, and return what it returns; else None."""
+        with self._lock:
+            now = time.monotonic()
+            is_due = self._since >= self._calls and now >= self._due
+            self._since = 1 if is_due else self._since + 1
+            self._left_out = None if is_due else (given, named)
+            if is_due:
+                self._due = now + self._seconds
+        return self._function(*given, **named) if is_due else None
+
+    def flush(self) -> R | None:
+        """Make the last call if it was left out, and return what it returns; else None."""
+        with self._lock:
+            found, self._left_out = self._left_out, None
+        return self._function(*found[0], **found[1]) if found is not None else None
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Refuse to be a method: all objects of the class would share its calls.
+
+        Raises:
+            ArgumentError: Always.
+        """
+        msg = (
+            "every: expected a function, got a method, whose calls all objects of the class would "
+            "share; thin out `object.method` where it is called: every(...)(object.method)"
+        )
+        raise ArgumentError(msg)
+
+
+def every(
+    *, calls: int | None = None, seconds: float | None = None
+) -> Callable[[Callable[..., R]], Thinned[R]]:
+    """Thin a function out: only some of its calls are made, the first one among them.
+
+    A call that is left out returns None. ``f.flush()`` makes the last call if it was left out.
+
+    Args:
+        calls: Make one of so many calls.
+        seconds: Make a call if so much time has passed since the last that was made.
+
+    Raises:
+        ArgumentError: If not exactly one of them is given, or it is no number above 0.
+
+    .. versionadded:: 0.1
+    """
+    if (calls is None) == (seconds is None):
+        msg = f"every: expected either calls= or seconds=, got calls={calls!r}, seconds={seconds!r}"
+        raise ArgumentError(msg)
+    if calls is not None and (type(calls) is not int or calls < 1):
+        msg = f"every: calls: expected a whole number from 1 on, got {calls!r:.80}"
+        raise ArgumentError(msg)
+    if seconds is not None and not (
+        type(seconds) in (int, float) and math.isfinite(seconds) and seconds > 0
+    ):
+        msg = f"every: seconds: expected a finite number above 0, got {seconds!r:.80}"
+        raise ArgumentError(msg)
+
+    def decorate(function: Callable[..., R]) -> Thinned[R]:
+        if not callable(function):
+            msg = f"every: expected a function to decorate, got {function!r:.80}"
+            raise ArgumentError(msg)
+        return Thinned(function, calls or 1, seconds or 0.0)
+
+    return decorate
 
 
 class ProgressBarCallback(contextlib.AbstractContextManager["ProgressBarCallback"]):
@@ -181,3 +269,29 @@ def _kept(value: Any, above: tuple[int, ...]) -> Any:
 
 def _key(key: Any) -> str:
     return key if isinstance(key, str) else text_of(key)
+
+
+def device() -> Any:
+    """Return the device that this process trains on, as a ``torch.device``.
+
+    The GPU of this process's local rank where a launcher started one process a GPU, else the first
+    one; else Apple's or Intel's accelerator; else the CPU. torch is imported when this is called.
+
+    Raises:
+        MissingExtraError: If torch is not installed.
+
+    .. versionadded:: 0.2
+    """
+    try:
+        torch = import_module("torch")
+    except ModuleNotFoundError as error:
+        msg = "seamark.utils.device() needs torch: see https://pytorch.org/get-started"
+        raise MissingExtraError(msg) from error
+    if count := (torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        rank = local_rank()
+        return torch.device("cuda", rank % count if rank else 0)
+    for kind, backend in (("mps", getattr(torch.backends, "mps", None)), ("xpu", None)):
+        found = backend or getattr(torch, kind, None)
+        if found is not None and found.is_available():
+            return torch.device(kind)
+    return torch.device("cpu")

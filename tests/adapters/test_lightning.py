@@ -248,10 +248,12 @@ def test_arguments_are_those_of_a_run_and_the_loggers_own():
         assert re.search(rf"^        {re.escape(name)}: \S", SeamarkLogger.__doc__, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["tags", "api_token", "root", "source_files"])
+@pytest.mark.parametrize("name", ["description", "api_token", "root", "source_files"])
 def test_arguments_reach_the_run(name, tmp_path):
     """As ``init_run`` takes them; a misspelt one is refused with the nearest."""
-    given = {"tags": ["a"], "api_token": "tok", "root": tmp_path, "source_files": ["x.py"]}[name]
+    given = {"description": "a", "api_token": "tok", "root": tmp_path, "source_files": ["x.py"]}[
+        name
+    ]
     logger = SeamarkLogger(**{name: given})
     assert getattr(logger.own_run._options, name) == given
     with pytest.raises(TypeError, match=f"did you mean '{name}'"):

@@ -86,6 +86,7 @@ def test_words_that_exist(
     assert tab("seamark ls --tag ") == ["best", "v1"]
     assert tab("seamark tag zen --remove b") == ["best"]
     assert tab("seamark ls --state c") == ["created", "completed", "crashed"]
+    assert tab("seamark ls --state fi") == ["finished"]
     assert tab("seamark watch y") == ["yellow"]
     assert tab("seamark untrash ") == ["latest", "xenon"]
     assert tab("seamark purge x") == ["xenon"]

@@ -121,7 +121,7 @@ def test_a_run_in_training_goes_on(cli: Callable[..., Result], root: Path, tmp_p
         assert between[path][1] == after[path][1] == new
     assert after["sys/state"] == ("string", "completed")
     assert after["loss"][1].count == 2
-    assert set(after) == set(before) | {"sys/description"}
+    assert set(after) == set(before) | {"sys/description", "sys/end_time"}
 
 
 def test_old_and_new_are_shown(cli: Callable[..., Result], record: Callable[..., str]) -> None:

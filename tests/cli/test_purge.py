@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from seamark.cli import purge as purge_module
 from seamark.journal.folder import RunFolder
+from seamark.local import purging as purge_module
 from seamark.reading.names import generated_name
 
 if TYPE_CHECKING:

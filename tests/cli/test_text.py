@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.cli._json import dumps, plain
+from seamark.cli._json import dumps
 from seamark.cli._text import (
     clean,
     display_width,
@@ -21,6 +21,7 @@ from seamark.cli._text import (
     shorten,
     step_text,
 )
+from seamark.reading.plain import plain
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 

@@ -18,35 +18,28 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
 
 import pytest
 
 pytest.importorskip("fastapi")
 
 import psutil
-import sqlalchemy as sa
-import urllib3
 from databases import fresh_database, own_postgresql
 from folding import eventually
-from proxy import Proxy, Trouble
+from killable import Place, refold
 from recording import QUIET
 from said import Heard, Said
-from server_process import Running, running_server
 
 from seamark import init_run
 from seamark.journal.folder import RunFolder, iter_runs
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import next_batch
-from seamark.reading import wire
 from seamark.remote.http.connection import Connection
 from seamark.remote.http.sender import open_remote
 from seamark.remote.protocol import Gap, Purged, RemoteError, RunKey, Sent
 from seamark.remote.sync import sync_run, what_is_left
-from seamark.server.databases import DatabaseUnreachable, open_databases
+from seamark.server.databases import DatabaseUnreachable
 from seamark.server.kept.caretaker import Caretaker
-from seamark.server.kept.journals import KeptJournals
-from seamark.server.objects import open_objects
 from seamark.store.database import Conflict
 
 SENDING = Path(__file__).with_name("sending.py")
@@ -66,120 +59,6 @@ def on(engine: str) -> pytest.MarkDecorator:
     (other,) = {"sqlite", "postgresql"} - {engine}
     again = pytest.param(other, marks=pytest.mark.thorough)
     return pytest.mark.parametrize("place", [engine, again], indirect=True)
-
-
-class Place:
-    """A server that can be killed and started again, behind a way on which anything goes wrong."""
-
-    def __init__(self, folder: Path, store: str | None, draw: random.Random) -> None:
-        self.folder, self.store, self.draw = folder, store, draw
-        self.token = ""
-        self.trainings: list[Training] = []
-        self._stack = contextlib.ExitStack()
-        self.server: Running = self.start()
-        parts = urlsplit(self.server.url)
-        self.proxy = Proxy((str(parts.hostname), int(parts.port or 0)), self._trouble)
-        self._stack.callback(self.proxy.close)
-        self.troubles = True
-
-    def _trouble(self, number: int) -> Trouble | None:
-        """Return what happens to a connection: every third is cut somewhere."""
-        del number
-        if not self.troubles or self.draw.random() < 0.7:
-            return None
-        kind = self.draw.random()
-        if kind < 0.4:
-            return Trouble(after_sent=self.draw.randrange(1, 20_000), reset=kind < 0.2)
-        if kind < 0.8:
-            return Trouble(after_answered=self.draw.choice([0, 0, 40, 500]))
-        return Trouble(after_sent=self.draw.randrange(1, 3000), delay_s=0.01)
-
-    def start(self) -> Running:
-        options = ["--fold-workers", "2"]
-        if self.store:
-            options += ["--workers", "2"]
-        self.server = self._stack.enter_context(
-            running_server(self.folder, *options, store=self.store)
-        )
-        self.token = self.server.token or self.token
-        if hasattr(self, "proxy"):
-            parts = urlsplit(self.server.url)
-            self.proxy.to = str(parts.hostname), int(parts.port or 0)
-        return self.server
-
-    def kill(self) -> str:
-        """Kill one of the server's processes, the one that starts them, or all; say which."""
-        workers = self.server.workers()
-        kind = self.draw.random()
-        if workers and kind < 0.7:
-            os.kill(self.draw.choice(workers), signal.SIGKILL)
-            return "one process"
-        if kind < 0.85:  # the others notice, and finish while new ones work already
-            self.server.stop(signal.SIGKILL)
-        else:
-            self.end(signal.SIGKILL)
-        self.start()
-        return "supervisor" if kind < 0.85 else "all processes"
-
-    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
-        workers = self.server.workers()
-        self.server.stop(number)
-        for pid in workers if number == signal.SIGKILL else ():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def close(self) -> None:
-        for training in self.trainings:
-            if training.lives():  # the test has failed
-                training.kill()
-        self._stack.close()
-
-    # ------------------------------------------------------------------ what it says
-
-    def get(self, at: str, position: tuple[str, int], /, **query: Any) -> Any:
-        headers = {
-            "Authorization": f"Bearer {self.token}",
-            "Seamark-Position": f"{position[0]}={position[1]}",
-        }
-        address = f"{self.server.url}/api/v1/{at}?{urlencode(query)}"
-        with urllib3.PoolManager() as pool:
-            while True:  # each waits for two seconds at most; the test has a limit
-                answer = pool.request("GET", address, headers=headers, retries=False)
-                if answer.status == 404 or "Seamark-Behind" in answer.headers:
-                    continue
-                assert answer.status == 200, answer.data
-                return wire.loads(answer.data)
-
-    def send_beside(self, root: Path, said: Said) -> None:
-        """Send what is new of all runs once, and note what is answered."""
-        remote = Heard(Connection(self.server.url, self.token), said)
-        for folder in iter_runs(root):
-            send_once(remote, folder)
-        remote.close()
-
-    def request(self, method: str, at: str, body: Any = None) -> int:
-        """Ask for something and return the status."""
-        headers = {"Authorization": f"Bearer {self.token}"}
-        with urllib3.PoolManager(headers=headers) as pool:
-            url = f"{self.server.url}/api/v1/{at}"
-            return pool.request(method, url, json=body, retries=False).status
-
-    @contextlib.contextmanager
-    def kept(self):
-        """Open what is kept, as a fold worker does."""
-        with self.opened() as (databases, objects):
-            yield KeptJournals(databases.kept, objects)
-
-    @contextlib.contextmanager
-    def opened(self):
-        """Open databases and objects, as a process of the server does."""
-        databases = open_databases(self.store or f"sqlite:///{self.folder}", statement_s=0)
-        objects = open_objects((self.folder / "objects").absolute().as_uri())
-        try:
-            yield databases, objects
-        finally:
-            objects.close()
-            databases.close()
 
 
 @pytest.fixture
@@ -279,6 +158,14 @@ class Witness:
         remote.close()
 
 
+def send_beside(root: Path, place: Place, said: Said) -> None:
+    """Send what is new of all runs once, and note what is answered."""
+    remote = Heard(Connection(place.server.url, place.token), said)
+    for folder in iter_runs(root):
+        send_once(remote, folder)
+    remote.close()
+
+
 def send_once(remote: Heard, folder: RunFolder) -> None:
     """Send a batch of each journal of a run of which the server knows less than is there."""
     run = RunKey(folder.project, folder.run)
@@ -364,33 +251,6 @@ def check_all(root: Path, place: Place) -> int:
     return check_folded(root, place, check_kept(root, place))
 
 
-def refold(place: Place) -> None:
-    """Lose every derived table and make all of them again from the objects."""
-    place.end()
-    options = ["--store", place.store] if place.store else []
-    if place.store:
-        drop_derived(place.store)
-    else:
-        for file in place.folder.glob("*.db*"):
-            if not file.name.startswith("account"):
-                file.unlink()
-    words = ["server", "--folder", str(place.folder), *options, "refold", "--objects"]
-    subprocess.run([sys.executable, "-m", "seamark", *words], check=True, timeout=600)
-    place.start()
-
-
-def drop_derived(url: str) -> None:
-    """Drop all schemas of a server on PostgreSQL but that of its accounts."""
-    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg"))
-    with engine.begin() as connection:
-        names = sa.inspect(connection).get_schema_names()
-        mine = [name for name in names if name == "kept" or name.startswith("store_v")]
-        assert len(mine) > 1
-        for name in mine:
-            connection.exec_driver_sql(f'DROP SCHEMA "{name}" CASCADE')
-    engine.dispose()
-
-
 # ---------------------------------------------------------------------- the faults
 
 
@@ -452,13 +312,13 @@ def test_a_server_that_forgets_is_noticed(tmp_path, place) -> None:
     root, said = tmp_path / "runs", Said(tmp_path / "said")
     run = init_run(PROJECT, root=root, **QUIET)
     run["a"] = 1
-    place.send_beside(root, said)
+    send_beside(root, place, said)
     place.end()
     before = {file: file.read_bytes() for file in place.folder.glob("kept.db*")}
     place.start()
     run["a"] = 2
     run.stop()
-    place.send_beside(root, said)
+    send_beside(root, place, said)
     assert said.judge() == (2, [])
     place.end()
     for file in place.folder.glob("kept.db*"):
@@ -466,7 +326,7 @@ def test_a_server_that_forgets_is_noticed(tmp_path, place) -> None:
     for file, data in before.items():
         file.write_bytes(data)
     place.start()
-    place.send_beside(root, said)  # which would heal it
+    send_beside(root, place, said)  # which would heal it
     count, lost = said.judge()
     assert (count, len(lost)) == (3, 1)
     said.close()

@@ -32,8 +32,19 @@ def kinds(frames: list[Frame]) -> str:
     return " ".join(Kind(frame.kind).name.lower() for frame in frames)
 
 
+OTHERS: set[threading.Thread] = set()
+"""What runs of other tests of this process, which they did not stop, still have."""
+
+
 def threads() -> list[threading.Thread]:
-    return [each for each in threading.enumerate() if each.name == "seamark-sync"]
+    every = [each for each in threading.enumerate() if each.name == "seamark-sync"]
+    return [each for each in every if each not in OTHERS]
+
+
+@pytest.fixture(autouse=True)
+def _forget_others() -> None:
+    OTHERS.clear()
+    OTHERS.update(threads())
 
 
 def held(folder: RunFolder) -> list[str]:

@@ -722,7 +722,8 @@ class TestDerived:
         assert [one.path for one in view.attributes("sys")] == [
             f"sys/{name}"
             for name in (
-                "creation_time id modification_time owner running_time state trashed".split()  # noqa: SIM905
+                *("creation_time", "end_time", "id", "modification_time", "owner"),
+                *("running_time", "start_time", "state", "trashed"),
             )
         ]
 

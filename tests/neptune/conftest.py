@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,3 +24,21 @@ def admin(running: Running) -> Any:
     from neptune_client import Client
 
     return Client(running.url, running.token)
+
+
+@pytest.fixture(
+    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)]
+)
+def here(request: Any, postgresql: Any, tmp_path_factory: Any) -> Iterator[Any]:
+    """One in this process, so that its table of routes and its log can be looked at."""
+    pytest.importorskip("fastapi")
+    from databases import fresh_database
+    from served import folding, served
+
+    with contextlib.ExitStack() as stack:
+        store = None
+        if request.param == "postgresql":
+            store = stack.enter_context(fresh_database(postgresql()))
+        one = stack.enter_context(served(tmp_path_factory.mktemp("server"), store=store))
+        stack.enter_context(folding(one.server))
+        yield one

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import struct
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,27 @@ def test_steps_that_were_not_given_follow_the_last_one(admin: Any) -> None:
     assert [(each["step"], each["value"]) for each in values] == [(0, 6.0)]
 
 
+def test_no_frame_is_longer_than_a_journal_takes(monkeypatch: Any) -> None:
+    """Points of one series become few frames, however many operations have them."""
+    pytest.importorskip("fastapi")
+    from seamark.journal.format import Kind, salt_of
+    from seamark.journal.walk import walk
+    from seamark.neptune.server import operations
+    from seamark.neptune.server.log import Batch, Opened
+    from seamark.neptune.server.names import Container
+
+    monkeypatch.setattr(operations, "_FRAME_POINTS", 4)
+    server: Any = None  # nothing of it is needed for numbers
+    given = [floats("a", 1), floats("b", 2), floats("a", *range(10)), floats("a", 3)]
+    changes = operations.Changes(server, Container("a/b", "run"), given)
+    batch = Batch(Opened(uid=bytes(16)), 1)
+    changes.fill(batch)
+    assert changes.errors == []
+    columns = walk(batch.data, salt_of(bytes(16)))[0].some(Kind.COLUMN, 0)
+    counts = [struct.unpack_from("<I", batch.data, one[0] + 28)[0] for one in columns]
+    assert counts == [4, 4, 3, 1, 1]
+
+
 def test_what_cannot_be_is_told_and_the_rest_is_done(admin: Any) -> None:
     """An operation that does not fit is an error of its own; nothing else is lost."""
     run = admin.new_run("wrong/run")
@@ -90,6 +113,8 @@ def test_what_cannot_be_is_told_and_the_rest_is_done(admin: Any) -> None:
     assert (shown["a"]["value"], shown["z"]["value"], shown["sys/tags"]["values"]) == (1, 2, ["t"])
     assert shown["sys/id"]["value"] == run["shortId"]
     assert admin.call("executeOperations", {"no": "list"}, experimentId=run["id"])[0] == 400
+    listed = {"projectIdentifier": "wrong/run", "hash": ""}  # so Seamark's own artifacts may be
+    assert admin.call("listArtifactFiles", **listed)[0] == 404
 
 
 def test_who_may_not_is_refused(admin: Any, running: Any) -> None:
@@ -108,6 +133,8 @@ def test_who_may_not_is_refused(admin: Any, running: Any) -> None:
     contributor = client("contributor", "secret/project")
     at = {"experimentId": run["id"]}
     assert viewer.shown(run)["a"]["value"] == 1
+    told = viewer.ok("getLeaderboard", projectIdentifier="secret/project")["entries"]
+    assert [each["systemAttributes"]["shortId"]["value"] for each in told] == [run["shortId"]]
     for name, body, query in [
         ("executeOperations", [assign("a", 2)], at),
         ("ping", None, at),
@@ -122,6 +149,7 @@ def test_who_may_not_is_refused(admin: Any, running: Any) -> None:
         ("getExperiment", at),
         ("getExperimentAttributes", at),
         ("getProject", {"projectIdentifier": "secret/project"}),
+        ("getLeaderboard", {"projectIdentifier": "secret/project"}),
         ("listArtifactFiles", {"projectIdentifier": "secret/project", "hash": "0" * 64}),
         ("getIntAttribute", {**at, "attribute": "a"}),
     ]:
@@ -188,19 +216,25 @@ def test_files_arrive_in_parts_and_stay_below_their_set(admin: Any) -> None:
 
 @pytest.mark.slow
 def test_folding_again_keeps_ids_and_values(tmp_path: Path) -> None:
-    """What is derived may be lost: runs keep their ids, and the next run gets the next one."""
+    """What is derived may be lost: runs and models keep their ids, and the next gets the next."""
     from neptune_client import Client
 
     with running_server(tmp_path / "server") as server:
         client, token = Client(server.url, server.token), server.token
         runs = [client.new_run("again/fold") for _ in range(2)]
         client.do(runs[1], floats("a", 1, 2), assign("b", 3))
-        before = client.shown(runs[1])
+        model = client.new_model("again/fold", "M")
+        versions = [client.new_version("again/fold", model) for _ in range(2)]
+        staging = {"path": "sys/stage", "assignString": {"value": "staging"}}
+        assert client.do(versions[1], staging) == []
+        before = [client.shown(each) for each in (*runs, model, *versions)]
     for path in (tmp_path / "server").glob("store_v*"):
         path.unlink()
     with running_server(tmp_path / "server") as server:
         client = Client(server.url, token)
-        assert client.shown(runs[1]) == before
+        assert [client.shown(each) for each in (*runs, model, *versions)] == before
+        assert client.ok("getExperiment", experimentId="again/fold/FOL-M-2") == versions[1]
+        assert client.new_version("again/fold", model)["shortId"] == "FOL-M-3"
         found = client.ok("getExperiment", experimentId="again/fold/FOL-2")
         assert found == runs[1]
         assert client.new_run("again/fold")["shortId"] == "FOL-3"
@@ -245,3 +279,160 @@ def test_members_of_a_project_are_managed(admin: Any, running: Any) -> None:
     assert roles == {"admin": "manager", "mia": "member"}
     admin.ok("deleteProjectMember", **at, userId="mia")
     assert admin.call("deleteProjectMember", **at, userId="mia")[0] == 422
+
+
+def test_who_belongs_to_a_workspace_makes_projects_that_are_theirs(
+    admin: Any, running: Any
+) -> None:
+    """No name that is taken, seen or not; no token that is for less; empty ones may be deleted."""
+    from neptune_client import Client
+
+    def known(user: str, **limits: Any) -> Any:
+        body = {"user": user, **limits}
+        token = ask(running.url, "POST", "accounts/tokens", running.token, body).json()["token"]
+        return Client(running.url, token)
+
+    def invite(user: str, workspace: str = "guild") -> int:
+        entry = {"invitee": user, "invitationType": "user", "roleGrant": "member"}
+        given = {"organizationIdentifier": workspace, "invitationsEntries": [entry]}
+        return int(admin.call("createOrganizationInvitations", given)[0])
+
+    def new(name: str, who: Any = admin) -> int:
+        given = {"organizationId": "guild", "name": name}
+        return int(who.call("createProject", given)[0])
+
+    stranger = known("stranger")
+    assert new("hidden", stranger) == 404
+    admin.new_run("guild/hidden")
+    nora = known("nora")
+    assert [invite("nora"), invite("nora"), invite("nobody"), invite("nora", "nowhere")] == [
+        200,
+        409,
+        404,
+        404,
+    ]
+    assert "guild" in {each["name"] for each in nora.ok("listOrganizations")}
+    members = nora.ok("listOrganizationMembers", organizationIdentifier="guild")
+    assert members == [{"role": "member", "registeredMemberInfo": {"username": "nora"}}]
+    assert nora.call("getProject", projectIdentifier="guild/hidden")[0] == 404
+    assert new("hidden", nora) == 400
+    assert new("hers", known("nora", role="contributor")) == 404
+    assert new("hers", nora) == 200
+    assert nora.new_run("guild/hers")["shortId"].endswith("-1")
+    assert new("empty", nora) == 200
+    assert nora.call("deleteProject", projectIdentifier="guild/hers")[0] == 400
+    assert stranger.call("deleteProject", projectIdentifier="guild/empty")[0] == 404
+    nora.ok("deleteProject", projectIdentifier="guild/empty")
+    assert nora.call("getProject", projectIdentifier="guild/empty")[0] == 404
+    status = nora.ok("workspaceStatus", organizationIdentifier="guild")
+    assert status["storageBytesLimit"] >= status["storageBytesAvailable"] > 0
+    assert admin.call("trashExperiments", ["X-1"], projectIdentifier="no/where")[0] == 404
+
+
+# Who takes a request; to whom it is sent again, twice, because the first one dies once it has kept
+# it, and the second answer is lost, too; and whether a sign of life comes before that.
+TURNS: list[tuple[int, list[int], bool]] = [
+    *((0, [], False), (0, [], False), (1, [], False), (0, [0, 0], False), (0, [1, 1], False)),
+    *((2, [], False), (1, [0, 0], True), (0, [], False), (1, [2, 2], False), (0, [1, 1], True)),
+    *((1, [], False), (1, [1, 1], True)),
+]
+
+
+def points(number: int) -> bytes:
+    """Return a request with a point, every other one with a step of its own."""
+    point = floats("a", number) if number % 2 else floats("b", number, step=number)
+    return json.dumps([point, assign("x", number)]).encode()
+
+
+def test_points_are_there_once_whoever_takes_them_and_dies(admin: Any, running: Any) -> None:
+    """Three processes take requests in turn, and at once; some die after they kept one.
+
+    The client sends again what was not answered, to anybody.
+    """
+    from seamark.neptune.server.containers import digest_of
+    from seamark.neptune.server.log import Log
+    from seamark.neptune.server.names import named
+    from seamark.neptune.server.operations import Changes
+    from seamark.server.settings import Settings
+    from seamark.server.state import open_server
+
+    run = admin.new_run("three/processes")
+    container = named(run["id"])
+    assert container is not None
+
+    def give(worker: int, data: bytes) -> None:
+        if worker == 2:
+            assert admin.ok("executeOperations", data, experimentId=run["id"]) == []
+            return
+        changes = Changes(servers[worker], container, json.loads(data), digest_of(data))
+        logs[worker].write(changes.fill, digest_of(data))
+        assert changes.errors == []
+
+    with contextlib.ExitStack() as stack:
+        servers = [open_server(Settings.at(running.folder)) for _ in range(2)]
+        for server in servers:
+            stack.callback(server.close)
+        logs = [Log(server, container) for server in servers]
+        for number, (first, again, beats) in enumerate(TURNS, 1):
+            give(first, points(number))
+            if again:
+                logs[first] = Log(servers[first], container)
+            for worker in again:
+                if beats:
+                    logs[worker].beat()
+                give(worker, points(number))
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(give, [0, 1, 2] * 4, map(points, range(13, 25))))
+        for _ in range(2):  # two requests are two, however alike, as long as each was answered
+            give(1, points(25))
+    found = {}
+    for path in ("a", "b"):
+        told = admin.ok("getFloatSeriesValues", experimentId=run["id"], attribute=path)
+        found[path] = [(each["step"], each["value"]) for each in told["values"]]
+    steps, values = zip(*found["a"], strict=True)
+    assert list(steps) == list(range(len(values)))
+    assert list(values[:6]) == [1, 3, 5, 7, 9, 11]
+    assert sorted(values) == [*range(1, 25, 2), 25, 25]
+    assert values[-2:] == (25, 25)
+    assert found["b"] == [(step, step) for step in range(2, 25, 2)]
+
+
+def test_what_another_process_wrote_is_seen_where_nothing_is_written(
+    admin: Any, running: Any
+) -> None:
+    """What a process remembers of a run is compared with what is kept, also to do nothing."""
+    from seamark.neptune.server.log import Batch, Log
+    from seamark.neptune.server.names import named
+    from seamark.server.settings import Settings
+    from seamark.server.state import open_server
+
+    run = admin.new_run("two/processes")
+    container, seen = named(run["id"]), []
+    assert container is not None
+
+    def remove(batch: Batch) -> None:
+        seen.append(batch.kind("x"))
+        if seen[-1] is not None:
+            batch.op({"op": "delete", "paths": ["x"]})
+            batch.removed("x")
+
+    def refuse(batch: Batch) -> None:
+        seen.append(batch.kind("x"))
+        if seen[-1] is None:
+            raise KeyError(seen[-1])
+
+    server = open_server(Settings.at(running.folder))
+    try:
+        log = Log(server, container)
+        log.write(remove)
+        assert admin.do(run, assign("x", 1)) == []
+        log.write(refuse)
+        log.write(remove)
+        with pytest.raises(KeyError):
+            log.write(refuse)
+        assert admin.do(run, assign("x", 2)) == []
+        log.write(remove)
+    finally:
+        server.close()
+    assert seen == [None, None, "atom:int", "atom:int", None, "atom:int"]
+    assert "x" not in admin.shown(run)

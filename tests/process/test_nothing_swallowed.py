@@ -169,7 +169,7 @@ def test_files(tmp_path: Path) -> None:
 
         return work
 
-    strike_everywhere(make, every=5)
+    strike_everywhere(make, every=1)
     for writer, lane in made:
         lane.close(60)
         writer.close()

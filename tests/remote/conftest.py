@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from keeper_server import Keeper, keeping
 from recording import QUIET
+from server_process import Running, running_server
 
 import seamark
 from seamark.remote import shipper as shippers
@@ -37,6 +38,23 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     yield begin
     for run in begun:
         run.stop(seconds=0)
+    shippers._shippers.clear()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server in a process of its own, for all tests of a file."""
+    pytest.importorskip("fastapi")
+    with running_server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def there(server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Return what gives the arguments of a machine that sends to the server."""
+    monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
+    project = f"team/{tmp_path.name}"
+    yield lambda name: {"project": project, "root": tmp_path / name, "remote": server.url}
     shippers._shippers.clear()
 
 

@@ -13,13 +13,16 @@ pytest.importorskip("fastapi")
 
 from asking import ask
 from folding import a_journal
+from neptune_client import Client
 from served import served
 
+from seamark.neptune.server import log
 from seamark.server import objects, quota
 from seamark.server.accounts import logins
 from seamark.server.accounts.tokens import new_token
 from seamark.server.blobs import blobs
 from seamark.server.folding.main import FoldWorker
+from seamark.server.kept import recent
 from seamark.store import path_numbers
 
 FEW = 4
@@ -51,6 +54,18 @@ def held(*roots: object) -> dict[str, int]:
     return found
 
 
+def log_as_neptune(url: str, token: str, always: dict[str, Any], number: int) -> None:
+    """Write paths and delete them, in a run that all write to and in one that is new."""
+    client = Client(url, token)
+    path, more = f"gone{number}", f"path{number}"
+    point = {"entries": [{"value": 1.0, "timestampMilliseconds": number}]}
+    for run in (always, client.new_run(f"team/n{number}")):
+        logs = {"path": path, "logFloats": point}
+        deletes = {"path": path, "deleteAttribute": {}}
+        assert client.do(run, logs, {"path": more, "assignInt": {"value": 1}}) == []
+        assert client.do(run, deletes, {"path": more, "deleteAttribute": {}}) == []
+
+
 def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch) -> None:
     """Paths, runs, projects, logins, wrong tokens, digests and queries: all are ever new ones."""
     monkeypatch.setattr(path_numbers, "MOST_BYTES", FEW * 500)
@@ -59,6 +74,10 @@ def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch) 
     monkeypatch.setattr(objects, "_MADE", FEW)
     monkeypatch.setattr(objects, "_OPEN", FEW)
     monkeypatch.setattr(quota, "_KEPT", FEW)
+    monkeypatch.setattr(recent, "_MOST", FEW)
+    monkeypatch.setattr(log, "_REMEMBERED", FEW)
+    monkeypatch.setattr(log, "_EVERY", FEW)
+    monkeypatch.setattr(log, "_GONE", FEW)
     with served(tmp_path, quota=1 << 30) as here:
         url, server, admin = here.url, here.server, here.token
         worker = FoldWorker(server.databases, server.kept, threading.Event())
@@ -66,6 +85,7 @@ def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch) 
         def send(number: int) -> None:
             project, run = f"team/p{number}", f"run{number}"
             token = server.accounts.create_token("admin", by="admin").secret
+            log_as_neptune(url, token, always, number)
             journal = a_journal(f"w{number}", project, run, attempt=0)
             journal.assign(**{f"path{number}x{at}": at for at in range(FEW)})
             journal.row({f"loss{number}": 1.0}, 0)
@@ -100,12 +120,14 @@ def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch) 
                 == 200
             )
 
+        always = Client(url, admin).new_run("team/always")
+        roots = (server, worker, here.app.state.neptune_logs)
         for number in range(RUNS):
             send(number)
-        first = held(server, worker)
+        first = held(*roots)
         for number in range(RUNS, 3 * RUNS):
             send(number)
-        last = held(server, worker)
+        last = held(*roots)
         assert ask(url, "GET", "projects", admin).status == 200
     grown = {place: (first.get(place, 0), size) for place, size in last.items()}
     assert len(last) > 20  # it was looked into

@@ -36,14 +36,13 @@ def test_a_purge_while_it_is_sent_and_folded_leaves_nothing(place) -> None:
     """Batches that come after it are refused, and no fold brings back what was there."""
     place.start_worker()
     journal = a_journal("one", PROJECT, "run0", attempt=0)
-    for step in range(300):
-        journal.row({"loss": float(step)}, step)
     refused = threading.Event()
 
     def send() -> None:
         try:
-            for end in journal.ends[1::2]:
-                place.send(PROJECT, "run0", journal, end)
+            for step in range(100_000):  # until it is refused
+                journal.row({"loss": float(step)}, step)
+                place.send(PROJECT, "run0", journal)
         except PurgedError:
             refused.set()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 NEVER = (-(1 << 70), b"", -1)
 SERIES = {"points": "float_series", "texts": "string_series", "histograms": "histogram_series"}
-CLEARED = {*SERIES.values(), "file_series", "string_set", "file_set"}
+CLEARED = {*SERIES.values(), "file_series", "string_set", "file_set", "statistic"}
 
 
 def expected(journals: list[Any], ends: list[int], attempt: Any = "latest") -> dict[str, Any]:
@@ -106,6 +106,8 @@ class _Oracle:
                 self._add(path, "file_set", key(index), "put", (member, None))
         elif name == "artifact":
             self._add(path, "artifact", key(0), "set", op["hash"])
+        elif name == "statistic":
+            self._add(path, "statistic", key(0), "state", (hidden, op))
         elif name == "file_point":
             point = (hidden, op["step"], op["file"], *stamp)
             self._add(path, "file_series", key(0), "point", point)
@@ -148,6 +150,8 @@ class _Oracle:
             return self._file(ops)
         if family in ("atom", "artifact"):
             return newer[-1][2]
+        if family == "statistic":
+            return self._statistic([value[1] for _, _, value in newer if not value[0]])
         found: dict[str, Any] = {}
         for _, what, value in newer:
             if what == "empty":
@@ -161,6 +165,22 @@ class _Oracle:
             else:
                 found[value[0]] = value[1]
         return set(found) if family == "string_set" else found
+
+    @staticmethod
+    def _statistic(ops: list[Any]) -> Any:
+        """Merge the newest state of each part, in the order in which these were written."""
+        newest: dict[str, Any] = {}
+        for op in ops:
+            newest.pop(op["part"], None)
+            newest[op["part"]] = op
+        if not newest:
+            return None
+        kind = list(newest.values())[-1]["kind"]
+        states = [op["state"] for op in newest.values() if op["kind"] == kind]
+        found = {"count": sum(state["count"] for state in states), "last": states[-1]["last"]}
+        if kind == "ring":
+            found["values"] = [each for state in states for each in state["values"]][-3:]
+        return kind, found
 
     @staticmethod
     def _file(ops: list[Any]) -> Any:

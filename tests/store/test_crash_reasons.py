@@ -119,7 +119,7 @@ def test_who_never_says_that_they_ended_ends_by_falling_silent(engines, builder,
     journal = builder("n0", t=10**18, host="far", silence="ended", sys_id="SAN-1")
     journal.op("state", state="running")
     engines.fold(store, "quiet", [journal])
-    for later_ns, state in ((60 * 10**9, "running"), (100 * 10**9, "completed")):
+    for later_ns, state in ((45 * 10**9, "running"), (55 * 10**9, "completed")):
         tables = engines.Tables(store, journal.t + later_ns)
         assert tables.select(Selection(query=f"sys/state = {state}")) == [("p", "quiet")]
         assert tables.select(Selection(query="sys/state = crashed")) == []

@@ -63,6 +63,8 @@ def said(attributes, property_test):
             value = [one.type, value]
         elif one.family == "artifact":
             value = value["hash"]
+        elif one.family == "statistic":
+            value = (value.kind, value.to_dict()) if value.count else None
         found[one.path] = (one.family, value)
     return found
 

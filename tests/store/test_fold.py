@@ -48,6 +48,19 @@ def value(run, path):
         ({"op": "file_point", "path": "f", "step": "x", "file": {}}, "finite number"),
         ({"op": "delete", "paths": [3]}, "path or namespace"),
         ({"op": "clear", "path": None}, "expected a path"),
+        ({"op": "statistic", "path": "s", "part": "p", "kind": "mode", "state": {}}, "kind:"),
+        ({"op": "statistic", "path": "s", "part": "", "kind": "last", "state": {}}, "part:"),
+        ({"op": "statistic", "path": "s", "part": "p", "kind": "last", "state": 3}, "from_dict"),
+        (
+            {
+                "op": "statistic",
+                "path": "s",
+                "part": "p",
+                "kind": "ring",
+                "state": {"size": 1, "count": 2, "values": [1, 2]},
+            },
+            "values: expected at most 1",
+        ),
     ],
 )
 def test_a_record_that_cannot_be_applied_is_counted_and_passed_over(

@@ -48,6 +48,9 @@ actions = st.one_of(
     st.tuples(st.just("unfiles"), paths, st.lists(words, min_size=1, max_size=2)),
     st.tuples(st.just("artifact"), paths, words),
     st.tuples(st.just("file_point"), paths, steps, file),
+    st.tuples(
+        st.just("statistic"), paths, words, st.sampled_from(["last", "ring"]), st.integers(1, 9)
+    ),
     st.tuples(st.just("clock"), st.integers(0, 12)),
     st.tuples(st.just("heartbeat")),
 )
@@ -113,6 +116,10 @@ def write(journal: Any, what: str, *given: Any) -> None:  # noqa: C901, PLR0912 
         )
     elif what == "file_point":
         journal.op("file_point", path=given[0], step=given[1], file=given[2])
+    elif what == "statistic":
+        _, part, kind, number = given
+        state = {"count": number, "last": number, "size": 3, "values": [number]}
+        journal.op("statistic", path=given[0], part=part, kind=kind, state=state)
     elif what == "clear":
         journal.op("clear", path=given[0])
     elif what == "clock":
@@ -145,7 +152,10 @@ def plain(run: RunState, path: str, state: Any) -> Any:
         return state.visible()
     if state.family == "artifact":
         return state.record["hash"]
-    return state.visible(run.emptied(path))
+    found = state.visible(run.emptied(path))
+    if state.family == "statistic":
+        return (found.kind, found.to_dict()) if found.count else None
+    return found
 
 
 def shown(run: RunState) -> dict[str, Any]:

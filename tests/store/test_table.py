@@ -375,7 +375,7 @@ def test_arguments_restrict_as_they_do_in_neptune(index, given, runs):
         ({"limit": 0}, "limit: expected a positive number of runs or None, got 0"),
         ({"limit": "3"}, "limit: expected a positive number"),
         ({"state": "flying"}, "state: expected one of created, running, .*got 'flying'"),
-        ({"state": "finished"}, "got 'finished'; did you mean 'completed'"),
+        ({"state": "done"}, "got 'done'; did you mean 'completed'"),
         ({"id": 3}, "id: expected a string or several, got 3"),
         ({"tag": ["a", 3]}, "tag: expected a string or several, got 3"),
         ({"trashed": "no"}, "trashed: expected True, False or None"),

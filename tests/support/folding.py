@@ -111,11 +111,16 @@ def eventually(seen: Callable[[], Any], seconds: float = 60.0) -> Any:
     return found
 
 
+def _shown(value: Any) -> str:
+    """Return a value as text; a set, which has no order, in one."""
+    return repr(sorted(value) if isinstance(value, (set, frozenset)) else value)
+
+
 def says(reader: RunReader) -> dict[str, Any]:
     """Return everything that a reader says of a run that does not depend on the moment."""
     try:
         found: dict[str, Any] = {
-            one.path: (one.family, one.type, repr(one.value))
+            one.path: (one.family, one.type, _shown(one.value))
             for one in reader.attributes()
             if one.path not in ("sys/state", "sys/crash_reason")
         }

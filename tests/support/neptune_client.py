@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,24 +19,30 @@ class Client:
     Args:
         url: Of the server.
         token: Of ours.
+
+    Attributes:
+        api_token: What it shows at first, and then `headers`.
     """
 
     def __init__(self, url: str, token: str) -> None:
         self.url, self._pool = url, urllib3.PoolManager(retries=False)
         given = json.dumps({"api_address": url, "api_key": token}).encode()
-        self.headers = {"X-Neptune-Api-Token": base64.b64encode(given).decode()}
+        self.api_token = base64.b64encode(given).decode()
+        self.headers = {"X-Neptune-Api-Token": self.api_token}
         if token:
             access = self.ok("exchangeApiToken")["accessToken"]
             self.headers = {"Authorization": f"Bearer {access}"}
 
-    def call(self, name: str, body: Any = None, **query: Any) -> tuple[int, Any]:
-        """Return status and answer of an operation."""
-        operation, headers = BY_NAME[name], dict(self.headers)
+    def call(
+        self, name: str, body: Any = None, further: Mapping[str, str] | None = None, **query: Any
+    ) -> tuple[int, Any]:
+        """Return status and answer of an operation; further headers may be sent along."""
+        operation, headers = BY_NAME[name], {**self.headers, **(further or {})}
         if body is not None and not isinstance(body, bytes):
             body, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
         found = self._pool.request(
             operation.method,
-            f"{self.url}{operation.path}?{urlencode(query)}",
+            f"{self.url}{operation.path}?{urlencode(query, doseq=True)}",
             body=body,
             headers=headers,
             redirect=False,
@@ -57,6 +64,14 @@ class Client:
         given = {"projectIdentifier": project, "type": "run", **more}
         found: dict[str, Any] = self.ok("createExperiment", given)
         return found
+
+    def new_model(self, project: str, key: str) -> dict[str, Any]:
+        """Make a model."""
+        return self.new_run(project, type="model", key=key)
+
+    def new_version(self, project: str, model: dict[str, Any]) -> dict[str, Any]:
+        """Make a version of a model."""
+        return self.new_run(project, type="modelVersion", parentId=model["id"])
 
     def do(self, run: dict[str, Any], *operations: dict[str, Any]) -> list[str]:
         """Execute operations; return the errors."""

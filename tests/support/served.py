@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from typing import Any
 import uvicorn
 
 from seamark.server.app import make_app
+from seamark.server.checks import bind
+from seamark.server.folding.main import FoldWorker
 from seamark.server.settings import Settings
 from seamark.server.state import Server, open_server
 
@@ -25,11 +26,26 @@ class Served:
         url: Where.
         token: Of its admin.
         server: What it stands on.
+        app: Its application.
     """
 
     url: str
     token: str
     server: Server
+    app: Any
+
+
+@contextlib.contextmanager
+def folding(server: Server) -> Iterator[None]:
+    """Fold what is kept, in a thread, as a worker of the server does."""
+    stop = threading.Event()
+    thread = threading.Thread(target=FoldWorker(server.databases, server.kept, stop).run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 @contextlib.contextmanager
@@ -37,14 +53,16 @@ def served(folder: Path, **options: Any) -> Iterator[Served]:
     """Serve for a block, with the settings of a test."""
     server = open_server(Settings.at(folder, **options))
     made = server.accounts.first_admin()
-    config = uvicorn.Config(make_app(server), log_config=None, lifespan="on", ws="none")
+    app = make_app(server)
+    config = uvicorn.Config(app, log_config=None, lifespan="on", ws="none")
     runner = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    # As the server does it: a socket that names no protocol waits 40 ms with every answer (Nagle).
+    with bind("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=runner.run, args=([listening],))
         thread.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         try:
-            yield Served(url, made.secret if made else "", server)
+            yield Served(url, made.secret if made else "", server, app)
         finally:
             runner.should_exit = True
             thread.join()

@@ -40,6 +40,11 @@ last_step: float = handler.fetch_points().step[-1]
 first_row: dict[str, object] = handler.fetch_points().to_rows()[0]
 content: bytes = handler.fetch_bytes()
 exists: bool = run.exists("train/loss")
+run.params["lr"] = 0.1
+run.params.depth = 3
+args = run.params.update({"lr": 0.2}, override=False, show=True, width=4)
+nested: dict[str, object] = run.params.as_dict()
+run.log_distribution(object())
 url: str = run.get_url()
 
 with seamark.init_run(with_id="0abc", mode="read-only") as again:
@@ -48,6 +53,16 @@ with seamark.init_run(with_id="0abc", mode="read-only") as again:
 project: Project = seamark.init_project("team/digits")
 rows = project.fetch_runs_table(query="lr > 0.1", columns=["sys/id"], limit=10).to_rows()
 model: seamark.Model = seamark.init_model(key="NET", project="team/digits")
+artifact: seamark.Artifact = seamark.init_artifact(name="data", tags={"a": 1}, description="")
+artifact.add_dir("data", "x/")
+artifact.add_file(Path("a.txt"))
+artifact.add_reference("s3://bucket/key", destination="key")
+where: Path = artifact.save().download("here", verify=False)
+read: bytes = artifact.open("key").read()
+of_artifact: int | None = artifact.version
+run.mark_input(artifact)
+run.mark_output(seamark.Reference("s3://bucket/key", kind="model"), name="net")
+tree: str = run.lineage().to_dot()
 version: seamark.ModelVersion = seamark.init_model_version(model="NET", project="team/digits")
 version.change_stage("staging")
 versions = model.fetch_model_versions_table(query="acc > 0.9", limit=3).to_rows()

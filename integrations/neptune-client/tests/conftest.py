@@ -7,13 +7,20 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
-PROVEN = {"neptune-client:oldest": "1.8.6", "neptune-client:latest": "1.14.0.post2"}
+PROVEN = {
+    "neptune-client:first": "1.0.0",
+    "neptune-client:oldest": "1.8.6",
+    "neptune-client:latest": "1.14.0.post2",
+}
+S3_PYTHON = os.environ.get("SEAMARK_S3_PYTHON", sys.executable)
 PYTHON = os.environ.get("SEAMARK_NEPTUNE_PYTHON", sys.executable)
 QUIET = """
 import json, os, sys
@@ -139,6 +146,36 @@ def server(tmp_path_factory):
     made = Server(tmp_path_factory.mktemp("server"))
     yield made
     made.stop()
+
+
+@pytest.fixture
+def s3():
+    """A server that speaks S3's protocol; returns the variables by which clients find it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    words = ["-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(
+        [S3_PYTHON, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        for _ in range(600):
+            assert process.poll() is None, "moto is not installed: nothing can be proved"
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield {
+            "AWS_ENDPOINT_URL": url,
+            "S3_ENDPOINT_URL": url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+    finally:
+        process.terminate()
+        process.wait(30)
 
 
 @pytest.fixture

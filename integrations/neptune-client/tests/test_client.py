@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import re
 
@@ -140,6 +141,179 @@ project = neptune.init_project(mode="read-only")
 found = project.fetch_runs_table(columns=["x", "loss"]).to_pandas()
 tell(x=found["x"].tolist(), loss=found["loss"].tolist())
 """
+MODELS = """
+from neptune.exceptions import NeptuneModelKeyAlreadyExistsError
+KEY, PROJECT = os.environ["PREFIX"], os.environ["NEPTUNE_PROJECT"]
+MODE = os.environ["MODE"]
+model = neptune.init_model(key="NET", name="Net", mode=MODE)
+model["card/text"] = "said"
+model["loss"].append(1.0)
+model.wait()
+found = model["sys/id"].fetch()
+try:
+    neptune.init_model(key="NET", mode=MODE)
+except NeptuneModelKeyAlreadyExistsError as error:
+    tell(clash=type(error).__name__)
+open("w.bin", "wb").write(b"weights")
+ids = []
+for place in range(3):
+    with neptune.init_model_version(model=found, mode=MODE) as version:
+        version["acc"] = place / 2
+        version["weights"].upload("w.bin")
+        version["data"].track_files("w.bin")
+        if place == 1:
+            version.change_stage("production")
+        version.wait()
+        ids.append(version["sys/id"].fetch())
+        tell(of=version["sys/model_id"].fetch(), url=version.get_url())
+again = neptune.init_model_version(with_id=ids[1], mode="read-only")
+again["weights"].download("back.bin")
+tell(
+    id=found, ids=ids, stage=again["sys/stage"].fetch(), acc=again["acc"].fetch(),
+    back=open("back.bin", "rb").read().decode(),
+)
+def rows(of, *names, **what):
+    frame = of.fetch_model_versions_table(columns=list(names), **what).to_pandas()
+    return sorted(frame[list(names)].values.tolist()) if len(frame) else []
+tell(rows=rows(model, "sys/id", "sys/stage", "acc"))
+import inspect
+if "query" in inspect.signature(model.fetch_model_versions_table).parameters:
+    tell(
+        asked=rows(model, "sys/id", query='`sys/stage`:string = "production"'),
+        sorted=model.fetch_model_versions_table(
+            columns=["sys/id", "acc"], sort_by="acc", ascending=True, limit=2
+        ).to_pandas()["acc"].tolist(),
+    )
+project = neptune.init_project(mode="sync")
+tell(
+    models=project.fetch_models_table(columns=["sys/id", "card/text"]).to_pandas()[
+        ["sys/id", "card/text"]].values.tolist(),
+    runs=len(project.fetch_runs_table().to_pandas()),
+)
+ours = neptune.init_model_version(model=KEY + "-OURS", mode=MODE)
+first = neptune.init_model_version(with_id=KEY + "-OURS-1", mode=MODE)
+first["theirs"] = first["mine"].fetch() + 1
+first.wait()
+tell(ours=ours["sys/id"].fetch())
+from neptune import management
+management.trash_objects(PROJECT, found)
+left = [len(project.fetch_models_table().to_pandas()), len(rows(model, "sys/id"))]
+tell(left=left)
+for each in (model, again, ours, first, project):
+    each.stop()
+"""
+S3 = """
+import boto3
+store = boto3.resource("s3", endpoint_url=os.environ["S3_ENDPOINT_URL"])
+store.create_bucket(Bucket="lab")
+def put(**files):
+    for name, data in files.items():
+        store.Object("lab", name.replace("__", "/")).put(Body=data)
+put(data__a=b"A", data__sub__bé=b"BB" * 1000, other__c=b"C", data__folder__=b"")
+run = neptune.init_run(**OPTIONS)
+run["all"].track_files("s3://lab/data")
+run["one"].track_files("s3://lab/data/sub/bé")
+run["more"].track_files("s3://lab/data")
+run.wait()
+run["more"].track_files("s3://lab/other", destination="to")
+run.sync()
+def files(path):
+    return sorted(
+        [one.file_path, one.file_hash, one.size, one.type, one.metadata["location"]]
+        for one in run[path].fetch_files_list()
+    )
+run["all"].download("back")
+put(data__a=b"changed")
+run["again"].track_files("s3://lab/data")
+run.sync()
+tell(
+    id=run["sys/id"].fetch(), all=files("all"), one=files("one"), more=files("more"),
+    hashes=[run[path].fetch_hash() for path in ("all", "more", "again")],
+    a=open("back/a").read(), b=os.path.getsize("back/sub/bé"),
+)
+run.stop()
+"""
+LEGACY = """
+import neptune.legacy as neptune
+from PIL import Image
+project = neptune.init(os.environ["NEPTUNE_PROJECT"])
+for place in range(2):
+    made = neptune.create_experiment(
+        name=f"e{place}", params={"lr": 0.1 * place}, tags=["t", str(place)],
+        upload_source_files=[], send_hardware_metrics=False, run_monitoring_thread=False,
+    )
+    neptune.log_metric("loss", 1.0)
+    neptune.log_metric("loss", 2, 0.5)
+    neptune.log_text("said", "hello")
+    neptune.set_property("p", "v")
+    neptune.append_tag("more")
+    open("f.txt", "w").write("x")
+    neptune.log_artifact("f.txt")
+    neptune.log_image("picture", Image.new("RGB", (2, 2)))
+    neptune.stop()
+(one,) = project.get_experiments(id=made.id)
+found = project.get_leaderboard()
+one.download_artifact("f.txt", "back")
+tell(
+    id=one.id, params=one.get_parameters(), properties=one.get_properties(), tags=one.get_tags(),
+    loss=one.get_numeric_channels_values("loss").values.tolist(), back=open("back/f.txt").read(),
+    owner=one.get_system_properties()["owner"], columns=sorted(found.columns),
+    ids=found["id"].tolist(), last=found["channel_loss"].tolist(),
+    tagged=project.get_leaderboard(tag=["t", "0"])["id"].tolist(),
+    running=len(project.get_leaderboard(state="running")),
+    none=len(project.get_leaderboard(owner="nobody")),
+)
+"""
+
+
+UNASKED = """
+import contextlib, io, logging, subprocess, zipfile
+from neptune import management
+from neptune.exceptions import RunNotFound
+from neptune.integrations.python_logger import NeptuneHandler
+from neptune.types import File
+for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "all of it"]):
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True)
+os.environ["NEPTUNE_CUSTOM_RUN_ID"] = "by the environment"
+run = neptune.init_run(mode="sync", tags=["unasked"], monitoring_namespace="monitoring/own")
+del os.environ["NEPTUNE_CUSTOM_RUN_ID"]
+print("a line that is printed")
+handler = NeptuneHandler(run=run, path="log")
+logging.getLogger("mine").addHandler(handler)
+logging.getLogger("mine").warning("careful")
+run["f"].upload(File.from_content("of the table"))
+run["set"].upload_files([__file__])
+run.sync()
+found = run["sys/id"].fetch()
+shown = io.StringIO()
+with contextlib.redirect_stdout(shown):
+    run.print_structure()
+run.stop()
+read = neptune.init_run(with_id=found, mode="read-only")
+def lines(path):
+    return "".join(read[path].fetch_values()["value"])
+read["source_code/files"].download("source.zip")
+project = neptune.init_project(mode="read-only")
+(row,) = project.fetch_runs_table(tag="unasked", columns=["f", "set"]).to_rows()
+row.download_file_attribute("f", "f.txt")
+row.download_file_set_attribute("set", "set.zip")
+names = [os.path.basename(name) for name in zipfile.ZipFile("set.zip").namelist()]
+tell(
+    id=found, custom=read["sys/custom_run_id"].fetch(), url=read.get_url(),
+    structure="source_code" in shown.getvalue(), log=lines("log"),
+    out=lines("monitoring/own/stdout"), host=read["monitoring/own/hostname"].fetch(),
+    entry=read["source_code/entrypoint"].fetch(), known=sorted(read.get_structure()["source_code"]),
+    source=[one for one in zipfile.ZipFile("source.zip").namelist() if one[-1] != "/"],
+    row=open("f.txt").read(), set=[name for name in names if name],
+)
+management.trash_objects(os.environ["NEPTUNE_PROJECT"], found)
+management.clear_trash(os.environ["NEPTUNE_PROJECT"])
+try:
+    neptune.init_run(with_id=found, mode="read-only")
+except RunNotFound as error:
+    tell(gone=type(error).__name__)
+project.stop()
+"""
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -199,8 +373,113 @@ def test_tables_and_projects(server, tmp_path):
         assert told["error"] == "NeptuneInvalidQueryException"
 
 
+def test_what_nobody_asks_for_is_recorded(server, tmp_path):
+    """Code, git, output and machine; the files of a table's row; and what is deleted is gone."""
+    env = server.environment("unasked/all") | {"GIT_PYTHON_REFRESH": "quiet"}
+    told = server.run(tmp_path, UNASKED, env)
+    assert (told["id"], told["custom"]) == ("ALL-1", "by the environment")
+    assert told["url"] == f"{server.url}/unasked/all/e/ALL-1"
+    assert told["structure"]
+    assert "a line that is printed" in told["out"]
+    assert "careful" in told["log"]
+    assert told["host"]
+    assert told["entry"] == "train.py"
+    assert {"entrypoint", "files", "git"} <= set(told["known"])
+    assert told["source"] == ["train.py"]
+    assert (told["row"], told["set"]) == ("of the table", ["train.py"])
+    assert told["gone"] == "RunNotFound"
+
+
 def test_what_was_recorded_offline_is_sent(server, tmp_path):
     """``neptune sync`` sends what a script recorded without a server."""
     told = server.run(tmp_path, OFFLINE, server.environment("offline/all"))
     assert told["x"] == [1]
     assert told["loss"] == [2.0]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_models_and_versions(server, tmp_path, monkeypatch, mode):
+    """The containers of `seamark.init_model`: whoever made them, both read them and go on."""
+    import seamark
+
+    project = f"registry/{mode}"
+    prefix = mode.upper()[:3]
+    to = {"project": project, "remote": server.url, "api_token": server.token}
+    with seamark.init_model(key="OURS", **to):
+        pass
+    with seamark.init_model_version(model="OURS", **to) as version:
+        version["mine"] = 1
+    told = server.run(tmp_path, MODELS, server.environment(project, mode) | {"PREFIX": prefix})
+    net = f"{prefix}-NET"
+    assert (told["id"], told["ids"]) == (net, [f"{net}-{n}" for n in (1, 2, 3)])
+    assert told["clash"] == "NeptuneModelKeyAlreadyExistsError"
+    assert (told["stage"], told["acc"], told["back"], told["of"]) == (
+        "production",
+        0.5,
+        "weights",
+        net,
+    )
+    assert told["url"].endswith(f"/{project}/m/{net}/v/{net}-3")
+    stages = ["none", "production", "none"]
+    assert told["rows"] == [[f"{net}-{n + 1}", stages[n], n / 2] for n in range(3)]
+    if "asked" in told:
+        assert told["asked"] == [[f"{net}-2"]]
+        assert told["sorted"] == [0.0, 0.5]
+    assert sorted(map(str, told["models"])) == [f"['{net}', 'said']", f"['{prefix}-OURS', nan]"]
+    assert (told["runs"], told["ours"], told["left"]) == (0, f"{prefix}-OURS-2", [1, 0])
+
+    with seamark.init_model_version(with_id="OURS-1", mode="read-only", **to) as version:
+        assert version["theirs"].fetch() == 2
+    with seamark.init_model_version(with_id="NET-2", mode="read-only", **to) as version:
+        assert (version["acc"].fetch(), version["sys/stage"].fetch()) == (0.5, "production")
+    words = ["--remote", server.url, "--project", project, "--json"]
+    text = server.seamark("ls", "--kind", "model", *words)
+    assert "OURS" in text
+    assert "NET" not in text  # in the trash
+
+
+def hash_of(files):
+    """Return the hash of an artifact (version 2), from what the client lists."""
+    found = hashlib.sha256()
+    for path, digest, size, kind, _ in files:
+        found.update(b"#" + len(path).to_bytes(4, "big") + path.encode())
+        found.update(b"#" + digest.encode() + b"#" + size.to_bytes(8, "big"))
+        found.update(b"#" + len(kind).to_bytes(4, "big") + kind.encode())
+    return found.hexdigest()
+
+
+@pytest.mark.slow
+def test_artifacts_of_s3(server, tmp_path, s3):
+    """Files of a bucket are listed, hashed and downloaded; only what is known of them is sent."""
+    told = server.run(tmp_path, S3, server.environment("artifacts/s3") | s3)
+    found = told["all"]
+    assert [(path, size, kind, place) for path, _, size, kind, place in found] == [
+        ("a", 1, "S3", "s3://lab/data/a"),
+        ("sub/bé", 2000, "S3", "s3://lab/data/sub/bé"),
+    ]
+    assert [one[1] for one in found] == [
+        hashlib.md5(data).hexdigest() for data in (b"A", b"BB" * 1000)
+    ]
+    assert [one[4] for one in told["one"]] == ["s3://lab/data/sub/bé"]
+    assert [one[0] for one in told["more"]] == ["a", "sub/bé", "to/c"]
+    assert told["hashes"][:2] == [hash_of(found), hash_of(told["more"])]
+    assert told["hashes"][2] not in told["hashes"][:2]
+    assert (told["a"], told["b"]) == ("A", 2000)
+    text = server.seamark(
+        "show", told["id"], "--remote", server.url, "--project", "artifacts/s3", "--json"
+    )
+    assert "s3://lab/data/a" in text
+
+
+@pytest.mark.slow
+def test_the_client_before_this_one(server, tmp_path):
+    """``neptune.legacy`` records, and finds again what it recorded."""
+    told = server.run(tmp_path, LEGACY, server.environment("legacy/old"))
+    assert (told["id"], told["ids"]) == ("OLD-2", ["OLD-1", "OLD-2"])
+    assert (told["params"], told["properties"]) == ({"lr": 0.1}, {"p": "v"})
+    assert sorted(told["tags"]) == ["1", "more", "t"]
+    assert told["loss"] == [[0.0, 1.0], [2.0, 0.5]]
+    assert (told["back"], told["owner"]) == ("x", "admin")
+    assert {"parameter_lr", "property_p", "channel_loss", "running_time"} <= set(told["columns"])
+    assert [float(value) for value in told["last"]] == [0.5, 0.5]
+    assert (told["tagged"], told["running"], told["none"]) == (["OLD-1"], 2, 0)

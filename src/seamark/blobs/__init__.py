@@ -9,7 +9,7 @@ died left half done, `finish_staged` completes.
 from __future__ import annotations
 
 from seamark.blobs.inside import find_inside, is_below, moved_path
-from seamark.blobs.names import members_of, reference
+from seamark.blobs.names import Takes, members_of, reference
 from seamark.blobs.read import is_pending, read_file, read_text, write_file
 from seamark.blobs.recover import finish_staged
 from seamark.blobs.references import are_ours
@@ -18,6 +18,7 @@ from seamark.blobs.writer import BlobWriter
 
 __all__ = [
     "BlobWriter",
+    "Takes",
     "are_ours",
     "find_inside",
     "finish_staged",

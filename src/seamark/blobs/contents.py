@@ -56,9 +56,12 @@ class FolderContents:
         *,
         name: str | None = None,
         references: bool = False,
+        verify: bool = False,
     ) -> Path:
         """Write a recorded file, or folder, to disk; see `seamark.blobs.read.write_file`."""
-        return write_file(self._folder, file, target, path, name=name, references=references)
+        return write_file(
+            self._folder, file, target, path, name=name, references=references, verify=verify
+        )
 
     def begin_of(self, sha256: str, size: int, most: int) -> bytes:
         """Return the first bytes of a content that the run keeps itself."""

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from seamark.errors import FileMissingError
@@ -15,10 +15,17 @@ from seamark.values import escape
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["extension_of", "local_path", "members_of", "reference", "walk_files"]
+__all__ = ["Takes", "extension_of", "local_path", "members_of", "reference", "walk_files"]
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|:)")
 _USER: Final = re.compile(r"//[^/#]*@")
+
+
+class Takes(Protocol):
+    """Tells whether files and folders are meant that were not named themselves."""
+
+    def __call__(self, path: str, *, is_folder: bool) -> bool:
+        """Return whether what is at a path is meant."""
 
 
 def extension_of(name: str) -> str:
@@ -50,28 +57,38 @@ def reference(url: str) -> str:
     return escape(_USER.sub("//", head) + mark + query)
 
 
-def walk_files(folder: str) -> dict[str, str]:
+def walk_files(folder: str, takes: Takes | None = None) -> dict[str, str]:
     """Return the regular files below a folder, by their names relative to it with ``/``; sorted.
 
     Links to files count as the file; links to folders are not followed, so that this ends.
+
+    Args:
+        folder: Where to look.
+        takes: Which are meant; None for all.
     """
     found: dict[str, str] = {}
-    for here, _, names in os.walk(folder):
+    for here, folders, names in os.walk(folder):
+        if takes is not None:
+            folders[:] = [
+                each for each in folders if takes(os.path.join(here, each), is_folder=True)
+            ]
         for name in names:
             path = os.path.join(here, name)
-            if os.path.isfile(path):
+            if os.path.isfile(path) and (takes is None or takes(path, is_folder=False)):
                 found[os.path.relpath(path, folder).replace(os.sep, "/")] = path
     return dict(sorted(found.items()))
 
 
 def members_of(
     value: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    takes: Takes | None = None,
 ) -> dict[str, Path]:
     """Return the files that paths, folders and patterns stand for, with their names in a file set.
 
     Args:
         value: One or several. ``**`` in a pattern goes into folders. Names are relative to the
             working directory for what lies in it, else to the folder that the pattern starts at.
+        takes: Which of the files and folders below folders and patterns are meant; None for all.
 
     Raises:
         FileMissingError: If one of them matches nothing.
@@ -79,13 +96,13 @@ def members_of(
     targets = [value] if isinstance(value, (str, os.PathLike)) else list(value)
     found: dict[str, Path] = {}
     for target in targets:
-        for name, path in matches(os.fspath(target)).items():
+        for name, path in matches(os.fspath(target), takes).items():
             inside = os.path.relpath(path).replace(os.sep, "/")
             found[name if inside.startswith("../") or inside == ".." else inside] = Path(path)
     return found
 
 
-def matches(target: str) -> dict[str, str]:
+def matches(target: str, takes: Takes | None = None) -> dict[str, str]:
     """Return the files that one path, folder or pattern stands for, by name.
 
     Names are relative to the folder given, or to the part of a pattern before its first wildcard; a
@@ -93,6 +110,7 @@ def matches(target: str) -> dict[str, str]:
 
     Args:
         target: A path, folder or pattern.
+        takes: See `members_of`; a file that is named itself is meant.
 
     Raises:
         FileMissingError: If there is no file.
@@ -101,14 +119,16 @@ def matches(target: str) -> dict[str, str]:
     if os.path.isfile(path):
         return {os.path.basename(path): path}
     if os.path.isdir(path):
-        return walk_files(path)
+        return walk_files(path, takes)
     base = path
     while glob.has_magic(base):
         base = os.path.dirname(base)
     found: dict[str, str] = {}
     for match in sorted(glob.iglob(path, recursive=True)):
         is_file = os.path.isfile(match)
-        inner = {"": match} if is_file else walk_files(match)
+        if takes is not None and not takes(match, is_folder=not is_file):
+            continue
+        inner = {"": match} if is_file else walk_files(match, takes)
         for name, file in inner.items():
             start = os.path.relpath(match, base).replace(os.sep, "/")
             found[f"{start}/{name}" if name else start] = file

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from seamark.blobs.references import open_reference
+from seamark.blobs.store import digest_of as digest_of_bytes
 from seamark.blobs.store import open_blob
 from seamark.errors import FileMissingError
 from seamark.journal.safe import MAX_TEXT_BYTES, folder_below, parts_of
@@ -135,6 +136,7 @@ def write_file(
     *,
     name: str | None = None,
     references: bool = False,
+    verify: bool = False,
 ) -> Path:
     """Write a recorded file, or folder, to disk and return where; see `write_parts`.
 
@@ -145,6 +147,7 @@ def write_file(
         path: Attribute path, for messages.
         name: Of the file below ``target``, which is then a folder in any case; may contain ``/``.
         references: Open what the record refers to, wherever that is.
+        verify: As in `write_parts`.
 
     Raises:
         FileMissingError: If the bytes are not there, or a link or another file is at the target.
@@ -156,7 +159,7 @@ def write_file(
         with _open(folder, file, where, inner, references=references) as source:
             yield lambda out: _copy(source, out)
 
-    return write_parts(opened, file, target, path, name=name)
+    return write_parts(opened, file, target, path, name=name, verify=verify)
 
 
 def write_parts(
@@ -166,6 +169,7 @@ def write_parts(
     path: str,
     *,
     name: str | None = None,
+    verify: bool = False,
 ) -> Path:
     """Write a recorded file, or folder, to disk and return where.
 
@@ -178,9 +182,11 @@ def write_parts(
         target: An existing folder, in which the file gets its own name, or the name to give it.
         path: Attribute path, for messages.
         name: Of the file below ``target``, which is then a folder in any case; may contain ``/``.
+        verify: Compare the bytes with the digest of the record before they get their name.
 
     Raises:
-        FileMissingError: If the bytes are not there, or a link or another file is at the target.
+        FileMissingError: If the bytes are not there or not what was recorded, or a link or another
+            file is at the target.
         ArgumentError: If a name in the record leads out of the target, or is too long for a file.
     """
     if name is None and target.is_dir():
@@ -191,11 +197,12 @@ def write_parts(
     )
     if not file.get("dir"):
         with opened(path, ()) as copy:
-            _write(copy, base, parts)
+            _write(copy, base, parts, digest_of(file, path) if verify else None)
     for member in file.get("members", {}) if file.get("dir") else ():
         inner = parts_of(member, path)
         with opened(f"{path}: {member}", inner) as copy:
-            _write(copy, base, (*parts, *inner))
+            wanted = digest_of(file, path, inner) if verify else None
+            _write(copy, base, (*parts, *inner), wanted)
     return base.joinpath(*parts)
 
 
@@ -206,14 +213,47 @@ def _copy(source: BinaryIO, out: BinaryIO) -> None:
         left -= len(block)
 
 
-def _write(copy: Copy, base: Path, parts: Sequence[str]) -> None:
-    """Copy to a temporary name first, so that nothing is half-written."""
+def _write(
+    copy: Copy, base: Path, parts: Sequence[str], wanted: tuple[str, int | None] | None
+) -> None:
+    """Copy to a temporary name first, so that nothing is half-written.
+
+    Args:
+        copy: Writes the bytes.
+        base: Folder of the reader's.
+        parts: Name below it.
+        wanted: Their SHA-256 and size; None if nobody asks.
+
+    Raises:
+        FileMissingError: If they are others.
+    """
     part = f".seamark-{secrets.token_hex(8)}"
     with folder_below(base, parts[:-1]) as fd:
         try:
             with os.fdopen(os.open(part, _NEW, 0o666, dir_fd=fd), "wb") as out:
                 copy(out)
+            if wanted is not None:
+                _expect(wanted, part, fd, "/".join(parts))
             os.replace(part, parts[-1], src_dir_fd=fd, dst_dir_fd=fd)
         except BaseException:
             os.unlink(part, dir_fd=fd)
             raise
+
+
+def _expect(wanted: tuple[str, int | None], part: str, folder: int, name: str) -> None:
+    """Refuse bytes that are not what was recorded.
+
+    Raises:
+        FileMissingError: If they are not.
+    """
+    fd = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0), dir_fd=folder)
+    try:
+        found, size = digest_of_bytes(fd)
+    finally:
+        os.close(fd)
+    if (found, size) != (wanted[0], size if wanted[1] is None else wanted[1]):
+        msg = (
+            f"{name}: its bytes are not what was recorded: expected {wanted[1]} with the SHA-256 "
+            f"{wanted[0]}, got {size} with {found}"
+        )
+        raise FileMissingError(msg)

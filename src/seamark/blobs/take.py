@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,7 @@ SMALL: Final = 4 << 20
 """Files of up to this many bytes are stored at once."""
 
 _CLOCK_REALTIME_COARSE: Final = 5  # linux/time.h; what file systems stamp with
+_HAS_COARSE: Final = sys.platform == "linux"
 _TICK_S: Final = 0.01
 _TRIES: Final = 3
 _MAX_SOURCES: Final = 4096
@@ -221,10 +223,9 @@ def look(path: str) -> tuple[str, os.stat_result]:
 
 def _tick_ns() -> int:
     """Return the time that a file written now would get, nanoseconds since the Unix epoch."""
-    try:
-        return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
-    except (AttributeError, OSError):  # not Linux
+    if not _HAS_COARSE:
         return time.time_ns() - int(_TICK_S * 1e9)
+    return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
 
 
 def _status(fd: int) -> tuple[os.stat_result, bool]:

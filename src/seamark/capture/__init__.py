@@ -14,6 +14,7 @@ training, and nothing slow happens on the training's thread.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -27,6 +28,7 @@ from seamark.capture.secrets import Secrets
 from seamark.capture.secrets.masking import MASK, mask_arguments, mask_secrets, mask_traceback
 from seamark.capture.switches import Switches
 from seamark.process.interrupts import quietly
+from seamark.reading.recorded_errors import ERRORS
 
 if TYPE_CHECKING:
     from seamark.capture.output.output import Output
@@ -80,6 +82,7 @@ class Capture:
         self._pid = os.getpid()
         self._recorded = False
         self._signalled = False
+        self._last_error: tuple[object, ...] | None = None
 
     # ---------------------------------------------------------------- the run's life
 
@@ -114,9 +117,7 @@ class Capture:
         They stop in the opposite order.
         """
         run, switches = self._run, self._switches
-        if not switches.monitoring_namespace:
-            self._namespace = f"monitoring/{run.writer}"
-        below, secrets = self._namespace, switches.secrets
+        below, secrets = self._settle_namespace(), switches.secrets
         streams = {"stdout": switches.stdout, "stderr": switches.stderr}
         # Only what is wanted is loaded, and what is slow to load by the thread that needs it.
         parts: list[Part] = []
@@ -136,6 +137,11 @@ class Capture:
             facts, metrics = switches.host, switches.hardware_metrics
             parts.append(Hardware(run, below, facts=facts, metrics=metrics))
         return parts
+
+    def _settle_namespace(self) -> str:
+        if not self._switches.monitoring_namespace:
+            self._namespace = f"monitoring/{self._run.writer}"
+        return self._namespace
 
     def _lost(self, error: Exception) -> None:
         """Count a capture that failed, so that what is not there is known to be missing."""
@@ -170,14 +176,28 @@ class Capture:
         return self._run.settled and (self._output is None or self._output.drained)
 
     @_quiet
-    def note_exception(self, error: BaseException) -> None:
-        """Record the traceback of an exception, secrets masked.
+    def note_exception(self, error: BaseException, *, asked: bool = False) -> None:
+        """Record an exception and its traceback, secrets masked.
 
         Raises only what the handler of a signal raised.
+
+        Args:
+            error: The exception.
+            asked: Whether a person told of it. An error is told of on its way, too, as it leaves a
+                ``with`` block or the script, and is listed once.
         """
-        if self._switches.traceback and self._pid == os.getpid():
-            text = error_traceback(error, self._switches.secrets)
-            self._run.assign_quietly({f"{self._namespace}/traceback": text})
+        if self._pid != os.getpid():
+            return
+        below, secrets = self._settle_namespace(), self._switches.secrets
+        told = {"type": type(error).__name__, "message": error_message(error, secrets)}
+        # No weak reference can be held to it, and its traceback grows on its way.
+        known = (id(error), *told.values())
+        if self._switches.traceback:
+            told["traceback"] = error_traceback(error, secrets)
+            self._run.assign_quietly({f"{below}/traceback": told["traceback"]})
+        if asked or known != self._last_error:
+            self._run.append_text(f"{below}/{ERRORS}", json.dumps(told))
+        self._last_error = known
 
     def saw_exception(self, error: BaseException | None) -> None:
         """Take note of what ended the run: a ``with`` block, a worker, the script.

@@ -18,6 +18,7 @@ class Switches:
     Attributes:
         git: Commit, branch, dirty state and remote of the repository, and what has changed in it.
         script: The script or the notebook, its arguments, and the version of the code.
+        version: Whether a version of the code is made; not where a person gave one.
         script_file: Whether the script itself is kept; not where a person names the files.
         packages: Versions of Python and of what is installed.
         dependencies: ``"infer"``: keep these as a requirements file, too; or the path of one.
@@ -37,6 +38,7 @@ class Switches:
 
     git: bool = True
     script: bool = True
+    version: bool = True
     script_file: bool = True
     packages: bool = True
     dependencies: str | None = None

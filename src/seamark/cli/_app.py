@@ -65,6 +65,7 @@ _COMMANDS: Final = {
     "plot": "plot",
     "stragglers": "stragglers",
     "export": "export",
+    "lineage": "lineage",
     "tag": "tag",
     "rename": "rename",
     "note": "note",

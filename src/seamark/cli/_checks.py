@@ -12,6 +12,7 @@ from seamark.cli._text import human_bytes, plural
 from seamark.errors import ArgumentError, JournalError
 from seamark.journal.folder import (
     DEEPEST,
+    DRAFT,
     OWN_FOLDERS,
     PROJECT_LOG,
     JournalFile,
@@ -19,17 +20,16 @@ from seamark.journal.folder import (
     is_linked,
 )
 from seamark.journal.format import Kind
-from seamark.journal.headers import may_grow
 from seamark.journal.reader import JournalReader
 from seamark.journal.safe import names_in, open_file
-from seamark.paths import MODELS
+from seamark.local.purging import PURGING
+from seamark.paths import ARTIFACTS, MODELS
 
 if TYPE_CHECKING:
     from seamark.local.view import RunView
 
 __all__ = [
     "COPY",
-    "PURGING",
     "Finding",
     "Totals",
     "check_blobs",
@@ -37,14 +37,12 @@ __all__ = [
     "check_folder",
     "check_journal",
     "check_records",
+    "drafts",
     "half_purged",
-    "is_live",
     "project_logs",
     "unreadable",
 ]
 
-PURGING: Final = ".purging"
-"""Suffix of the hidden name that a run folder has while it is deleted."""
 _LISTED: Final = 5
 COPY: Final = "journal/"
 """Prefix of the name of a file among the conflicts of a run."""
@@ -349,6 +347,18 @@ def half_purged(root: Path, project: str | None) -> list[Path]:
     return [path for path in _beside_runs(root, project) if path.name.endswith(PURGING)]
 
 
+def drafts(root: Path, project: str | None) -> list[RunFolder]:
+    """Return the folders of artifacts that are not saved, below ``root`` or one project."""
+    return [
+        RunFolder(root, path.parent.relative_to(root).as_posix(), path.name)
+        for path in _beside_runs(root, project)
+        if path.name.startswith(DRAFT)
+        and path.parent.parent.name == ARTIFACTS
+        and not path.name.endswith(PURGING)
+        and not path.is_symlink()
+    ]
+
+
 def project_logs(root: Path, project: str | None) -> list[RunFolder]:
     """Return the folders of projects' own logs below ``root``, or below one project."""
     return [
@@ -378,26 +388,15 @@ def _beside_runs(
     if project and is_linked(root, project):
         return
     for folder, names, _ in os.walk(start, onerror=on_error):
-        is_model = os.path.basename(os.path.dirname(folder)) == MODELS  # noqa: PTH119, PTH120
+        above = os.path.basename(os.path.dirname(folder))  # noqa: PTH119, PTH120
+        is_model = above in (MODELS, ARTIFACTS)
         if ("journal" in names and not is_model) or folder.count(os.sep) > deepest:
             names.clear()  # a run; its inside holds no projects
             continue
         hidden = sorted(name for name in names if name.startswith("."))
         yield from (Path(folder, name) for name in hidden)
         inside = set(names).difference(hidden, OWN_FOLDERS if is_model else ())
-        if MODELS in hidden and not Path(folder, MODELS).is_symlink():
-            inside.add(MODELS)
+        for place in {MODELS, ARTIFACTS}.intersection(hidden):
+            if not Path(folder, place).is_symlink():
+                inside.add(place)
         names[:] = sorted(inside)
-
-
-def is_live(folder: RunFolder) -> bool:
-    """Whether a process may still write to this run: a journal is open and its writer lives."""
-    return any(_may_grow(file.path) for file in folder.journals())
-
-
-def _may_grow(path: Path) -> bool:
-    try:
-        with JournalReader(path) as reader:
-            return may_grow(reader)
-    except OSError:
-        return False

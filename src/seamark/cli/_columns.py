@@ -29,8 +29,12 @@ PLAIN_OF: Final = {
         *("sys/model_id", "sys/version", "sys/stage"),
         *("sys/name", "sys/creation_time", "sys/tags"),
     ),
+    "artifact": (
+        *("sys/name", "sys/version", "sys/aliases", "objects"),
+        *("sys/description", "sys/creation_time", "sys/tags"),
+    ),
 }
-"""What is shown of every run, model or version of one."""
+"""What is shown of every run, model, version of one, or artifact."""
 
 _RATES: Final = frozenset({"lr", "learning_rate"})
 _METRICS: Final = 4

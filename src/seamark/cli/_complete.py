@@ -137,10 +137,10 @@ def _tags(index: Catalog, context: click.Context, incomplete: str) -> Words:
 
 
 def _states(index: Catalog, context: click.Context, incomplete: str) -> Words:
-    from seamark.store.query.selection import STATES
+    from seamark.store.query.kinds import GROUPS, STATES
 
     del index, context, incomplete
-    return (CompletionItem(state) for state in STATES)
+    return (CompletionItem(state) for state in (*STATES, *GROUPS))
 
 
 runs: Final = _completer(_runs)

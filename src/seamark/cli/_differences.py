@@ -55,23 +55,31 @@ _OF_FAMILY: Final = {
     "string_series": "series",
     "file_series": "series",
     "histogram_series": "series",
+    "statistic": "series",
     "file": "files",
     "file_set": "files",
     "artifact": "files",
 }
 _NEVER_ALIKE: Final = frozenset(
     {
+        "sys/claimed_by",
+        "sys/content_hash",
         "sys/creation_time",
+        "sys/end_time",
         "sys/failed",
         "sys/id",
         "sys/crash_reason",
         "sys/modification_time",
         "sys/name",
+        "sys/revision",
         "sys/running_time",
+        "sys/start_hash",
+        "sys/start_time",
         "sys/state",
+        "sys/state_detail",
     }
 )
-"""What no two runs share, and what the head of a comparison tells already."""
+"""What no two runs share, what follows from the rest, and what the head of a comparison tells."""
 _OF_PROFILER: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 
 

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.cli._app import Trouble, misuse
 from seamark.cli._text import clean, shorten
 from seamark.journal.folder import RunFolder
-from seamark.paths import kind_of
 from seamark.values import escape
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from seamark.cli._runs import RunRef, Runs
     from seamark.cli._screen import Screen
 
@@ -46,51 +43,15 @@ def record(runs: Runs, ref: RunRef, ops: Iterable[Mapping[str, Any]]) -> None:
         JournalError: If the folder of the run cannot be written.
         Trouble: If a record did not reach the disk.
     """
+    from seamark.run.edits import record_beside
+
     if runs.root is None:
         _record_there(runs, ref, list(ops))
         return
-    if kind_of(ref.project, ref.run) != "run":
-        kept = _record_registered(RunFolder(runs.root, ref.project, ref.run), ops)
-    else:
-        kept = _record_run(runs.root, ref, ops)
-    if not all(kept):
+    if not record_beside(RunFolder(runs.root, ref.project, ref.run), ops):
         msg = f"{runs.root / ref.project / ref.run}: the change could not be written"
         raise Trouble(msg)
     runs.refresh(ref.project, ref.run)
-
-
-def _record_registered(folder: RunFolder, ops: Iterable[Mapping[str, Any]]) -> list[bool]:
-    """Append records to a model or a version; return of each whether it is on disk."""
-    from seamark.run.model import opened_at
-
-    with opened_at(folder) as opened:
-        return [opened.recorder.record_op(op) for op in ops]
-
-
-def _record_run(root: Path, ref: RunRef, ops: Iterable[Mapping[str, Any]]) -> list[bool]:
-    """Append records to a run; return of each whether it is on disk."""
-    from seamark.run.run import init_run
-
-    run = init_run(
-        ref.project,
-        with_id=ref.run,
-        root=str(root),
-        mode="offline",
-        owner=False,
-        capture_stdout=False,
-        capture_stderr=False,
-        capture_hardware_metrics=False,
-        capture_traceback=False,
-        capture_script=False,
-        capture_packages=False,
-        capture_host=False,
-        capture_signals=False,
-        git_ref=False,
-    )
-    try:
-        return [run.record_op(op) for op in ops]
-    finally:
-        run.stop()
 
 
 def _record_there(runs: Runs, ref: RunRef, ops: Sequence[Mapping[str, Any]]) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._health import ailments, listed
@@ -36,9 +35,14 @@ from seamark.process.crashes import (
     REBOOTED,
     SEGMENTATION_FAULT,
 )
+from seamark.reading.artifacts import label_of, source_label
+from seamark.reading.attributes import DETAIL
 from seamark.reading.names import generated_name
 from seamark.reading.points import time_of
+from seamark.reading.progress import PROGRESS, loops_of, progress_words
 from seamark.store.read.rank_status import owning_processes, process_of
+from seamark.values.keeping import Keep
+from seamark.values.statistics import Statistics
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +71,6 @@ __all__ = [
     "text_or_record",
     "time_text",
     "troubles",
-    "value_mapping",
     "value_text",
     "whole_text",
 ]
@@ -96,15 +99,6 @@ _CLUSTERS: Final = (
 _LONGEST_REASON: Final = 300
 
 
-def value_mapping(value: Any) -> Any:
-    """Return an attribute's value for JSON: summaries of series as mappings, the rest as it is."""
-    return (
-        dataclasses.asdict(value)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type)
-        else value
-    )
-
-
 def value_text(value: Any, *, exact: bool) -> str:
     """Return a value in one line, safe to print.
 
@@ -126,6 +120,12 @@ def value_text(value: Any, *, exact: bool) -> str:
         return ", ".join(clean(str(item)) for item in sorted(value))
     if isinstance(value, str):
         return clean(value)
+    if isinstance(value, Statistics) and value.count:
+        mean, std = (value_text(one, exact=exact) for one in (value.mean, value.std))
+        return f"{mean} ± {std}, {plural(value.count, 'observation')}"
+    if isinstance(value, Keep):
+        last = value_text(value.last, exact=exact)
+        return f"{last}, {plural(value.count, 'observation')}"
     return clean(json.dumps(value, ensure_ascii=False, default=str))
 
 
@@ -250,6 +250,8 @@ def file_words(view: Reader, attribute: Attribute) -> tuple[str, str, str]:
     if attribute.family == "artifact":
         files = value.get("files", [])
         size = sum(member.get("size") or 0 for member in files)
+        if "of" in value:
+            return "", value.get("kind", "tracked"), _source(value["of"])
         words = plural(len(files) + len(value.get("references", [])), "file")
         return human_bytes(size), value.get("kind", "tracked"), words
     size = human_bytes(value["size"]) if isinstance(value.get("size"), int) else ""
@@ -283,11 +285,9 @@ def details(view: Reader, attribute: Attribute) -> Iterator[tuple[str, str]]:
         for name, member in sorted(value.items()):
             yield human_bytes(member.get("size", 0)), name
     elif attribute.family == "artifact":
-        yield "kind", str(value.get("kind", "tracked"))
-        for reference in value.get("references", []):
-            yield "reference", str(reference)
-        for member in value.get("files", []):
-            yield human_bytes(member.get("size") or 0), str(member["path"])
+        yield from _artifact_details(value)
+    elif isinstance(value, Keep):
+        yield from _kept_details(value)
     elif attribute.family == "file_series":
         for point in view.files(attribute.path):
             size, where = (
@@ -299,6 +299,28 @@ def details(view: Reader, attribute: Attribute) -> Iterator[tuple[str, str]]:
         yield "points", f"{attribute.value.count:,}"
         yield "steps", span_text(attribute.value)
         yield "last", last_text(attribute)
+
+
+def _source(of: Mapping[str, Any]) -> str:
+    return f"{str(of['kind']).replace('_', ' ')} {source_label(of)}"
+
+
+def _artifact_details(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "kind", str(value.get("kind", "tracked"))
+    if "of" in value:
+        yield "what", _source(value["of"])
+        yield "digest", str(value.get("hash", ""))
+        return
+    for reference in value.get("references", []):
+        yield "reference", str(reference)
+    for member in value.get("files", []):
+        yield human_bytes(member.get("size") or 0), str(member["path"])
+
+
+def _kept_details(value: Keep) -> Iterator[tuple[str, str]]:
+    for name, found in value.to_dict().items():
+        numbers = found if isinstance(found, list) else [found]
+        yield name.replace("_", " "), ", ".join(value_text(one, exact=True) for one in numbers)
 
 
 def _file_details(view: Reader, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -343,6 +365,7 @@ def print_facts(
             (clean(str(name)), "bold") if name else (generated_name(ref.run), "dim"),
             ("  ", ""),
             (state, STATE_STYLES.get(state, "")),
+            (f" ({clean(str(facts[DETAIL]))})" if DETAIL in facts else "", ""),
             ("  trashed" if facts.get("sys/trashed") else "", "yellow"),
         ]
     )
@@ -375,8 +398,13 @@ def _fact_lines(
     if kind == "model_version":
         yield "number", f"{model_key(ref.project, ref.run)}-{facts.get('sys/version', '?')}"
         yield "stage", clean(str(facts.get("sys/stage", "none")))
+    if kind == "artifact":
+        aliases = ", ".join(facts.get("sys/aliases") or ())
+        told = label_of(ref.project, ref.run, facts.get("sys/version"))
+        yield "version", f"{told} ({clean(aliases)})" if aliases else told
     yield from _given_lines(facts)
-    moments = {"created": facts.get("sys/creation_time"), **_changes(view, facts)}
+    moments = {"created": facts.get("sys/creation_time"), **_started(facts)}
+    moments |= _changes(view, facts)
     for label, moment in moments.items():
         if isinstance(moment, datetime):
             yield (
@@ -385,8 +413,7 @@ def _fact_lines(
                 if screen.terminal
                 else human_time(moment),
             )
-    if isinstance(facts.get("sys/running_time"), int | float):
-        yield "ran for", human_duration(float(facts["sys/running_time"]))
+    yield from _time_lines(facts)
     if attempts := _attempts(view):
         yield "attempts", attempts
     if facts.get("sys/hostname"):
@@ -400,6 +427,22 @@ def _fact_lines(
     if hidden := sorted(facts.get("sys/masked") or ()):
         yield "masked", f"{plural(len(hidden), 'value')} ({listed(hidden)})"
     yield view.contents.kind, view.contents.where
+
+
+def _time_lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if isinstance(facts.get("sys/running_time"), int | float):
+        yield "ran for", human_duration(float(facts["sys/running_time"]))
+    loops = loops_of(facts.get(PROGRESS)) if facts.get("sys/state") == "running" else []
+    if loops:
+        yield "progress", clean(progress_words(loops))
+
+
+def _started(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return when a run began that was recorded a while before; nothing of others."""
+    created, started = facts.get("sys/creation_time"), facts.get("sys/start_time")
+    if not isinstance(created, datetime) or not isinstance(started, datetime):
+        return {}
+    return {"started": started} if started - created >= timedelta(seconds=1) else {}
 
 
 def _changes(view: Reader, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -417,9 +460,22 @@ def _changes(view: Reader, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _given_lines(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what people gave the run beside its name."""
+    if by := facts.get("sys/claimed_by"):
+        gone = ", which crashed" if facts.get("sys/state") == "crashed" else ""
+        yield "claimed by", clean(str(by)) + gone
+    if isinstance(number := facts.get("sys/revision"), int) and number > 1:
+        yield "revision", f"{number}, as begun with the parameters and code of an earlier run"
     for label, path in (("custom id", "sys/custom_run_id"), ("description", "sys/description")):
         if facts.get(path):
             yield label, str(facts[path])
+    if isinstance(inherited := facts.get("sys/inherited_tags"), dict):
+        told = [
+            f"{key} = {value_text(one['value'], exact=False)} ({one['project']})"
+            for key, one in sorted(inherited.items())
+            if isinstance(one, dict) and {"value", "project"} <= one.keys()
+        ]
+        if told:
+            yield "inherited", clean(", ".join(told))
     for label, path in (("tags", "sys/tags"), ("groups", "sys/group_tags")):
         if facts.get(path):
             yield label, ", ".join(sorted(facts[path]))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._checks import COPY
 from seamark.cli._text import clean, human_bytes, plural
+from seamark.paths import is_inside
+from seamark.remote.lacking import FORWARD, WORDS
 
 if TYPE_CHECKING:
     from seamark.cli._screen import Screen
@@ -26,6 +28,7 @@ _LOST: Final = {
     "facts": ("fact about the training", "facts about the training"),
     "file": ("file", "files"),
     "histogram": ("histogram", "histograms"),
+    "input": ("input", "inputs"),
     "mark": ("mark of a checkpoint", "marks of checkpoints"),
     "metrics": ("call of log_metrics", "calls of log_metrics"),
     "path": ("value at a path that cannot hold it", "values at paths that cannot hold them"),
@@ -66,7 +69,7 @@ class Ailment:
 
     Attributes:
         kind: ``"dropped"``, ``"output"``, ``"gaps"``, ``"fold_errors"``, ``"newer"``,
-            ``"conflicts"`` or ``"copies"``.
+            ``"forward"``, ``"conflicts"``, ``"copies"`` or ``"tags"``.
         text: What happened, one line.
         advice: What to do about it, a line for each thing that can be done.
         what: The same for programs: counts or places by name.
@@ -109,7 +112,17 @@ def ailments(view: Reader) -> Iterator[Ailment]:
         count = plural(len(newer), "journal")
         text = f"incomplete: {count} written by a newer Seamark; upgrade to see the rest"
         yield Ailment("newer", text, (), newer)
+    yield from _forwarded(view)
     yield from _contradictions(found.get("conflicts", {}))
+    if tags := found.get("tags"):
+        said = [f"{key} ({_tag(one)})" for key, one in tags.items()]
+        text = f"tags that a project above has otherwise, which counts: {listed(said)}"
+        advice = ("delete those of the run, or change that of the project",)
+        yield Ailment("tags", text, advice, tags)
+
+
+def _tag(one: Mapping[str, Any]) -> str:
+    return clean(f"{one.get('own')!r:.40} here, {one.get('value')!r:.40} in {one.get('project')}")
 
 
 def _output(attributes: Iterable[Attribute]) -> Iterator[Ailment]:
@@ -122,6 +135,21 @@ def _output(attributes: Iterable[Attribute]) -> Iterator[Ailment]:
         text = f"left out: {human_bytes(size)} of {stream}, more than is kept of it"
         advice = ("to keep more of what is printed: init_run(capture_limit=...)",)
         yield Ailment("output", text, advice, {stream: size})
+
+
+def _forwarded(view: Reader) -> Iterator[Ailment]:
+    """Yield what places could not hold to which the run was sent on, one for each."""
+    places: dict[str, dict[str, Any]] = {}
+    paths = [path for path in view.families() if is_inside(path, FORWARD)]
+    for one in view.some(paths):
+        place, _, kind = one.path.removeprefix(f"{FORWARD}/").partition("/")
+        places.setdefault(place, {})[kind] = one.value
+    for place, told in places.items():
+        counts = {kind: told[kind] for kind in WORDS if type(told.get(kind)) is int and told[kind]}
+        if counts:
+            text = f"not all of it has a form at {told.get('to', place)}; it is whole here"
+            lines = tuple(f"{count:>7,}  {WORDS[kind]}" for kind, count in counts.items())
+            yield Ailment("forward", text, lines, {place: counts})
 
 
 def _contradictions(conflicts: Mapping[str, Any]) -> Iterator[Ailment]:

@@ -11,9 +11,10 @@ from seamark.cli._facts import sparkline, troubles
 from seamark.cli._machine import machine_now
 from seamark.cli._printed import LastLines
 from seamark.cli._ranks import lags, of_rank
-from seamark.cli._text import human_duration, human_number, step_text
+from seamark.cli._text import clean, human_duration, human_number, step_text
 from seamark.paths import is_inside
 from seamark.reading.interest import aside, is_counter, metric_order
+from seamark.reading.progress import PROGRESS, loops_of, progress_words
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
@@ -160,6 +161,9 @@ class Looker:
             for path, one in series.items()
             if one.count and not is_inside(path, "monitoring") and of_rank(path) is None
         }
+        told = next((one.value for one in self._attributes if one.path == PROGRESS), None)
+        if loops := loops_of(told):
+            return clean(progress_words(loops))
         if not own:
             return ""
         longest = max(own, key=lambda path: (own[path].last_step, own[path].count))

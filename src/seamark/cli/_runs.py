@@ -17,7 +17,8 @@ from seamark.cli._progress import progress_bar
 from seamark.cli._screen import note
 from seamark.cli._text import clean
 from seamark.errors import RunNotFoundError
-from seamark.paths import check_project, home_of, is_inside, kind_of
+from seamark.paths import check_project, is_inside, kind_of
+from seamark.reading.document import ref_of
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
@@ -119,9 +120,7 @@ class RunRef:
 
     def as_mapping(self) -> dict[str, Any]:
         """Return the same for programs, with its kind where it is no run."""
-        kind = kind_of(self.project, self.run)
-        named = {"project": home_of(self.project), "run": self.run}
-        return named if kind == "run" else {**named, "kind": kind}
+        return dict(ref_of(self.project, self.run))
 
 
 class Runs:
@@ -216,11 +215,13 @@ class Runs:
         return RunRef(*found)
 
     def _registered(self, name: str, project: str | None) -> RunRef | None:
-        """Return the model or version that goes by a name; None if none does."""
+        """Return the model, version or artifact that goes by a name; None if none does."""
         from seamark.reading.registered import find_registered
+        from seamark.run.artifact_names import find_artifact
 
-        with contextlib.suppress(RunNotFoundError):
-            return RunRef(*find_registered(self.index, name, project))
+        for find in (find_registered, find_artifact):
+            with contextlib.suppress(RunNotFoundError):
+                return RunRef(*find(self.index, name, project))
         return None
 
     def _at(self, place: str) -> RunRef | None:

@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from seamark.cli import _facts
 from seamark.cli._json import dumps
 from seamark.cli._runs import RunRef, matching_paths
+from seamark.reading.document import own_attributes, value_mapping
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.reading.points import Attempt, Points
     from seamark.reading.reader import Reader
 
-__all__ = ["ATTRIBUTES", "POINTS", "AttributeRow", "Tables", "Texts", "utc"]
+__all__ = [
+    "ATTRIBUTES",
+    "POINTS",
+    "AttributeRow",
+    "Tables",
+    "Texts",
+]
 
 POINTS: Final = ("run", "path", "step", "value", "time", "attempt")
 """Columns of a table of points."""
@@ -86,7 +93,7 @@ class Tables:
         """Yield every attribute; those of series with their summaries as JSON."""
         for ref, view in self.views:
             wanted = set(matching_paths(view, self.patterns, None))
-            for one in view.attributes():
+            for one in own_attributes(view):
                 if one.path in wanted:
                     is_text = isinstance(one.value, str) or one.type == "text"
                     yield AttributeRow(
@@ -105,13 +112,5 @@ def _value(view: Reader, attribute: Attribute) -> str:
     if isinstance(value, str) or attribute.type == "text":
         return _text(view, value, attribute.path)
     if attribute.family != "atom" or isinstance(value, list | dict):
-        return dumps(_facts.value_mapping(value), indent=None)
+        return dumps(value_mapping(value), indent=None)
     return _facts.value_text(value, exact=True)
-
-
-def utc(time_ns: Any) -> list[str]:
-    """Return times, in nanoseconds since the Unix epoch, as ISO 8601 with all their digits."""
-    import numpy as np
-
-    times = np.asarray(time_ns, np.int64).astype("datetime64[ns]")
-    return [f"{time}Z" for time in np.datetime_as_string(times).tolist()]

@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 from typing import Final
 
-from seamark.reading.ages import age_words
+from seamark.reading.ages import age_words, duration_words
 
 __all__ = [
     "clean",
@@ -46,11 +46,6 @@ _KILO: Final = 1000
 _ROUNDED: Final = 1e12
 """From here on whole numbers are rounded like others."""
 _LONG_NUMBER: Final = 200
-_TENTH_MS: Final = 100
-_SOON_S: Final = 10
-_MINUTE_S: Final = 60
-_HOUR_S: Final = 3600
-_DAY_S: Final = 86_400
 _EXACT_INTS: Final = 2.0**53
 
 
@@ -180,26 +175,7 @@ def human_bytes(size: float) -> str:
     return f"{size / 1000:.1f} PB"
 
 
-def human_duration(seconds: float) -> str:
-    """Return a duration with its two greatest units: ``"15 ms"``, ``"0.4 s"``, ``"2 min 3 s"``."""
-    if not math.isfinite(seconds) or seconds < 0:
-        return "?"
-    if 0 < round(seconds * 1000) < _TENTH_MS:
-        return f"{round(seconds * 1000)} ms"
-    if round(seconds, 1) < _SOON_S:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < _MINUTE_S:
-        return f"{whole} s"
-    for size, unit, lower_size, lower in (
-        (_DAY_S, "d", _HOUR_S, "h"),
-        (_HOUR_S, "h", _MINUTE_S, "min"),
-        (_MINUTE_S, "min", 1, "s"),
-    ):
-        if whole >= size:
-            rest = whole % size // lower_size
-            return f"{whole // size} {unit} {rest} {lower}" if rest else f"{whole // size} {unit}"
-    raise AssertionError(whole)  # pragma: no cover - seconds were handled above
+human_duration: Final = duration_words
 
 
 def human_age(then: datetime, now: datetime) -> str:

@@ -22,7 +22,7 @@ from seamark.cli._differences import (
     rows_of,
     summaries,
 )
-from seamark.cli._facts import text_or_record, value_mapping, value_text
+from seamark.cli._facts import text_or_record, value_text
 from seamark.cli._json import dumps
 from seamark.cli._progress import progress_bar
 from seamark.cli._runs import (
@@ -46,6 +46,7 @@ from seamark.cli._text import (
     plural,
 )
 from seamark.reading.attributes import SeriesTail
+from seamark.reading.document import value_mapping
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import click
 from seamark.cli import _complete, _facts
 from seamark.cli._app import misuse, root_option
 from seamark.cli._csv import CsvWriter
-from seamark.cli._json import dumps, plain
+from seamark.cli._json import dumps
 from seamark.cli._parquet import check_parquet, write_parquet
 from seamark.cli._runs import (
     RunRef,
@@ -28,9 +28,9 @@ from seamark.cli._runs import (
     runs_argument,
 )
 from seamark.cli._screen import data_output, note
-from seamark.cli._tables import ATTRIBUTES, POINTS, Tables, utc
+from seamark.cli._tables import ATTRIBUTES, POINTS, Tables
 from seamark.cli._text import csv_safe, human_bytes, plural, step_text
-from seamark.cli.show import as_mapping
+from seamark.reading.document import SERIES, document_of, utc
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
@@ -285,10 +285,10 @@ def _write_json(file: IO[str], tables: Tables, what: str | None) -> int:
     """Write run after run, so that no more than one is held in memory; return what was counted."""
     file.write('{"runs": [')
     count = 0
-    for number, (ref, view) in enumerate(tables.views):
-        document = _document(ref, view, what, tables.patterns, tables.attempt)
+    for number, (_, view) in enumerate(tables.views):
+        document = _document(view, what, tables.patterns, tables.attempt)
         count += len(document.get("attributes", ()))
-        for part in ("series", "texts"):
+        for part in SERIES:
             count += sum(len(one["step"]) for one in document.get(part, {}).values())
         file.write(",\n" if number else "\n")
         file.write(dumps(document, indent=None))
@@ -297,37 +297,14 @@ def _write_json(file: IO[str], tables: Tables, what: str | None) -> int:
 
 
 def _document(
-    ref: RunRef, view: Reader, what: str | None, patterns: Sequence[str], attempt: Attempt
+    view: Reader, what: str | None, patterns: Sequence[str], attempt: Attempt
 ) -> dict[str, Any]:
-    out = ref.as_mapping()
-    if what in {None, "attributes"}:
-        wanted = set(matching_paths(view, patterns, None))
-        out["attributes"] = as_mapping(one for one in view.attributes() if one.path in wanted)
-    columns = {"series": _series_columns, "texts": _text_columns}
-    for name, families in _FAMILIES.items():
-        if what in {None, name}:
-            out[name] = {
-                path: columns[name](view, path, attempt)
-                for path in matching_paths(view, patterns, families)
-            }
-    return out
-
-
-def _series_columns(view: Reader, path: str, attempt: Attempt) -> dict[str, Any]:
-    points = view.points(path, attempt)
-    return {
-        "step": points.step.tolist(),
-        "value": plain(points.value.tolist()),
-        "time": utc(points.time_ns),
-        "attempt": points.attempt.tolist(),
-    }
-
-
-def _text_columns(view: Reader, path: str, attempt: Attempt) -> dict[str, Any]:
-    points = view.texts(path, attempt)
-    return {
-        "step": [point.step for point in points],
-        "value": [_facts.text_or_record(view, point.text, path) for point in points],
-        "time": utc([point.time_ns for point in points]),
-        "attempt": [point.attempt for point in points],
-    }
+    parts = ("attributes", *SERIES) if what is None else (what,)
+    wanted = set(matching_paths(view, patterns, None))
+    return document_of(
+        view,
+        parts,
+        wanted=wanted.__contains__,
+        attempt=attempt,
+        whole=lambda text, path: _facts.text_or_record(view, text, path),
+    )

@@ -20,6 +20,7 @@ from seamark.cli._screen import Cell, Column, Screen, note
 from seamark.cli._text import clean, human_bytes, plural
 from seamark.errors import SeamarkError
 from seamark.journal.folder import RunFolder, iter_runs
+from seamark.local.purging import PURGING, is_live
 
 __all__ = ["fsck"]
 
@@ -128,7 +129,7 @@ def _check_one(
     totals.runs += not own_log
     for file in folder.journals():
         yield from _checks.check_journal(folder, file, totals)
-    yield from _checks.check_folder(folder, live=_checks.is_live(folder))
+    yield from _checks.check_folder(folder, live=is_live(folder))
     if folder.is_purged:
         return
     try:
@@ -148,7 +149,7 @@ def _check_one(
 def _unfinished_purges(root: Path, project: str | None) -> Iterator[Finding]:
     for hidden in _checks.half_purged(root, project):
         where = hidden.parent.relative_to(root).as_posix()
-        run = hidden.name.removeprefix(".").removesuffix(_checks.PURGING)
+        run = hidden.name.removeprefix(".").removesuffix(PURGING)
         detail = "left by a purge that was not completed; seamark purge removes it"
         yield Finding(where, run, "half purged", hidden.name, detail)
 

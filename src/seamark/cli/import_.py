@@ -32,17 +32,67 @@ _COLUMNS: Final = (
 )
 
 
-@click.group("import", short_help="Take over runs that another program recorded.")
-def import_() -> None:
-    """Take over runs that another program recorded.
+class _Sources(click.Group):
+    """The kinds of sources; what is no name of one is a file."""
 
-    What is imported are ordinary runs, with the times, steps and ids that they had.
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Take a path that ends in ``.json`` for a document."""
+        if args and args[0].lower().endswith(".json"):
+            args = ["json", *args]
+        return super().resolve_command(ctx, args)
+
+
+@click.group("import", cls=_Sources, short_help="Take over runs that lie elsewhere.")
+def import_() -> None:
+    """Take over runs from a document, or that another program recorded.
+
+    What is imported are ordinary runs, with the times, steps and ids that they had. A path that
+    ends in .json needs no further word.
 
     \b
     Examples:
+      seamark import runs.json
       seamark import neptune exports/data --dry-run
       seamark import neptune .neptune --project digits
     """
+
+
+@import_.command("json", short_help="From what seamark export --format json wrote.")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--project", metavar="PROJECT", help="Where the runs go.  [default: where they were]")
+@root_only
+@click.pass_context
+def from_json(context: click.Context, path: Path, project: str | None) -> None:
+    """Make runs again from a document that seamark export --format json wrote.
+
+    They keep their ids, times, owners and states; bytes of files are not in a document. All of it
+    is checked first, and nothing is written if a value in it is wrong, or if a run exists.
+
+    \b
+    Examples:
+      seamark import runs.json
+      seamark import runs.json --project digits/from-anna
+    """
+    from seamark.imports.document import DocumentRun, documents_in
+
+    root = root_dir(context.find_root().params.get("root"))
+    documents = documents_in(path)
+    runs = [DocumentRun(root, one, project, where) for where, one in documents]
+    for run in runs:
+        run.expect_new()
+    done, total = 0, sum(run.points for run in runs)
+    with progress_bar("Importing") as progress:
+
+        def add(count: int) -> None:
+            nonlocal done
+            done += count
+            progress(done, total)
+
+        for run in runs:
+            run.make(add)
+    note(f"imported {plural(len(runs), 'run')} to {root}")
 
 
 @import_.command("neptune", short_help="From neptune-exporter, or folders of the client.")

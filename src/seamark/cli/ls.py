@@ -34,6 +34,7 @@ from seamark.cli._text import (
     plural,
 )
 from seamark.paths import home_of, is_inside
+from seamark.reading.attributes import PARENT
 from seamark.reading.interest import aside
 from seamark.reading.names import generated_name
 
@@ -45,9 +46,12 @@ __all__ = ["ls"]
 _PROJECT: Final = "/project"
 _RUN: Final = "/run"
 """Stands among the columns like a path, but is none: no path begins with a slash."""
+_CLAIMED: Final = "sys/claimed_by"
 _LOSSES: Final = "/losses"
 """The same: what is missing of a run."""
 _REASON: Final = "sys/crash_reason"
+_DEPTH: Final = "/depth"
+"""The same: below how many others a run stands in the tree."""
 _WHY: Final = "/why"
 """The same: why a run crashed, which is shown beside its state."""
 TITLES: Final = {
@@ -61,13 +65,16 @@ TITLES: Final = {
     "sys/modification_time": "LAST CHANGE",
     "sys/running_time": "RAN FOR",
     "sys/tags": "TAGS",
+    _CLAIMED: "CLAIMED BY",
     "sys/description": "DESCRIPTION",
     "sys/model_id": "MODEL",
     "sys/version": "VERSION",
     "sys/stage": "STAGE",
+    "sys/aliases": "ALIASES",
+    "objects": "OBJECTS",
 }
-_TITLES_OF_ID: Final = {"model": "MODEL", "model_version": "ID"}
-_WORDS: Final = {"model": "model", "model_version": "version"}
+_TITLES_OF_ID: Final = {"model": "MODEL", "model_version": "ID", "artifact": "SHA-256"}
+_WORDS: Final = {"model": "model", "model_version": "version", "artifact": "artifact"}
 """What each row is, where it is no run."""
 _RANKS: Final = {
     "sys/name": 1,
@@ -85,7 +92,10 @@ _FIRST_PARAMETER: Final = 5
 _SHRINKING: Final = frozenset({_PROJECT, "sys/state", "sys/name", "sys/tags", "sys/description"})
 _LEAST_CELLS: Final = {"sys/name": 16, "sys/state": 14}
 """These are rather shown to so many cells than the columns that matter less."""
-_SETS: Final = frozenset({"sys/tags", "sys/group_tags"})
+_SETS: Final = frozenset({"sys/tags", "sys/group_tags", "sys/aliases"})
+_LONGEST_ID: Final = 40
+_SHORT_ID: Final = 12
+"""How much is shown of the digest of an artifact, which finds it."""
 _TITLE_CELLS: Final = 20
 """The last part of a path is rather shown up to so many cells than more columns."""
 _TWO_PARTS: Final = 10
@@ -151,14 +161,14 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     metavar="STATE",
     shell_complete=_complete.states,
     callback=filled("a state such as running or failed"),
-    help="Only runs in this state: running, completed, failed, crashed, ...",
+    help="Only runs in this state (running, failed, ...), or group of states: error, finished.",
 )
 @click.option(
     "--kind",
-    type=click.Choice(["run", "model", "model_version"]),
+    type=click.Choice(["run", "model", "model_version", "artifact"]),
     default="run",
     metavar="KIND",
-    help="List what is a model or a model_version, in place of runs.",
+    help="List what is a model, a model_version or an artifact, in place of runs.",
 )
 @click.option("--trashed", is_flag=True, help="List only trashed runs.")
 @click.option(
@@ -229,6 +239,9 @@ def ls(
     By default the metrics that most runs have and the parameters in which the listed runs differ
     are shown, as far as there is room.
 
+    On a terminal, runs are listed below those that they are parts of (sys/parent), unless --sort
+    asks for another order; children/val/acc:max is a column of what the parts of a run show.
+
     Columns and --sort take paths. The path of a series means its last value; val/loss:min, :max,
     :mean, :count, :first_step and :last_step are its other summaries. A * matches anything:
     'hyperparams/*'. Bookkeeping (monitoring/, source_code/, ...) is matched only if you name it:
@@ -251,6 +264,7 @@ def ls(
       seamark ls --query 'sys/name =~ "resnet.*"' --json | jq '.[].run'
       seamark ls --limit 0 --columns '*' --csv > runs.csv
       seamark ls --kind model_version --query 'sys/stage = production'
+      seamark ls --kind artifact
     """
     from seamark.store.query.selection import Selection
 
@@ -341,7 +355,7 @@ class _Asked:
             differing = [f"{name}:differing" for name in self._wanted]
             return [*(differing or ["sys/name", "*:differing"]), *self._sorted]
         if self._wanted:
-            return [*self._sorted, *self._wanted]
+            return [*self._sorted, *self._wanted, *self._parent]
         return self._telling if self._for_people else self._plain
 
     def _telling(self, shared: Sequence[SharedPath]) -> Sequence[str]:
@@ -353,16 +367,28 @@ class _Asked:
         if parameters:
             self.unasked[parameters[0]] = _FIRST_PARAMETER
         self.counted = dict.fromkeys(metrics, "metric") | dict.fromkeys(parameters, "parameter")
-        return [*self._plain, *self._sorted, *metrics, *parameters]
+        claimed = [one.path for one in shared if one.path == _CLAIMED]
+        return [*self._plain, *claimed, *self._sorted, *metrics, *parameters, *self._parent]
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether runs are listed below those that they are parts of, as nobody asked otherwise."""
+        return self._for_people and self.kind == "run" and not self.sorting.asked
+
+    @property
+    def _parent(self) -> Sequence[str]:
+        return [PARENT] if self.is_tree else []
 
     def shown(self, columns: Sequence[str]) -> list[str]:
         """Return which columns of the store's answer to show, besides the run's id."""
         named = [*self._wanted, *self._sorted]
         if not self._wanted and not self._differing:
-            return list(columns[1:])
+            return [name for name in columns[1:] if name not in self._parent]
         shown = []
         for name in columns:
             space = aside(name)
+            if name in self._parent and name not in named:
+                continue
             if name in named or (name in self._plain and not self._wanted):
                 shown.append(name)
             elif name == "sys/id" or (is_inside(name, "sys") and not self._wanted):
@@ -422,6 +448,8 @@ def _print(
     several = len({row[_PROJECT] for row in rows}) > 1
     names = ["sys/id", *([_PROJECT] if several else [])]
     names += [name for name in columns if name not in names]
+    if screen.terminal and asked.is_tree:
+        rows = _as_tree(rows)
     names += [_LOSSES] if any(row.get(_LOSSES) for row in rows) else []
     now = datetime.now(timezone.utc)
     field = _field if asked.kind == "run" else _field_of_others
@@ -443,6 +471,26 @@ def _print(
     if missed:
         listed = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
         note(f"no room for {listed}; widen the terminal, or choose with --columns")
+
+
+def _as_tree(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return rows with the parts of each run below it, as far as both are listed."""
+    known = {(row[_PROJECT], row[_RUN]) for row in rows}
+    below: dict[tuple[str, str] | None, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        above, slash, run = str(row.get(PARENT) or "").rpartition("/")
+        parent = (above if slash else row[_PROJECT], run)
+        below.setdefault(parent if parent in known else None, []).append(row)
+    found: list[Mapping[str, Any]] = []
+    left = [(row, 0) for row in reversed(below.pop(None, []))]
+    while left or below:
+        if not left:  # runs that name each other: they are all listed, whatever they say
+            left = [(row, 0) for row in below.pop(next(iter(below)))]
+        row, depth = left.pop()
+        found.append({**row, _DEPTH: depth})
+        inside = below.pop((row[_PROJECT], row[_RUN]), [])
+        left += [(each, depth + 1) for each in reversed(inside)]
+    return found
 
 
 def _note_troubles(
@@ -489,6 +537,8 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
     value = row.get(name)
     if name == "sys/name" and not value:
         return Cell(generated_name(row[_RUN]), "dim")
+    if name == "sys/id" and row.get(_DEPTH):
+        return Cell(f"{'  ' * (row[_DEPTH] - 1)}└ {clean(str(value))}", "cyan")
     if name == "sys/state" and row.get(_WHY) and _REASON not in row:
         return Cell(f"{value}: {row[_WHY]}", STATE_STYLES["crashed"])
     if name == _LOSSES:
@@ -500,6 +550,8 @@ def _field_of_others(row: Mapping[str, Any], name: str, screen: Screen, now: dat
     """Return what a model or a version shows in a column; who has no name is called by its id."""
     if name == "sys/name" and not row.get(name):
         return Cell("")
+    if name == "sys/id" and len(str(row.get(name))) > _LONGEST_ID:
+        return Cell(str(row[name])[:_SHORT_ID], "cyan")
     return _field(row, name, screen, now)
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 
 from seamark.cli._app import Trouble, misuse, root_option
-from seamark.cli._checks import PURGING, half_purged, is_live
+from seamark.cli._checks import drafts, half_purged
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, query_option, runs_argument
 from seamark.cli._screen import note
 from seamark.cli._text import human_bytes, plural
 from seamark.journal.folder import RunFolder, iter_runs
-from seamark.journal.safe import open_folder, remove_entry, touch
+from seamark.local.purging import delete_hidden, is_live, remove
 from seamark.paths import home_of, kind_of
 
 __all__ = ["purge"]
@@ -43,7 +43,8 @@ def purge(
     """Delete runs for good, with their files. Without RUN or --query, everything in the trash.
 
     A small marker stays behind, so that merging copied folders does not bring a purged run back.
-    Runs that are being written to are never deleted.
+    Runs that are being written to are never deleted. Drafts of artifacts whose process is gone are
+    removed with the trash.
 
     \b
     Examples:
@@ -61,6 +62,7 @@ def purge(
     else:
         folders = _trash(runs, project)
         _finish_earlier(runs.local.root, project)
+        _drop_drafts(runs.local.root, project)
     folders.sort(key=lambda folder: folder.kind == "model")  # whose folder holds its versions
     _refuse_live(folders)
     if not folders:
@@ -85,7 +87,7 @@ def _named(
 
 
 def _in_trash(runs: Runs, project: str | None) -> list[RunRef]:
-    kinds = ("run", "model", "model_version")
+    kinds = ("run", "model", "model_version", "artifact")
     refs = [ref for kind in kinds for ref in runs.select("", project, trashed=True, kind=kind)]
     _refuse_versions(runs, refs)
     return refs
@@ -198,33 +200,15 @@ def _size(folder: Path) -> int:
     )
 
 
-def remove(folder: RunFolder) -> None:
-    """Delete one run folder and leave the mark that it was purged.
-
-    The mark comes first and the folder is hidden before it is emptied: whoever reads meanwhile sees
-    the whole run or none, and a purge that is cut short is finished by the next one.
-
-    Raises:
-        OSError: If the folder cannot be changed, or one on the way to it is a link.
-    """
-    folder.refuse_links(inside=False)
-    touch(folder.purged_mark)
-    hidden = folder.path.with_name(f".{folder.run}{PURGING}")
-    if os.path.lexists(hidden):
-        _delete(hidden)
-    folder.path.rename(hidden)
-    _delete(hidden)
-
-
-def _delete(hidden: Path) -> None:
-    """Delete a folder that is hidden already; of a link only the link, not what it points at."""
-    fd = open_folder(hidden.parent, above=0)
-    try:
-        remove_entry(fd, hidden.name)
-    finally:
-        os.close(fd)
+def _drop_drafts(root: Path, project: str | None) -> None:
+    """Remove drafts of artifacts whose process is gone; nobody can save them any more."""
+    left = [one for one in drafts(root, project) if not is_live(one)]
+    for draft in left:
+        delete_hidden(draft.path)
+    if left:
+        note(f"removed {plural(len(left), 'draft')} of artifacts that nobody saved")
 
 
 def _finish_earlier(root: Path, project: str | None) -> None:
     for hidden in list(half_purged(root, project)):
-        _delete(hidden)
+        delete_hidden(hidden)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -29,12 +30,17 @@ from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_arg
 from seamark.cli._screen import Cell, Column, Screen
 from seamark.cli._text import clean, human_number, plural, shorten, step_text
 from seamark.paths import is_inside
+from seamark.reading.attributes import CHANGES
+from seamark.reading.document import attributes_of
+from seamark.reading.recorded_errors import recorded_errors
+from seamark.reading.report import report_of_run
 from seamark.reading.units import unit_of
 from seamark.run.drawing import matches
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.reading.reader import Reader
+    from seamark.reading.report import Report
 
 __all__ = ["show"]
 
@@ -138,9 +144,10 @@ def show(
     if as_json:
         told: dict[str, Any] = {
             **ref.as_mapping(),
-            "attributes": as_mapping(attributes),
+            "attributes": attributes_of(attributes),
         }
         if not wanted:
+            told["report"] = _report(ref, view, attributes)
             told["ranks"] = rank_mappings(view)
             told["health"] = [one.as_mapping() for one in ailments(view)]
         click.echo(dumps(told))
@@ -156,16 +163,26 @@ def show(
     )
 
 
-def as_mapping(attributes: Iterable[Attribute]) -> dict[str, Any]:
-    """Return attributes as ``{path: {family, type, value}}``, summaries as mappings."""
-    return {
-        attribute.path: {
-            "family": attribute.family,
-            "type": attribute.type,
-            "value": _facts.value_mapping(attribute.value),
-        }
-        for attribute in attributes
-    }
+def _report(ref: RunRef, view: Reader, attributes: Sequence[Attribute]) -> Report:
+    """Return what `seamark.Run.report` does."""
+    return report_of_run(attributes, recorded_errors(view), project=ref.project)
+
+
+def _errors(screen: Screen, errors: Sequence[Mapping[str, Any]]) -> None:
+    """List the errors of a run where that says more than the line about its end."""
+    if len(errors) < 2:  # noqa: PLR2004 - that line tells of one
+        return
+    screen.heading(f"Errors ({len(errors):,})")
+    columns = [Column("TIME"), Column("RANK", right=True), Column("ERROR", shrink=True)]
+    rows = [
+        [
+            Cell(_facts.value_text(one["time"], exact=not screen.terminal), "dim"),
+            Cell("" if one["rank"] is None else str(one["rank"])),
+            Cell(clean(f"{one['type']}: {one['message']}")),
+        ]
+        for one in errors[-_MOST:]
+    ]
+    screen.table(columns, rows, indent=2)
 
 
 @dataclass(slots=True)
@@ -179,12 +196,14 @@ class _Shown:
             and the rest is counted.
         best: See `best_extremes`.
         notes: See `checkpoint_notes`.
+        changes: What parameters were before they were changed, by path.
     """
 
     screen: Screen
     view: Reader
     digest: bool = False
     best: dict[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
     notes: dict[str, CheckpointNote] = field(default_factory=dict)
 
 
@@ -208,12 +227,14 @@ def _print(
         view,
         digest=screen.terminal and not whole,
         best=best,
+        changes=_changes_of(view, attributes),
         notes=checkpoint_notes(attributes, best),
     )
     if not narrowed:
         costs = _largest_costs(attributes) if shown.digest else ()
         _facts.print_facts(screen, ref, view, [("time", cost) for cost in costs])
         print_health(screen, ailments(view))
+        _errors(screen, _report(ref, view, attributes)["errors"])
     counted = {} if whole else _counted(attributes, digest=shown.digest)
     rest = attributes if whole else _rest(shown, attributes, counted)
     for title, wanted, printer in _SECTIONS:
@@ -382,8 +403,15 @@ def _values(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     screen = shown.screen
     costs = [one for one in attributes if screen.terminal and _is_cost(one)]
     columns = [Column("PATH", shrink=True, path=True), Column("VALUE", shrink=True)]
+    changed = any(one.path in shown.changes for one in attributes)
+    if changed:
+        columns.append(Column("CHANGED", shrink=True))
     rows = [
-        [Cell(clean(one.path)), Cell(_value(one, exact=not screen.terminal))]
+        [
+            Cell(clean(one.path)),
+            Cell(_value(one, exact=not screen.terminal)),
+            *([Cell(_change(shown, one.path), "yellow")] if changed else ()),
+        ]
         for one in attributes
         if one not in costs
     ]
@@ -437,6 +465,35 @@ def _series(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     screen.table(columns, rows, indent=2)
 
 
+def _statistics(shown: _Shown, attributes: Sequence[Attribute]) -> None:
+    """Print what is kept of fast series; of a kind that has no mean, the last."""
+    exact = not shown.screen.terminal
+    units = [unit_of(attribute.path) for attribute in attributes]
+    names = ("mean", "std", "min", "max", "last")
+    columns = [
+        Column("PATH", shrink=True, path=True),
+        *(Column(name.upper(), right=True, rank=at) for at, name in enumerate(names)),
+        *([Column("UNIT")] if any(units) else ()),
+        Column("COUNT", right=True, rank=1),
+    ]
+    rows = []
+    for attribute, unit in zip(attributes, units, strict=True):
+        found = attribute.value.to_dict()
+        texts = [
+            _facts.value_text(found[name], exact=exact) if name in found and found["count"] else "—"
+            for name in names
+        ]
+        rows.append(
+            [
+                Cell(clean(attribute.path)),
+                *(Cell(text, "bold" if not at else "") for at, text in enumerate(texts)),
+                *([Cell(unit, "dim")] if any(units) else ()),
+                Cell(f"{found['count']:,}"),
+            ]
+        )
+    shown.screen.table(columns, rows, indent=2)
+
+
 def _rounded(value: float) -> str:
     """Return what was measured of a machine: further digits mean nothing."""
     return human_number(value, 4)
@@ -451,6 +508,26 @@ def _value(attribute: Attribute, *, exact: bool) -> str:
     if unit and isinstance(value, float):
         return _measured(value, unit)
     return _facts.short_text(attribute, exact=exact) + (f" {unit}" if unit else "")
+
+
+def _changes_of(view: Reader, attributes: Sequence[Attribute]) -> Mapping[str, Any]:
+    """Return what parameters were before they were changed; asked only where there are some."""
+    if not any(is_parameter(one) for one in attributes):
+        return {}
+    found = view.attribute(CHANGES)
+    return found.value if found is not None and isinstance(found.value, dict) else {}
+
+
+def _change(shown: _Shown, path: str) -> str:
+    """Return what a parameter was, and until when."""
+    told = shown.changes.get(path, ())
+    if len(told) < 2:  # noqa: PLR2004 - one before and one after
+        return ""
+    exact = not shown.screen.terminal
+    until = datetime.fromisoformat(told[-1]["time"])
+    more = f", {plural(len(told) - 1, 'change')}" if len(told) > 2 else ""  # noqa: PLR2004
+    was = _facts.value_text(told[-2]["value"], exact=exact)
+    return f"was {was} until {_facts.value_text(until, exact=exact)}{more}"
 
 
 def _tails(shown: _Shown, attributes: Sequence[Attribute]) -> None:
@@ -525,6 +602,7 @@ _SECTIONS: Final[
     ]
 ] = (
     ("Series", _is("float_series"), _series),
+    ("Statistics", _is("statistic"), _statistics),
     ("Parameters", is_parameter, _values),
     ("Checkpoints", is_checkpoint, _files),
     ("Values", _is_plain_value, _values),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -23,12 +22,13 @@ from seamark.cli._runs import (
 )
 from seamark.cli._screen import note
 from seamark.cli._text import human_bytes, plural
-from seamark.errors import ArgumentError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
+from seamark.reading.arriving import CONFLICTS
 
 if TYPE_CHECKING:
-    from seamark.remote.protocol import Remote
-    from seamark.remote.sync import Left, Synced
+    from seamark.reading.arriving import Conflict
+    from seamark.remote.sync import Left
+    from seamark.run.moving import Moved
 
 __all__ = ["sync"]
 
@@ -46,11 +46,25 @@ _AT_ONCE: Final = 4
     "uris",
     multiple=True,
     metavar="URI",
-    help="Where to, such as https://seamark.lab or file:///mnt/runs; may be given several times.  "
-    "[default: SEAMARK_REMOTE]",
+    help="Where to, such as https://seamark.lab, file:///mnt/runs or neptune://workspace/project; "
+    "may be given several times.  [default: SEAMARK_REMOTE]",
 )
 @project_option
 @query_option
+@click.option(
+    "--conflict",
+    type=click.Choice(CONFLICTS),
+    default="new",
+    show_default=True,
+    help="What becomes of a run that comes where another run of its project has its name: call it "
+    "NAME-2 there, leave it here, stop, or put the other one into the trash there.",
+)
+@click.option(
+    "--make-project/--no-make-project",
+    default=True,
+    show_default=True,
+    help="Whether projects that are not there are made.",
+)
 @click.option("--dry-run", is_flag=True, help="Only tell what would be sent.")
 @root_only
 @click.pass_context
@@ -60,7 +74,9 @@ def sync(
     uris: tuple[str, ...],
     project: str | None,
     query: str | None,
+    conflict: Conflict,
     *,
+    make_project: bool,
     dry_run: bool,
 ) -> None:
     """Send what is left of runs, and of the logs of their projects, to a server or another root.
@@ -70,8 +86,8 @@ def sync(
     already is not sent again. Files that a dead process had queued are stored first. Without RUN or
     --query, everything below the root.
 
-    It may be interrupted at any time and goes on where it was. The exit code is 1 if something
-    could not be sent.
+    It may be interrupted at any time and goes on where it was; a run that comes for the first time
+    is seen there once it is whole. The exit code is 1 if something could not be sent.
 
     \b
     Examples:
@@ -85,7 +101,8 @@ def sync(
         _finish(folders)
     failed = False
     for uri in remotes:
-        failed |= _sync_to(uri, folders, dry_run=dry_run)
+        given = {"conflict": conflict, "make_project": make_project}
+        failed |= _sync_to(uri, folders, given, dry_run=dry_run)
     if failed:
         context.exit(EXIT_TROUBLE)
 
@@ -146,40 +163,29 @@ def _finish(folders: Sequence[RunFolder]) -> None:
         note(f"stored {plural(count, 'file')} that a process had left unfinished")
 
 
-def _sync_to(uri: str, folders: Sequence[RunFolder], *, dry_run: bool) -> bool:
+def _sync_to(
+    uri: str, folders: Sequence[RunFolder], given: Mapping[str, Any], *, dry_run: bool
+) -> bool:
     """Send to one place, and say what was sent; return whether something could not be."""
-    from seamark.remote.places import open_remote, shown
-    from seamark.remote.sync import Patience, sync_run, what_is_left
+    from seamark.remote.places import canonical, open_remote, shown
+    from seamark.run.moving import Mover
+    from seamark.run.syncing import expect_other_place
 
-    remote, place, patience = open_remote(uri), shown(uri), Patience()
+    remote, place = open_remote(uri), shown(canonical(uri))
+    mover = Mover(remote, place, **given)
     try:
-        _expect_other_place(remote, folders)
+        expect_other_place(remote, folders)
         with progress_bar(f"Asking {place}") as progress:
-            found = _together(lambda one: what_is_left(one, remote, patience), folders, progress)
+            found = _together(mover.look, folders, progress)
         if dry_run:
             return _tell_left(place, found)
         counted = _Counted(sum(one.size for one in found))
         with progress_bar(f"Sending to {place}", of_bytes=True) as progress:
             counted.show = progress
-            done = _together(lambda one: sync_run(one, remote, counted.add, patience), found)
+            done = _together(lambda one: mover.move(one, counted.add), found)
     finally:
         remote.close()
     return _tell(place, found, done)
-
-
-def _expect_other_place(remote: Remote, folders: Sequence[RunFolder]) -> None:
-    """Refuse to send a root to itself.
-
-    Raises:
-        ArgumentError: If the remote is the root that is read.
-    """
-    there = getattr(remote, "root", None)
-    if isinstance(there, Path) and any(
-        there.exists() and folder.root.exists() and there.samefile(folder.root)
-        for folder in folders[:1]
-    ):
-        msg = f"--to: expected another place than the root itself, got {there}"
-        raise ArgumentError(msg)
 
 
 def _together(
@@ -233,7 +239,7 @@ def _tell_left(place: str, found: Sequence[Left]) -> bool:
     return bool(failed)
 
 
-def _tell(place: str, found: Sequence[Left], done: Sequence[Synced]) -> bool:
+def _tell(place: str, found: Sequence[Left], done: Sequence[Moved]) -> bool:
     """Say what was sent and what was there already."""
     failed = _tell_problems(done)
     if sent := [one for one in done if one.journal_bytes or one.files]:
@@ -241,16 +247,21 @@ def _tell(place: str, found: Sequence[Left], done: Sequence[Synced]) -> bool:
         size = human_bytes(sum(one.journal_bytes + one.file_bytes for one in sent))
         more = f", {plural(files, 'file')} with them" if files else ""
         note(f"sent {size} of {_words(sent)} to {place}{more}")
+    if skipped := [one for one in done if one.skipped]:
+        note(f"{_words(skipped)} stay here: others at {place} have their names")
+    for one in done:
+        if one.name is not None and one.name != one.called:
+            note(f"{one.folder.words} is called {one.name!r:.200} at {place}")
     _tell_there(place, found)
     if failed:
         note(f"not everything of {_words(failed)} is at {place}; sync again later", style="error")
     return bool(failed)
 
 
-def _tell_problems(found: Sequence[Left] | Sequence[Synced]) -> list[Left | Synced]:
+def _tell_problems(found: Sequence[Left] | Sequence[Moved]) -> list[Left | Moved]:
     """Say what went wrong, once where it is the same for many; return those that have problems."""
     failed = [one for one in found if one.problems]
-    by_line: dict[str, list[Left | Synced]] = {}
+    by_line: dict[str, list[Left | Moved]] = {}
     for one in failed:
         for line in one.problems:
             by_line.setdefault(line, []).append(one)
@@ -267,7 +278,7 @@ def _tell_there(place: str, found: Sequence[Left]) -> None:
         note(f"{_words(there)} {'was' if len(there) == 1 else 'were'} at {place} already")
 
 
-def _words(found: Sequence[Left | Synced]) -> str:
+def _words(found: Sequence[Left | Moved]) -> str:
     """Return how many runs and logs of projects these are, in words."""
     logs = sum(one.folder.run == PROJECT_LOG for one in found)
     runs = len(found) - logs

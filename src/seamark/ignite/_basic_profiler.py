@@ -203,10 +203,10 @@ def _basic(source: Source) -> OrderedDict[str, Any]:
     return OrderedDict(
         [
             ("total", found.total / 1e9),
-            ("min/index", (found.min / 1e9, index_of(source, found.min_at))),
-            ("max/index", (found.max / 1e9, index_of(source, found.max_at))),
-            ("mean", found.mean / 1e9),
-            ("std", found.deviation / 1e9),
+            ("min/index", (found.moments.min / 1e9, index_of(source, found.min_at))),
+            ("max/index", (found.moments.max / 1e9, index_of(source, found.max_at))),
+            ("mean", found.moments.mean / 1e9),
+            ("std", found.moments.std / 1e9),
         ]
     )
 

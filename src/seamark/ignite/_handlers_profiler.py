@@ -179,8 +179,8 @@ def _cells(source: Source) -> list[Any]:
         return ["not triggered", ("None", "None"), ("None", "None"), "None", "None"]
     return [
         round(found.total / 1e9, 5),
-        (round(found.min / 1e9, 5), index_of(source, found.min_at)),
-        (round(found.max / 1e9, 5), index_of(source, found.max_at)),
-        round(found.mean / 1e9, 5),
-        round(found.deviation / 1e9, 5) if found.count > 1 else "None",
+        (round(found.moments.min / 1e9, 5), index_of(source, found.min_at)),
+        (round(found.moments.max / 1e9, 5), index_of(source, found.max_at)),
+        round(found.moments.mean / 1e9, 5),
+        round(found.moments.std / 1e9, 5) if found.count > 1 else "None",
     ]

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from seamark.blobs.store import ANYBODY, copy_blob, put_bytes, sync_blob, sync_folder
-from seamark.errors import SeamarkError
+from seamark.errors import RunExistsError, SeamarkError
 from seamark.imports.journal import GivenJournal
 from seamark.journal.folder import RunFolder
 from seamark.journal.safe import is_folder, make_folder, names_in, open_folder, remove_entry
@@ -27,12 +27,18 @@ from seamark.values import escape
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Draft", "NotImportedError"]
+__all__ = ["Draft", "NotImportedError", "taken"]
 
 _LOCK: Final = ".lock"
 _FLAGS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _LONG_TEXT: Final = 1 << 20
 """A text of more characters than this is kept as a blob."""
+
+
+def taken(folder: RunFolder) -> RunExistsError:
+    """Return the error that says that a run is there already."""
+    msg = f"{folder.words} exists below {folder.root}: nothing is written over"
+    return RunExistsError(msg)
 
 
 class NotImportedError(SeamarkError):
@@ -140,10 +146,14 @@ class Draft:
 
     # ---------------------------------------------------------------- the end
 
-    def finish(self) -> None:
+    def finish(self, *, alone: bool = False) -> None:
         """Put the run, all of whose journals are closed, in its place.
 
+        Args:
+            alone: Whether nothing may be there yet.
+
         Raises:
+            RunExistsError: If something is all the same.
             OSError: If that is impossible.
         """
         for sha256 in self._unsynced:
@@ -154,6 +164,8 @@ class Draft:
         if is_folder(self._place.staging_dir):
             os.rmdir(self._place.staging_dir)
         if not self._take_place():
+            if alone:
+                raise taken(self.folder)
             self._join()
         sync_folder(self._place.path.parent)
 

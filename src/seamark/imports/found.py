@@ -31,13 +31,17 @@ Progress = Callable[[int], None]
 
 DERIVED: Final = frozenset(
     {
+        "sys/content_hash",
         "sys/crash_reason",
         "sys/creation_time",
+        "sys/end_time",
         "sys/id",
         "sys/modification_time",
         "sys/owner",
         "sys/running_time",
+        "sys/start_time",
         "sys/state",
+        "sys/state_detail",
     }
 )
 """What a run says of itself: never assigned, but told by its headers and the times of records."""

@@ -9,10 +9,16 @@
     <root>/<project path>/.models/<key>/journal/...              the log of a model
     <root>/<project path>/.models/<key>/<id>/journal/...         that of a version of it
     <root>/<project path>/.models/<key>/.numbers/<n>             the id of its nth version
+    <root>/<project path>/.artifacts/<name>/<digest>/...         an artifact: its journals and files
+    <root>/<project path>/.artifacts/<name>/.draft-<id>/         one that is not sealed yet
+    <root>/<project path>/.artifacts/<name>/.numbers/<n>         the digest of its nth version
+    <root>/<project path>/.claims/<run id>.<n>                   its nth claim; see `journal.claims`
+    <root>/<project path>/.twins/<hash>.<n>                      which run is the nth of its kind
     <root>/<project path>/.purged/<run id>                       left by ``seamark purge``
 
-A model is, to everything that handles runs, one of the project ``<project path>/.models``, and a
-version one of ``<project path>/.models/<key>``: `seamark.paths.kind_of`.
+A model is, to everything that handles runs, one of the project ``<project path>/.models``, a
+version one of ``<project path>/.models/<key>``, and an artifact one of
+``<project path>/.artifacts/<name>``: `seamark.paths.kind_of`.
 """
 
 from __future__ import annotations
@@ -31,11 +37,21 @@ from typing import Final
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.root import nearest_root
 from seamark.journal.safe import fits, is_folder, names_in
-from seamark.paths import MODELS, PROJECT_LOG, check_place, home_of, kind_of, model_key
+from seamark.paths import (
+    ARTIFACTS,
+    MODELS,
+    PROJECT_LOG,
+    check_place,
+    check_scope,
+    home_of,
+    kind_of,
+    model_key,
+)
 from seamark.process.liveness import host_name
 
 __all__ = [
     "DEEPEST",
+    "DRAFT",
     "OWN_FOLDERS",
     "PROJECT_LOG",
     "JournalFile",
@@ -52,6 +68,8 @@ __all__ = [
     "writer_id",
 ]
 
+DRAFT: Final = ".draft-"
+"""How the folder of an artifact is called that is not sealed yet; nothing that lists sees it."""
 OWN_FOLDERS: Final = frozenset({"journal", "blobs", "files"})
 """Folders in that of a run that hold no runs."""
 DEEPEST: Final = 32
@@ -152,7 +170,7 @@ class JournalFile:
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The folder of one run, of a project's own log, or of a model or a version of one.
+    """The folder of one run, of a project's own log, of a model, a version of one, or an artifact.
 
     Attributes:
         root: Absolute root folder.
@@ -175,6 +193,11 @@ class RunFolder:
         if self.kind == "model_version":
             model = f"model {model_key(self.project, self.run)!r}"
             return f"version {self.run!r} of {model} of project {home_of(self.project)!r}"
+        if self.kind == "artifact":
+            name = model_key(self.project, self.run)
+            which = "a draft of artifact" if self.run.startswith(DRAFT) else "artifact"
+            version = "" if self.run.startswith(DRAFT) else f"@sha256:{self.run:.12}"
+            return f"{which} {name + version!r} of project {home_of(self.project)!r}"
         return f"run {self.run!r} of project {self.project!r}"
 
     @property
@@ -296,16 +319,16 @@ def iter_runs(
         known: ``"project/run"`` strings that are known to be runs, which spares a look inside.
         walked: Takes the path of every folder that was listed; one of them changes when there is
             a new run.
-        models: Whether to yield the models of each project and their versions as well.
+        models: Whether to yield what else a project has as well: models, their versions, artifacts.
     """
     start = str(root / project) if project else str(root)
     if project and is_linked(root, project):
         return
     project, walked = project or "", [] if walked is None else walked
-    if f"/{MODELS}" not in project:
+    if home_of(project) == project:
         yield from _walk(root, start, project, known, walked, models=models)
     elif models:
-        yield from _models_in(root, start, project, known, walked)
+        yield from _registered_in(root, start, project, known, walked)
 
 
 def _walk(
@@ -327,29 +350,33 @@ def _walk(
             yield RunFolder(root, project, name)
         elif name not in OWN_FOLDERS and inner.count("/") < DEEPEST:
             yield from _walk(root, path, inner, known, walked, models=models)
-    if models and project and MODELS in names:
-        yield from _models_in(root, f"{folder}/{MODELS}", f"{project}/{MODELS}", known, walked)
+    for place in (MODELS, ARTIFACTS) if models and project else ():
+        if place in names:
+            inner = f"{project}/{place}"
+            yield from _registered_in(root, f"{folder}/{place}", inner, known, walked)
 
 
-def _models_in(
+def _registered_in(
     root: Path, folder: str, project: str, known: Container[str], walked: list[str]
 ) -> Iterator[RunFolder]:
-    """Yield the models of a project, each with its versions, or the versions of one model.
+    """Yield the models or artifacts of a project with their versions, or the versions of one.
 
-    What has a name that no model has and no version is somebody's own.
+    What has a name that none of them has is somebody's own.
     """
+    below = project.endswith((f"/{MODELS}", f"/{ARTIFACTS}"))
     for name in _folders_in(folder, walked):
         inner, path = f"{project}/{name}", f"{folder}/{name}"
         try:
-            check_place(project, name)
+            check_scope(inner) if below else check_place(project, name)
         except PathError:
             continue
         if name in OWN_FOLDERS:
             continue
-        if inner in known or is_folder(f"{path}/journal"):
+        is_one = not project.endswith(f"/{ARTIFACTS}")
+        if is_one and (inner in known or is_folder(f"{path}/journal")):
             yield RunFolder(root, project, name)
-        if kind_of(project, name) == "model":
-            yield from _models_in(root, path, inner, known, walked)
+        if below:
+            yield from _registered_in(root, path, inner, known, walked)
 
 
 def _folders_in(folder: str, walked: list[str]) -> list[str]:
@@ -360,7 +387,7 @@ def _folders_in(folder: str, walked: list[str]) -> list[str]:
             return sorted(
                 entry.name
                 for entry in entries
-                if (entry.name[0] != "." or entry.name == MODELS)
+                if (entry.name[0] != "." or entry.name in (MODELS, ARTIFACTS))
                 and entry.is_dir(follow_symlinks=False)
                 and fits(entry.name)
             )

@@ -16,10 +16,22 @@ from seamark.errors import ArgumentError
 from seamark.journal.safe import is_folder
 from seamark.process.interrupts import quietly
 
-__all__ = ["ROOT_NAME", "nearest_root", "root_inside"]
+__all__ = ["ROOT_NAME", "cache_folder", "nearest_root", "root_inside"]
 
 ROOT_NAME: Final = ".seamark"
 """What the folder of all runs is called where nobody names another one."""
+
+
+def cache_folder() -> Path:
+    """Return the folder for what may be made again at any time; it may not be there.
+
+    It is below ``XDG_CACHE_HOME``, else below ``.cache`` in the home directory.
+
+    Raises:
+        RuntimeError: If there is no home directory.
+    """
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "seamark"
 
 
 def nearest_root(*, used: bool = True) -> Path:

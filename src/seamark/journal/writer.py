@@ -100,6 +100,8 @@ class JournalWriter:
     Attributes:
         families: Family by path, of what this process wrote and what the run was known to hold.
         at_heartbeat: Called by the sync thread at each heartbeat; must not raise.
+        divert: Takes what is no point of a series out of a row that is not of known series alone,
+            and returns the rest; the row itself if nothing was taken. None where all are points.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class JournalWriter:
         self.folder = folder
         self.families = Families()
         self.at_heartbeat: Callable[[], object] = _nothing
+        self.divert: Callable[[Any], Any] | None = None
         self._guard = Guard(self._interrupted, self._failed)
         self._losses = Losses(self._guard)
         self._stream = Stream(folder, header, clock or wall_clock(), self._losses)
@@ -259,6 +262,8 @@ class JournalWriter:
         self, metrics: Any, step: Any, time_ns: int | None, found: Converted | None
     ) -> bool:
         """Record a row key by key; what cannot be kept is left out, counted and warned about."""
+        if self.divert is not None and (rest := self.divert(metrics)) is not metrics:
+            return self.append_row(rest, step, time_ns) if rest else False
         sound = sound_row(metrics, step, found, self.claim, self._losses)
         if sound is None:
             return False

@@ -48,7 +48,7 @@ __all__ = ["NeptuneLogger", "SeamarkLogger"]
 log = logging.getLogger("seamark")
 
 _VERSION_PATH: Final = "source_code/integrations/pytorch-lightning"
-_OF_THE_LOGGER_TOO: Final = frozenset({"checkpoints", "ranks", "resume"})
+_OF_THE_LOGGER_TOO: Final = frozenset({"checkpoints", "on_duplicate", "ranks", "resume"})
 """Arguments of a run that a logger of an existing run may have as well."""
 _NOT_PICKLED: Final = {
     "_agreed_in": None,
@@ -89,9 +89,16 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         resume: ``"auto"``: where ``fit`` loads a checkpoint, or the job was restarted, go on with
             that run as a new attempt. ``"never"``: record a new run. ``"must"``: refuse to train if
             there is no run to go on with. See `ResumeCallback`.
-        tags: Tags of the run, one string or several.
+        on_duplicate: What is done if the project has a run with the same ``params`` and the same
+            code: ``"new"`` begins another, ``"reuse"`` goes on with it, ``"error"`` refuses.
+        config_path: A YAML file that says some of these; see ``seamark.init_run``.
+        tags: Tags of the run: one string or several, or a mapping of keys to values.
+        groups: Names of the groups that the run is in.
+        parent: The run that this one is a part of, its id, or ``PROJECT/ID``.
         description: Of the run, free text.
         params: Hyperparameters, kept under ``parameters/``.
+        keep: What is kept of fast series in place of their points, by path or pattern; see
+            `seamark.Handler.keep`.
         custom_run_id: A name under which several processes find the same run;
             SEAMARK_CUSTOM_RUN_ID.
         with_id: Id of an existing run to record into.
@@ -101,11 +108,18 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         root: Folder of all runs; SEAMARK_DIR or ``./.seamark``.
         owner: Whether this process decides the run's state; None: if it creates the run or trains
             in it.
+        start: False has the run wait, in state ``"created"``, until a stage of a trainer begins or
+            a point is recorded.
         remote: Where the run is sent while it is recorded: the address of a Seamark server, another
             root (``"file:///mnt/runs"``), or several; SEAMARK_REMOTE. Checkpoints are kept by
             default then.
+        conflict: What becomes of a new run where another one of its project has its ``name`` at a
+            remote: ``"new"``, ``"skip"``, ``"error"`` or ``"replace"``; see ``seamark.init_run``.
+        make_project: False refuses a project that is not there at a remote; else it is made.
         api_token: The same as ``api_key``, by its name in ``init_run``.
         git_ref: A repository's path, or False to record nothing of git.
+        code_version: What the code is called, or a function that returns it; see
+            ``seamark.init_run``.
         source_files: Files to store under ``source_code/files``: paths, folders and patterns; the
             script that runs by default.
         dependencies: ``"infer"``, or the path of a requirements file to keep.
@@ -167,18 +181,27 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         log_graph: bool = False,
         ranks: Literal["zero", "all"] = "zero",
         resume: Literal["auto", "never", "must"] = "auto",
-        tags: str | Iterable[str] | None = None,
+        on_duplicate: Literal["new", "reuse", "error"] = "new",
+        config_path: str | os.PathLike[str] | None = None,
+        tags: str | Iterable[str] | Mapping[str, Any] | None = None,
+        groups: str | Iterable[str] | None = None,
+        parent: Run | str | None = None,
         description: str | None = None,
         params: Any = None,
+        keep: Mapping[str, Any] | None = None,
         custom_run_id: str | None = None,
         with_id: str | None = None,
         mode: Literal["online", "async", "sync", "offline", "read-only", "disabled", "debug"]
         | None = None,
         root: str | os.PathLike[str] | None = None,
         owner: bool | None = None,
+        start: bool | None = None,
         remote: str | Iterable[str] | None = None,
+        conflict: Literal["new", "skip", "error", "replace"] | None = None,
+        make_project: bool | None = None,
         api_token: str | None = None,
         git_ref: bool | str | os.PathLike[str] | None = None,
+        code_version: str | Callable[[], str] | None = None,
         source_files: str | Iterable[str] | None = None,
         dependencies: str | os.PathLike[str] | None = None,
         capture_stdout: bool | Literal["fd"] | None = None,
@@ -203,7 +226,12 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         check_legacy(others)
         check_values(
             switches={"log_model_checkpoints": log_model_checkpoints, "log_graph": log_graph},
-            of_run={"checkpoints": checkpoints, "ranks": ranks, "resume": resume},
+            of_run={
+                "checkpoints": checkpoints,
+                "on_duplicate": on_duplicate,
+                "ranks": ranks,
+                "resume": resume,
+            },
         )
         described = {key: given[key] for key in given if key not in _OF_THE_LOGGER_TOO}
         check_run(run, {"api_key": api_key, **described, **others})
@@ -437,6 +465,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
         """
         found = parameters(params, self._path(self.PARAMETERS_KEY))
         atoms = {path: masked(atom, self._api_key) for path, atom in found.items()}
+        self._run.recorder.parameters.take(atoms)  # run.params is the same on every rank
         if self._held is None:
             self._note(atoms)
         else:
@@ -619,7 +648,7 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             self._began_in = _host.forks
             self._note({_VERSION_PATH: Atom("string", _host.version())})
             if again and self._run.state == "completed":
-                self._run.note_state("running")
+                self._run.go_on()
         return self._run
 
     def _note(self, atoms: Mapping[str, Atom], *, again: bool = True) -> None:
@@ -637,8 +666,8 @@ class SeamarkLogger(DeprecatedMethods, RunLogger):
             ended_badly = self._run.state in {"failed", "interrupted"}
             if ended_badly and not trainer.global_step and not trainer.ckpt_path:
                 self._run.begin_again()  # the steps of this training overlap those of the last
-        if self._run.state in {"completed", "failed", "interrupted"}:
-            self._run.note_state("running")
+        if self._run.state in {"created", "completed", "failed", "interrupted"}:
+            self._run.go_on()
         hide_in_files(self._run.folder.files_dir, self._api_key, self._run.secrets)
         if trainer is None or self._run.mode == "disabled":
             return

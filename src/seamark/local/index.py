@@ -28,7 +28,7 @@ from seamark.journal.root import root_inside
 from seamark.local import looks, place
 from seamark.local.lock import exclusive
 from seamark.local.looks import Known, Looks, Ref
-from seamark.paths import MODELS, is_inside, kind_of
+from seamark.paths import MODELS, home_of, is_inside, kind_of
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.reading.catalog import Columns, Unknown, Wanted, refuse
@@ -43,6 +43,7 @@ from seamark.store.query.choosing import choose
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths
 from seamark.store.query.selection import Selection
+from seamark.store.read.inherited import projects_above
 from seamark.store.read.names import run_names
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import (
@@ -321,8 +322,32 @@ class Index:
         with self.lock:
             if run is not None and project is not None:
                 self.healing(lambda: self._refresh_one((project, run)))
+                above = projects_above(project, run)
+                self.healing(lambda: self._refresh_logs(above, lambda ref: bool(self._known(ref))))
             else:
                 self.healing(lambda: self._refresh_many(project, progress))
+                projects = _projects(self._looks.runs, project)
+                above = sorted(
+                    {each for one in projects for each in projects_above(one, "")}
+                    | set(self._walked(project))
+                )
+                self.healing(lambda: self._refresh_logs(above, self._looks.runs.__contains__))
+
+    def _walked(self, project: str | None) -> Iterator[str]:
+        """Yield the projects whose folders were listed, also those without a run."""
+        for folder in self._looks.folders.get(project, ()):
+            path = os.path.relpath(folder, self.root)
+            path = path.replace(os.sep, "/")
+            if path != os.curdir and home_of(path) == path:
+                yield path
+
+    def _refresh_logs(self, projects: Iterable[str], is_known: Callable[[Ref], bool]) -> None:
+        """Fold what projects say of themselves: what is in them and below inherits from it."""
+        for project in projects:
+            ref = (project, PROJECT_LOG)
+            folder = looks.journal_folder(self.root, ref)
+            if os.path.isdir(folder) or is_known(ref):  # noqa: PTH112 - quick
+                self._refresh_one(ref)
 
     def _refresh_one(self, ref: Ref) -> None:
         self._drop_aside(ref)
@@ -400,7 +425,7 @@ class Index:
         self, project: str | None, known: dict[Ref, Known], purged: _Purged
     ) -> list[Ref]:
         """Return the known runs that have something to fold; forget those that are gone."""
-        projects = {parent for parent, _ in known if _concerns(parent, project)}
+        projects = _projects(known, project)
         gone = {ref for ref in purged.of(projects) if ref in known}
         if left := {place for place in projects if purged.holds(place)}:
             gone |= {ref for ref in known if ref[0] in left}
@@ -624,7 +649,8 @@ class Index:
         """
 
         def answer(connection: sa.Connection) -> list[Ref]:
-            return choose(self.store, connection, _own(selection), self.now_ns(), unknown).refs
+            own, now = _own(selection), self.now_ns()
+            return choose(self.store, connection, own, now, unknown, counted=False).refs
 
         return self._ask(answer)
 
@@ -799,7 +825,7 @@ class Index:
         Raises:
             RunNotFoundError: If there is no such run.
         """
-        if kind_of(project, run) == "model_version":
+        if kind_of(project, run) in ("model_version", "artifact"):
             self.refresh(project)  # which number it goes by depends on the others
         self.refresh(project, run)
         return self.view(project, run)
@@ -890,6 +916,12 @@ class _Purged:
 def _version(connection: sa.Connection) -> int:
     """Return a number that changes when another connection writes to the index."""
     return int(connection.exec_driver_sql("PRAGMA data_version").scalar_one())
+
+
+def _projects(refs: Iterable[Ref], project: str | None) -> set[str]:
+    """Return the projects of runs that a look at a project is about."""
+    found = {parent for parent, _ in refs}
+    return {parent for parent in found if _concerns(parent, project)}
 
 
 def _concerns(path: str, project: str | None) -> bool:

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from seamark.journal.safe import fits, names_in
 from seamark.store import schema
 from seamark.store.database import Database, insertion
+from seamark.store.runs import filled
 
 __all__ = ["Known", "Look", "Looks", "Stat", "look_at", "metadata", "stat_of"]
 
@@ -66,9 +67,14 @@ _DELETES: Final = tuple(
 _run: Final = schema.run.c
 # A long journal is saved in parts; whoever is killed between them leaves a run and no look at it.
 _FOLDERS: Final = sa.select(
-    _run.id, _run.project, _run.name, sa.func.coalesce(folder_table.c.listed, 0)
+    _run.id, _run.project, _run.name, sa.func.coalesce(folder_table.c.listed, 0), _run.version
 ).join(folder_table, folder_table.c.run == _run.id, isouter=True)
 _LOOKS: Final = sa.select(look_table)
+_FEW: Final = 100
+"""So many runs are asked for by themselves, where all others are as they were."""
+_LOOKS_OF_FEW: Final = _LOOKS.where(
+    look_table.c.run.in_([sa.bindparam(f"at{place}") for place in range(_FEW)])
+)
 _ONE: Final = (_run.project == sa.bindparam("project"), _run.name == sa.bindparam("name"))
 _FOLDER_OF: Final = _FOLDERS.where(*_ONE)
 _LOOKS_OF: Final = _LOOKS.join(schema.run, _run.id == look_table.c.run).where(*_ONE)
@@ -102,12 +108,14 @@ class Known:
         listed: When its journal folder was last changed, ns since the epoch; 0: do not trust.
         looks: What its files were like.
         rests: Whether only a change of the folder can bring something new.
+        version: Of the run's row when the looks were read; None if that is not known.
     """
 
     number: int
     listed: int
     looks: list[Look] = field(default_factory=list)
     rests: bool = False
+    version: int | None = None
 
     def covers(self, sizes: Mapping[str, int]) -> bool:
         """Return whether its files were looked at when they had this many bytes, or more."""
@@ -137,11 +145,19 @@ class Looks:
         """Learn what others wrote, if anybody did."""
         if version == self.version:
             return
-        self.runs = {}
-        by_number: dict[int, Known] = {}
-        for number, project, name, listed in database.rows(connection, _FOLDERS):
-            self.runs[project, name] = by_number[number] = Known(number, listed)
-        _take(by_number, database.rows(connection, _LOOKS))
+        before, self.runs = self.runs, {}
+        others: dict[int, Known] = {}
+        for number, project, name, listed, at in database.rows(connection, _FOLDERS):
+            ref = project, name
+            known = before.get(ref)
+            if known is None or known.number != number or known.version != at:
+                known = others[number] = Known(number, listed, version=at)
+            known.listed = listed
+            self.runs[ref] = known
+        if len(others) > _FEW:
+            _take(others, database.rows(connection, _LOOKS))
+        elif others:
+            _take(others, database.rows(connection, _LOOKS_OF_FEW, **filled(others, _FEW)))
         self.version = version
 
     @staticmethod
@@ -151,7 +167,7 @@ class Looks:
         found = database.rows(connection, _FOLDER_OF, **where)
         if not found:
             return None
-        known = Known(found[0][0], found[0][3])
+        known = Known(found[0][0], found[0][3], version=found[0][4])
         _take({known.number: known}, database.rows(connection, _LOOKS_OF, **where))
         return known
 

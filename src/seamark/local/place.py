@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError
+from seamark.journal.root import cache_folder
 from seamark.process.interrupts import quietly
 from seamark.store.database import BUSY_S, file_connection, sqlite_engine
 from seamark.store.schema import SCHEMA_VERSION
@@ -59,8 +60,7 @@ def index_path(root: Path) -> Path:
             msg = f"SEAMARK_INDEX: expected a place outside the root {real!r}, got {given!r}"
             raise ArgumentError(msg)
         return target
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "seamark" / name
+    return cache_folder() / name
 
 
 def file_engine(file: Path) -> sa.Engine:

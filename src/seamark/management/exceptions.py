@@ -1,22 +1,14 @@
-"""Neptune's names of exceptions of ``management``; nothing in Seamark raises them."""
+"""Neptune's names of exceptions of ``management``.
+
+The calls there raise those that say what is so; the others exist so that code that mentions them
+can be imported and run.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from seamark.errors import SeamarkError
 
-from seamark import errors
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> type[errors.SeamarkError]:
-        """Stand for the names in `_NEVER_RAISED`, which type checkers cannot see."""
-
-
-class ManagementOperationFailure(errors.SeamarkError):
-    """A name of Neptune's that nothing here raises."""
-
-
-_NEVER_RAISED: Final = (
+__all__ = [
     "AccessRevokedOnDeletion",
     "AccessRevokedOnMemberRemoval",
     "AccessRevokedOnServiceAccountRemoval",
@@ -25,6 +17,7 @@ _NEVER_RAISED: Final = (
     "ConflictingWorkspaceName",
     "IncorrectIdentifierException",
     "InvalidProjectName",
+    "ManagementOperationFailure",
     "MissingWorkspaceName",
     "ObjectNotFound",
     "ProjectAlreadyExists",
@@ -44,10 +37,116 @@ _NEVER_RAISED: Final = (
     "UserNotExistsOrWithoutAccess",
     "WorkspaceNotFound",
     "WorkspaceOrUserNotFound",
-)
+]
 
-for _name in _NEVER_RAISED:
-    _told = {"__module__": __name__, "__doc__": ManagementOperationFailure.__doc__}
-    globals()[_name] = type(_name, (ManagementOperationFailure,), _told)
 
-__all__ = ["ManagementOperationFailure", *_NEVER_RAISED]  # noqa: PLE0604 - texts
+class ManagementOperationFailure(SeamarkError):  # noqa: N818 - as all names here, Neptune's
+    """Something of a project, its members or its trash cannot be; the message says why."""
+
+
+class AccessRevokedOnDeletion(ManagementOperationFailure):
+    """Who asks may not delete the project."""
+
+
+class AccessRevokedOnMemberRemoval(ManagementOperationFailure):
+    """Who asks may not take a role away."""
+
+
+class AccessRevokedOnServiceAccountRemoval(ManagementOperationFailure):
+    """Who asks may not take a service account's role away."""
+
+
+class ActiveProjectsLimitReachedException(ManagementOperationFailure):
+    """A name of Neptune's that nothing here raises."""
+
+
+class BadRequestException(ManagementOperationFailure):
+    """A name of Neptune's that nothing here raises."""
+
+
+class ConflictingWorkspaceName(ManagementOperationFailure):
+    """A project's path begins with another workspace than the one beside it."""
+
+
+class IncorrectIdentifierException(ManagementOperationFailure):
+    """A name of Neptune's that nothing here raises."""
+
+
+class InvalidProjectName(ManagementOperationFailure):
+    """A project's path breaks the grammar."""
+
+
+class MissingWorkspaceName(ManagementOperationFailure):
+    """A project's path has one part, and a server has them of two."""
+
+
+class ObjectNotFound(ManagementOperationFailure):
+    """A name of Neptune's that nothing here raises."""
+
+
+class ProjectAlreadyExists(ManagementOperationFailure):
+    """There is a project of this name."""
+
+
+class ProjectKeyCollision(ManagementOperationFailure):
+    """A name of Neptune's that nothing here raises."""
+
+
+class ProjectKeyInvalid(ManagementOperationFailure):
+    """What the ids of runs are to begin with cannot be that."""
+
+
+class ProjectNameCollision(ManagementOperationFailure):
+    """A name of Neptune's that nothing here raises."""
+
+
+class ProjectNameInvalid(ManagementOperationFailure):
+    """A server takes no project of this name."""
+
+
+class ProjectNotFound(ManagementOperationFailure):
+    """There is no such project, or who asks may not see it."""
+
+
+class ProjectPrivacyRestrictedException(ManagementOperationFailure):
+    """A name of Neptune's that nothing here raises."""
+
+
+class ProjectsLimitReached(ManagementOperationFailure):
+    """A name of Neptune's that nothing here raises."""
+
+
+class ServiceAccountAlreadyHasAccess(ManagementOperationFailure):
+    """The service account has a role in the project."""
+
+
+class ServiceAccountNotExistsOrWithoutAccess(ManagementOperationFailure):
+    """The service account has no role in the project."""
+
+
+class ServiceAccountNotFound(ManagementOperationFailure):
+    """The workspace has no such service account."""
+
+
+class UnsupportedValue(ManagementOperationFailure):
+    """An argument is none of the words that it may be."""
+
+
+class UserAlreadyHasAccess(ManagementOperationFailure):
+    """The user has a role in the project."""
+
+
+class UserAlreadyInvited(ManagementOperationFailure):
+    """A name of Neptune's that nothing here raises."""
+
+
+class UserNotExistsOrWithoutAccess(ManagementOperationFailure):
+    """There is no such user, or they have no role in the project."""
+
+
+class WorkspaceNotFound(ManagementOperationFailure):
+    """There is no such workspace, or who asks may not see it."""
+
+
+class WorkspaceOrUserNotFound(ManagementOperationFailure):
+    """A name of Neptune's that nothing here raises."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from seamark.values._sums import SCALE
+from seamark.values.statistics import Moments
 
 if TYPE_CHECKING:
     from seamark.values.arrays import Ints
@@ -59,37 +61,46 @@ def position_parts(at: int) -> tuple[int, int]:
 
 
 class _Running:
-    """Exact statistics of one column, taken in block by block."""
+    """Exact statistics of one column in nanoseconds, taken in block by block.
 
-    __slots__ = ("count", "last_at", "max", "max_at", "mean", "min", "min_at", "squares", "total")
+    Attributes:
+        moments: What the durations come to.
+        min_at: Position of the shortest; of several, the first.
+        max_at: Position of the longest.
+        last_at: Position of the last.
+    """
+
+    __slots__ = ("last_at", "max_at", "min_at", "moments")
 
     def __init__(self) -> None:
-        self.count = self.total = 0
-        self.min = self.max = self.min_at = self.max_at = self.last_at = 0
-        self.mean = self.squares = 0.0  # squares: of the distances from the mean
+        self.moments = Moments()
+        self.min_at = self.max_at = self.last_at = 0
 
     def add(self, values: Ints, at: Ints) -> None:
         size = len(values)
         if not size:
             return
         low, high = int(values.argmin()), int(values.argmax())
-        if not self.count or values[low] < self.min:
-            self.min, self.min_at = int(values[low]), int(at[low])
-        if not self.count or values[high] > self.max:
-            self.max, self.max_at = int(values[high]), int(at[high])
+        before = self.moments
+        if not before.count or values[low] < before.min:
+            self.min_at = int(at[low])
+        if not before.count or values[high] > before.max:
+            self.max_at = int(at[high])
         self.last_at = int(at[-1])
         total = int(values.sum())
-        mean = total / size
-        apart = mean - self.mean
-        both = self.count + size
-        self.squares += float(((values - mean) ** 2).sum()) + apart**2 * self.count * size / both
-        self.count, self.total = both, self.total + total
-        self.mean = self.total / both
+        squares = float(((values - total / size) ** 2).sum())
+        ends = map(float, (values[low], values[high], values[0], values[-1]))
+        self.moments = before.with_(Moments(size, total << SCALE, squares, 0.0, *ends))
 
     @property
-    def deviation(self) -> float:
-        """Standard deviation of a sample, 0 for fewer than two values."""
-        return math.sqrt(self.squares / (self.count - 1)) if self.count > 1 else 0.0
+    def count(self) -> int:
+        """How many there are."""
+        return self.moments.count
+
+    @property
+    def total(self) -> int:
+        """Their sum."""
+        return self.moments.total >> SCALE
 
 
 class Samples:

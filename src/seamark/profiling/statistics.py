@@ -82,27 +82,29 @@ def time_stats(sources: Iterable[Source]) -> list[TimeStat]:
 def _time_stat(source: Source) -> TimeStat:
     import numpy as np
 
-    found = source.samples.running(source.column)
+    running = source.samples.running(source.column)
+    found, shortest, longest = running.moments, 0.0, 0.0
     middle = high = highest = 0.0
     if found.count:
+        shortest, longest = found.min, found.max
         kept = source.durations()[1]
         if not len(kept):  # a column so rare that thinning left none
-            kept = np.array([found.min, round(found.mean), found.max])
+            kept = np.array([shortest, round(found.mean), longest])
         middle, high, highest = (np.percentile(kept, (50, 95, 99)) / 1e9).tolist()
-    min_epoch, min_iteration = position_parts(found.min_at)
-    max_epoch, max_iteration = position_parts(found.max_at)
+    min_epoch, min_iteration = position_parts(running.min_at)
+    max_epoch, max_iteration = position_parts(running.max_at)
     return TimeStat(
         kind=source.kind,
         name=source.name,
         event=source.event,
         clock=source.clock,
         count=found.count,
-        total_s=found.total / 1e9,
+        total_s=running.total / 1e9,
         self_s=source.own_ns / 1e9,
-        min_s=found.min / 1e9,
-        max_s=found.max / 1e9,
-        mean_s=found.mean / 1e9,
-        std_s=found.deviation / 1e9,
+        min_s=shortest / 1e9,
+        max_s=longest / 1e9,
+        mean_s=(found.mean if found.count else 0.0) / 1e9,
+        std_s=found.std / 1e9,
         p50_s=middle,
         p95_s=high,
         p99_s=highest,

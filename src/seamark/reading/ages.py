@@ -1,11 +1,13 @@
-"""How long ago something was, in words."""
+"""How long something took and how long ago it was, in words."""
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-__all__ = ["age_words"]
+__all__ = ["age_words", "duration_words"]
 
+_TENTH_MS: Final = 100
 _SOON_S: Final = 10
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
@@ -32,3 +34,25 @@ def age_words(seconds: float) -> str:
     else:
         words = f"{size / (365.25 * _DAY_S):.1f} y"
     return f"{words} ago" if seconds > 0 else f"in {words}"
+
+
+def duration_words(seconds: float) -> str:
+    """Return a duration with its two greatest units: ``"15 ms"``, ``"0.4 s"``, ``"2 min 3 s"``."""
+    if not math.isfinite(seconds) or seconds < 0:
+        return "?"
+    if 0 < round(seconds * 1000) < _TENTH_MS:
+        return f"{round(seconds * 1000)} ms"
+    if round(seconds, 1) < _SOON_S:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    for size, unit, lower_size, lower in (
+        (_DAY_S, "d", _HOUR_S, "h"),
+        (_HOUR_S, "h", _MINUTE_S, "min"),
+        (_MINUTE_S, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // lower_size
+            return f"{whole // size} {unit} {rest} {lower}" if rest else f"{whole // size} {unit}"
+    raise AssertionError(whole)  # pragma: no cover - seconds were handled above

@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Attribute", "JournalInfo", "SeriesSummary", "SeriesTail"]
+__all__ = [
+    "CHANGES",
+    "DETAIL",
+    "INHERITED",
+    "PARENT",
+    "Attribute",
+    "JournalInfo",
+    "SeriesSummary",
+    "SeriesTail",
+]
+
+CHANGES: Final = "monitoring/seamark/changes"
+"""Where readers derive what was changed of parameters after it was recorded."""
+DETAIL: Final = "sys/state_detail"
+"""Where readers derive what a person said of the state of a run, beside it."""
+INHERITED: Final = "sys/inherited_tags"
+"""Where readers derive which keyed tags are those of a project above, and of which."""
+PARENT: Final = "sys/parent"
+"""Where a run names the run that it is a part of: its id, or ``PROJECT/ID`` in another project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +36,7 @@ class Attribute:
         type: Type of an atom (``"float"``, ...), else the family.
         value: Of an atom, the decoded value; of a float series, a `SeriesSummary`; of other series,
             a `SeriesTail`; of a string set, a set; of a file, its record; of a file set, records by
-            name; of an artifact, its record.
+            name; of an artifact, its record; of a statistic, a `seamark.values.keeping.Keep`.
     """
 
     path: str

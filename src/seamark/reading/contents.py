@@ -58,6 +58,7 @@ class Contents(Protocol):
         *,
         name: str | None = None,
         references: bool = False,
+        verify: bool = False,
     ) -> Path:
         """Write a recorded file, or folder, to disk; see `seamark.blobs.read.write_file`."""
         ...

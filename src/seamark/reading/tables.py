@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
-from seamark.errors import MissingFieldError
+from seamark.errors import ArgumentError, MissingFieldError
 from seamark.reading.frames import pandas
 from seamark.reading.html import count_of, harmless, rows_of, text
 from seamark.reading.interest import is_background
@@ -16,12 +16,29 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-__all__ = ["CurveTable", "RunsTable", "SeriesTable", "StringList"]
+__all__ = ["CurveTable", "RunRow", "RunsTable", "SeriesTable", "StringList"]
 
 _MOST_COLUMNS: Final = 12
 _NAMES: Final = ("sys/id", "sys/name", "sys/state", "sys/tags", "sys/creation_time")
 _MOST_KEYS: Final = 5000
 """How many keys are proposed; a list of more helps nobody."""
+
+
+class RunRow(dict[str, Any]):
+    """A row of a table of runs: a dict from column to value, without what the run does not have."""
+
+    __slots__ = ()
+
+    def get_attribute_value(self, path: str) -> Any:
+        """Return a value; Neptune's word for it.
+
+        Raises:
+            ValueError: If the run has none, or the table no such column.
+        """
+        if path not in self:
+            msg = f"no value of {path!r} in this row; it has {', '.join(self)}"
+            raise ArgumentError(msg)
+        return self[path]
 
 
 class RunsTable:
@@ -54,32 +71,37 @@ class RunsTable:
         self.total = total
         self.offset = offset
         self._cells = cells
-        self._rows: list[dict[str, Any]] | None = None
+        self._rows: list[RunRow] | None = None
+
+    def only(self, refs: Collection[tuple[str, str]], limit: int | None = None) -> RunsTable:
+        """Return the rows of some runs, at most so many, in their order."""
+        places = [at for at, ref in enumerate(self.refs) if ref in refs]
+        shown = places[:limit]
+        cells = {name: [values[at] for at in shown] for name, values in self._cells.items()}
+        return RunsTable(cells, [self.refs[at] for at in shown], len(places))
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[RunRow]:
         """The rows, in order."""
         if self._rows is None:
-            self._rows = [{} for _ in self.refs]
+            self._rows = [RunRow() for _ in self.refs]
             for column, values in self._cells.items():
                 for row, value in zip(self._rows, values, strict=True):
                     if value is not None:
                         row[column] = value
         return self._rows
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[RunRow]:
         """Iterate over the rows."""
         return iter(self.rows)
 
     @overload
-    def __getitem__(self, at: int) -> dict[str, Any]: ...
+    def __getitem__(self, at: int) -> RunRow: ...
     @overload
-    def __getitem__(self, at: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, at: slice) -> list[RunRow]: ...
     @overload
     def __getitem__(self, at: str) -> list[Any]: ...
-    def __getitem__(
-        self, at: int | slice | str
-    ) -> dict[str, Any] | list[dict[str, Any]] | list[Any]:
+    def __getitem__(self, at: int | slice | str) -> RunRow | list[RunRow] | list[Any]:
         """Return a row by its number (from 0; negative from the end), some rows, or a column.
 
         In a column, None stands where a run has no value.
@@ -128,7 +150,7 @@ class RunsTable:
         """Return the size."""
         return f"<RunsTable: {len(self)} of {self.total} runs, {len(self.columns)} columns>"
 
-    def to_rows(self) -> list[dict[str, Any]]:
+    def to_rows(self) -> list[RunRow]:
         """Return the rows."""
         return self.rows
 

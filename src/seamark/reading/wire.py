@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from seamark.errors import SeamarkError
+from seamark.errors import ArgumentError, SeamarkError
 from seamark.process.crashes import Crash
 from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary, SeriesTail
 from seamark.reading.curves import Curve, Drawing
@@ -37,6 +37,8 @@ from seamark.reading.points import FilePoint, HistogramPoint, Points, TextPage, 
 from seamark.reading.ranks import RankStatus
 from seamark.reading.stragglers import RankTiming
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable, StringList
+from seamark.values.keeping import Last, Ring
+from seamark.values.statistics import Statistics
 
 if TYPE_CHECKING:
     import numpy as np
@@ -588,6 +590,20 @@ def _long(kind: Any, part: type) -> _Class:
     return _Class(kind, fields, parts, kind)
 
 
+def _kept(kind: Any) -> _Class:
+    def parts(value: Any) -> dict[str, Any]:
+        return {"state": value.state_dict()}
+
+    def make(state: dict[str, Any]) -> Any:
+        try:
+            return kind.from_dict(state)
+        except ArgumentError as error:
+            msg = f"the answer is not as agreed ({kind.__name__}): {error}"
+            raise WireError(msg) from error
+
+    return _Class(kind, {"state": _dict}, parts, make)
+
+
 _of_points: Final = {"step": _number, "time_ns": _int, "attempt": _int}
 _of_series: Final = {"count": _int, "first_step": _number, "last_step": _number}
 _sums: Final = dict.fromkeys(("last", "min", "max", "mean"), _number)
@@ -687,6 +703,9 @@ _ALL: Final = (
         _table_parts,
         _table,
     ),
+    _kept(Statistics),
+    _kept(Last),
+    _kept(Ring),
     _long(SeriesTable, Points),
     _long(CurveTable, Curve),
 )

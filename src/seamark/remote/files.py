@@ -21,7 +21,15 @@ from seamark.errors import FileMissingError
 from seamark.journal.safe import names_in
 from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
-from seamark.remote.protocol import Busy, Purged, RemoteError, RunKey, Unfit, Unreachable
+from seamark.remote.protocol import (
+    Busy,
+    KeepsByName,
+    Purged,
+    RemoteError,
+    RunKey,
+    Unfit,
+    Unreachable,
+)
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
@@ -100,7 +108,7 @@ class FileSender:
     Nothing of it raises into who calls it, or waits for the remote but `flush`.
 
     Args:
-        open_: Returns the remote, for this thread alone; called on it.
+        open_: Returns the remote, for the thread alone.
         say: Takes a line for a person when something is refused.
         look_s: How often it looks for new files, seconds.
     """
@@ -176,7 +184,12 @@ class FileSender:
 
     def _start(self) -> None:
         if self._thread is None:
-            thread = threading.Thread(target=self._work, name="seamark-files", daemon=True)
+            remote: Remote | None = None
+            with quietly():  # now: what it shares with who calls may be gone when the thread begins
+                remote = self._open()
+            thread = threading.Thread(
+                target=self._work, args=(remote,), name="seamark-files", daemon=True
+            )
             with quietly(only=RuntimeError):  # no more threads, or the interpreter is ending
                 thread.start()
                 self._thread = thread
@@ -187,8 +200,7 @@ class FileSender:
 
     # ------------------------------------------------------------------ on the thread
 
-    def _work(self) -> None:
-        remote: Remote | None = None
+    def _work(self, remote: Remote | None) -> None:
         pause = 0.0
         while True:
             wait_s: float | None = _FIRST_WAIT_S
@@ -250,6 +262,10 @@ class FileSender:
         return None
 
     def _send(self, remote: Remote, key: RunKey, run: _Watched) -> None:
+        if isinstance(remote, KeepsByName):
+            remote.meet(key, run.folder)
+            remote.send_files(key, lambda _: None)
+            return
         changed = 0
         with quietly(only=OSError):
             changed = run.folder.blobs_dir.stat().st_mtime_ns

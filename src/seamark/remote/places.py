@@ -21,13 +21,14 @@ from seamark.process.interrupts import let_pass
 if TYPE_CHECKING:
     from seamark.remote.protocol import Remote
 
-__all__ = ["GROUP", "canonical", "check_uri", "open_remote", "schemes", "shown"]
+__all__ = ["GROUP", "canonical", "check_token", "check_uri", "open_remote", "schemes", "shown"]
 
 GROUP: Final = "seamark.remotes"
 _OWN: Final = {
     "file": "seamark.remote.file:open_remote",
     "http": "seamark.remote.http.sender:open_remote",
     "https": "seamark.remote.http.sender:open_remote",
+    "neptune": "seamark.neptune.forward:open_remote",
 }
 """Found also where the package lies in a folder without its metadata; nobody replaces them."""
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://\S")
@@ -51,6 +52,7 @@ def check_uri(uri: str) -> str:
 
     Raises:
         ArgumentError: If it is none; the nearest scheme is named.
+        MissingExtraError: If it needs a package that is not installed.
     """
     found = _SCHEME.match(uri)
     if found is None:
@@ -71,7 +73,25 @@ def check_uri(uri: str) -> str:
         from seamark.remote.file import root_of
 
         root_of(uri)
+    elif scheme == "neptune":
+        from seamark.remote.neptune import check_project
+
+        check_project(uri)
     return uri
+
+
+def check_token(uri: str, token: str | None) -> None:
+    """Make sure that a place can be asked at all that nobody may ask without a token.
+
+    Servers of Seamark's own are asked without one too: their projects may be public.
+
+    Raises:
+        ArgumentError: If there is no token, or it may not be sent.
+    """
+    if uri.lower().startswith("neptune://"):
+        from seamark.remote.neptune import token_to_show
+
+        token_to_show(token)
 
 
 def canonical(uri: str) -> str:
@@ -79,6 +99,7 @@ def canonical(uri: str) -> str:
 
     Raises:
         ArgumentError: If it names no remote that is installed.
+        MissingExtraError: If it needs a package that is not installed.
     """
     check_uri(uri)
     scheme = uri.partition("://")[0].lower()
@@ -90,7 +111,7 @@ def canonical(uri: str) -> str:
         from seamark.remote.file import root_of
 
         return root_of(uri).as_uri()
-    return uri
+    return f"neptune://{uri.partition('://')[2]}" if scheme == "neptune" else uri
 
 
 def open_remote(uri: str, token: str | None = None) -> Remote:

@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, runtime_checkable
 
 from seamark.errors import SeamarkError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
+
+    from seamark.journal.folder import RunFolder
 
 __all__ = [
     "Busy",
     "Diverged",
     "Gap",
+    "KeepsByName",
     "Missing",
     "Purged",
     "Refused",
@@ -180,4 +183,29 @@ class Remote(Protocol):
 
     def close(self) -> None:
         """Let go of connections; harmless when called twice."""
+        ...
+
+
+@runtime_checkable
+class KeepsByName(Remote, Protocol):
+    """A place that keeps no journals, but what they say, and files where journals name them.
+
+    It is asked the same as any other; only what it needs of a run's folder it takes there itself.
+    """
+
+    def meet(self, run: RunKey, folder: RunFolder) -> None:
+        """Take note of where a run lies, before anything else is asked of it. Never fails."""
+        ...
+
+    def files_left(self, run: RunKey) -> Mapping[str, int]:
+        """Return the files that what was sent names and that are not there: size by digest."""
+        ...
+
+    def send_files(self, run: RunKey, progress: Callable[[int], None]) -> None:
+        """Send them; an image of a series exactly once.
+
+        Args:
+            run: The run.
+            progress: Told the size of each that is there, in bytes.
+        """
         ...

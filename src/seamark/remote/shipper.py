@@ -24,6 +24,7 @@ from seamark.remote.protocol import (
     Busy,
     Diverged,
     Gap,
+    KeepsByName,
     Missing,
     Purged,
     Refused,
@@ -371,6 +372,8 @@ class Shipper:
         """Send something of a run; return whether the remote was asked and answered."""
         remote, asked = self._opened(), False
         if not shipment.placed:
+            if isinstance(remote, KeepsByName):
+                remote.meet(shipment.key, shipment.folder)
             try:
                 kept = remote.journals(shipment.key)
             except Missing:
@@ -390,6 +393,8 @@ class Shipper:
         for tail in shipment.tails.values():
             asked = self._step(remote, shipment, tail) or asked
         self._files.watch(shipment.folder)  # behind the journals that name them
+        if shipment.finished:  # before it was watched
+            self._files.finish(shipment.folder)
         return asked
 
     def _step(self, remote: Remote, shipment: Shipment, tail: Tail) -> bool:

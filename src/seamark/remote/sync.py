@@ -7,6 +7,7 @@ again, also while a process still records and sends the same run.
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from collections.abc import Callable
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from seamark.errors import JournalError
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import next_batch
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 from seamark.remote.files import files_of, send_file
 from seamark.remote.protocol import (
     Busy,
     Diverged,
     Gap,
+    KeepsByName,
     Purged,
     RemoteError,
     RunKey,
@@ -135,10 +137,15 @@ def what_is_left(folder: RunFolder, remote: Remote, patience: Patience | None = 
         patience: With a remote that does not answer; shared by those who ask the same one.
     """
     found, patience = Left(folder), patience or Patience()
+    if isinstance(remote, KeepsByName):
+        remote.meet(_key(folder), folder)
     try:
         found.known = dict(patience.ask(lambda: remote.journals(_key(folder))))
         for file in folder.journals():
             _look_at(found, file)
+        if isinstance(remote, KeepsByName):
+            found.files = dict(patience.ask(lambda: remote.files_left(_key(folder))))
+            return found
         sizes = files_of(folder)
         if sizes:
             missing = set(patience.ask(lambda: remote.missing_blobs(_key(folder), sorted(sizes))))
@@ -198,18 +205,37 @@ def sync_run(
     folder, done = left.folder, Synced(left.folder, problems=list(left.problems))
     patience = patience or Patience()
     try:
-        for file in folder.journals():
+        for file in sorted(folder.journals(), key=_begun):  # a later one may take it back
             if file.path.name in left.journals:
                 known = left.known.get(file.path.name, 0)
                 _send_journal(done, file, known, remote, progress, patience)
+        if isinstance(remote, KeepsByName):
+            sent = functools.partial(_count, done, progress)
+            patience.ask(lambda: remote.send_files(_key(folder), sent))
+            return done
         for digest, size in sorted(left.files.items(), key=lambda each: each[1]):
             _send_content(done, digest, size, remote, progress, patience)
     except Purged as error:
         done.problems.append(f"{error}; it stays here")
     except (RemoteError, OSError) as error:
         let_pass(error)
-        done.problems.append(str(error))
+        if str(error) not in done.problems:  # it may be why not even that could be found out
+            done.problems.append(str(error))
     return done
+
+
+def _begun(file: JournalFile) -> int:
+    """Return the time of the first record of a journal, ns since the Unix epoch; 0 for none."""
+    with quietly(only=OSError), JournalReader(file.path) as reader:
+        return next((frame.t for frame in reader.frames()), 0)
+    return 0
+
+
+def _count(done: Synced, progress: Callable[[int], None], size: int) -> None:
+    """Count a file that was sent."""
+    done.files += 1
+    done.file_bytes += size
+    progress(size)
 
 
 def _send_journal(
@@ -268,9 +294,7 @@ def _send_content(
         said = "is not what its name says, or is gone"
         done.problems.append(f"the file {digest} {said}: see seamark fsck")
         return
-    done.files += 1
-    done.file_bytes += size
-    progress(size)
+    _count(done, progress, size)
 
 
 def _key(folder: RunFolder) -> RunKey:

@@ -80,7 +80,8 @@ def track(
         hide: Returns what is recorded of an address: no secrets.
 
     Returns:
-        Files as ``{"path", "size" (bytes), "sha256", "mtime_ns"}``, and URLs.
+        Files as ``{"path", "size" (bytes), "sha256", "mtime_ns", "ref", "inode"}``, where ``ref``
+        is where the file lies, and URLs.
 
     Raises:
         FileMissingError: If a target matches nothing.
@@ -109,10 +110,17 @@ def _file(name: str, source: str) -> dict[str, Any]:
         raise FileMissingError(msg) from error
     try:
         sha256, size = digest_of(fd)
-        mtime_ns = os.fstat(fd).st_mtime_ns
+        found = os.fstat(fd)
     finally:
         os.close(fd)
-    return {"path": name, "size": size, "sha256": sha256, "mtime_ns": mtime_ns}
+    return {
+        "path": name,
+        "size": size,
+        "sha256": sha256,
+        "mtime_ns": found.st_mtime_ns,
+        "ref": escape(source),
+        "inode": found.st_ino,
+    }
 
 
 def artifact_hash(files: Iterable[Mapping[str, Any]], references: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ class Captured:
 
     Args:
         recorder: What writes the run's records.
-        note_state: Writes the run's state; see `seamark.run.run.Run.note_state`.
+        note_state: Writes the run's state, if it is this process's to write; never raises.
     """
 
     def __init__(self, recorder: Recorder, note_state: Callable[..., None]) -> None:

@@ -18,13 +18,16 @@ __all__ = ["first_remote", "open_catalog", "place_to_read", "readable"]
 def first_remote(given: str | Sequence[str] | None) -> str | None:
     """Return the remote that is read of those that were named; None if none was.
 
+    What is sent on to Neptune's protocol is read where it was recorded.
+
     Args:
         given: One URI, several, or several in one text with commas between them.
     """
     if given is None:
         return None
     named = given.split(",") if isinstance(given, str) else list(given)
-    return next((one.strip() for one in named if one.strip()), None)
+    uris = [one.strip() for one in named if one.strip()]
+    return next((one for one in uris if not one.lower().startswith("neptune://")), None)
 
 
 def readable(uri: str) -> Path | str:
@@ -41,6 +44,12 @@ def readable(uri: str) -> Path | str:
         from seamark.remote.file import root_of
 
         return root_of(known)
+    if scheme == "neptune":
+        msg = (
+            f"remote: expected a server or file:// to read from, got {known!r:.200}: what is sent "
+            "there is read on this disk, or with the package neptune"
+        )
+        raise ArgumentError(msg)
     if scheme not in ("http", "https"):
         msg = f"remote: expected a server or file:// to read from, got {known!r:.200}"
         raise ArgumentError(msg)

@@ -17,6 +17,7 @@ from seamark.run.handler import Handler
 from seamark.run.lifecycle import NEW, STOPPED
 from seamark.run.options import RunOptions
 from seamark.run.points import assign_series
+from seamark.run.tags import tags_of
 from seamark.run.tree import nest, structure_lines
 
 if TYPE_CHECKING:
@@ -118,8 +119,10 @@ class Container(Browsable, metaclass=_Opening):
     def log_metrics(
         self,
         metrics: Mapping[str, Any],
-        step: float | None = None,
+        step: float | datetime | None = None,
         *,
+        phase: str | None = None,
+        epoch: float | None = None,
         timestamp: float | datetime | None = None,
     ) -> None:
         """Record one number for each path, all at one step. The quick way; never raises.
@@ -130,15 +133,21 @@ class Container(Browsable, metaclass=_Opening):
         Args:
             metrics: Numbers by path; NaN and infinities are kept, ints beyond 2**53 are rounded to
                 float64.
-            step: Finite number, kept as given; None numbers the row 1 above the largest last step
-                of these paths.
+            step: Finite number, kept as given; a datetime is its seconds since the Unix epoch (a
+                naive one is local time); None numbers the row 1 above the largest last step of
+                these paths.
+            phase: Below which namespace the paths are: ``"train"`` or ``"training"`` is ``train``;
+                ``"val"``, ``"validate"`` or ``"validation"`` is ``val``; ``"test"``, ``"testing"``,
+                ``"eval"``, ``"evaluate"`` or ``"evaluation"`` is ``test``; anything else is itself.
+            epoch: Recorded as ``epoch`` in that namespace, at the same step; a metric of that name
+                is left out then.
             timestamp: Seconds since the Unix epoch, or a datetime; the time of the call is always
                 kept as well.
         """
-        if timestamp is None:
+        if timestamp is None and phase is None and epoch is None:
             self.recorder.row(metrics, step)
         else:
-            self.recorder.log_metrics(metrics, step, timestamp)
+            self.recorder.log_metrics(metrics, step, timestamp, "", phase, epoch)
 
     def assign(self, value: Mapping[str, Any] | Any, *, wait: bool = False) -> None:
         """Assign every value of a nested mapping, dataclass or Namespace at the root.
@@ -173,6 +182,7 @@ class Container(Browsable, metaclass=_Opening):
         del wait
         recorder, at = self.recorder, check_writable(given_path(path))
         if (writer := recorder.to_share(at)) is None:
+            recorder.parameters.drop(at)
             return
         recorder.number_after(None)  # what an opened run held must not be learned after this
         if not any(is_inside(known, at) for known in writer.families) and not self.exists(at):
@@ -192,6 +202,14 @@ class Container(Browsable, metaclass=_Opening):
     def fetch(self) -> dict[str, Any]:
         """Return the values of all atoms as a nested dict."""
         return self.recorded.atoms()
+
+    @property
+    def tags(self) -> dict[str, Any]:
+        """Keyed tags by key, as recorded up to now, with those of the projects above.
+
+        They are kept under ``tags/``; tags without a key are those of ``sys/tags``.
+        """
+        return tags_of(self.recorded.attributes("tags"))
 
     def get_structure(self) -> dict[str, Any]:
         """Return everything recorded as a nested dict.

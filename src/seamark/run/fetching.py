@@ -7,14 +7,23 @@ code that runs on all ranks is not to raise on some of them.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError, FamilyError, MissingExtraError, MissingFieldError
+from seamark.errors import (
+    ArgumentError,
+    FamilyError,
+    FileMissingError,
+    MissingExtraError,
+    MissingFieldError,
+)
 from seamark.journal.families import spoken
 from seamark.journal.folder import PROJECT_LOG, RunFolder
 from seamark.reading.names import generated_name
+from seamark.reading.tracked import TrackedFiles
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +87,7 @@ def value_of(recorded: Recorded, path: str) -> Any:
         return recorded.whole(found.value)
     if found.family.endswith("_series"):
         return _last(recorded, reader, found)
-    return found.value
+    return TrackedFiles(found.value) if found.family == "artifact" else found.value
 
 
 def last_of(recorded: Recorded, path: str) -> Any:
@@ -235,9 +244,20 @@ def download(
     if contents.finish([file for _, file in files]):
         files = _files(recorded, path)
     target = Path(destination) if destination is not None else Path.cwd()
-    for name, file in files:
-        below = f"{path}/{name}" if name else path
-        contents.write(file, target, below, name=name, references=references)
+
+    def write(target: Path) -> None:
+        for name, file in files:
+            below = f"{path}/{name}" if name else path
+            contents.write(file, target, below, name=name, references=references)
+
+    several = not files or files[0][0] is not None
+    if several and target.suffix.lower() == ".zip" and not target.is_dir():
+        with tempfile.TemporaryDirectory() as folder:
+            write(Path(folder))
+            made = shutil.make_archive(str(target), "zip", folder)
+        Path(made).replace(target)
+    else:
+        write(target)
 
 
 def bytes_of(recorded: Recorded, path: str, *, references: bool = False) -> bytes:
@@ -300,8 +320,24 @@ def _files(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, An
         return list(found.value.items())
     if found.family == "file_series":
         return [(_point_name(point), point.file) for point in recorded.view().files(path)]
+    if found.family == "artifact":
+        return [(str(file["path"]), _whereabouts(path, file)) for file in found.value["files"]]
     msg = f"{path!r}: expected a file, a file set or a file series, got {spoken(found.family)}"
     raise FamilyError(msg)
+
+
+def _whereabouts(path: str, file: dict[str, Any]) -> dict[str, Any]:
+    """Return a file of an artifact as one that a record refers to.
+
+    Raises:
+        FileMissingError: If the artifact does not say where it is.
+    """
+    if not file.get("ref"):
+        msg = (
+            f"{path}: the artifact does not say where {file['path']!r:.200} is, and keeps no bytes"
+        )
+        raise FileMissingError(msg)
+    return {"name": file["path"], **file}
 
 
 def _point_name(point: Any) -> str:

@@ -8,9 +8,8 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 
-from seamark.blobs import members_of
 from seamark.paths import check_path, check_writable, given_path, join_path
-from seamark.process.interrupts import let_pass
+from seamark.reading.tracked import TrackedFile
 from seamark.run.artifact import artifact_op
 from seamark.run.browsing import Browsable
 from seamark.run.drawing import Asked
@@ -25,9 +24,11 @@ from seamark.run.fetching import (
     points_of,
     value_of,
 )
+from seamark.run.keep import check_keep
 from seamark.run.options import refuse_unknown, strings
 from seamark.run.plotting import plot_run
 from seamark.run.points import append_point, as_file, assign_series, extend_series
+from seamark.run.uploads import files_to_upload
 from seamark.values import to_step, to_time_ns
 
 if TYPE_CHECKING:
@@ -37,17 +38,21 @@ if TYPE_CHECKING:
     from seamark.reading.points import Attempt, Points
     from seamark.run.recorded import Recorded
     from seamark.run.recorder import Recorder
+    from seamark.run.uploads import Source
+    from seamark.values.keeping import Keep
 
 __all__ = ["Handler", "Root"]
 
 
 _DESCRIBED: Final = ("name", "description")
+_CHART: Final = ("min", "max", "unit")
+"""What is accepted and not recorded: it chose how Neptune drew a series of numbers."""
 _ARGUMENTS: Final = {
-    "append": ("value", "step", "timestamp", "wait", *_DESCRIBED),
-    "extend": ("values", "steps", "timestamps", "wait", *_DESCRIBED),
-    "log": ("value", "step", "timestamp", "wait", *_DESCRIBED),
+    "append": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
+    "extend": ("values", "steps", "timestamps", "wait", *_DESCRIBED, *_CHART),
+    "log": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
 }
-"""What the verbs that take Neptune's ``**kwargs`` know; in Neptune, too, these two are all."""
+"""What the verbs that take Neptune's ``**kwargs`` know; in Neptune, too, these are all."""
 
 
 class Root(Protocol):
@@ -159,7 +164,8 @@ class Handler(Browsable):
             step: Finite number, kept as given; None numbers it 1 above the last, from 0 on.
             timestamp: Seconds since the Unix epoch, or a datetime.
             wait: Return only when a file is stored.
-            **described: ``name`` and ``description`` of a file.
+            **described: ``name`` and ``description`` of a file; Neptune's ``min``, ``max`` and
+                ``unit`` of a chart are accepted, and not recorded.
 
         Raises:
             ValueKindError: If the value is none of these.
@@ -173,6 +179,8 @@ class Handler(Browsable):
         plain = timestamp is None and not described
         if plain and (row := recorder.quick_row(path, value, step)) is not None:
             recorder.row(row, step)
+        elif plain and step is None and path in recorder.kept.cells and type(value) is float:
+            recorder.kept.observe(path, value)
         elif not recorder.silent:
             number = None if step is None else to_step(step)
             append_point(recorder, path, (value, number, to_time_ns(timestamp)), described)
@@ -229,23 +237,45 @@ class Handler(Browsable):
     def log_metrics(
         self,
         metrics: Mapping[str, Any],
-        step: float | None = None,
+        step: float | datetime | None = None,
         *,
+        phase: str | None = None,
+        epoch: float | None = None,
         timestamp: float | datetime | None = None,
     ) -> None:
         """Record one number for each key below this path.
 
         See `seamark.Run.log_metrics`. Never raises.
         """
-        try:
-            prefixed: Any = {f"{self._path}/{key}": value for key, value in metrics.items()}
-        except Exception as error:  # noqa: BLE001 - see `let_pass`
-            let_pass(error)
-            self._root.recorder.drop(
-                "metrics", 1, f"log_metrics: expected a mapping of paths to numbers: {error!r:.200}"
-            )
-            return
-        self._root.recorder.log_metrics(prefixed, step, timestamp)
+        self._root.recorder.log_metrics(metrics, step, timestamp, self._path, phase, epoch)
+
+    def keep(self, what: Keep) -> Handler:
+        """Keep this of the numbers at this path from now on, in place of a point for each.
+
+        `append`, `extend` and `log_metrics` add to it. What several ranks, processes and attempts
+        of a run keep at one path is added up when it is read, without what was seen after a
+        checkpoint that was gone back to. It is written at most once a second while numbers come
+        in, with checkpoints and at the end: a process that is killed loses what it saw since.
+
+        Args:
+            what: ``seamark.Statistics(skip=0)``, ``seamark.Last()`` or ``seamark.Ring(n)``, of
+                which an empty copy is taken.
+
+        Returns:
+            This handler.
+
+        Raises:
+            ArgumentError: If it is none of these.
+            FamilyError: If the path holds a series or something else, or keeps another kind.
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        at, checked = check_writable(self._path), check_keep("keep", what)
+        recorder = self._root.recorder
+        if (writer := recorder.to_write()) is not None:
+            recorder.number_after(None)  # what an opened run holds is learned first
+            recorder.kept.keep(writer, at, checked)
+        return self
 
     # ---------------------------------------------------------------- sets, clearing, deleting
 
@@ -317,23 +347,34 @@ class Handler(Browsable):
 
     def upload_files(
         self,
-        value: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        value: Source | Iterable[Source],
         *,
+        ignore: str | None = None,
+        max_bytes: int | None = None,
         wait: bool = False,
     ) -> None:
         """Add files to the file set at this path.
 
         Args:
-            value: A path, folder or glob pattern, or several; members are named relative to the
-                working directory.
+            value: A path, folder, glob pattern or module, or several. Members are named relative to
+                the working directory, or where they do not lie in it to the folder that was named;
+                those of a package begin with its name.
+            ignore: ``".gitignore"`` leaves out what such files name below a folder, in a pattern
+                and in a package, as git understands them, and git's own folder; the name of other
+                files with the same kind of rules does the same. A file that is named itself is
+                taken.
+            max_bytes: If the files are more than this together, none is stored; None for any
+                amount.
             wait: Return only when they are stored.
 
         Raises:
-            FileNotFoundError: If a pattern matches nothing.
+            FileNotFoundError: If a pattern matches nothing, or a module lies in no files.
+            ArgumentError: If there are more bytes than ``max_bytes``, or an argument has a value
+                that cannot be used.
         """
         if self._root.recorder.silent:
             return
-        members = members_of(value)
+        members = files_to_upload(value, ignore, max_bytes)
         at = check_writable(self._path)
         if writer := self._root.recorder.to_share(at):
             writer.claim(at, "file_set")
@@ -360,17 +401,7 @@ class Handler(Browsable):
         Raises:
             FileNotFoundError: If nothing is there.
         """
-        self._artifact("tracked", path, destination)
-
-    def mark_input(self, path: str) -> None:
-        """Record that the run read this file, folder, URL or other run's artifact."""
-        self._artifact("input", path, None)
-
-    def mark_output(self, path: str) -> None:
-        """Record that the run made this file, folder or URL."""
-        self._artifact("output", path, None)
-
-    def _artifact(self, kind: str, path: str, destination: str | None) -> None:
+        del wait
         at = check_writable(self._path)
         writer = self._root.recorder.to_share(at)
         if writer is None:
@@ -380,7 +411,7 @@ class Handler(Browsable):
             held = self._root.recorded.attribute(at).value
         op = artifact_op(
             at,
-            kind,
+            "tracked",
             path,
             destination=destination,
             previous=held,
@@ -394,6 +425,7 @@ class Handler(Browsable):
     def fetch(self) -> Any:
         """Return the value at this path: an atom, the strings of a set, the last point of a series.
 
+        Of what `keep` keeps it is a `seamark.Statistics`, a `seamark.Last` or a `seamark.Ring`.
         A namespace gives the atoms below it as a nested dict.
 
         Raises:
@@ -540,7 +572,7 @@ class Handler(Browsable):
         Raises:
             FamilyError: If there is no artifact.
         """
-        return list(self._value_of("artifact").get("files", ()))
+        return [TrackedFile(file) for file in self._value_of("artifact").get("files", ())]
 
     def list_fileset_files(self, path: str | None = None) -> list[dict[str, Any]]:
         """Return the members of the file set at this path: ``name``, ``size`` in bytes, ...
@@ -569,15 +601,16 @@ class Handler(Browsable):
         *,
         references: bool = False,
     ) -> None:
-        """Write the file, file set or file series at this path to disk.
+        """Write the file, file set, file series or tracked files at this path to disk.
 
         Whatever names were recorded, everything is written below the destination. A file that a
         record only refers to is opened if it lies in the run's folder, or if you recorded the run
         on this host and it has not changed since: a run from somebody else may name any of your
-        files.
+        files. So are the files of an artifact; what it has at addresses elsewhere is not fetched.
 
         Args:
             destination: A file name or an existing folder; the working directory if left out.
+                Several files become one archive if its name ends with ``.zip``.
             progress_bar: Accepted for Neptune's sake; has no effect.
             references: Open whatever the records refer to, wherever it is.
 

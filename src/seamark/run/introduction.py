@@ -33,6 +33,7 @@ __all__ = ["Introduction", "print_end"]
 
 log = logging.getLogger("seamark")
 
+_VERSION: Final = "source_code/version"
 _OWN: Final = ("sys/", "source_code/", "distributed/", "monitoring/")
 """Where everything is that is recorded without being told."""
 
@@ -47,6 +48,7 @@ class Introduction:
 
     Attributes:
         facts: Encoded values by path that are recorded with the first record.
+        revision: Which of the runs that are the same this is, by path; see `seamark.run.twins`.
         told: Whether name, tags and parameters have been recorded.
     """
 
@@ -54,8 +56,10 @@ class Introduction:
         self._options = options
         self._recorder = recorder
         self._made_at = datetime.now(timezone.utc)
-        self.facts: dict[str, Atom] = dict(options.params)
+        self.facts: dict[str, Atom] = {**options.params, **options.tags.keyed}
+        recorder.parameters.take(self.facts)
         self.told = told
+        self.revision: dict[str, Any] = {}
 
     def known(self) -> list[Attribute]:
         """Return what is known of the run before its first record."""
@@ -69,18 +73,31 @@ class Introduction:
             "sys/name": options.name,
             "sys/description": options.description,
             "sys/custom_run_id": options.custom_run_id,
+            "sys/parent": self._parent,
         }
         atoms = {path: encode_atom(fact) for path, fact in facts.items() if fact is not None}
         found = [
             Attribute(path, "atom", atom.type, decode_atom(atom.type, atom.value))
             for path, atom in {**atoms, **self.facts}.items()
         ]
-        found.append(Attribute("sys/tags", "string_set", "string_set", set(options.tags)))
+        for path, words in self._sets().items():
+            if words or path == "sys/tags":
+                found.append(Attribute(path, "string_set", "string_set", set(words)))
         return found
+
+    @property
+    def _parent(self) -> str | None:
+        """The run that this one is a part of: its id, with its project where that is another."""
+        parent, project = self._options.parent, self._recorder.folder.project
+        return None if parent is None else parent.removeprefix(f"{project}/")
+
+    def _sets(self) -> dict[str, tuple[str, ...]]:
+        return {"sys/tags": self._options.tags.words, "sys/group_tags": self._options.groups}
 
     def tell(self, atoms: Mapping[str, Atom]) -> None:
         """Record facts with the first record, or now if there was one. Never raises."""
         recorder = self._recorder
+        recorder.parameters.take(atoms)
         if recorder.writer is None:
             self.facts.update(atoms)
             return
@@ -101,21 +118,49 @@ class Introduction:
         for key in ("name", "description", "custom_run_id"):
             if (value := getattr(options, key)) is not None:
                 values[f"sys/{key}"] = recorder.hide(f"sys/{key}", value)
+        if (parent := self._parent) is not None:
+            values["sys/parent"] = parent
         if options.name == LATEST:
             log.warning("seamark: the name %r finds the newest run, whatever it is called", LATEST)
         if owner:
             values.update(self.of_owner())
+        values.update(self.revision)
         recorder.assign_quietly(values)
-        if options.tags:
-            writer.claim("sys/tags", "string_set")
-            tags = [escape(recorder.hide("sys/tags", tag)) for tag in options.tags]
-            writer.append_op({"op": "add", "path": "sys/tags", "values": tags})
+        for path, words in self._sets().items():
+            if words:
+                writer.claim(path, "string_set")
+                kept = [escape(recorder.hide(path, word)) for word in words]
+                writer.append_op({"op": "add", "path": path, "values": kept})
         if self.facts:
             recorder.record_atoms(self.facts)
+        if (config := options.config_path) is not None:
+            self._record_inputs(writer, config.inputs)
+
+    def _record_inputs(self, writer: JournalWriter, inputs: Mapping[str, str]) -> None:
+        """Record what a file said that the run reads; what is gone meanwhile is counted."""
+        from seamark.run.associated import Associations
+
+        associations = Associations(self._recorder, self._options)
+        for name, target in inputs.items():
+            path = f"artifacts/inputs/{name}"
+
+            def lost(error: Exception, path: str = path) -> None:
+                writer.drop("input", 1, f"{path!r} could not be recorded: {error}")
+
+            with quietly(lost):
+                op = associations.op("input", target, name)
+                writer.claim(path, "artifact")
+                writer.append_op(op)
 
     def of_owner(self) -> dict[str, Any]:
-        """Return by path where the process runs that trains the run, and among how many ranks."""
-        return {"sys/hostname": host_name(), **_distributed(self.facts)}
+        """Return by path where the process runs that trains the run, and a version of its code.
+
+        Also among how many ranks it runs; of the code only what a person said.
+        """
+        facts = {"sys/hostname": host_name(), **_distributed(self.facts)}
+        if (version := self._options.code_version) is not None:
+            facts[_VERSION] = self._recorder.hide(_VERSION, version)
+        return facts
 
     def keep_sources(self) -> SourceFiles | None:
         """Begin to keep the files that were named as ``source_files``; None if there are none."""
@@ -164,7 +209,10 @@ class Introduction:
         """Tell whether paths hold nothing but what a run records of itself when it begins."""
         chosen = self._options.monitoring_namespace
         own = (*_OWN, f"{chosen}/") if chosen else _OWN
-        return all(path in self.facts or path.startswith(own) for path in paths)
+        config = self._options.config_path
+        inputs = {f"artifacts/inputs/{name}" for name in (config.inputs if config else ())}
+        told = self.facts.keys() | inputs
+        return all(path in told or path.startswith(own) for path in paths)
 
 
 def _distributed(told: Mapping[str, Any]) -> dict[str, Any]:

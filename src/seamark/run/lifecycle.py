@@ -2,6 +2,7 @@
 
 ===========  =======================================================================================
 new          nothing was recorded by this object yet; it holds nothing of the system
+waiting      it was recorded with ``start=False`` and has not begun: no heartbeat and no captures
 recording    it records; a journal is open, and a thread forces it to disk
 resting      training has ended; no journal is open and no thread runs; recording more is possible
 stopped      it records nothing any more
@@ -18,9 +19,10 @@ from typing import Final
 
 from seamark.process.interrupts import raised_by_signal_handler
 
-__all__ = ["NEW", "RECORDING", "RESTING", "STOPPED", "Lifecycle"]
+__all__ = ["NEW", "RECORDING", "RESTING", "STOPPED", "WAITING", "Lifecycle"]
 
 NEW: Final = "new"
+WAITING: Final = "waiting"
 RECORDING: Final = "recording"
 RESTING: Final = "resting"
 STOPPED: Final = "stopped"
@@ -37,7 +39,7 @@ class Lifecycle:
     handler raised it.
 
     Attributes:
-        phase: `NEW`, `RECORDING`, `RESTING` or `STOPPED`.
+        phase: `NEW`, `WAITING`, `RECORDING`, `RESTING` or `STOPPED`.
     """
 
     def __init__(self) -> None:

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from seamark.errors import ArgumentError
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.pictures.printing import obeys_escapes
 from seamark.process import fork
 from seamark.process.liveness import process_facts
-from seamark.run.container import Container
+from seamark.run.container import INTERNAL, Container
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle
 from seamark.run.opened import learn
 from seamark.run.options import hidden_by_environment
@@ -24,6 +24,7 @@ from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.shipping import Shipping
+from seamark.run.tags import TagCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,6 +62,8 @@ class Logbook(Container):
         through: Reads it while a part of it lies only on a server.
     """
 
+    _internal: ClassVar[frozenset[str]] = INTERNAL | {"remotes", "tell", "token", "warn"}
+
     def __init__(
         self,
         folder: RunFolder,
@@ -71,6 +74,7 @@ class Logbook(Container):
         token: str | None = None,
         through: Through | None = None,
     ) -> None:
+        self.remotes, self.token = remotes, token
         self.lifecycle = Lifecycle()
         policy = EveryRank(disabled=mode == "disabled")
         self.recorder = Recorder(
@@ -90,7 +94,9 @@ class Logbook(Container):
             place=place,
             token=token,
             through=through,
+            settle=self.recorder.kept.write,
         )
+        self.recorder.expect_tags = TagCheck(self.recorded).expect
         self._told: set[str] = set()
         self._shipping = Shipping(remotes, token, self.recorder)
         fork.register(self.after_fork)
@@ -107,7 +113,7 @@ class Logbook(Container):
         selection.check()
         selection.expression()
         index = self._refreshed(str(selection.project), progress_bar)
-        return index.table(selection, columns, self._warn)
+        return index.table(selection, columns, self.warn)
 
     def _refreshed(self, project: str, progress_bar: Progress) -> Catalog:
         """Return what answers, up to date for a project and what is below it."""
@@ -120,11 +126,12 @@ class Logbook(Container):
             index.refresh(project, progress=progress)
         return index
 
-    def _warn(self, error: QueryError) -> None:
+    def warn(self, error: QueryError) -> None:
         """Say once what a path that no run has may be meant for; a later run may have it."""
-        self._tell(str(error).split("\n", 1)[0])
+        self.tell(str(error).split("\n", 1)[0])
 
-    def _tell(self, message: str) -> None:
+    def tell(self, message: str) -> None:
+        """Say something once."""
         if message not in self._told:
             self._told.add(message)
             log.warning("seamark: %s", message)
@@ -158,6 +165,7 @@ class Logbook(Container):
             seconds: How long to wait for files; None waits as long as they are being stored.
         """
         if self.lifecycle.phase != STOPPED:
+            self.lifecycle.call("stop")
             self.lifecycle.phase = STOPPED
             self.recorder.store_files(seconds)
             self.recorder.close("stop", CLOSE_TIMEOUT_S)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import logging
 import os
 import re
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -23,23 +20,19 @@ from seamark.errors import (
 )
 from seamark.journal.folder import RunFolder, mint_run_id
 from seamark.journal.numbers import take_number
-from seamark.paths import MODELS, check_key, check_name, check_project, home_of
+from seamark.paths import MODELS, STAGES, check_key, check_name, check_project, home_of
 from seamark.paths import model_key as key_of
 from seamark.reading.registered import find_registered, key_in
-from seamark.run.catalogs import first_remote, open_catalog, place_to_read
-from seamark.run.elsewhere import PATIENCE_S
 from seamark.run.logbook import Logbook, Progress
-from seamark.run.options import WITHOUT_MEANING, project_and_mode, refuse_unknown, remotes_of
-from seamark.run.place import expect_writable, own_root
-from seamark.run.through import Through
+from seamark.run.options import WITHOUT_MEANING, refuse_unknown
+from seamark.run.place import expect_writable
+from seamark.run.registry import Place, check_texts, expect_writing, made_at, names_there, tell
 
 if TYPE_CHECKING:
-    from seamark.reading.catalog import Catalog
     from seamark.reading.tables import RunsTable
 
 __all__ = ["Model", "ModelVersion", "init_model", "init_model_version", "opened_at"]
 
-STAGES: Final = ("none", "staging", "production", "archived")
 _STAGE: Final = "sys/stage"
 _NUMBER: Final = "sys/version"
 _MODEL: Final = "sys/model_id"
@@ -91,8 +84,8 @@ def init_model(
     """
     own = {"with_id", "name", "key", "project", "mode", "root", "remote", "api_token"}
     refuse_unknown("init_model", others, own | _TAKEN)
-    _check_texts(with_id=with_id, name=name, key=key)
-    place = _Place.of(project, mode, root, remote, api_token, named=with_id)
+    check_texts(with_id=with_id, name=name, key=key)
+    place = Place.of(project, mode, root, remote, api_token, named=with_id)
     if with_id is not None:
         return _begun(_open(Model, place, with_id), name)
     if key is None:
@@ -139,8 +132,8 @@ def init_model_version(
     """
     own = {"with_id", "name", "model", "project", "mode", "root", "remote", "api_token"}
     refuse_unknown("init_model_version", others, own | _TAKEN)
-    _check_texts(with_id=with_id, name=name, model=model)
-    place = _Place.of(project, mode, root, remote, api_token, named=with_id or model)
+    check_texts(with_id=with_id, name=name, model=model)
+    place = Place.of(project, mode, root, remote, api_token, named=with_id or model)
     if with_id is not None:
         return _begun(_open(ModelVersion, place, with_id), name)
     if model is None:
@@ -275,74 +268,6 @@ def opened_at(folder: RunFolder) -> Model | ModelVersion:
 # ---------------------------------------------------------------------- where they are
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where models are recorded, and what they are read from.
-
-    Attributes:
-        project: Project path.
-        mode: See ``init_run``.
-        root: Root folder.
-        remotes: URIs of what is sent to.
-        reads: What is read in the place of the root; None for the root.
-        token: To show to remotes.
-    """
-
-    project: str
-    mode: str
-    root: Path
-    remotes: tuple[str, ...]
-    reads: Path | str | None
-    token: str | None
-
-    @classmethod
-    def of(
-        cls,
-        project: str | None,
-        mode: str | None,
-        root: str | os.PathLike[str] | None,
-        remote: str | Sequence[str] | None,
-        token: str | None,
-        *,
-        named: str | None,
-    ) -> _Place:
-        """Check arguments, and ask the environment for what was not given.
-
-        Raises:
-            PathError: If the project breaks the grammar.
-            ArgumentError: If another has no legal value.
-        """
-        path, stated = project_and_mode(project, mode)
-        reads = place_to_read(root, remote) if stated == "read-only" else None
-        where = own_root(stated, root, named=named is not None)
-        return cls(path, stated, where, remotes_of(remote, stated), reads, token)
-
-    @property
-    def asked(self) -> Path | str | None:
-        """What is to be asked beside the root; None for nothing."""
-        if self.reads is not None or not self.remotes:
-            return self.reads
-        return place_to_read(None, first_remote(self.remotes))
-
-    def folder(self, project: str, run: str) -> RunFolder:
-        """Return the folder of a model or version, of a place below a project."""
-        return RunFolder(self.root, project, run)
-
-    @contextlib.contextmanager
-    def catalog(self, project: str, place: Path | str | None) -> Iterator[Catalog]:
-        """Open what has the models of a project, or of a place below it, up to date."""
-        with contextlib.closing(open_catalog(place or self.root, self.token)) as catalog:
-            catalog.refresh(project or None)
-            yield catalog
-
-
-def _check_texts(**given: object) -> None:
-    for what, text in given.items():
-        if text is not None and not isinstance(text, str):
-            msg = f"{what}: expected a string or None, got {type(text).__name__}"
-            raise ArgumentError(msg)
-
-
 def _begun(opened: Kind, name: str | None) -> Kind:
     """Return a model or version with the name that it was given; an empty one is none."""
     if name and name.strip(" ") and opened.recorder.recording:
@@ -350,7 +275,7 @@ def _begun(opened: Kind, name: str | None) -> Kind:
     return opened
 
 
-def _open(kind: type[Kind], place: _Place, word: str) -> Kind:
+def _open(kind: type[Kind], place: Place, word: str) -> Kind:
     """Open a model or version that exists.
 
     Raises:
@@ -358,25 +283,10 @@ def _open(kind: type[Kind], place: _Place, word: str) -> Kind:
         ArgumentError: If several may be.
     """
     found, elsewhere = _found(place, word, kind.container_type)
-    return _made(kind, place, found, elsewhere=elsewhere)
+    return made_at(kind, place, found, elsewhere=elsewhere)
 
 
-def _made(
-    kind: type[Kind], place: _Place, ref: tuple[str, str], *, elsewhere: bool = False
-) -> Kind:
-    partly = elsewhere and place.mode != "read-only"
-    through = Through(place.remotes, place.token, lambda: True) if partly else None
-    return kind(
-        place.folder(*ref),
-        place.mode,
-        place=place.reads,
-        remotes=place.remotes,
-        token=place.token,
-        through=through,
-    )
-
-
-def _found(place: _Place, word: str, kind: str) -> tuple[tuple[str, str], bool]:
+def _found(place: Place, word: str, kind: str) -> tuple[tuple[str, str], bool]:
     """Return where what a word means lies, and whether nothing of it lies on this disk.
 
     Raises:
@@ -400,7 +310,7 @@ def _found(place: _Place, word: str, kind: str) -> tuple[tuple[str, str], bool]:
     raise missing
 
 
-def _made_up(place: _Place, word: str, kind: str) -> tuple[str, str]:
+def _made_up(place: Place, word: str, kind: str) -> tuple[str, str]:
     """Return where something would lie that nobody looks for: nothing there is kept."""
     left, _, rest = word.rpartition("/")
     key, number = (key_in(rest), "") if kind == "model" else (rest.split("-")[-2:] * 2)[:2]
@@ -417,7 +327,7 @@ def _made_up(place: _Place, word: str, kind: str) -> tuple[str, str]:
 # ---------------------------------------------------------------------- new ones
 
 
-def _make_model(place: _Place, key: str) -> Model:
+def _make_model(place: Place, key: str) -> Model:
     """Make a model.
 
     Raises:
@@ -425,18 +335,18 @@ def _make_model(place: _Place, key: str) -> Model:
         KeyTakenError: If there is one with this key.
         JournalError: If the root cannot be written to.
     """
-    _expect_writing(place, "init_model")
+    expect_writing(place, "init_model")
     ref = (f"{place.project}/{MODELS}", key)
     if place.mode != "disabled":
         if any(one.casefold() == key.casefold() for one in _keys_elsewhere(place)):
             raise _taken(key, place.project, str(place.asked))
         _take_key(place.folder(*ref))
-    made = _made(Model, place, ref)
-    _tell(made, {_MODEL: key})
+    made = made_at(Model, place, ref)
+    tell(made, {_MODEL: key})
     return made
 
 
-def _make_version(place: _Place, model: str) -> ModelVersion:
+def _make_version(place: Place, model: str) -> ModelVersion:
     """Make a version of a model, with the next number.
 
     Raises:
@@ -444,10 +354,10 @@ def _make_version(place: _Place, model: str) -> ModelVersion:
         RunNotFoundError: If there is no such model.
         JournalError: If the root cannot be written to.
     """
-    _expect_writing(place, "init_model_version")
+    expect_writing(place, "init_model_version")
     (models, key), _ = _found(place, model, "model")
     ref = (f"{models}/{key}", mint_run_id())
-    made = _made(ModelVersion, place, ref)
+    made = made_at(ModelVersion, place, ref)
     if place.mode != "disabled":
         places = dict.fromkeys((None, place.asked))
         known = {number for at in places for number in _numbers(place, at, ref[0])}
@@ -456,21 +366,8 @@ def _make_version(place: _Place, model: str) -> ModelVersion:
         except OSError:
             expect_writable(made.folder)  # which says what is wrong with the place
             raise
-        _tell(made, {_MODEL: key, _NUMBER: number, _STAGE: "none"})
+        tell(made, {_MODEL: key, _NUMBER: number, _STAGE: "none"})
     return made
-
-
-def _expect_writing(place: _Place, verb: str) -> None:
-    if place.mode == "read-only":
-        msg = f"{verb}: mode='read-only': expected with_id of an existing one, got none"
-        raise RunNotNamedError(msg)
-
-
-def _tell(made: Logbook, facts: dict[str, Any]) -> None:
-    """Record what is known from the start; here something is made on disk."""
-    if made.recorder.recording:
-        made.start()
-        made.recorder.assign_quietly(facts)
 
 
 def _take_key(folder: RunFolder) -> None:
@@ -516,48 +413,21 @@ def _taken(key: str, project: str, where: str) -> KeyTakenError:
     return KeyTakenError(msg)
 
 
-def _keys_elsewhere(place: _Place) -> list[str]:
+def _keys_elsewhere(place: Place) -> list[str]:
     """Return the keys of the project's models on the remote; none if it does not answer."""
     models = f"{place.project}/{MODELS}"
     return [run for project, run in _runs(place, place.asked, models) if project == models]
 
 
-def _runs(place: _Place, at: Path | str | None, project: str) -> list[tuple[str, str]]:
-    return [] if at is None else [one.ref for one in _names(place, at, project, "model")]
+def _runs(place: Place, at: Path | str | None, project: str) -> list[tuple[str, str]]:
+    return [] if at is None else [one.ref for one in names_there(place, at, project, "model")]
 
 
-def _numbers(place: _Place, at: Path | str | None, model: str) -> list[int]:
+def _numbers(place: Place, at: Path | str | None, model: str) -> list[int]:
     """Return the numbers that the versions of a model go by in some place."""
-    names = (one.name for one in _names(place, at, model, "model_version") if one.project == model)
+    names = (
+        one.name for one in names_there(place, at, model, "model_version") if one.project == model
+    )
     key = model.rpartition("/")[2]
     found = (re.fullmatch(rf"{re.escape(key)}-([1-9][0-9]{{0,8}})", name or "") for name in names)
     return [int(one[1]) for one in found if one]
-
-
-def _names(place: _Place, at: Path | str | None, project: str, kind: str) -> list[Any]:
-    """Return what is in a place; nothing if it cannot be asked: recording is not to wait for it.
-
-    Two that took one key or number then are put together, or apart, where both arrive.
-    """
-    found: list[Any] = []
-    failure = ["no answer"]
-
-    def ask() -> None:
-        try:
-            with place.catalog(project, at) as catalog:
-                found.extend(catalog.names(kind))
-            failure.clear()
-        except (SeamarkError, OSError) as error:
-            failure[:] = [str(error)]
-
-    if isinstance(at, str):
-        asking = threading.Thread(target=ask, name="seamark-models", daemon=True)
-        asking.start()
-        asking.join(PATIENCE_S)
-    else:
-        ask()
-    if failure:
-        where = at or place.root
-        log.warning("seamark: %s cannot be asked for models: %s", where, failure[0])
-        return []
-    return found

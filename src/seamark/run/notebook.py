@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import SeamarkError
 from seamark.journal.folder import PROJECT_LOG
 from seamark.paths import home_of, model_key
+from seamark.reading.artifacts import source_label
 from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
 from seamark.reading.html import block, count_of, line_of, number, table, text
 from seamark.reading.interest import is_background, is_counter, metric_order
 from seamark.reading.names import generated_name
+from seamark.values.keeping import Keep
+from seamark.values.statistics import Statistics
 
 if TYPE_CHECKING:
     from seamark.reading.reader import Reader
@@ -96,7 +99,7 @@ def _run(recorded: Recorded, reader: Reader | None, families: Mapping[str, str])
 
 
 def _registered(recorded: Recorded, reader: Reader | None, families: Mapping[str, str]) -> str:
-    """Return a model or a version of one, which has no state and no generated name."""
+    """Return a model, a version of one or an artifact: no state, and no generated name."""
     folder = recorded.folder
     told = {
         "name": "sys/name",
@@ -108,10 +111,12 @@ def _registered(recorded: Recorded, reader: Reader | None, families: Mapping[str
     }
     facts = {one.path: one.value for one in _some(recorded, reader, list(told.values()))}
     rows = [("project", text(home_of(folder.project)))]
-    if folder.kind == "model_version":
+    if folder.kind in ("model_version", "artifact"):
         rows.append(("id", text(folder.run)))
     rows += [(name, text(facts[path])) for name, path in told.items() if facts.get(path)]
-    words = {"model": "Model", "model_version": "Version of model"}[folder.kind]
+    words = {"model": "Model", "model_version": "Version of model", "artifact": "Artifact"}[
+        folder.kind
+    ]
     title = f"{words} {text(model_key(folder.project, folder.run))}"
     return block(title, table((), rows), *_tables(recorded, reader, families, first_level=""))
 
@@ -235,11 +240,16 @@ def _shown(one: Attribute) -> str:
         return f"{count_of(value.count, 'point')}{last}"
     if isinstance(value, SeriesSummary):
         return f"{count_of(value.count, 'point')}, last: {number(value.last)}"
+    if isinstance(value, Keep):
+        mean = f"mean: {number(value.mean)}, " if isinstance(value, Statistics) else ""
+        return f"{count_of(value.count, 'observation')}, {mean}last: {number(value.last)}"
     if one.family == "file":
         return _file(value)
     if one.family == "file_set":
         return count_of(len(value), "file")
     if one.family == "artifact":
+        if "of" in value:
+            return f"{value.get('kind')}: {source_label(value['of'])}"
         files = value.get("files")
         return f"artifact of {count_of(len(files) if isinstance(files, Collection) else 0, 'file')}"
     if one.family == "string_set":

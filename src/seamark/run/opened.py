@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
     from seamark.remote.opening import Opening
+    from seamark.store.read.run import RunReader
 
 __all__ = ["Held", "learn", "learn_from", "was_made"]
 
@@ -20,7 +21,8 @@ class Held:
     """What a run held.
 
     Attributes:
-        series: Paths of its float series, without those that are captured.
+        series: Paths of the float series of its training: without those that are captured, and
+            those that only processes wrote which did not own it, such as evaluations.
         touched: Whether this process added points to one of them before that was known.
         failed: Whether it ever failed.
     """
@@ -57,11 +59,14 @@ def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
     try:
         index.refresh(folder.project, folder.run)
         view = index.view(folder.project, folder.run)
+        writers = view.series_writers()
+        training = _training(view) - set(writer.writers)  # what is written here was not held before
         for one in view.attributes():
             if one.path.startswith("sys/") and one.family == "atom":
                 continue
             # What is captured unasked says nothing about who trains.
-            if one.family == "float_series" and not is_inside(one.path, namespace):
+            trained = not training.isdisjoint(writers.get(one.path, ()))
+            if one.family == "float_series" and trained and not is_inside(one.path, namespace):
                 series.add(one.path)
                 touched = touched or writer.families.get(one.path) == "float_series"
             writer.families.setdefault(one.path, one.family)
@@ -71,6 +76,14 @@ def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
         return Held(frozenset(series), touched, view.has_failed())
     finally:
         index.close()
+
+
+def _training(view: RunReader) -> set[str]:
+    """Return the ids of the writers that trained the run, on all ranks."""
+    journals = view.journals()
+    return {
+        one.writer for one in journals if one.header.get("owner", True) or one.header.get("rank")
+    }
 
 
 def learn_from(opening: Opening, writer: JournalWriter, namespace: str) -> Held:

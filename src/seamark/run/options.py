@@ -25,22 +25,34 @@ from seamark.errors import (
     ValueKindError,
 )
 from seamark.journal.folder import is_run_id
-from seamark.paths import MAX_PATH_BYTES, check_path, check_project, is_inside
+from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
 from seamark.process.rank import current_rank
+from seamark.reading.arriving import check_conflict
 from seamark.run.browsing import Browsable
-from seamark.values import parameters
+from seamark.run.config import Config, read_config
+from seamark.run.keep import check_patterns
+from seamark.run.named import placed
+from seamark.values import encode_atom, parameters
+from seamark.values.content import is_parameter
 
 if TYPE_CHECKING:
     import re
 
+    from seamark.reading.arriving import Conflict
     from seamark.values import Atom
+    from seamark.values.keeping import Keep
 
 __all__ = [
+    "PARAMETERS",
+    "TAGS",
     "RunOptions",
+    "Tags",
     "check_argument",
     "check_arguments",
     "check_switch",
+    "given_tags",
     "hidden_by_environment",
+    "keyed_tags",
     "known_variables",
     "project_and_mode",
     "refuse_unknown",
@@ -79,10 +91,17 @@ _CAPTURES: Final = (
 
 _OTHER_VARIABLES: Final = ("API_TOKEN", "CUSTOM_RUN_ID", "DIR", "INDEX", "QUIET", "TRACEBACK")
 """What follows SEAMARK_ in the names of variables that stand for no argument declared here."""
+PARAMETERS: Final = "parameters"
+"""Where hyperparameters are kept."""
+TAGS: Final = "tags"
+"""Where tags are kept that have a key."""
 _RESERVED: Final = ("sys", "source_code")
 """Namespaces that belong to the run, and not to one of its processes."""
 _LONGEST_BELOW: Final = 100
 """Bytes that the longest path has that is captured below a namespace, with room for more."""
+
+_LONGEST_VERSION: Final = 1000
+"""Characters that a version of the code may have."""
 
 _ON_OR_OFF: Final = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
@@ -240,17 +259,93 @@ def _remotes(what: str, given: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def _conflict(what: str, given: Any) -> Conflict | None:
+    return None if given is None else check_conflict(given, what)
+
+
 def _project(_: str, given: Any) -> str:
     return check_project(given)
 
 
-def _tags(what: str, given: Any) -> list[str]:
-    return strings(given, what) if given else []
+@dataclass(frozen=True)
+class Tags:
+    """Tags as they are given: words, or values by key.
+
+    Attributes:
+        words: Of ``sys/tags``.
+        keyed: Encoded values by path, below ``tags/``.
+    """
+
+    words: tuple[str, ...] = ()
+    keyed: Mapping[str, Atom] = dataclasses.field(default_factory=dict)
+
+
+def given_tags(what: str, given: Any) -> Tags:
+    """Return tags as they were given: words, or a mapping of keyed ones.
+
+    Raises:
+        ArgumentError: If they are neither.
+        PathError: If a key cannot be one.
+        ValueKindError: If a value cannot be kept.
+    """
+    if not given:
+        return Tags()
+    if not isinstance(given, Mapping):
+        return Tags(tuple(strings(given, what)))
+    return Tags(keyed=keyed_tags(what, given))
+
+
+def keyed_tags(what: str, given: Mapping[Any, Any]) -> dict[str, Atom]:
+    """Return keyed tags as encoded values by path, below ``tags/``.
+
+    Args:
+        what: How messages call the argument.
+        given: Single values by key; a key has one or more parts, joined by ``/``.
+
+    Raises:
+        PathError: If a key is none.
+        ValueKindError: If a value is none that can be kept alone.
+    """
+    found: dict[str, Atom] = {}
+    for key, value in given.items():
+        try:
+            path = check_path(f"{TAGS}/{check_path(key)}")
+        except PathError as error:
+            msg = f"{what}: {str(error).removeprefix('path: ')}"
+            raise PathError(msg) from None
+        try:
+            found[path] = encode_atom(value)
+        except ValueKindError as error:
+            msg = f"{what}: {key!r:.80}: {str(error).removeprefix('value: ')}"
+            raise ValueKindError(msg) from None
+    return found
+
+
+def _groups(what: str, given: Any) -> tuple[str, ...]:
+    if not given:
+        return ()
+    return tuple(check_name(name, f"{what}: group") for name in strings(given, what))
+
+
+def _parent(what: str, given: Any) -> str | None:
+    """Return project and id of a run, or the id alone as it was given."""
+    folder = getattr(given, "folder", None)
+    if folder is not None and getattr(folder, "kind", None) == "run":
+        return f"{folder.project}/{folder.run}"
+    if given is None or (isinstance(given, str) and given):
+        project, _, run = (given or "").rpartition("/")
+        if given:
+            check_name(run, what)
+        if project:
+            check_project(project)
+        return given
+    msg = f"{what}: expected a run, its id or PROJECT/ID, got {type(given).__name__}: {given!r:.80}"
+    raise ArgumentError(msg)
 
 
 def _params(_: str, given: Any) -> dict[str, Atom]:
     # Encoded at once, so that it does not matter what becomes of them, and whether they pickle.
-    return {} if given is None else parameters(given, "parameters")
+    return {} if given is None else parameters(given, PARAMETERS)
 
 
 def _sources(what: str, given: Any) -> Any:
@@ -278,6 +373,33 @@ def _repository(what: str, given: Any) -> Any:
         f"got {type(given).__name__}: {given!r:.80}"
     )
     raise ArgumentError(msg)
+
+
+def _version(what: str, given: Any) -> Any:
+    if given is None or callable(given):
+        return given
+    if not isinstance(given, str) or not 0 < len(given.strip()) <= _LONGEST_VERSION:
+        msg = (
+            f"{what}: expected a text of 1 to {_LONGEST_VERSION:,} characters, a function without "
+            f"arguments that returns one, or None, got {type(given).__name__}: {given!r:.80}"
+        )
+        raise ArgumentError(msg)
+    return given
+
+
+def _version_of(given: Any) -> str | None:
+    """Return the version of the code, which a person's own function may tell."""
+    if not callable(given):
+        return given  # type: ignore[no-any-return]  # a checked text or None
+    try:
+        found = given()
+    except Exception as error:
+        msg = f"code_version: the function raised {type(error).__name__}: {error!s:.200}"
+        raise ArgumentError(msg) from error
+    if found is None or callable(found):
+        msg = f"code_version: expected a function that returns a text, it returned {found!r:.80}"
+        raise ArgumentError(msg)
+    return _version("code_version", found)  # type: ignore[no-any-return]  # a text by now
 
 
 def _dependencies(what: str, given: Any) -> str | None:
@@ -336,16 +458,25 @@ class RunOptions:
     custom_run_id: str | None = _argument(_text)
     mode: str = _argument(_one_of(*MODES), variable="MODE", otherwise="online")
     description: str | None = _argument(_text)
-    tags: list[str] = _argument(_tags)
+    config_path: Config | None = _argument(read_config)
+    tags: Tags = _argument(given_tags)
+    groups: tuple[str, ...] = _argument(_groups)
+    parent: str | None = _argument(_parent)
     root: str | os.PathLike[str] | None = _argument(_place)
     params: Mapping[str, Atom] = _argument(_params)
+    keep: dict[str, Keep] = _argument(check_patterns)
     owner: bool | None = _argument(_switch)
+    start: bool = _argument(_on_or_off, otherwise=True)
     ranks: str = _argument(_one_of("zero", "all"), "zero")
     resume: str = _argument(_one_of("auto", "never", "must"), "auto")
+    on_duplicate: str = _argument(_one_of("new", "reuse", "error"), "new")
     checkpoints: str = _argument(_one_of("reference", "keep", None))
     remote: tuple[str, ...] = _argument(_remotes, variable="REMOTE")
+    conflict: Conflict | None = _argument(_conflict)
+    make_project: bool | None = _argument(_switch)
     api_token: str | None = _argument(_text, shown=False)
     git_ref: Any = _argument(_repository)
+    code_version: str | None = _argument(_version)
     source_files: Any = _argument(_sources)
     dependencies: str | None = _argument(_dependencies)
     capture_stdout: bool | str = _capture("STDOUT", _output)
@@ -369,11 +500,19 @@ class RunOptions:
 
         Raises:
             ArgumentError: If they contradict each other or have no legal value.
+            FileMissingError: If there is no file at ``config_path``.
             ValueKindError: If tags are no strings.
             PathError: If the project's path breaks the grammar.
         """
         _warn_of_unknown_variables()
-        kept = {each.name: _checked(each, given.get(each.name)) for each in dataclasses.fields(cls)}
+        given = placed(given)
+        config = read_config("config_path", given.get("config_path"))
+        told = {**given, **config.values, "config_path": config} if config else given
+        kept = {each.name: _checked(each, told.get(each.name)) for each in dataclasses.fields(cls)}
+        for name in ("tags", "groups", "params") if config else ():
+            if given.get(name) is not None and told[name] is not given[name]:
+                check = cls.__dataclass_fields__[name]
+                kept[name] = _over(kept[name], _checked(check, given[name]))
         if kept["with_id"] and kept["custom_run_id"]:
             msg = "with_id and custom_run_id: expected one of them, got both"
             raise TwoNamesError(msg)
@@ -383,13 +522,38 @@ class RunOptions:
             # A path of one machine means nothing where it is read on another.
             sent = kept["remote"] and kept["mode"] in _SENDING
             kept["checkpoints"] = "keep" if sent else "reference"
+        asks = kept["mode"] not in ("disabled", "read-only")
+        asks = asks and not (kept["ranks"] == "zero" and current_rank().rank)
+        kept["code_version"] = _version_of(kept["code_version"]) if asks else None
         options = cls(**kept)
+        _expect_tokens(options.remotes, options.api_token)
+        options._check_duplicates()
         if options.mode == "read-only" and not options.names_a_run:
             msg = (
                 "mode='read-only': expected with_id (or custom_run_id) of an existing run, got none"
             )
             raise RunNotNamedError(msg)
         return options
+
+    def _check_duplicates(self) -> None:
+        """Refuse to look for runs that are the same where nothing is given to compare.
+
+        Raises:
+            ArgumentError: If that is so.
+        """
+        if self.on_duplicate == "new":
+            return
+        given = f"on_duplicate={self.on_duplicate!r}"
+        if self.names_a_run:
+            name = "with_id" if self.with_id else "custom_run_id"
+            msg = f"{given}: expected no {name}, which says which run it is, got both"
+            raise ArgumentError(msg)
+        if not any(map(is_parameter, self.params)):
+            msg = (
+                f"{given}: expected params= (or a config_path= that has some), which are compared, "
+                "got none"
+            )
+            raise ArgumentError(msg)
 
     @property
     def names_a_run(self) -> bool:
@@ -426,8 +590,32 @@ class RunOptions:
         return Secrets(self.mask_secrets, known, more_of(self.secrets))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the token out, and parameters, which travel with a run as it records them."""
-        return {**self.__dict__, "api_token": None, "params": {}}
+        """Leave the token out, and what travels with a run as it records it: facts."""
+        config = self.config_path and dataclasses.replace(self.config_path, values={})
+        apart: dict[str, Any] = {"api_token": None, "params": {}, "tags": Tags(self.tags.words)}
+        apart["config_path"] = config
+        return {**self.__dict__, **apart}
+
+
+def _over(file: Any, argument: Any) -> Any:
+    """Return what a file and an argument say together; where both say something, the file wins."""
+    if isinstance(file, Tags):
+        words = dict.fromkeys((*argument.words, *file.words))
+        return Tags(tuple(words), _over(file.keyed, argument.keyed))
+    if isinstance(file, tuple):
+        return tuple(dict.fromkeys((*argument, *file)))
+    above = {path[:at] for path in file for at, sign in enumerate(path) if sign == "/"}
+    kept = {
+        path: atom
+        for path, atom in argument.items()
+        if path not in above and not _levels(path) & file.keys()
+    }
+    return {**kept, **file}
+
+
+def _levels(path: str) -> set[str]:
+    """Return a path and everything that it lies in."""
+    return {path, *(path[:at] for at, sign in enumerate(path) if sign == "/")}
 
 
 def _checked(argument: dataclasses.Field[Any], given: Any) -> Any:
@@ -501,12 +689,13 @@ def project_and_mode(project: str | None, mode: str | None) -> tuple[str, str]:
     return _checked(known["project"], project), _checked(known["mode"], mode)
 
 
-def remotes_of(given: Any, mode: str) -> tuple[str, ...]:
+def remotes_of(given: Any, mode: str, token: str | None) -> tuple[str, ...]:
     """Return the URIs of remotes that an argument or the environment names, as for a run.
 
     Args:
         given: The argument.
         mode: As `project_and_mode` returned it; in some nothing is sent.
+        token: That is shown to them.
 
     Raises:
         ArgumentError: If one cannot be used.
@@ -514,7 +703,22 @@ def remotes_of(given: Any, mode: str) -> tuple[str, ...]:
     found: tuple[str, ...] = _checked(
         {each.name: each for each in dataclasses.fields(RunOptions)}["remote"], given
     )
-    return found if mode in _SENDING else ()
+    sent = found if mode in _SENDING else ()
+    _expect_tokens(sent, token)
+    return sent
+
+
+def _expect_tokens(remotes: tuple[str, ...], token: str | None) -> None:
+    """Make sure that the remotes that need a token have one, before anything is recorded.
+
+    Raises:
+        ArgumentError: If one has none.
+    """
+    if remotes:
+        from seamark.remote.places import check_token
+
+        for uri in remotes:
+            check_token(uri, token)
 
 
 def check_argument(name: str, given: object) -> None:

@@ -23,7 +23,7 @@ from seamark.paths import check_name, check_project
 from seamark.process.interrupts import quietly
 from seamark.reading.finding import Finder
 from seamark.reading.names import LATEST
-from seamark.run.catalogs import open_catalog, place_to_read, readable
+from seamark.run.catalogs import first_remote, open_catalog, place_to_read, readable
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
@@ -61,11 +61,12 @@ def reading_place(options: RunOptions) -> Path | str | None:
     Raises:
         ArgumentError: If nothing can be read from that remote.
     """
-    if options.mode != "read-only" or not options.remote:
+    first = first_remote(options.remote)
+    if options.mode != "read-only" or first is None:
         return None
-    if options.root is not None and place_to_read(None, None) == readable(options.remote[0]):
+    if options.root is not None and place_to_read(None, None) == readable(first):
         return None
-    return readable(options.remote[0])
+    return readable(first)
 
 
 def run_folder(options: RunOptions) -> RunFolder:

@@ -12,6 +12,7 @@ from seamark.errors import ArgumentError, ValueKindError
 from seamark.journal.format import Kind
 from seamark.paths import check_path, check_writable, join_path
 from seamark.run.browsing import Browsable
+from seamark.run.kept import observed
 from seamark.types import File, Histogram, Series, Single
 from seamark.values import Escaped, flatten, is_container, shown, to_float, to_step, to_time_ns
 
@@ -60,9 +61,13 @@ def append_point(recorder: Recorder, path: str, point: Point, described: Mapping
     writer = recorder.to_write() if leaves else None
     if writer is None:
         return
+    recorder.begin_points()
+    seen = observed(recorder.kept, parts)
     # All or nothing: no point is written if another one has no place.
-    writer.expect({recorder.series_path(at): family for at, family in kinds.items()})
+    writer.expect({recorder.series_path(at): kinds[at] for at in kinds.keys() - seen.keys()})
     recorder.number_after(step)
+    for at, number in seen.items():
+        recorder.kept.observe(at, number)
     for family, values in parts.items():
         if family == "float_series":
             for at in values:
@@ -146,10 +151,21 @@ def extend_series(
     ]
     series = [each for each in series if each.points]
     if series and (writer := recorder.to_write()):
+        recorder.begin_points()
+        series = [each for each in series if not _is_observed(recorder, each)]
         writer.expect({recorder.series_path(each.path): each.family for each in series})
         recorder.number_after(None if steps is None else 0)
         for each in series:
             _extend(recorder, writer, each, described)
+
+
+def _is_observed(recorder: Recorder, series: _Points) -> bool:
+    """Take in the points of a path that keeps none; return whether it is one."""
+    if series.family != "float_series" or not recorder.kept.takes(series.path):
+        return False
+    for each in [to_float(point) for point in series.points]:
+        recorder.kept.observe(series.path, each)
+    return True
 
 
 def assign_series(recorder: Recorder, found: Mapping[str, Series]) -> None:

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, overload
 
-from seamark.errors import ArgumentError, QueryError, RunNotFoundError
+from seamark.errors import ArgumentError, QueryError, ReadOnlyError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
 from seamark.reading.names import LATEST
 from seamark.run.catalogs import place_to_read
 from seamark.run.drawing import Asked
+from seamark.run.edits import set_trashed
 from seamark.run.logbook import Logbook, Progress
 from seamark.run.options import (
     WITHOUT_MEANING,
@@ -27,7 +28,10 @@ from seamark.run.plotting import plot_runs
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
     from seamark.reading.points import Attempt
+    from seamark.reading.report import Report
     from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
+    from seamark.run.group import Group
+    from seamark.run.run import Run
 
 __all__ = ["Project", "init_project"]
 
@@ -76,7 +80,8 @@ def init_project(
     refuse_unknown("init_project", others, {*own, *WITHOUT_MEANING} - {"enable_remote_signals"})
     path, stated = project_and_mode(project, mode)
     place = place_to_read(root, remote)
-    folder, remotes = RunFolder(root_dir(root), path, PROJECT_LOG), remotes_of(remote, stated)
+    folder = RunFolder(root_dir(root), path, PROJECT_LOG)
+    remotes = remotes_of(remote, stated, api_token)
     return Project(folder, stated, place=place, remotes=remotes, token=api_token)
 
 
@@ -88,6 +93,7 @@ class Project(Logbook):
     """
 
     container_type: ClassVar[str] = "project"
+    _internal: ClassVar[frozenset[str]] = Logbook._internal | {"up_to_date"}  # noqa: SLF001
 
     _looked = False
 
@@ -115,6 +121,24 @@ class Project(Logbook):
     def path(self) -> str:
         """Project path."""
         return self.folder.project
+
+    def report(self, short: bool = False) -> Report:  # noqa: FBT001, FBT002 - as people call it
+        """Return what the project comes to, as far as it is recorded: a dict that prints itself.
+
+        Its keys: ``name``, ``description``, ``tags``, ``keyed_tags``, ``metadata``, ``groups`` (of
+        which it says something) and ``runs`` (how many there are in it and below, by state).
+
+        Args:
+            short: Leave out ``project``, ``owner`` and ``creation_time``.
+        """
+        from seamark.reading.report import report_of_project
+
+        states = self.fetch_runs_table(columns=["sys/state"])["sys/state"]
+        return report_of_project(self.path, self.recorded.attributes(), states, short=short)
+
+    def up_to_date(self) -> Catalog:
+        """Return what has the runs of the project and of those below, as recorded up to now."""
+        return self._fresh_index(progress_bar=False)
 
     # ---------------------------------------------------------------- tables
 
@@ -146,14 +170,16 @@ class Project(Logbook):
             id: One run, or several of which it must be one: ids, their beginnings, names, generated
                 names, ``"latest"``, or one of these behind ``PROJECT/``.
             state: ``"running"``, ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``,
-                ``"crashed"`` or ``"created"``, or several; ``"active"`` and ``"inactive"`` as
-                Neptune has them.
+                ``"crashed"`` or ``"created"``, or several; ``"error"`` and ``"finished"`` stand for
+                several, as do ``"active"`` and ``"inactive"``, which Neptune has.
             owner: One owner, or several of which a run must have one.
             tag: One tag, or several that a run must all have.
             columns: Paths (``"hyperparams/lr"``), aggregates of series (``"val/loss:min"``,
                 ``:max``, ``:mean``, ``:last``, ``:count``, ``:first_step``, ``:last_step``),
                 patterns (``"hyperparams/*"``), and patterns limited to the columns in
-                which the runs differ (``"hyperparams/*:differing"``). None for everything.
+                which the runs differ (``"hyperparams/*:differing"``); of the parts of each run
+                (see ``parent`` of `init_run`) ``"children/val/acc:max"``, ``:min``, ``:mean`` and
+                ``:count``. None for everything.
                 ``sys/id`` is always there.
             trashed: False for runs that are not in the trash, True for those that are, None for
                 both.
@@ -194,7 +220,7 @@ class Project(Logbook):
         index = self._fresh_index(progress_bar)
         if words is not None:
             selection = replace(selection, id=self._ids(index, words, trashed=trashed))
-        table = index.table(selection, columns, self._warn)
+        table = index.table(selection, columns, self.warn)
         if self.recorded.remote and not table.total:
             self._expect_there()
         return table
@@ -241,6 +267,227 @@ class Project(Logbook):
         )
         return self._table(selection, columns, progress_bar)
 
+    def fetch_artifacts_table(
+        self,
+        *,
+        query: str | None = None,
+        columns: Iterable[str] | None = None,
+        limit: int | None = None,
+        progress_bar: Progress = None,
+    ) -> RunsTable:
+        """Return the artifacts of the project and its sub-projects: of each the latest version.
+
+        ``sys/name`` is the name, ``sys/version`` the number of the latest, ``sys/id`` its digest.
+        `Artifact.fetch_versions_table` has all versions of one.
+
+        Args:
+            query: As in `fetch_runs_table`, also the others; of latest versions alone.
+            columns: Paths and patterns; None for everything.
+            limit: At most this many artifacts.
+            progress_bar: As in `fetch_runs_table`.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query or a column breaks the grammar, or can mean nothing.
+
+        .. versionadded:: 0.2
+        """
+        from seamark.store.query.selection import Selection
+
+        selection = Selection(project=self.folder.project, kind="artifact", query=query)
+        replace(selection, limit=limit).check()
+        selection.expression()
+        index = self._fresh_index(progress_bar)
+        every = Selection(project=self.folder.project, kind="artifact")
+        aliases = index.table(every, ["sys/aliases"], self.warn)
+        pairs = zip(aliases.refs, aliases.rows, strict=True)
+        latest = {ref for ref, row in pairs if LATEST in row.get("sys/aliases", ())}
+        table = index.table(selection, columns, self.warn)
+        return table.only(latest, limit)
+
+    def claim(
+        self,
+        query: str | None = None,
+        *,
+        set: Mapping[str, Any] | None = None,  # noqa: A002 - what it does
+        sort_by: str = "sys/creation_time",
+        ascending: bool = True,
+        **given: Any,
+    ) -> Run | None:
+        """Take a run that matches and that nobody else has; None if there is none.
+
+        Of any number of workers, on any number of machines that see the same root or server, one
+        gets it. It is this process's until `Run.release` or `Run.stop`, or until the process counts
+        as crashed: it is gone, or nothing was heard of it for 90 s. Runs in the trash are left out.
+
+        The query is asked again once the run is claimed, so that what an earlier claimant changed
+        counts. A query that a finished run still matches finds it again.
+
+        Args:
+            query: As in `fetch_runs_table`; empty for any run.
+            set: Values by path, recorded in the run at once.
+            sort_by: Path, perhaps with an aggregate, by which runs are tried.
+            ascending: Smallest first; by itself that is the oldest.
+            **given: Further arguments of `init_run`, such as ``capture_stdout=False``.
+
+        Returns:
+            The run, opened and running.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query or ``sort_by`` breaks the grammar, or can mean nothing.
+            PathError: If a path in ``set`` is illegal, or derived.
+            ValueKindError: If a value in ``set`` cannot be kept.
+            ReadOnlyError: If the project was opened for reading.
+            OSError: If nothing can be claimed in the project's folder.
+            RemoteError: If the server cannot be asked, or refuses it.
+
+        .. versionadded:: 0.2
+        """
+        from seamark.run.claiming import claim_run
+
+        return claim_run(self, query, set, sort_by, ascending=ascending, given=given)
+
+    def find_run(self, *, content_hash: str, revision: int | None = None) -> Run | None:
+        """Return the newest run with some parameters and code; None if the project has none.
+
+        Args:
+            content_hash: ``sys/content_hash`` of the run, as it is now or was at its start.
+            revision: ``sys/revision``: which it is of those that began alike, 1-based; None for
+                any.
+
+        Returns:
+            The run, opened with ``mode="read-only"``.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            RemoteError: If the server cannot be asked.
+
+        .. versionadded:: 0.2
+        """
+        from seamark.run.run import init_run
+        from seamark.run.twins import check_hash, find_twin
+
+        check_hash(content_hash, revision)
+        if self.mode == "disabled":
+            return None
+        index = self.up_to_date()
+        found = find_twin(index, self.path, content_hash, revision)
+        if found is None:
+            return None
+        place = self.recorded.place
+        where = {"remote": place} if isinstance(place, str) else {"root": place}
+        return init_run(
+            project=self.path, with_id=found, mode="read-only", api_token=self.token, **where
+        )
+
+    def claim_group(
+        self,
+        query: str | None = None,
+        *,
+        set: Mapping[str, Any] | None = None,  # noqa: A002 - what it does
+        sort_by: str = "sys/id",
+        ascending: bool = True,
+    ) -> Group | None:
+        """Take a group of the project that matches and that nobody else has; None if there is none.
+
+        It is this process's until `Group.release` or the end of the project's `stop`; see `claim`.
+
+        Args:
+            query: As in `fetch_groups_table`; empty for any group.
+            set: Metadata by key, recorded of the group at once.
+            sort_by: Column of `fetch_groups_table` by which groups are tried.
+            ascending: Smallest first.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query breaks the grammar.
+            PathError: If a key in ``set`` is illegal.
+            ValueKindError: If a value in ``set`` cannot be kept.
+            ReadOnlyError: If the project was opened for reading.
+            OSError: If nothing can be claimed in the project's folder.
+            RemoteError: If the server cannot be asked, or refuses it.
+
+        .. versionadded:: 0.2
+        """
+        from seamark.run.claiming import claim_group
+
+        return claim_group(self, query, set, sort_by, ascending=ascending)
+
+    def group(self, name: str) -> Group:
+        """Return a group of runs of the project and its sub-projects; nothing is made for it.
+
+        Args:
+            name: What stands in ``sys/group_tags`` of its runs; see ``groups`` of `init_run`.
+
+        Raises:
+            PathError: If it cannot be the name of a group.
+        """
+        from seamark.run.group import Group
+
+        return Group(self, name)
+
+    def fetch_groups_table(
+        self, *, query: str | None = None, progress_bar: Progress = None
+    ) -> RunsTable:
+        """Return the groups of the project, one row each, by name.
+
+        ``sys/id`` is the name, ``runs`` the number of runs in it; ``description`` and
+        ``metadata/...`` are what is recorded of it in the project.
+
+        Args:
+            query: Only groups that match, such as ``"runs > 4 AND metadata/seed = 1"``.
+            progress_bar: As in `fetch_runs_table`.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query breaks the grammar.
+        """
+        from seamark.run.group import group_rows
+        from seamark.run.matching import table_of
+        from seamark.store.query.language import parse
+
+        if query is not None:
+            parse(query)  # before anything is read
+        index = self._fresh_index(progress_bar)
+        return table_of(group_rows(self, index), query, self.tell)
+
+    def trash(self, runs: Any, *, trashed: bool = True) -> list[str]:
+        """Put runs of the project and of its sub-projects into the trash, or take them out again.
+
+        Their files stay; ``seamark purge`` deletes them for good.
+
+        Args:
+            runs: Which: a run, its id or name, several of these, a query, or a `RunsTable`.
+            trashed: False takes them out.
+
+        Returns:
+            Their ids.
+
+        Raises:
+            ArgumentError: If one may be any of several runs, or nothing is named.
+            RunNotFoundError: If one is no run of the project.
+            QueryError: If it is a query that can mean nothing.
+            ReadOnlyError: If the project was opened for reading.
+            JournalError: If a folder cannot be written.
+            RemoteError: If a server refuses it.
+
+        .. versionadded:: 0.2
+        """
+        if runs is None:
+            msg = "runs: expected runs, their names or a query, got None"
+            raise ArgumentError(msg)
+        if self.recorder.silent:
+            return []
+        if self.recorder.mode == "read-only":
+            msg = f"{self.folder.words} was opened with mode='read-only' and cannot be written to"
+            raise ReadOnlyError(msg)
+        index = self._fresh_index(progress_bar=False)
+        refs = self._meant(index, runs, trashed=not trashed)
+        there = self.recorded.remote
+        set_trashed(index, None if there else self.folder.root, refs, trashed=trashed)
+        return [run for _, run in refs]
+
     def _ids(
         self, index: Catalog, given: str | Iterable[str], *, trashed: bool | None
     ) -> list[str]:
@@ -260,7 +507,7 @@ class Project(Logbook):
                 project, in_trash = self.folder.project, bool(trashed)
                 return finder.find(word, project, elsewhere=False, trashed=in_trash)[1]
             except RunNotFoundError as error:
-                self._tell(f"id: {error}")
+                self.tell(f"id: {error}")
                 return word
 
         return [meant(word) for word in ([given] if isinstance(given, str) else given)]
@@ -329,7 +576,7 @@ class Project(Logbook):
             check_points(points)
         index = self._fresh_index(progress_bar)
         refs = self._meant(index, runs)
-        return index.series(refs, patterns, attempt, points=points, unknown=self._warn)
+        return index.series(refs, patterns, attempt, points=points, unknown=self.warn)
 
     def plot(
         self,
@@ -379,7 +626,7 @@ class Project(Logbook):
         order = "newest" if runs is None or isinstance(runs, str) else "first"
         return plot_runs(found, paths, asked, where, refresh, order)
 
-    def _meant(self, index: Catalog, runs: Any) -> list[tuple[str, str]]:
+    def _meant(self, index: Catalog, runs: Any, *, trashed: bool = False) -> list[tuple[str, str]]:
         """Return (project, run id) of the runs that ``runs`` stands for."""
         from seamark.reading.tables import RunsTable
         from seamark.store.query.selection import Selection
@@ -387,13 +634,14 @@ class Project(Logbook):
         if isinstance(runs, RunsTable):
             return list(runs.refs)
         if runs is not None and not (isinstance(runs, str) and _is_query(runs)):
-            return self._named(index, runs)
-        found = index.select(Selection(project=self.folder.project, query=runs), self._warn)
+            return self._named(index, runs, trashed=trashed)
+        wanted = Selection(project=self.folder.project, query=runs, trashed=trashed)
+        found = index.select(wanted, self.warn)
         if self.recorded.remote and not found:
             self._expect_there()
         return found
 
-    def _named(self, index: Catalog, runs: Any) -> list[tuple[str, str]]:
+    def _named(self, index: Catalog, runs: Any, *, trashed: bool = False) -> list[tuple[str, str]]:
         """Return (project, run id) of a run or several, given in whatever way."""
         from seamark.reading.finding import Finder
         from seamark.store.query.language import parse
@@ -418,7 +666,7 @@ class Project(Logbook):
                 found += by_id[name]
                 continue
             try:
-                found.append(finder.find(name, project, elsewhere=False))
+                found.append(finder.find(name, project, elsewhere=False, trashed=trashed))
             except RunNotFoundError:
                 if isinstance(runs, str) and _QUERY_LIKE.search(runs):
                     parse(runs)  # which says what is wrong with it
@@ -443,7 +691,7 @@ class Project(Logbook):
             near = near or [one for one in others if one.rpartition("/")[2] == name]
             hint = f"; did you mean {near[0]!r}?" if near else " (seamark ls lists the runs)"
             where = self.recorded.where
-            self._tell(f"there is no project {self.path!r} below {where}{hint}")
+            self.tell(f"there is no project {self.path!r} below {where}{hint}")
 
 
 def _named(one: Any) -> str:

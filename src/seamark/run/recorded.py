@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seamark.errors import MissingFieldError, RunNotFoundError, SeamarkError
-from seamark.journal.folder import RunFolder, iter_runs
+from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.paths import is_inside
 from seamark.run.catalogs import open_catalog
 from seamark.run.tree import nest
@@ -38,6 +38,7 @@ class Recorded:
             server; None for the root.
         token: To show to a server; None has it looked for.
         through: Reads a run that is being recorded, where a part of it lies only on a server.
+        settle: Has this process write what it has not written yet; called before something is read.
 
     Attributes:
         folder: Where it is recorded, or would be.
@@ -54,6 +55,7 @@ class Recorded:
         place: Path | str | None = None,
         token: str | None = None,
         through: Through | None = None,
+        settle: Callable[[], object] | None = None,
     ) -> None:
         self.folder = folder
         self.disabled = disabled
@@ -62,6 +64,7 @@ class Recorded:
         self._place, self._token = place, token
         self._index: Catalog | None = None
         self._through = through
+        self._settle = settle
         self._last: Catalog | None = None
 
     # ---------------------------------------------------------------- where from
@@ -70,8 +73,13 @@ class Recorded:
     def index(self) -> Catalog:
         """What has the runs: the local index of the root, or what asks the server."""
         if self._index is None:
-            self._index = open_catalog(self._place or self.folder.root, self._token)
+            self._index = open_catalog(self.place, self._token)
         return self._index
+
+    @property
+    def place(self) -> Path | str:
+        """What is read: a root, or the address of a server."""
+        return self._place or self.folder.root
 
     @property
     def remote(self) -> bool:
@@ -88,7 +96,7 @@ class Recorded:
     @property
     def where(self) -> str:
         """The place that is read, in words."""
-        return str(self._place or self.folder.root)
+        return str(self.place)
 
     @property
     def words(self) -> str:
@@ -120,6 +128,8 @@ class Recorded:
         Raises:
             RunNotFoundError: If nothing was recorded yet.
         """
+        if self._settle is not None:
+            self._settle()
         if self._is_elsewhere and self._through is not None:
             found = self._through.read(self.folder)
             if found is not None:
@@ -152,6 +162,16 @@ class Recorded:
             return self.view()
         except RunNotFoundError:
             return None
+
+    def log_of(self, project: str) -> Reader | None:
+        """Return what a project says of itself; None if it says nothing on this disk.
+
+        Raises:
+            RunNotFoundError: If it says nothing on a server.
+        """
+        if not self.remote and not RunFolder(self._there.root, project, PROJECT_LOG).is_there():
+            return None
+        return self.index.fresh_view(project, PROJECT_LOG)
 
     @property
     def silent(self) -> bool:
@@ -248,6 +268,16 @@ class Recorded:
         """Return the files of what is recorded."""
         found = self._last or self.index
         return found.view(self.folder.project, self.folder.run).contents
+
+    def document(self) -> dict[str, Any]:
+        """Return all that is recorded as JSON values; see `seamark.reading.document`."""
+        from seamark.reading.document import SERIES, document_of, ref_of
+
+        reader = self.reader()
+        if reader is None:
+            named = ref_of(self.folder.project, self.folder.run)
+            return {**named, "attributes": {}, **{part: {} for part in SERIES}}
+        return document_of(reader, whole=lambda text, _: self.whole_if_there(text))
 
     def whole(self, value: Any) -> Any:
         """Return a value as it was written: what stands for a very long text is not its value.

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.blobs import BlobWriter
 from seamark.capture.secrets import Secrets
-from seamark.errors import FamilyError, InactiveRunError, ReadOnlyError
+from seamark.errors import FamilyError, InactiveRunError, PathError, ReadOnlyError
 from seamark.journal.families import spoken
 from seamark.journal.format import Kind
 from seamark.journal.writer import HEARTBEAT_S, SYNC_S, JournalWriter
 from seamark.paths import check_path, check_writable, is_inside
 from seamark.process.interrupts import let_pass, quietly
-from seamark.run.lifecycle import RESTING, STOPPED, Lifecycle
+from seamark.run.kept import Kept
+from seamark.run.lifecycle import RESTING, STOPPED, WAITING, Lifecycle
+from seamark.run.parameters import Parameters, is_parameter
+from seamark.run.phases import in_phase
 from seamark.run.ranks import RankPaths
 from seamark.run.writes import assign_ops, atom_at, gather, is_long
 from seamark.values import Atom, escape, to_time_ns
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.run.writes import Writes
     from seamark.types import Series
+    from seamark.values.keeping import Keep
 
 __all__ = ["Policy", "Recorder"]
 
@@ -35,11 +39,14 @@ _EXACT: Final = 2**53
 _KNOWN_LIMIT: Final = 4096
 _LEARNING_S: Final = 2.0
 """How long the end of a run waits for what is still being learned of it, in seconds."""
+_LEARNING_WITH_POINTS_S: Final = 10.0
+"""The same where what is learned says whether the run was trained here."""
 _NO_SERIES: Final[Mapping[str, Any]] = {}
 _USUAL: Final = Secrets()
 MASKED: Final = "sys/masked"
 """The paths of a run at which something is hidden, as a string set."""
 
+_CLEARED: Final = ("", "string_set", "statistic")
 _OF_EVERY_RANK: Final = frozenset({"state", "checkpoint", "file_point"})
 
 
@@ -77,6 +84,7 @@ class Recorder:
         start: Called, with a lock held, for the first record: opens the journal. What it raises is
             a person's mistake, and nothing is recorded.
         secrets: What is hidden in values and texts before they are written.
+        keep: What is kept of series in place of their points, by path or pattern.
 
     Attributes:
         folder: Where it is recorded.
@@ -85,6 +93,10 @@ class Recorder:
         secrets: What is hidden in values and texts.
         row: Records one number for each path at one step, ``row(metrics, step)``; returns whether
             it is in the kernel (None in a disabled run). Never raises.
+        kept: What is kept of series in place of their points.
+        parameters: The hyperparameters that this process set, as they were given.
+        expect_tags: Raises what is wrong with keyed tags among values that are assigned.
+        fixed: What nobody changes any more: a path, and what is below it; None if there is none.
         unasked: Paths of texts that were captured: nobody is warned of what is hidden in them.
         rank: 0, or the rank that records its own series beside those of rank 0.
         after_t: Time of the last record of a run that lies elsewhere, ns since the Unix epoch.
@@ -92,6 +104,8 @@ class Recorder:
             somebody has to know; returns whether they are to be recorded. None takes them all.
         watch_rank: Called before anything else that is recorded on purpose, as long as this process
             may turn out to be another rank; returns whether it is to be recorded. None takes it.
+        before_point: Called once before the first point of any series, with which a run begins that
+            was not started; None where it has begun.
     """
 
     def __init__(
@@ -104,14 +118,19 @@ class Recorder:
         header: Callable[[], dict[str, Any]],
         start: Callable[[], object],
         secrets: Secrets = _USUAL,
+        keep: Mapping[str, Keep] | None = None,
     ) -> None:
         self.folder = folder
         self.mode = mode
         self.writer: JournalWriter | None = None
         self.secrets = secrets
+        self.kept = Kept(
+            lambda: self.writer, keep or {}, lambda: self.number_after(None), self.begin_points
+        )
         self.rank = 0
         self.watch_series: Callable[[Iterable[str]], bool] | None = None
         self.watch_rank: Callable[[], bool] | None = None
+        self.before_point: Callable[[], object] | None = None
         self.row: Callable[..., bool | None] = self._first_row
         self._lifecycle = lifecycle
         self._policy = policy
@@ -125,6 +144,9 @@ class Recorder:
         self._warned = False
         self.unasked: set[str] = set()
         self._hidden_at: set[str] = set()
+        self.parameters = Parameters()
+        self.expect_tags: Callable[[Mapping[str, Atom]], object] | None = None
+        self.fixed: str | None = None
         self._known_paths: dict[tuple[str, tuple[Any, ...]], tuple[str, ...]] = {}
 
     # ---------------------------------------------------------------- whether it records
@@ -193,6 +215,7 @@ class Recorder:
         """Continue with a writer; in a forked child, with the one that it inherited."""
         self._policy.settle()
         self.writer = writer
+        self.kept.begin(writer)
         self.row = self._rows(writer)
 
     def let_go(self) -> JournalWriter | None:
@@ -210,11 +233,19 @@ class Recorder:
         """Make the copy in a forked child whole again."""
         self._lock = threading.RLock()
         self._learning = None
+        self.kept.after_fork()
         self._policy.forget()
         self.row = self._first_row
 
+    def begin_attempt(self) -> None:
+        """Go on in a journal of another attempt, with what its header says from now on."""
+        self.kept.renew()
+        if self.writer is not None:
+            self.writer.rotate()
+
     def _beat(self) -> None:
-        if self._lifecycle.phase == RESTING:
+        self.kept.write()
+        if self._lifecycle.phase in (RESTING, WAITING):
             self.rest()
         else:
             self._lifecycle.call("heartbeat")
@@ -228,6 +259,15 @@ class Recorder:
         self.watch_series = None
         if self.writer is not None and self._learning is None:
             self.row = self._rows(self.writer)
+
+    def begin_points(self) -> None:
+        """Take note that points of series are about to be recorded on purpose."""
+        if self.before_point is None:
+            return
+        with self._lock:  # another thread's first point waits until the run has begun
+            call, self.before_point = self.before_point, None
+            if call is not None:
+                call()
 
     # ---------------------------------------------------------------- whose paths
 
@@ -244,8 +284,22 @@ class Recorder:
 
     # ---------------------------------------------------------------- numbers
 
-    def log_metrics(self, metrics: Mapping[str, Any], step: Any, timestamp: Any) -> None:
-        """Record one number for each path, all at one step; never raises."""
+    def log_metrics(
+        self,
+        metrics: Mapping[str, Any],
+        step: Any,
+        timestamp: Any,
+        base: str = "",
+        phase: Any = None,
+        epoch: Any = None,
+    ) -> None:
+        """Record one number for each path below a base, all at one step; never raises."""
+        if base or phase is not None or epoch is not None:
+            if self.writer is None and self.recording:
+                self.row({}, None)  # begins: what is left out can be counted then
+            metrics = in_phase(metrics, base, phase, epoch, self.drop)
+            if not metrics:
+                return
         if timestamp is None:
             self.row(metrics, step)
             return
@@ -331,6 +385,10 @@ class Recorder:
         if writer is None:
             return self._first_row(metrics, step, time_ns)
         try:
+            if self.kept.cells or self.kept.patterns:  # of all ranks they are at one path
+                metrics = self.kept.divert(metrics)
+                if not metrics:
+                    return False
             if ranked is not None:
                 metrics = {ranked[path]: value for path, value in metrics.items()}
             if self.watch_series is not None and not self.watch_series(metrics):
@@ -377,6 +435,17 @@ class Recorder:
         self._learning = threading.Thread(target=work, name="seamark-open", daemon=True)
         self._learning.start()
 
+    def await_learned(self, timeout_s: float) -> None:
+        """Wait until it is known what an opened run held, for as long as that at most, in seconds.
+
+        Longer where points were recorded, of which it decides whose the run is.
+        """
+        if (thread := self._learning) is None or thread is threading.current_thread():
+            return
+        families = {} if self.writer is None else self.writer.families
+        has_points = "float_series" in list(families.values())
+        thread.join(min(timeout_s, _LEARNING_WITH_POINTS_S if has_points else _LEARNING_S))
+
     def number_after(self, step: float | None) -> None:
         """Wait for the last steps of an opened run where a step is to be numbered."""
         if step is None and (thread := self._learning) is not None:
@@ -407,10 +476,18 @@ class Recorder:
             ReadOnlyError: If it was opened for reading.
         """
         if self.silent:
+            if not path or is_parameter(f"{path}/"):
+                with quietly():
+                    self.parameters.take(gather(path, value).atoms)
             return _NO_SERIES
         writes = gather(path, value)
         if (writer := self.to_write()) is None:
             return _NO_SERIES
+        for at in writes.families() if self.fixed is not None else ():
+            self._expect_free(at)
+        if self.expect_tags is not None:
+            self.expect_tags(writes.atoms)
+        self.parameters.take(writes.atoms)
         families = {at: each for at, each in writes.families().items() if self.shares(at)}
         series = {self.series_path(at): each.family for at, each in writes.series.items()}
         writer.expect(families | series if series else families)
@@ -468,9 +545,16 @@ class Recorder:
         Raises:
             InactiveRunError: If the run was stopped.
             ReadOnlyError: If it was opened for reading.
+            PathError: If nobody changes what is there.
         """
         writer = self.to_write()
+        self._expect_free(path)
         return writer if writer is not None and self.shares(path) else None
+
+    def _expect_free(self, path: str) -> None:
+        if self.fixed is not None and is_inside(path, self.fixed):
+            msg = f"path: {path!r} is what {self.folder.words} consists of, and never changes"
+            raise PathError(msg)
 
     def record_op(self, op: Mapping[str, Any]) -> bool:
         """Append one op (``docs/explanation/journal.md``, table C), if it is this rank's to say.
@@ -502,9 +586,22 @@ class Recorder:
             InactiveRunError: If the run was stopped.
             ReadOnlyError: If it was opened for reading.
         """
-        if (writer := self.to_write()) is None:
+        writer = self.to_write()
+        self.parameters.take(atoms)
+        if writer is None:
             return False
         return self._record_atoms(writer, self._without_secrets(atoms), check_writable, "atom")
+
+    def expect_values(self, paths: Iterable[str]) -> None:
+        """Make sure that single values can be recorded at some paths.
+
+        Raises:
+            FamilyError: If a path holds another family.
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        if (writer := self.to_write()) is not None:
+            writer.expect({path: "atom" for path in paths if self.shares(path)})
 
     def assign_quietly(self, values: Mapping[str, Any]) -> None:
         """Assign values that were captured without being asked; count what cannot be kept.
@@ -628,9 +725,12 @@ class Recorder:
             InactiveRunError: If the run was stopped.
             ReadOnlyError: If it was opened for reading.
         """
-        if writer := self.to_share(path):
+        writer = self.to_share(path)
+        self.parameters.drop(path)
+        if writer is not None:
             writer.append_op({"op": "delete", "paths": [path]})
             writer.forget(path)
+            self.kept.forget(path)
             self._known_paths.clear()
             if self._content is not None:
                 self._content.forget(path)
@@ -647,14 +747,15 @@ class Recorder:
             return
         own = self.series_path(path)
         own = own if writer.families.get(own, "").endswith("_series") else path
-        family = writer.families.get(own)
-        if family is not None and family != "string_set" and not family.endswith("_series"):
+        family = writer.families.get(own, "")
+        if family not in _CLEARED and not family.endswith("_series"):
             msg = f"{path!r} holds {spoken(family)}: only series and string sets can be cleared"
             raise FamilyError(msg)
         if own == path and not self.shares(path):
             return
         self.number_after(None)  # steps must not be learned after this
         writer.append_op({"op": "clear", "path": own})
+        self.kept.clear(own)
         writer.forget_steps([own])
         if self._content is not None:
             self._content.forget(own)
@@ -711,6 +812,11 @@ class Recorder:
         if self._content is not None:
             self._content.close(seconds)
 
+    def rest_soon(self) -> None:
+        """Hold no descriptor and no thread from the next heartbeat on, which comes soon."""
+        if self.writer is not None:
+            self.writer.beat_every(SYNC_S)
+
     def rest(self) -> None:
         """Hold no descriptor and no thread until something is recorded, and then not for long.
 
@@ -718,7 +824,8 @@ class Recorder:
         """
         if (writer := self.writer) is None:
             return
-        writer.beat_every(SYNC_S)
+        self.kept.write()
+        self.rest_soon()
         if self._content is None or self._content.flush(0):
             writer.rest(0)
 
@@ -737,13 +844,13 @@ class Recorder:
         Returns:
             How many values or records were lost.
         """
-        if (learning := self._learning) is not None and learning is not threading.current_thread():
-            # At the end of the process a daemon thread is torn out of what it is doing; in the
-            # middle of a module of C++ that it loads, that aborts the process.
-            learning.join(min(timeout_s, _LEARNING_S))
+        # At the end of the process a daemon thread is torn out of what it is doing; in the middle
+        # of a module of C++ that it loads, that aborts the process.
+        self.await_learned(timeout_s)
         self.row = self._first_row
         if (writer := self.writer) is None:
             return 0
+        self.kept.end()
         writer.close(reason, timeout_s)
         return sum(writer.dropped.values())
 

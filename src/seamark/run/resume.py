@@ -232,6 +232,7 @@ class Resume:
     def checkpoint_state(self, *, marked: bool) -> dict[str, Any]:
         """Return what a checkpoint stores of this run; see `Run.checkpoint_state`."""
         recorder = self._recorder
+        recorder.kept.write()
         noted = known_lengths(self._folder, self._there) | recorder.positions()
         state: dict[str, Any] = {
             "run": self._folder.run,
@@ -252,6 +253,7 @@ class Resume:
         recorder = self._recorder
         if not due or recorder.writer is None or recorder.silent:
             return
+        recorder.kept.write()
 
         def lost(error: Exception) -> None:
             recorder.drop("mark", warn=f"the mark of a checkpoint could not be recorded: {error}")
@@ -280,8 +282,7 @@ class Resume:
             number = self._newest() + 1
         found = Begun(number, positions)
         self.origin = replace(self.origin, begun=found)
-        if self._recorder.writer is not None:
-            self._recorder.writer.rotate()
+        self._recorder.begin_attempt()
         return found
 
     def _positions(self, saved: Saved) -> dict[str, int] | None:
@@ -315,8 +316,7 @@ class Resume:
         """
         self.mark_checkpoint()
         self.origin = replace(self.origin, begun=Begun(self._newest() + 1, None))
-        if self._recorder.writer is not None:
-            self._recorder.writer.rotate()
+        self._recorder.begin_attempt()
 
     def header(self, *, owner: bool, takes_part: bool) -> dict[str, Any]:
         """Return what the HEADER of a journal that is opened now says of where it comes from."""

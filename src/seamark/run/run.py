@@ -6,9 +6,10 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from multiprocessing.context import get_spawning_popen
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 
 from seamark.capture import Capture, Secrets, Switches
 from seamark.errors import SeamarkError
@@ -22,40 +23,57 @@ from seamark.process.job import job_key
 from seamark.process.liveness import process_facts
 from seamark.process.rank import connected, current_rank
 from seamark.run import at_exit
+from seamark.run.arriving import settled
+from seamark.run.associated import Associations
 from seamark.run.captured import Captured
+from seamark.run.chrono import Chrono, Chronos
+from seamark.run.claims import CLAIMED_BY, Hold, claimed_by
 from seamark.run.container import INTERNAL, Container
+from seamark.run.distribution import distribution_of
 from seamark.run.drawing import Asked
 from seamark.run.elsewhere import Elsewhere, find_elsewhere, look_elsewhere
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
-from seamark.run.lifecycle import RECORDING, RESTING, STOPPED, Lifecycle
+from seamark.run.lifecycle import RECORDING, RESTING, STOPPED, WAITING, Lifecycle
 from seamark.run.opened import was_made
 from seamark.run.options import RunOptions, check_arguments
+from seamark.run.params import Held, Params
 from seamark.run.partly import is_whole
 from seamark.run.place import expect_place, expect_writable, reading_place, run_folder
 from seamark.run.plotting import plot_run
 from seamark.run.positional import meant
+from seamark.run.progress import Loops, Progress
 from seamark.run.ranks import RankPolicy, was_here
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.resume import Origin, Resume, Saved, origin_of
 from seamark.run.rivals import Rivals
 from seamark.run.shipping import Shipping
-from seamark.run.state import OwnState
+from seamark.run.state import OwnState, check_state, expect_owned
+from seamark.run.tags import TagCheck, is_tag
 from seamark.run.through import Through
 from seamark.run.together import Together
-from seamark.values import Atom, encode_atom
+from seamark.run.transfers import TRANSFERS, transfers_of
+from seamark.run.twins import Revisions
+from seamark.values import Atom, decode_atom, encode_atom
 
 if TYPE_CHECKING:
     import re
 
     from seamark.blobs import BlobWriter
+    from seamark.reading.arriving import Conflict
     from seamark.reading.points import Attempt
+    from seamark.reading.recorded_errors import RecordedError
+    from seamark.reading.report import Report
     from seamark.reading.stragglers import RankTiming
+    from seamark.run.lineage import Lineage
+    from seamark.values.keeping import Keep
 
 __all__ = ["Run", "init_run", "make_run"]
 
 log = logging.getLogger("seamark")
+
+T = TypeVar("T")
 
 _WITHDRAWN_S: Final = 5.0
 """How long to wait for the disk where what was begun is taken back."""
@@ -67,20 +85,29 @@ def init_run(
     *,
     project: str | None = None,
     name: str | None = None,
-    with_id: str | None = None,
+    with_id: str | os.PathLike[str] | None = None,
     custom_run_id: str | None = None,
     mode: str | None = None,
     description: str | None = None,
-    tags: str | Iterable[str] | None = None,
+    tags: str | Iterable[str] | Mapping[str, Any] | None = None,
+    groups: str | Iterable[str] | None = None,
+    parent: Run | str | None = None,
     root: str | os.PathLike[str] | None = None,
     params: Any = None,
+    keep: Mapping[str, Keep] | None = None,
+    config_path: str | os.PathLike[str] | None = None,
     owner: bool | None = None,
+    start: bool | None = None,
     ranks: str = "zero",
     resume: str = "auto",
+    on_duplicate: str = "new",
     checkpoints: str | None = None,
     remote: str | Iterable[str] | None = None,
+    conflict: Conflict | None = None,
+    make_project: bool | None = None,
     api_token: str | None = None,
     git_ref: Any = None,
+    code_version: str | Callable[[], str] | None = None,
     source_files: str | Iterable[str] | None = None,
     dependencies: str | os.PathLike[str] | None = None,
     capture_stdout: bool | Literal["fd"] | None = None,
@@ -112,20 +139,34 @@ def init_run(
         name: Display name, free text; an empty one is none.
         with_id: An existing run to open: its id, its name (recorded or generated), ``"latest"``, or
             one of these behind ``PROJECT/``. Without that it is looked for in ``project`` and its
-            sub-projects. The beginning of an id is enough with ``mode="read-only"``.
+            sub-projects. The beginning of an id is enough with ``mode="read-only"``. Or its place:
+            its folder, as a path or a ``file://`` URI, or ``https://server/PROJECT/NAME``.
         custom_run_id: A name under which several processes find the same run;
             SEAMARK_CUSTOM_RUN_ID.
         mode: ``"online"``, ``"async"`` and ``"sync"`` are the same; ``"offline"`` sends nothing;
             ``"read-only"`` opens with_id for reading; ``"disabled"`` does nothing; ``"debug"``
             records into a temporary root. SEAMARK_MODE.
         description: Free text.
-        tags: One string or several.
+        tags: One string or several, for ``sys/tags``; or a mapping of keys to values, which are
+            kept under ``tags/``.
+        groups: Names of the groups that the run is in, for ``sys/group_tags``.
+        parent: The run that this one is a part of (a fold, a trial), for ``sys/parent``: the run,
+            its id, or ``PROJECT/ID``.
         root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``, see the page on
             environment variables.
-        params: Hyperparameters, kept under ``parameters/``.
+        params: Hyperparameters, kept under ``parameters/``; see `Run.params`.
+        keep: What is kept of fast series in place of their points, by path or pattern, such as
+            ``{"gpu/*": seamark.Statistics(skip=10)}``; see `Handler.keep`.
+        config_path: A YAML file that says some of what a run is given: ``name``, ``description``,
+            ``project``, ``tags``, ``groups``, ``params``, and ``inputs`` (paths and URLs, by name
+            or in a list). What it says wins over arguments, and these over the environment;
+            parameters, tags and groups of both are taken together.
         owner: Whether this process decides the run's state. None: a process that creates a run
             does; one that opens a run does so only once it adds points to a series that the run
             had, or begins a training in it. False for scripts that only add something.
+        start: False records the run in state ``"created"``, with what it is given here and later,
+            but without captures and heartbeat. It is running from `Run.start` on, from
+            ``with run:``, or from its first point.
         ranks: ``"zero"``: only rank 0 records, other ranks hold a silent run. ``"all"``: every rank
             records into one run, its series under ``ranks/<rank>/`` unless it is rank 0; values,
             tags and files are those of rank 0. Every rank has to call this then, with the same
@@ -134,13 +175,24 @@ def init_run(
         resume: ``"auto"``: a job that its launcher restarted, or that loads a checkpoint, continues
             its run. ``"never"``: each start is a new run. ``"must"``: a run to resume has to exist,
             named by ``with_id``, ``custom_run_id``, a restart or a checkpoint.
+        on_duplicate: What is done if the project has a run with the same parameters and the same
+            code, as they are at the start: ``"new"`` begins another, ``"reuse"`` goes on with the
+            newest of them, ``"error"`` refuses. The latter two need ``params`` or a ``config_path``
+            with some.
         checkpoints: ``"reference"`` or ``"keep"``; None means keep with a remote, else reference.
         remote: Where the run is sent while it is recorded: the address of a Seamark server such as
             ``"https://seamark.lab"``, another root such as ``"file:///mnt/runs"``, or several.
             SEAMARK_REMOTE, separated by commas. It is recorded on this disk in any case.
+        conflict: What becomes of a new run where another one of its project has its ``name`` at a
+            remote: ``"new"`` calls it ``<name>-2``, ``"skip"`` does not send it there, ``"error"``
+            raises, ``"replace"`` puts the other one into the trash there. None asks nobody.
+        make_project: False refuses a project that is not there at a remote; else it is made.
         api_token: For remotes; kept in memory only. SEAMARK_API_TOKEN, or what ``seamark login``
             has kept.
         git_ref: A repository's path, or False to record nothing of git.
+        code_version: What the code that trains is called, for ``source_code/version``; or a
+            function without arguments that returns it, which is called at once. None: a hash of
+            what is executed and is no installed package.
         source_files: Files, folders and patterns to store under ``source_code/files``: at most
             2,000 files and 100 MiB, taken while the training goes on, without what ``.gitignore``
             names below a folder or in a pattern. None: the script that runs; an empty list: none.
@@ -174,13 +226,17 @@ def init_run(
         UnknownArgumentError: If an argument does not exist; the nearest one is named.
         ArgumentError: If arguments contradict each other or have no legal value, if ``with_id`` may
             be any of several runs, or if ``ranks="all"`` and the ranks cannot agree on one run.
+            Of a ``config_path``, file, line and column are named.
+        DuplicateRunError: If ``on_duplicate="error"`` and there is a run that is the same.
+        FileMissingError: If there is no file at ``config_path``.
         PathError: If the project's path breaks the grammar.
         RunNotFoundError: If ``with_id`` names no run, or if ``resume="must"`` and there is none.
+        RunExistsError: If another run has its name at a remote, with ``conflict="error"``.
         JournalError: If the root cannot be written to.
     """
     check_arguments(others)
     given = {key: value for key, value in locals().items() if key not in ("first", "others")}
-    run = _made(meant(first, given))
+    run = _made(meant(first, given), at_once=True)
     run.begin_at_once()
     return run
 
@@ -196,20 +252,24 @@ def make_run(**given: Any) -> Run:
         PathError: If a name cannot be a folder.
         RunNotFoundError: If ``with_id`` names no run; on a rank above 0 that is rank 0's to say.
     """
-    run = _made(given)
+    run = _made(given, at_once=False)
     if not run.follows_zero:
         run.expect_place()
     return run
 
 
-def _made(given: Mapping[str, Any]) -> Run:
+def _made(given: Mapping[str, Any], *, at_once: bool) -> Run:
     options = RunOptions.of(**given)
-    elsewhere = find_elsewhere(options, run_folder(options))
+    folder = run_folder(options)
+    options, folder, revision = Revisions(options, folder).settled(take=at_once)
+    elsewhere = find_elsewhere(options, folder)
     folder, origin = origin_of(options, elsewhere.folder)
     if folder != elsewhere.folder:  # which its job recorded before it was restarted
         elsewhere = look_elsewhere(options, folder)
+    if elsewhere.opening is None:
+        options = settled(options, folder)
     run = Run(options, folder, origin, made_in=os.getpid())
-    run.go_on_from(elsewhere)
+    run.go_on_from(elsewhere, revision)
     return run
 
 
@@ -224,6 +284,8 @@ class RunCopy:
         facts: What its first record holds beside what it was given.
         told: Whether name, tags and parameters have been recorded.
         owner: Whether its processes decide its state; None if that is not settled.
+        keep: What it keeps of fast series, by path or pattern.
+        params: The hyperparameters that its process set, by path.
     """
 
     options: RunOptions
@@ -232,11 +294,15 @@ class RunCopy:
     facts: Mapping[str, Atom]
     told: bool
     owner: bool | None
+    keep: Mapping[str, Keep]
+    params: Mapping[str, Atom]
 
     def revive(self) -> Run:
         """Return the run in this process, where nothing is recorded yet."""
         run = Run(self.options, self.folder, self.origin, told=self.told, owner=self.owner)
+        run.recorder.kept.patterns.update(self.keep)
         run.tell(self.facts)
+        run.recorder.parameters.take(self.params)
         return run
 
 
@@ -261,6 +327,7 @@ class Run(Container):
         "agree",
         "at",
         "before_end",
+        "claimed",
         "begin",
         "begin_again",
         "begin_at_once",
@@ -271,9 +338,9 @@ class Run(Container):
         "expect_resumed",
         "finish_at_exit",
         "follows_zero",
+        "go_on",
         "go_on_from",
         "must_resume",
-        "note_state",
         "own",
         "policy",
         "positions",
@@ -305,6 +372,7 @@ class Run(Container):
         self._capture: Capture | None = None
         self._inherited: JournalWriter | None = None
         self._late: LateRank | None = None
+        self._hold: Hold | None = None
         self.lifecycle = Lifecycle()
         self.policy = RankPolicy(options, made_in)
         self.recorder = Recorder(
@@ -315,7 +383,11 @@ class Run(Container):
             header=self._header,
             start=self._start,
             secrets=options.hidden(),
+            keep=options.keep,
         )
+        self._chronos = Chronos(self.recorder, self.lifecycle)
+        self._loops = Loops(self.recorder)
+        self._associations = Associations(self.recorder, options)
         self._introduction = Introduction(options, self.recorder, told=told)
         owner = options.owner if owner is None else owner
         self._state = OwnState(options, self.recorder, owner=owner)
@@ -328,7 +400,14 @@ class Run(Container):
             place=reading_place(options),
             token=options.api_token,
             through=Through(options.remotes, options.api_token, lambda: resume.is_partly_elsewhere),
+            settle=self.recorder.kept.write,
         )
+        self._params = Held(
+            options, self.recorder, self.recorded, resume, self.lifecycle, self._introduction.tell
+        )
+        tags = TagCheck(self.recorded)
+        self.recorder.expect_tags = tags.expect
+        self._tags = tags
         self.together = Together(options, self.recorder, self.policy, self.resume)
         self._shipping = Shipping(options.remotes, options.api_token, self.recorder)
         resume.ahead = self._shipping.ahead
@@ -339,9 +418,15 @@ class Run(Container):
     def _opened(cls, *given: Any, **named: Any) -> Run:
         return init_run(*given, **named)
 
-    def go_on_from(self, elsewhere: Elsewhere) -> None:
-        """Take note of what a remote knows of the run, of which not all is on this disk."""
+    def go_on_from(self, elsewhere: Elsewhere, revision: Mapping[str, Any] | None = None) -> None:
+        """Take note of what is known of the run before it begins.
+
+        Args:
+            elsewhere: What a remote knows of it, of which not all is on this disk.
+            revision: Which it is of the runs that are the same, by path.
+        """
         self._elsewhere = elsewhere
+        self._introduction.revision.update(revision or {})
         self.resume.unanswered = elsewhere.unanswered
         if (opening := elsewhere.opening) is not None:
             self._state.opening = opening
@@ -380,10 +465,11 @@ class Run(Container):
 
         Raises:
             RunNotFoundError: If it does not exist.
-            ArgumentError: If it was purged.
+            ArgumentError: If it was purged, or was given a keyed tag that a project above defines.
         """
         if not self._elsewhere.may_begin:
             expect_place(self._options, self.folder)
+        self._tags.expect(self._options.tags.keyed)
 
     def _expect_origin(self) -> None:
         self.expect_place()
@@ -446,6 +532,35 @@ class Run(Container):
         return self._state.word
 
     @property
+    def errors(self) -> list[RecordedError]:
+        """What went wrong, the oldest error first, of all ranks and attempts.
+
+        Exceptions that left a ``with`` block, a fit or the script, Ctrl-C included, and what was
+        given to `set_state`; each with type, message, traceback, time and rank. What processes met
+        that only added to the run is not among them.
+        """
+        from seamark.reading.recorded_errors import recorded_errors
+
+        return [] if self.recorded.is_empty else recorded_errors(self.recorded.view())
+
+    def report(self, short: bool = False) -> Report:  # noqa: FBT001, FBT002 - as people call it
+        """Return what the run comes to, as far as it is recorded: a dict that prints itself.
+
+        Its keys: ``name``, ``state``, ``detail``, ``description``, ``revision``, ``version`` (of
+        the code), ``start_time``, ``end_time``, ``running_time_s``, ``tags``, ``groups``,
+        ``keyed_tags``, ``parameters``, ``metadata``, ``metrics`` (the last values), ``chronos``
+        (times in seconds) and ``errors``. What is not recorded is None or empty.
+
+        Args:
+            short: Leave out ids (``project``, ``id``, ``parent``), where it ran (``owner``,
+                ``hostname``, ``creation_time``), and the tracebacks of errors.
+        """
+        from seamark.reading.report import report_of_run
+
+        attributes = self.recorded.attributes()
+        return report_of_run(attributes, self.errors, project=self.project, short=short)
+
+    @property
     def checkpoints(self) -> str:
         """``"reference"`` or ``"keep"``: what becomes of checkpoint files."""
         return self._options.checkpoints
@@ -454,6 +569,115 @@ class Run(Container):
     def ranks(self) -> str:
         """``"zero"`` or ``"all"``: which ranks record."""
         return self._options.ranks
+
+    @property
+    def params(self) -> Params:
+        """Its hyperparameters, kept under ``parameters/``: a mapping to read and to change."""
+        return Params(self._params)
+
+    @property
+    def tags(self) -> dict[str, Any]:
+        """Keyed tags by key, as recorded up to now, with those of the projects above.
+
+        They are kept under ``tags/``; tags without a key are those of ``sys/tags``.
+        """
+        if self.recorder.silent:  # what it was given is all that it knows
+            facts = self._introduction.facts
+            return {
+                path.partition("/")[2]: decode_atom(*atom)
+                for path, atom in facts.items()
+                if is_tag(path)
+            }
+        return super().tags
+
+    @property
+    def transfers(self) -> list[dict[str, Any]]:
+        """When the run was moved, from where, to where and by whom, the oldest first.
+
+        Both places know it. ``name`` is what it was called where it came to.
+        """
+        return transfers_of(self.recorded.attributes(TRANSFERS))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of the run as JSON values: what ``seamark export --format json`` writes of it.
+
+        `seamark.from_dict` makes the run again. Bytes of files are not in it. Points lie in
+        ``series``, ``texts``, ``files`` and ``histograms``, everything else in ``attributes``.
+        """
+        return self.recorded.document()
+
+    def log_distribution(self, what: Any) -> dict[str, Any]:
+        """Record under ``distributed/`` how a training is distributed.
+
+        Args:
+            what: A model as it is trained (DataParallel, DistributedDataParallel, FSDP, a DeepSpeed
+                engine, XLA's wrappers), or the module or object that distributes: ``horovod.torch``
+                and its like, ``torch_xla.core.xla_model``, ``torch.distributed``, a strategy of
+                TensorFlow. It is known by its class and asked for plain facts; nothing is imported.
+
+        Returns:
+            What was recorded, by name.
+
+        Raises:
+            ArgumentError: If it is nothing of that kind.
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        facts = distribution_of(what)
+        atoms = {f"distributed/{name}": encode_atom(fact) for name, fact in facts.items()}
+        self.recorder.record_atoms(atoms)
+        return facts
+
+    def mark_input(self, what: Any, *, name: str | None = None) -> None:
+        """Record that the run reads something, under ``artifacts/inputs/<name>``.
+
+        Args:
+            what: A container (an artifact, another run, a model, ...), an existing path, whose
+                files are recorded by their digests, ``"[PROJECT/]NAME:VERSION"`` of an artifact, a
+                URL, or a `seamark.Reference`.
+            name: What it is called in this run; None for its own name.
+
+        Raises:
+            ArgumentError: If it is nothing of that kind, if a text is a path and an artifact, or if
+                this process called something else so.
+            FileMissingError: If there is no such path.
+            RunNotFoundError: If there is no such artifact.
+            InactiveRunError: If the run was stopped, or an artifact is not saved yet.
+            ReadOnlyError: If the run was opened for reading.
+            OSError: If a file cannot be read.
+
+        .. versionadded:: 0.2
+        """
+        self._associations.mark("input", what, name)
+
+    def mark_output(self, what: Any, *, name: str | None = None) -> None:
+        """Record that the run made something, under ``artifacts/outputs/<name>``.
+
+        Args:
+            what: As in `mark_input`, which also says what is raised.
+            name: What it is called in this run; None for its own name.
+
+        .. versionadded:: 0.2
+        """
+        self._associations.mark("output", what, name)
+
+    def lineage(self) -> Lineage:
+        """Return what led to this run and what came of it, over all generations.
+
+        That is what it read and made, the runs that made what it read, those that read what it
+        made, and so on, as far as they are in the place that has this run.
+
+        Raises:
+            RunNotFoundError: If nothing was recorded yet.
+
+        .. versionadded:: 0.2
+        """
+        from seamark.run.lineage import lineage_of
+
+        self.recorded.view()  # with what was recorded up to now
+        index = self.recorded.index
+        index.refresh()
+        return lineage_of(index, (self.folder.project, self.folder.run))
 
     @property
     def monitoring_namespace(self) -> str:
@@ -492,6 +716,69 @@ class Run(Container):
         """
         asked = Asked(x, smooth, log_x, log_y, attempt, points)
         return plot_run(self.recorded, paths, asked, refresh)
+
+    def chrono(
+        self,
+        name: str,
+        *,
+        keep: Keep | None = None,
+        on_start: Callable[[], object] | None = None,
+        on_end: Callable[[], object] | None = None,
+        cuda: Literal["off", "events", "synchronize"] = "off",
+    ) -> Chrono:
+        """Return what times a block, ``with run.chrono("batch"):``, or as a decorator a function.
+
+        What the times come to, in seconds, is kept under ``chronos/<name>``, as by `Handler.keep`;
+        inside of another block under ``chronos/<outer>/<name>``. A block inside itself, as in a
+        function that calls itself, counts where it stands already. What is raised inside goes on,
+        and the block counts.
+
+        Args:
+            name: Path below ``chronos/``.
+            keep: What is kept; ``seamark.Statistics()`` if left out.
+            on_start: Called without arguments before the clock starts.
+            on_end: Called without arguments before the clock stops, such as
+                ``torch.cuda.synchronize``.
+            cuda: Work for a GPU goes on after the call that gave it. ``"events"`` times what the
+                device does, between two CUDA events, and waits for nothing; ``"synchronize"`` waits
+                for the device before the clock starts and before it stops. Without a device both
+                are ``"off"``.
+
+        Raises:
+            PathError: If the name breaks the grammar of paths.
+            ArgumentError: If another argument has a value that cannot be used.
+        """
+        return self._chronos.chrono(name, keep, on_start, on_end, cuda)
+
+    def progress(
+        self, iterable: Iterable[T], name: str, *, total: int | None = None, start: int = 0
+    ) -> Progress[T]:
+        """Return a loop over something, ``for epoch in run.progress(range(10), "epoch"):``.
+
+        How far it and the loops inside of it are is recorded once a second, under
+        ``sys/progress``; while the run lives, ``seamark show`` and ``seamark watch`` tell it.
+
+        Args:
+            iterable: What to iterate over.
+            name: What the loop is called.
+            total: How many rounds there are; None takes ``start`` and what ``len()`` says.
+            start: How many were done before, by a training that this one goes on with.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+        """
+        return self._loops.progress(iterable, name, total, start)
+
+    def __getattr__(self, name: str) -> Any:
+        """Name the verb that is meant by one of another program.
+
+        Raises:
+            AttributeError: As there is no such name.
+        """
+        msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name == "log":
+            msg += ": run.log_metrics(metrics, step, phase=..., epoch=...) records metrics"
+        raise AttributeError(msg, name=name, obj=self)
 
     # ---------------------------------------------------------------- for adapters
 
@@ -581,24 +868,72 @@ class Run(Container):
         writer = self.recorder.open()
         rank = self.recorder.rank
         self._state.begin_here()
-        self.lifecycle.phase = RECORDING
+        waits = self._begin_waiting()
         if self._state.owner is None and (rank or self.resume.origin.begun or not made):
             self._state.owner = True
         if not rank and self._options.owner is not False:
             self._watch_rank()
-        if self._state.owner is None or self.recorder.watch_rank is not None:
+        if waits or self._state.owner is None or self.recorder.watch_rank is not None:
             self.recorder.watch_series = self._before_points
         if existed and (not rank or was_here(self.folder, rank)):
             self.recorder.learn(self._state.learn)
         elif self.recorder.watch_series is not None:
             self.recorder.use(writer)
-        if self._state.owner:
-            self._state.set("running")
+        if self._state.owner and not (waits and (existed or rank)):
+            self._state.set("created" if waits else "running")
         if not self._introduction.told and not rank:
-            self._introduction.record(writer, owner=bool(self._state.owner))
+            self._introduce(writer, existed=existed)
+        if not waits:
+            self._begun()
+
+    def _begin_waiting(self) -> bool:
+        """Begin to record without running, if that was asked for; return whether it was."""
+        waits = not self._options.start
+        self.lifecycle.phase = WAITING if waits else RECORDING
+        if waits:
+            self.recorder.before_point = self._begin_to_run
+            self.recorder.rest_soon()
+            at_exit.finish_at_exit(self._key, self)
+        return waits
+
+    def _begun(self) -> None:
         if self._state.owner is not False:
             self._watch()
         self._introduction.told = True
+
+    def _begin_to_run(self) -> None:
+        """Go on from waiting as a run does that is not made with ``start=False``."""
+        if self.lifecycle.phase == WAITING and self._state.is_here:
+            self._record_again()
+            if self._state.owner:
+                self._state.set("running")
+            self._begun()
+
+    def start(self) -> None:
+        """Have a run be running that was recorded with ``start=False``.
+
+        A process that opened such a run owns its state from then on. Where it was running once, and
+        on ranks that record nothing, nothing happens; a run that has ended is set to ``"running"``
+        by `set_state`.
+
+        Raises:
+            ArgumentError: If the run was opened with ``owner=False``, and has not begun.
+            InactiveRunError: If it was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        if self.recorder.to_write() is None or not self._state.is_here:
+            return
+        self.recorder.begin_points()
+        if not self._state.owner and self.recorded.view().state == "created":
+            expect_owned("start", self.folder.words, owned=self._state.owner is None)
+            self.own()
+
+    def _introduce(self, writer: JournalWriter, *, existed: bool) -> None:
+        """Record what the run was given, and which of the runs it is that were given the same."""
+        revision = self._introduction.revision
+        if not existed and not revision:
+            revision.update(Revisions(self._options, self.folder).take())
+        self._introduction.record(writer, owner=bool(self._state.owner))
 
     def _what_was_there(self) -> tuple[bool, bool]:
         """Return whether the run exists, here or elsewhere, and whether somebody else made it."""
@@ -621,13 +956,9 @@ class Run(Container):
     def _watch(self) -> None:
         """Follow this process to its end and capture what it is; of an owner, what the run is."""
         at_exit.finish_at_exit(self._key, self)
-        if self._capture is None:
-            where = Captured(self.recorder, self.note_state)
-            self._capture = Capture(where, self._switches(), owner=False)
-            self.lifecycle.on(start=self._capture.start, rest=self._capture.stop)
-            self.lifecycle.on(stop=self._capture.stop)
-        if self._state.owner and not self._capture.owner:
-            self._capture.owner = True
+        capture = self._captures()
+        if self._state.owner and not capture.owner:
+            capture.owner = True
             if not self.recorder.rank:
                 rivals = Rivals(self.folder, self._lineage)
                 self.lifecycle.on(start=rivals.look, heartbeat=rivals.look)
@@ -637,6 +968,15 @@ class Run(Container):
                     self.before_end(sources.finish)
         self.lifecycle.call("start")
 
+    def _captures(self) -> Capture:
+        """Return what captures for this run in this process; it may still have to be started."""
+        if self._capture is None:
+            where = Captured(self.recorder, self._note_state)
+            self._capture = Capture(where, self._switches(), owner=False)
+            self.lifecycle.on(start=self._capture.start, rest=self._capture.stop)
+            self.lifecycle.on(stop=self._capture.stop)
+        return self._capture
+
     def _switches(self) -> Switches:
         options, rank = self._options, self.recorder.rank
         captures = options.captures
@@ -644,6 +984,7 @@ class Run(Container):
             captures.update(git=False, script=False, packages=False)
         return Switches(
             **captures,
+            version=options.code_version is None,
             script_file=options.source_files is None,
             dependencies=None if rank else options.dependencies,
             git_ref=options.git_ref,
@@ -686,6 +1027,7 @@ class Run(Container):
                 return False
             self.recorder.watch_rank = None
             self._late.settled = True  # what has points is not taken back
+        self.recorder.begin_points()
         if self._state.trains(paths):
             self.own()
         if self._state.owner is not None:
@@ -710,10 +1052,17 @@ class Run(Container):
             writer.rotate()  # the header of the next journal says whose state it tells
             self._state.set("running")
             self.recorder.assign_quietly(self._introduction.of_owner())
-            if self.lifecycle.phase == RESTING:
-                self._go_on()
+            if self.lifecycle.phase in (RESTING, WAITING):
+                self._record_again()
             self._watch()
             self._state.take_over()
+
+    def _settle_owner(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Decide whose state it is, where what the opened run held says so."""
+        if self._state.owner is None:
+            self.recorder.await_learned(timeout_s)
+            if self._state.is_mine_after_all(self._lineage):
+                self.own()
 
     # ---------------------------------------------------------------- ranks
 
@@ -852,6 +1201,8 @@ class Run(Container):
             told=not owner,
         )
         found.tell(self._introduction.facts)
+        found.recorder.kept.patterns.update(self.recorder.kept.travelling())
+        found.recorder.parameters.take(self.recorder.parameters.atoms)
         return found
 
     def resumed(
@@ -898,8 +1249,8 @@ class Run(Container):
             found.together.connected_at_start = True
             self._finish("stop", _WITHDRAWN_S, quiet=True)
             found._open_at_once()  # noqa: SLF001 - of its own class
-        elif found.resume.origin.begun != before and self.recorder.writer is not None:
-            self.recorder.writer.rotate()
+        elif found.resume.origin.begun != before:
+            self.recorder.begin_attempt()
         return found
 
     def _resumed(self, saved: Saved, *, stay: bool, training: bool) -> Run:
@@ -998,14 +1349,58 @@ class Run(Container):
 
     # ---------------------------------------------------------------- state
 
-    def note_state(
+    def set_state(
+        self, state: str, *, detail: str | None = None, error: BaseException | None = None
+    ) -> None:
+        """Say how the run is doing, where it does not turn out by itself.
+
+        A run is completed when it is stopped, and failed when an exception leaves it. What is said
+        here stays until something else is said: `stop` completes no run that is not running.
+
+        Args:
+            state: ``"running"``, ``"interrupted"``, ``"failed"``, ``"suspended"`` (it will be gone
+                on with) or ``"completed"``.
+            detail: A word of your own beside it, such as ``"broken"``, for ``sys/state_detail``.
+            error: What led to it; it is listed among `errors`, secrets masked.
+
+        Raises:
+            ArgumentError: If there is no such state, or none that can be set; or if the run was
+                opened to add to it, and its state is not this process's to tell: see ``owner`` of
+                `init_run`.
+            InactiveRunError: If it was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        check_state(state, detail, error)
+        if self.recorder.to_write() is None:
+            return
+        self._settle_owner()
+        owned = bool(self._state.owner) and self._state.is_here
+        expect_owned("set_state", self.folder.words, owned=owned)
+        if state == "running":
+            self.recorder.begin_points()
+            self._revive()
+        if error is not None:
+            self._captures().note_exception(error, asked=True)
+        self.recorder.kept.write()
+        self._state.set(state, detail=detail, error=error)
+
+    def go_on(self) -> None:
+        """Have a run be running again that has ended or not begun; for adapters. Never raises.
+
+        Does nothing where the state is not this process's to tell.
+        """
+        if self.lifecycle.phase == WAITING:
+            self.recorder.begin_points()
+        else:
+            self._note_state("running")
+
+    def _note_state(
         self, state: str, *, error: BaseException | None = None, signal: str | None = None
     ) -> None:
         """Write the run's state; never raises, and does nothing where this process owns no state.
 
         Args:
-            state: ``"running"``, ``"completed"``, ``"failed"``, ``"interrupted"`` or
-                ``"suspended"``.
+            state: See `set_state`.
             error: What ended the run; type and message are kept, secrets masked.
             signal: Name of the signal that ended it.
         """
@@ -1013,15 +1408,22 @@ class Run(Container):
         def lost(trouble: Exception) -> None:
             self.drop("state", 1, f"the state {state!r} could not be recorded: {trouble!r:.200}")
 
+        if state != "running":
+            self.recorder.kept.write()
         with quietly(lost):
-            if error is not None and self._state.is_mine_after_all(self._lineage):
-                self.own()  # else the end, which settles it, would take the run for completed
+            if error is not None:  # else the end, which settles it, would take it for completed
+                self._settle_owner()
             noted = self._state.note(state, error=error, signal=signal)
-            if noted and state == "running" and self.lifecycle.phase == RESTING:
-                self._go_on()
-                self._watch()
+            if noted and state == "running":
+                self._revive()
 
-    def _go_on(self) -> None:
+    def _revive(self) -> None:
+        """Leave a rest, where the run is running again."""
+        if self.lifecycle.phase == RESTING:
+            self._record_again()
+            self._watch()
+
+    def _record_again(self) -> None:
         """Record again after a rest."""
         self.lifecycle.phase = RECORDING
         self.recorder.go_on()
@@ -1035,14 +1437,14 @@ class Run(Container):
         says nothing about the run any more, until it is ``"running"`` again. Never raises.
 
         Args:
-            state: See `note_state`.
+            state: See `set_state`.
             error: What ended it, with its traceback.
         """
         if self.lifecycle.phase == RECORDING and self._state.is_here:
             if error is not None and self._capture is not None:
                 self._capture.note_exception(error)
             self.lifecycle.call("rest")
-            self.note_state(state, error=error)
+            self._note_state(state, error=error)
             self.lifecycle.phase = RESTING
             state, rank = self.state, self.recorder.rank
             if self._state.owner and not rank:
@@ -1053,7 +1455,43 @@ class Run(Container):
             self._shipping.rest()
             self.recorded.close()
         else:
-            self.note_state(state, error=error)
+            self._note_state(state, error=error)
+
+    def claimed(self, hold: Hold) -> None:
+        """Take note that this process has claimed the run; see `seamark.Project.claim`."""
+        self._hold, hold.on_loss = hold, self._disown
+        self.recorder.assign_quietly({CLAIMED_BY: claimed_by(hold.claim.facts)})
+        self.lifecycle.on(heartbeat=hold.look)
+
+    def release(self) -> bool:
+        """Give back a run that `seamark.Project.claim` returned, so that others may claim it.
+
+        Stopping the run does the same. What is recorded from then on is recorded as ever.
+
+        Returns:
+            Whether it was still this process's: somebody else may have it, if nothing was heard of
+            this process for so long that it counted as crashed.
+        """
+        if (hold := self._take_leave()) is None:
+            return False
+        return hold.release(self.recorder.positions())
+
+    def _take_leave(self) -> Hold | None:
+        """Record that this process has the run no more; return its claim if it had it."""
+        hold = self._hold
+        if hold is None or not hold.is_mine or hold.is_lost():
+            return None
+        with quietly(lambda error: self.drop("claim", warn=f"a claim is shown as held: {error}")):
+            if self.recorder.recording:
+                self.recorder.record_op({"op": "delete", "paths": [CLAIMED_BY]})
+        return hold
+
+    def _disown(self) -> None:
+        """Leave the run's state to whoever has taken the run over."""
+        self._state.owner = False
+        if (writer := self.recorder.writer) is not None:
+            with quietly():
+                writer.rotate()  # the header of the next journal says so
 
     def stop(self, *, seconds: float | None = None) -> None:
         """Finish: store taken files, mark the run completed, force everything to disk.
@@ -1076,6 +1514,7 @@ class Run(Container):
     ) -> None:
         writer = self.recorder.writer
         if writer is not None and not self._state.is_here:
+            self.recorder.kept.write()
             if writer.writer is not None:  # a forked helper closes what it wrote itself
                 writer.close(reason)
                 self._shipping.finish(seconds, in_haste=True)
@@ -1084,17 +1523,18 @@ class Run(Container):
             return
         if self._late is not None and not self._late.may_record():
             return
-        if writer is not None and not quiet and self._state.is_mine_after_all(self._lineage):
-            self.own()
         if writer is not None:
+            if not quiet:
+                self._settle_owner(CLOSE_TIMEOUT_S if seconds is None else seconds)
             writer.retry_now()
+        hold = self._take_leave()
         self.lifecycle.call("stop")
         self.lifecycle.phase = STOPPED
         at_exit.settle(self._key)
         timeout_s = CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S)
         self.recorder.store_files(seconds)
         if self.state == "running":
-            self.note_state("completed")
+            self._note_state("completed")
         lost = self.recorder.close(reason, timeout_s)
         self.recorded.close()
         in_haste = self.state in ("interrupted", "suspended")
@@ -1104,6 +1544,8 @@ class Run(Container):
             quiet=quiet,
             later=failed or reason == "exit",
         )
+        if hold is not None:
+            hold.release(self.recorder.positions())
         if writer is not None and self._state.owner and not self.recorder.rank and not quiet:
             self._say_end(self.state, lost, sent)
 
@@ -1113,7 +1555,9 @@ class Run(Container):
             self._late.tell_of_tasks()
 
     def __enter__(self) -> Run:  # noqa: PYI034 - typing.Self is of Python 3.11
-        """Return itself."""
+        """Return itself, running."""
+        if not self._options.start and self.recording:
+            self.start()
         return self
 
     def __exit__(
@@ -1142,6 +1586,7 @@ class Run(Container):
     def after_fork(self) -> None:
         """Make the copy in a forked child whole again: it may be another rank."""
         self.recorder.after_fork()
+        self._chronos.after_fork()
         if self._options.ranks == "all" and self.recorder.writer is not None:
             self._inherited = self.recorder.let_go()
             self.recorder.ask_again()
@@ -1164,7 +1609,14 @@ class Run(Container):
         told = self._introduction.told
         told = told or self.recorder.writer is not None
         owner = self._state.owner
-        copy = RunCopy(self._options, self.folder, self.resume.origin, facts, told, owner)
+        keep = self.recorder.kept.travelling()
+        params = self.recorder.parameters.atoms
+        if get_spawning_popen() is None:  # else it goes to a process of this training, by a pipe
+            params = self.recorder.secrets.atoms(params)
+        place, origin = self.folder, self.resume.origin
+        waits = self.lifecycle.phase == WAITING
+        options = self._options if waits else replace(self._options, start=True)
+        copy = RunCopy(options, place, origin, facts, told, owner, keep, params)
         return RunCopy.revive, (copy,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Run:

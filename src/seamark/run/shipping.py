@@ -16,6 +16,7 @@ from seamark.process.interrupts import quietly
 from seamark.run import at_exit
 
 if TYPE_CHECKING:
+    from seamark.journal.writer import JournalWriter
     from seamark.run.recorder import Recorder
 
 __all__ = ["Shipping"]
@@ -44,14 +45,19 @@ class Shipping:
         self._recorder = recorder
         self._since = 0.0
 
-    def begin(self) -> None:
-        """Have what is written in this process sent; called whenever a journal is opened."""
+    def begin(self, writer: JournalWriter | None = None) -> None:
+        """Have what is written in this process sent; called whenever a journal is opened.
+
+        Args:
+            writer: Who writes it; None for the recorder's own.
+        """
         if not self._uris:
             return
         with quietly(_failed):
             from seamark.remote.shipper import shipper_of
 
-            if (writer := self._recorder.writer) is None:
+            writer = writer or self._recorder.writer
+            if writer is None:
                 return
             self._since = time.monotonic()
             _hurried.discard(os.getpid())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture import error_message
+from seamark.errors import ArgumentError
+from seamark.reading.attributes import DETAIL
 from seamark.run.opened import Held, learn, learn_from, was_made
 from seamark.values import escape
 
@@ -16,7 +19,58 @@ if TYPE_CHECKING:
     from seamark.run.options import RunOptions
     from seamark.run.recorder import Recorder
 
-__all__ = ["OwnState"]
+__all__ = ["OwnState", "check_state", "expect_owned"]
+
+_SETTABLE: Final = ("running", "interrupted", "failed", "suspended", "completed")
+_NOT_SET: Final = {
+    "created": "a run is created by init_run(start=False)",
+    "crashed": "readers derive it of a run whose process is gone",
+    "error": "it is a group of states",
+    "finished": "it is a group of states",
+}
+_LONGEST: Final = 1000
+"""Characters that a person's word beside a state may have."""
+
+
+def check_state(state: object, detail: object, error: object) -> None:
+    """Refuse what a person cannot say of a run.
+
+    Raises:
+        ArgumentError: If there is no such state, or it is none to set; if another argument has a
+            value that cannot be used.
+    """
+    if not isinstance(state, str) or state not in _SETTABLE:
+        why = _NOT_SET.get(state) if isinstance(state, str) else None
+        near = difflib.get_close_matches(str(state), _SETTABLE, 1)
+        hint = f" ({why})" if why else f"; did you mean {near[0]!r}?" if near else ""
+        msg = f"state: expected one of {', '.join(_SETTABLE)}, got {state!r:.80}{hint}"
+        raise ArgumentError(msg)
+    if detail is not None and not (isinstance(detail, str) and 0 < len(detail) <= _LONGEST):
+        msg = f"detail: expected a text of 1 to {_LONGEST:,} characters or None, got {detail!r:.80}"
+        raise ArgumentError(msg)
+    if error is not None and not isinstance(error, BaseException):
+        msg = f"error: expected an exception or None, got {type(error).__name__}: {error!r:.80}"
+        raise ArgumentError(msg)
+
+
+def expect_owned(verb: str, words: str, *, owned: bool) -> None:
+    """Refuse to tell the state of a run that is somebody else's to tell.
+
+    Args:
+        verb: What was called.
+        words: What people call the run.
+        owned: Whether it is this process's to tell.
+
+    Raises:
+        ArgumentError: If it is not.
+    """
+    if owned:
+        return
+    msg = (
+        f"{verb}: this process neither made {words} nor trains it, and its state is its owner's to "
+        "tell; to own it, open it with owner=True"
+    )
+    raise ArgumentError(msg)
 
 
 class OwnState:
@@ -56,7 +110,7 @@ class OwnState:
     def note(
         self, state: str, *, error: BaseException | None = None, signal: str | None = None
     ) -> bool:
-        """Write the state; see `Run.note_state`.
+        """Write the state, if it is this process's to write; see `set`.
 
         Returns:
             Whether it was this process's to write.
@@ -70,10 +124,24 @@ class OwnState:
         return True
 
     def set(
-        self, state: str, *, error: BaseException | None = None, signal: str | None = None
+        self,
+        state: str,
+        *,
+        detail: str | None = None,
+        error: BaseException | None = None,
+        signal: str | None = None,
     ) -> None:
-        """Write the state, whoever owns it."""
+        """Write the state, whoever owns it.
+
+        Args:
+            state: The state.
+            detail: A person's word beside it.
+            error: What led to it.
+            signal: Name of the signal that led to it.
+        """
         op: dict[str, Any] = {"op": "state", "state": state}
+        if detail is not None:
+            op["detail"] = escape(self._recorder.hide(DETAIL, detail))
         if error is not None:
             message = escape(error_message(error, self._recorder.secrets))
             op["error"] = {"type": type(error).__name__, "message": message}

@@ -15,7 +15,7 @@ import zstandard
 from fastapi import Request, Response
 
 from seamark.errors import ArgumentError, RunNotFoundError
-from seamark.journal.reader import SETTLE_NS
+from seamark.paths import PROJECT_LOG
 from seamark.reading.wire import dumps
 from seamark.server.access import NOBODY, Readable, Role
 from seamark.server.changes import Cursor, now_at
@@ -24,7 +24,9 @@ from seamark.server.guard import expect, open_to_all, server_of
 from seamark.server.positions import BEHIND, POSITION, Positions, from_header
 from seamark.store import schema
 from seamark.store.cells import OPEN
+from seamark.store.read.inherited import projects_above
 from seamark.store.read.run import RunReader
+from seamark.store.silence import silent_from
 
 if TYPE_CHECKING:
     from seamark.server.state import Server
@@ -184,8 +186,15 @@ class OneRun(Asked):
             msg = f"run {self.run!r} does not exist in project {self.project!r}"
             raise RunNotFoundError(msg)
         version, state, beat = rows[0]
-        silent = state in ("running", OPEN) and beat < self.now_ns - SETTLE_NS
-        return f"{self.server.databases.store_in_use}.{version}.{int(silent)}"
+        silent = state in ("running", OPEN) and silent_from(state, beat) < self.now_ns
+        with database.reading() as connection:  # it inherits their tags
+            above = [
+                f".{project}.{row[0]}"
+                for project in projects_above(self.project, self.run)
+                for row in database.rows(connection, _ROW, project=project, name=PROJECT_LOG)
+            ]
+        inherits = f".{zlib.crc32(''.join(above).encode()):08x}" if above else ""
+        return f"{self.server.databases.store_in_use}.{version}.{int(silent)}{inherits}"
 
     def told(self, make: Callable[[], dict[str, Any]]) -> Response:
         """Return an answer that stays the same until the run changes."""

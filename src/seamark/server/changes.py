@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from seamark.journal.reader import SETTLE_NS
 from seamark.server.folding import tables
 from seamark.store import schema
-from seamark.store.cells import OPEN, state_of_row
+from seamark.store.cells import OPEN
 from seamark.store.database import Upsert
+from seamark.store.silence import SILENT_FROM, state_of_row
 
 if TYPE_CHECKING:
     from seamark.store.database import Database
@@ -59,11 +59,11 @@ _SINCE: Final = _since(sa.bindparam("since")).limit(_MOST + 1)
 _MAY_FALL_SILENT: Final = sa.or_(_run.state == "running", _run.state == OPEN)
 _FELL_SILENT: Final = sa.select(_run.project, _run.name, _run.state, _run.beat).where(
     _MAY_FALL_SILENT,
-    _run.beat >= sa.bindparam("since"),
-    _run.beat < sa.bindparam("until"),
+    sa.bindparam("since") <= SILENT_FROM,
+    sa.bindparam("until") > SILENT_FROM,
 )
 _SILENT: Final = sa.select(sa.func.count()).where(
-    _MAY_FALL_SILENT, _run.beat < sa.bindparam("until")
+    _MAY_FALL_SILENT, sa.bindparam("until") > SILENT_FROM
 )
 
 
@@ -142,7 +142,7 @@ def now_at(database: Database, connection: sa.Connection, now_ns: int) -> tuple[
     As long as both stay the same, nothing that is read of any run changed.
     """
     rows = database.rows(connection, _LAST)
-    ((silent,),) = database.rows(connection, _SILENT, until=now_ns - SETTLE_NS)
+    ((silent,),) = database.rows(connection, _SILENT, until=now_ns)
     return (int(rows[0][0]) if rows else 0), int(silent)
 
 
@@ -168,13 +168,12 @@ def changes_since(
         rows = whole or database.query(
             connection, _since(cursor.number).where(_changed.number == last)
         )
-    silent_ns = now_ns - SETTLE_NS
     found = {}
     for _, project, run, gone, state, beat in rows:
         now = None if state is None else state_of_row(state, beat, now_ns)
         found[project, run] = Changed(project, run, now, gone=bool(gone) or state is None)
-    since_ns = min(cursor.at_ns, now_ns) - SETTLE_NS
-    fell = database.rows(connection, _FELL_SILENT, since=since_ns, until=silent_ns)
+    since_ns = min(cursor.at_ns, now_ns)
+    fell = database.rows(connection, _FELL_SILENT, since=since_ns, until=now_ns)
     for project, run, state, beat in fell:
         found[project, run] = Changed(project, run, state_of_row(state, beat, now_ns), gone=False)
     number = rows[-1][0] if rows else cursor.number

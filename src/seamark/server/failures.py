@@ -99,8 +99,9 @@ def refusal_of(error: BaseException) -> Refusal:
         return later("conflict", "others were writing the same; send the request again")
     if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
         return _of_database(error)
-    if isinstance(error, UnicodeError | OverflowError):
-        return Refusal(422, "invalid", "the request has a text or a number that cannot be kept")
+    if isinstance(error, UnicodeError | OverflowError | RecursionError):
+        hint = "the request has a text or a number that cannot be kept, or is nested too deeply"
+        return Refusal(422, "invalid", hint)
     if isinstance(error, OSError) and error.errno in _FULL:
         _log.error("the disk is full: %s", error)
         return later("disk-full", "the disk of the server is full; it is tried again", 30)

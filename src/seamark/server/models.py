@@ -340,6 +340,15 @@ MODELS: Final[dict[str, Any]] = {
         more=bool,
         runs=_list(_envelope("ChangedRun", "A run.", **_of_run, state=str | None, gone=bool)),
     ),
+    "claimed": _envelope(
+        "Claimed",
+        "Which was claimed, and which claim of it that is; position: up to where it is to be read "
+        "before it is looked at, bytes. Null: there is none.",
+        ref=Ref | None,
+        number=int | None,
+        position=int | None,
+    ),
+    "held": _envelope("Held", "Whether it is the newest claim, and the asker's.", held=bool),
     "edited": _envelope(
         "Edited",
         "What became of each run.",
@@ -354,6 +363,13 @@ MODELS: Final[dict[str, Any]] = {
                 position=int | None,
             )
         ),
+    ),
+    "arrival": _envelope(
+        "Arrival",
+        "go, skip, taken or no project; the name of the run here, and who else has it.",
+        outcome=str,
+        name=str | None,
+        others=list[str],
     ),
 }
 """Answers by name."""

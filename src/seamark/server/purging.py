@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import sqlalchemy as sa
 
 from seamark.server.accounts import tables
+from seamark.server.claims import forget_claims
 from seamark.server.folding.turns import forget
 from seamark.store.database import Conflict, Upsert
 
@@ -58,6 +59,7 @@ def purge(
     """
     with account.writing() as connection:
         account.run(connection, _BURY, project=project, run=run, t_ns=now_ns, who=who)
+        forget_claims(account, connection, project, run)
     if blobs is not None:
         blobs(project, run)
     _again(lambda: kept.forget(project, run))

@@ -93,6 +93,10 @@ class Quota:
             )
             raise QuotaExceeded(msg, limit="quota", allowed=self._most)
 
+    def room(self, workspace: str) -> tuple[int, int | None]:
+        """Return how much a workspace keeps and may keep, bytes; None for no limit."""
+        return self._used(workspace), self._most
+
     def added(self, project: str, more: int) -> None:
         """Count what was taken, until everything is counted anew."""
         workspace = project.partition("/")[0]

@@ -11,6 +11,7 @@ from seamark.server.accounts.accounts import Accounts
 from seamark.server.accounts.logins import Logins, deciding_by
 from seamark.server.accounts.migrate import migrate
 from seamark.server.blobs import Blobs
+from seamark.server.claims import ServerClaims
 from seamark.server.databases import Databases, open_databases
 from seamark.server.kept import tables as kept_tables
 from seamark.server.kept.intake import Intake
@@ -43,6 +44,7 @@ class Server:
         objects: What it keeps as objects.
         intake: Takes journals.
         kept: Gives them; see `seamark.server.folding.kept.Kept`.
+        claims: Who has claimed what.
         writer: Adds records of its own; see `seamark.server.writer.ServerWriter`.
         blobs: Takes and gives files.
         quota: Tells whether a workspace has room for more.
@@ -74,6 +76,9 @@ class Server:
         )
         self.kept = KeptJournals(databases.kept, self.objects, now_ns)
         self.blobs = Blobs(databases.kept, self.objects, now_ns=now_ns, quota=quota)
+        self.claims = ServerClaims(
+            databases.account, databases.store, lambda *run: self.intake.known(*run)[1], now_ns
+        )
         self.writer = ServerWriter(
             self.instance, self.kept, self.intake.take, databases.store, now_ns
         )

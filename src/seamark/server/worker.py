@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -95,6 +96,9 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
     class Announced(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
+            # What is there now stays: nobody who asks waits until it has been looked through.
+            gc.collect()
+            gc.freeze()
             _announce(ready, ANSWERS)
 
     server = Announced(config)

@@ -20,8 +20,10 @@ from seamark.store.fold.registers import (
     FloatSeriesState,
     RecordState,
     SeriesState,
+    StatisticState,
 )
 from seamark.values import decode_atom
+from seamark.values.statistics import Statistics
 
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CRASHED",
     "FAMILY_NUMBERS",
+    "GOES_ON",
     "NUMBER_FAMILIES",
     "OPEN",
     "atom_columns",
@@ -40,7 +43,7 @@ __all__ = [
     "is_open",
     "run_columns",
     "series_columns",
-    "state_of_row",
+    "statistic_columns",
 ]
 
 FAMILY_NUMBERS: Final = {
@@ -53,17 +56,20 @@ FAMILY_NUMBERS: Final = {
     "file": 6,
     "file_set": 7,
     "artifact": 8,
+    "statistic": 9,
 }
 NUMBER_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
 
 CRASHED: Final = "crashed"
+"""The state of a run that says it is running and is not; never written, derived when it is read."""
+GOES_ON: Final = ("created", "running")
+"""The states of a run that has not ended."""
 OPEN: Final = "open"
 """Kept in the row of a run that runs for as long as it is heard of, and ends without a word.
 
 That is so where its header says that silence means ``"ended"``: its writers never say that they
 have finished.
 """
-"""The state of a run that says it is running and is not; never written, derived when it is read."""
 _EXACT: Final = 1 << 53
 _SPECIAL: Final[dict[int | None, float]] = {-1: -math.inf, 1: math.inf, 2: math.nan}
 _MAX_WHOLE: Final = (1 << 63) - 1
@@ -148,6 +154,9 @@ def family_columns(run: RunState, path: str, state: FamilyState) -> tuple[Any, .
     if isinstance(state, SeriesState):
         text = state.last[:_SHOWN_TEXT] if isinstance(state.last, str) else None
         return None, None, state.count, text
+    if isinstance(state, StatisticState):
+        found = state.visible(run.emptied(path))
+        return (*_number(found.last), None, None) if found.count else _NOTHING
     if isinstance(state, FileState):
         return None, None, None, str(state.record.get("name", ""))
     if isinstance(state, RecordState):
@@ -167,10 +176,26 @@ def series_columns(state: SeriesState) -> tuple[Any, ...]:
     return *spread, state.count, state.first_step, state.last_step
 
 
-def running_ns(journals: Iterable[JournalState]) -> int:
-    """Return for how long at least one owner was writing, in nanoseconds."""
+def statistic_columns(run: RunState, path: str, state: StatisticState) -> tuple[Any, ...]:
+    """Return low, high, mean and count of a statistic, as of a series without steps."""
+    found = state.visible(run.emptied(path))
+    spread: tuple[Any, ...] = (None, None, None)
+    if isinstance(found, Statistics) and found.count:
+        spread = (found.min, found.max, found.mean)
+    return *spread, found.count, None, None
+
+
+def running_ns(journals: Iterable[JournalState], started: int | None) -> int:
+    """Return for how long at least one owner was writing, in nanoseconds.
+
+    Args:
+        journals: Of a run.
+        started: From when on it counts, nanoseconds since the Unix epoch; None: it never began.
+    """
     spans = sorted(
-        (one.first_t, one.last_t) for one in journals if one.owner and one.first_t is not None
+        (max(one.first_t, started), one.last_t)
+        for one in journals
+        if one.owner and one.first_t is not None and started is not None
     )
     total, end = 0, None
     for first, last in spans:
@@ -186,16 +211,24 @@ def run_columns(run: RunState) -> dict[str, Any]:
     found = [one.first_t for one in journals if one.first_t is not None]
     owners = [one for one in journals if one.owner]
     state = run.state[1].get("state", "created")
+    created = min(found, default=0)
+    since = run.started
+    if since is None and run.state[1].get("state") != "created":  # nobody said when it began
+        since = created
     trashed = run.surviving("sys/trashed")
     in_time = sorted(journals, key=lambda one: one.first_t or 0)
+    is_imported = any(one.header.get("imported") for one in journals)
     user = next((one.header["user"] for one in in_time if "user" in one.header), "")
     return {
         "state": OPEN if is_open(state, owners) else state,
         "owner": legible(str(user)),
         "sys_id": _sys_id(in_time),
-        "created": min(found, default=0),
+        "created": created,
+        "started": since if is_imported else run.started,
+        "ended": max((one.last_t for one in owners), default=None),
+        "detail": run.state[1].get("detail"),
         "modified": max((one.last_t for one in journals), default=0),
-        "running": min(running_ns(journals), _MAX_WHOLE),
+        "running": min(running_ns(journals, since), _MAX_WHOLE),
         "beat": max((one.seen for one in owners), default=0),
         "trashed": int(bool(trashed) and getattr(trashed[0], "value", False) is True),
     }
@@ -216,20 +249,6 @@ def is_open(state: str, owners: Collection[JournalState]) -> bool:
         return False
     newest = max(owners, key=lambda one: one.seen)
     return newest.header.get("silence") == "ended"
-
-
-def state_of_row(state: str, beat: int, now_ns: int) -> str:
-    """Return the state of a run as the row of it has it, at a moment.
-
-    Args:
-        state: As the row has it.
-        beat: When it was last heard of, nanoseconds since the Unix epoch.
-        now_ns: The moment.
-    """
-    silent = beat < now_ns - SETTLE_NS
-    if state == OPEN:
-        return "completed" if silent else "running"
-    return CRASHED if silent and state == "running" else state
 
 
 def is_crashed(

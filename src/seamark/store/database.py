@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -189,6 +189,25 @@ class Database:
         cursor = connection.connection.cursor()
         try:
             cursor.executemany(text, rows)
+        finally:
+            cursor.close()
+
+    def run_each(
+        self, connection: sa.Connection, statement: Any, rows: Iterable[Mapping[str, Any]]
+    ) -> int:
+        """Run a statement that writes once for each row of named values, in one go.
+
+        Returns:
+            How many rows were changed in all; less than 0 if the driver does not say.
+        """
+        text, names, given = self._compile(statement)
+        cursor = connection.connection.cursor()
+        try:
+            cursor.executemany(
+                text,
+                [[row[name] if name in row else given[name] for name in names] for row in rows],
+            )
+            return int(cursor.rowcount)
         finally:
             cursor.close()
 

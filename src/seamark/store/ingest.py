@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 from seamark.journal.folder import split_journal_name
 from seamark.journal.reader import JournalReader
 from seamark.journal.walk import BLOCK_BYTES, walk
+from seamark.paths import kind_of
+from seamark.store.fold.content import derive_content
 from seamark.store.fold.decode import decode
 from seamark.store.fold.fold import fold
 from seamark.store.fold.names import Names
@@ -303,6 +305,8 @@ class Folding:
             owner: Whose run it is if its writer did not say.
             more: Writes further rows in the same transaction, given the number of the run.
         """
+        if kind_of(self.run.project, self.run.name) == "run":
+            derive_content(self.state)
         groups, dropped, database = self._groups, self._dropped, self.store.database
         paths = {path for group in groups for path in group.batch.series}
 

@@ -27,6 +27,7 @@ from seamark.store.cells import (
     family_columns,
     run_columns,
     series_columns,
+    statistic_columns,
 )
 from seamark.store.database import Conflict, Upsert, can_hold, insertion
 from seamark.store.fold.names import Names
@@ -37,6 +38,7 @@ from seamark.store.fold.registers import (
     Key,
     SeriesState,
     SetState,
+    StatisticState,
     state_class,
     to_json,
 )
@@ -310,7 +312,12 @@ def _recall(state: RunState, registers: str) -> None:
     known = json.loads(registers)
     state.deletes = {path: unpack(key) for path, key in known["deletes"].items()}
     state.clears = {path: unpack(key) for path, key in known["clears"].items()}
+    state.changed = {
+        path: {unpack(key): (kind, value) for key, kind, value in told}
+        for path, told in known["changed"].items()
+    }
     state.state = (unpack(known["state"][0]), known["state"][1])
+    state.started = known["started"]
 
 
 def places_of(
@@ -494,7 +501,9 @@ def _family_of(row: tuple[Any, ...], unpack: Any) -> FamilyState:
 
 def _loader(store: Store, run: int) -> Any:
     def load(
-        journals: Iterable[JournalState], paths: Collection[str], namespaces: Collection[str]
+        journals: Iterable[JournalState],
+        paths: Collection[str] | None,
+        namespaces: Collection[str],
     ) -> Attributes:
         try:
             with store.database.reading() as connection:
@@ -655,7 +664,12 @@ def _run_row(run: StoredRun, keys: _Keys, owner: str) -> dict[str, Any]:
     registers = {
         "deletes": {path: pack(key) for path, key in state.deletes.items()},
         "clears": {path: pack(key) for path, key in state.clears.items()},
+        "changed": {
+            path: [[pack(key), kind, value] for key, (kind, value) in sorted(told.items())]
+            for path, told in state.changed.items()
+        },
         "state": [pack(state.state[0]), state.state[1]],
+        "started": state.started,
     }
     columns = run_columns(state)
     columns |= {"registers": to_json(registers), "version": run.version + 1}
@@ -737,6 +751,8 @@ class _Rows:
             )
             if isinstance(state, SeriesState):
                 self.series.append((*at, *series_columns(state)))
+            elif isinstance(state, StatisticState):
+                self.series.append((*at, *statistic_columns(run, path, state)))
             elif isinstance(state, SetState):
                 self._add_set(path, number, state, seen=state is first)
 

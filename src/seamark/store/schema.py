@@ -27,7 +27,7 @@ __all__ = [
     "series",
 ]
 
-SCHEMA_VERSION: Final = "11"
+SCHEMA_VERSION: Final = "15"
 """Changes with the tables and the rules of the fold; a store of another version is rebuilt."""
 
 metadata = sa.MetaData()
@@ -68,10 +68,13 @@ run = sa.Table(
     # ns since the epoch, as are all times here
     sa.Column("created", sa.BigInteger, nullable=False),
     sa.Column("modified", sa.BigInteger, nullable=False),
+    sa.Column("started", sa.BigInteger),  # when it was first running; null if it never was
+    sa.Column("ended", sa.BigInteger),  # last record of an owner; an end only of one that has ended
+    sa.Column("detail", _Text),  # a person's word beside the state
     sa.Column("running", sa.BigInteger, nullable=False),  # ns
     sa.Column("beat", sa.BigInteger, nullable=False),  # last sign of life of an owner
     sa.Column("trashed", sa.SmallInteger, nullable=False),
-    sa.Column("registers", _Text, nullable=False),  # JSON: deletes, clears, state
+    sa.Column("registers", _Text, nullable=False),  # JSON: deletes, clears, changes, state
     sa.Column("version", sa.BigInteger, nullable=False),  # one more each time the run is saved
     sa.UniqueConstraint("project", "name"),
 )

@@ -45,5 +45,6 @@ FAMILIES: Final[tuple[str, ...]] = (
     "file",
     "file_set",
     "artifact",
+    "statistic",
 )
 """What one path can hold; a path holds values of one family for its life."""

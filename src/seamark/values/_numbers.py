@@ -212,14 +212,16 @@ def to_step(step: Any) -> float:
     """Return a step as a float.
 
     Args:
-        step: A finite real number; steps may repeat, fall, and lie between integers.
+        step: A finite real number; steps may repeat, fall, and lie between integers. A datetime
+            is its seconds since the Unix epoch; a naive one is local time.
 
     Raises:
         ArgumentError: If it is anything else.
     """
     try:
-        found = to_float(step)
-    except ValueKindError:
+        timed = isinstance(step, datetime)
+        found = (to_time_ns(step) or 0) / _NS if timed else to_float(step)
+    except (ValueKindError, ArgumentError):
         found = math.nan
     if not math.isfinite(found):
         msg = f"step: expected a finite number, got {shown(step)}"

@@ -14,7 +14,7 @@ from seamark.values._atoms import NOT_PLAIN, Atom, JsonWalk, atom_of, scalar
 from seamark.values._fields import MAX_DEPTH, members, thaw
 from seamark.values._foreign import is_array, summary
 
-__all__ = ["has_name", "parameter", "parameters", "text_of"]
+__all__ = ["has_name", "legal_key", "parameter", "parameters", "text_of"]
 
 _SMALL: Final = 100
 """Arrays and tensors of up to this many elements are kept whole, larger ones as a summary."""
@@ -135,6 +135,11 @@ class _Walk:
         if "itself" in reason or "after" in reason:
             return f"<{type(value).__name__} that {reason}>"
         return text_of(value)
+
+
+def legal_key(key: Any) -> str:
+    """Return the path, or the part of one, that a key gets in `parameters`."""
+    return _legal(_text_of_key(key))
 
 
 def _text_of_key(key: Any) -> str:

@@ -154,7 +154,7 @@ def test_a_run_at_rest_records_nothing_and_goes_on(stdout):
     assert threads() == []
     assert vars(stdout).get("write") is None
     print("between")
-    run.note_state("running")
+    run.set_state("running")
     print("after")
     run.stop()
     assert threads() == []

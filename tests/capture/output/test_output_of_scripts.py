@@ -273,7 +273,7 @@ def test_output_is_the_same_byte_for_byte_and_recorded(name, write, tmp_path):
     root = tmp_path / ".seamark"
     plain = run_in_pipes(path, **OFF)
     assert plain[1] or plain[2]
-    assert points(root) == {}
+    assert not [one for one in points(root) if not one.endswith("/errors")]
     assert run_in_pipes(path) == plain
     recorded = printed(root)
     for stream, raw in zip(("stdout", "stderr"), plain[1:], strict=True):

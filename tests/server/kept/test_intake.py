@@ -10,6 +10,7 @@ from journal_builder import START, JournalBuilder
 from keeping import PROJECT, RUN, Place, at_once, journal, places
 
 from seamark.errors import PathError
+from seamark.journal.format import Kind, frame_bytes, salt_of
 from seamark.journal.shipping import BatchError
 from seamark.server.kept.intake import AHEAD_NS
 from seamark.server.kept.refusals import (
@@ -55,6 +56,29 @@ def test_what_is_kept_already_is_left_as_it_is(place: Place) -> None:
     assert intake.put(PROJECT, RUN, made.file, a, made.data[a:c]).offset == c
     assert intake.put(PROJECT, RUN, made.file, 0, made.data).offset == made.offset
     assert place.bytes_of(made.file) == made.data
+
+
+def test_what_a_worker_remembers_is_only_believed_as_long_as_it_is_true(place: Place) -> None:
+    """Who goes on where they ended is not looked up; others and a purge are noticed."""
+    one, two, made = place.intake(), place.intake(), journal()
+    ends = places(made)
+    for number, (start, end) in enumerate(pairwise(ends[:8])):
+        worker = (one, one, two)[number % 3]
+        kept = worker.put(PROJECT, RUN, made.file, start, made.data[start:end])
+        assert (kept.offset, kept.position) == (end, end)
+    other = journal("other", rows=1)
+    beside = two.put(PROJECT, RUN, other.file, 0, other.data)
+    last = one.put(PROJECT, RUN, made.file, ends[7], made.data[ends[7] : ends[8]])
+    assert (beside.position, last.position) == (ends[7] + other.offset, ends[8] + other.offset)
+    two.put(PROJECT, RUN, made.file, ends[8], made.data[ends[8] : ends[9]])
+    forged = frame_bytes(salt_of(made.uid), Kind.HEARTBEAT, made.t + 1, b"")
+    with pytest.raises(DivergedError):
+        one.put(PROJECT, RUN, made.file, ends[8], forged)
+    assert one.put(PROJECT, RUN, made.file, ends[9], made.data[ends[9] :]).offset == made.offset
+    assert place.bytes_of(made.file) == made.data
+    place.kept().forget(PROJECT, RUN)
+    with pytest.raises(PurgedError):
+        one.put(PROJECT, RUN, made.file, made.offset, gap=64)
 
 
 def test_a_hole_is_refused_and_names_what_is_kept(place: Place) -> None:

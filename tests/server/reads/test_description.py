@@ -106,6 +106,11 @@ def test_answers_are_as_described(here, arrays) -> None:
         "text-page": (f"{at}/text-page", {"file": made.file, "paths": ["log"]}),
         "text-begin": (f"{at}/text-begin", {"file": made.file, "paths": ["log"], "lines": 1}),
     }
+    claimant = {"host": "here", "pid": 1, "key": "0" * 16, "t": 1}
+    posts["arrival"] = ("arrivals", {"project": "team/x", "run": "run9", "name": "new"})
+    posts["claimed"] = ("runs/claims", {"refs": refs, "claimant": claimant})
+    claim = {"project": "team/x", "name": "run0", "number": 1, "key": "0" * 16}
+    posts["held"] = ("runs/claims/held", claim)
     with here.client() as asks:
         for name, address in gets.items():
             answer = asks.get(

@@ -46,7 +46,9 @@ class Code:
         self.tasks: list[Callable[[], None]] = []
         if switches.script:
             kept, secrets = switches.script_file, switches.secrets
-            self._executed = executed = ExecutedCode(run, script, secrets, keeps_script=kept)
+            self._executed = executed = ExecutedCode(
+                run, script, secrets, keeps_script=kept, tells_version=switches.version
+            )
             self.tasks += [lambda: self._tell_script(script), executed.find]
         if switches.dependencies is not None:
             self.tasks.append(self._keep_requirements)

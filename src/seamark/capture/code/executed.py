@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture.code.hiding import hide_in_code
 from seamark.capture.code.origin import is_installed
+from seamark.capture.code.script import Script
 from seamark.capture.code.small_file import beginning_of
 from seamark.process.interrupts import let_pass, quietly
 from seamark.types import File
 
 if TYPE_CHECKING:
-    from seamark.capture.code.script import Script
     from seamark.capture.part import Recorder
     from seamark.capture.secrets import Secrets
 
-__all__ = ["ExecutedCode", "cells_of_session"]
+__all__ = ["ExecutedCode", "cells_of_session", "version_now"]
 
 _FILES: Final = "source_code/files"
 _VERSION: Final = "source_code/version"
@@ -41,119 +41,34 @@ _SUFFIXES: Final = (".py", ".pyw")
 _MAIN: Final = ("__main__", "__mp_main__")
 
 
-class ExecutedCode:
-    """Records the entry script or the notebook, and the version of the code.
+def version_now() -> str:
+    """Return the version of what was executed so far; empty if that is nothing, or too much.
+
+    Raises:
+        OSError: If the disk does not say.
+    """
+    script = Script.running()
+    found = _Versions(script, _roots(script, script.here))
+    try:
+        return found.version(cells_of_session())
+    except _TooMuchError:
+        return ""
+
+
+class _Versions:
+    """The version of what was executed, which is told several times while it grows.
 
     Args:
-        run: Where to.
         script: What was started.
-        secrets: What is hidden.
-        keeps_script: Whether the script itself is kept.
+        roots: Folders below which code is the person's.
     """
 
-    def __init__(
-        self, run: Recorder, script: Script, secrets: Secrets, *, keeps_script: bool
-    ) -> None:
-        self._run = run
-        self._script = script
-        self._secrets = secrets
-        self._keeps_script = keeps_script
-        self._here = script.here
-        self._roots: tuple[str, ...] = ()
+    def __init__(self, script: Script, roots: tuple[str, ...]) -> None:
+        self._script, self._roots = script, roots
         self._seen: dict[str, tuple[str, str]] = {}
         self._bytes = 0
-        self._known: dict[str, str] = {}
-        self._told: object = None
 
-    def find(self) -> None:
-        """Record what there is now; on a thread, for a disk may hang."""
-        self._roots = _roots(self._script, self._here)
-        if self._keeps_script:
-            self._keep_script()
-        self._tell()
-
-    def look_again(self) -> None:
-        """Record what has been imported and executed meanwhile; after `find`, on a thread too."""
-        if self._roots:
-            self._tell()
-
-    # ---------------------------------------------------------------- the script
-
-    def _keep_script(self) -> None:
-        file = self._script.file
-        if file is None or is_installed(file):
-            return
-        found = _read(file)
-        content = _source_in_archive(file) if found is None else found
-        if content is None:
-            return
-        is_below = file.is_relative_to(self._here)
-        name = file.relative_to(self._here).as_posix() if is_below else file.name
-        self._run.keep_members(_FILES, {name: self._hidden(content, _FILES, name)})
-
-    def _hidden(self, content: bytes, path: str, name: str) -> bytes:
-        text = content.decode("utf-8", "surrogateescape")
-        kept = hide_in_code(text, self._secrets, name)
-        if kept == text:
-            return content
-        self._run.note_masked([path])
-        return kept.encode("utf-8", "surrogateescape")
-
-    # ---------------------------------------------------------------- what changes meanwhile
-
-    def _tell(self) -> None:
-        cells = cells_of_session()
-        if cells:
-            self._tell_cells(cells)
-            self._tell_notebook()
-        self._tell_version(cells)
-
-    def _tell_cells(self, cells: Mapping[int, str]) -> None:
-        parts = (f"# In[{number}]:\n\n{text.rstrip()}\n" for number, text in cells.items())
-        content = "\n\n".join(parts).encode("utf-8", "backslashreplace")
-        if len(content) > _LONGEST:
-            content = content[:_LONGEST].rpartition(b"\n\n\n# In[")[0]
-            what = f"the first {_LONGEST >> 20} MiB are kept"
-            self._run.assign_quietly({f"{_CELLS}_left_out": what})
-        self._keep(_CELLS, content, "py")
-
-    def _tell_notebook(self) -> None:
-        file = _notebook_file(self._script, self._here)
-        if file is None:
-            return
-        content = _read(file)
-        if content is None:
-            what = f"it has more than {_LONGEST >> 20} MiB, or cannot be read"
-            self._run.assign_quietly({f"{_NOTEBOOK}_left_out": what})
-            return
-        with quietly(only=(ValueError, RecursionError)):
-            bare = _without_outputs(json.loads(content))
-            if bare is not None:
-                self._keep(_NOTEBOOK, bare, "ipynb")
-
-    def _keep(self, path: str, content: bytes, extension: str) -> None:
-        """Keep a file unless it is what it was the last time."""
-        digest = hashlib.sha256(content).hexdigest()
-        if self._known.get(path) == digest:
-            return
-        self._known[path] = digest
-        hidden = self._hidden(content, path, f"source.{extension}")
-        self._run.keep(path, File.from_content(hidden, extension))
-
-    def _tell_version(self, cells: Mapping[int, str]) -> None:
-        try:
-            version: object = self._version(cells)
-        except _TooMuchError as error:
-            version = error
-        if version == self._told or isinstance(self._told, _TooMuchError):
-            return
-        self._told = version
-        if isinstance(version, _TooMuchError):
-            self._run.assign_quietly({_VERSION: None, f"{_VERSION}_unknown": str(version)})
-        elif version:
-            self._run.assign_quietly({_VERSION: version})
-
-    def _version(self, cells: Mapping[int, str]) -> str:
+    def version(self, cells: Mapping[int, str]) -> str:
         """Return the version of what was executed so far; empty if that is nothing.
 
         Raises:
@@ -190,6 +105,125 @@ class ExecutedCode:
             msg = f"more than {most} were imported that are no package's"
             raise _TooMuchError(msg)
         return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
+
+
+class ExecutedCode:
+    """Records the entry script or the notebook, and the version of the code.
+
+    Args:
+        run: Where to.
+        script: What was started.
+        secrets: What is hidden.
+        keeps_script: Whether the script itself is kept.
+        tells_version: Whether the version is recorded.
+    """
+
+    def __init__(
+        self,
+        run: Recorder,
+        script: Script,
+        secrets: Secrets,
+        *,
+        keeps_script: bool,
+        tells_version: bool = True,
+    ) -> None:
+        self._run = run
+        self._script = script
+        self._secrets = secrets
+        self._keeps_script, self._tells_version = keeps_script, tells_version
+        self._here = script.here
+        self._versions: _Versions | None = None
+        self._known: dict[str, str] = {}
+        self._told: object = None
+
+    def find(self) -> None:
+        """Record what there is now; on a thread, for a disk may hang."""
+        self._versions = _Versions(self._script, _roots(self._script, self._here))
+        if self._keeps_script:
+            self._keep_script()
+        self._tell()
+
+    def look_again(self) -> None:
+        """Record what has been imported and executed meanwhile; after `find`, on a thread too."""
+        if self._versions is not None:
+            self._tell()
+
+    # ---------------------------------------------------------------- the script
+
+    def _keep_script(self) -> None:
+        file = self._script.file
+        if file is None or is_installed(file):
+            return
+        found = _read(file)
+        content = _source_in_archive(file) if found is None else found
+        if content is None:
+            return
+        is_below = file.is_relative_to(self._here)
+        name = file.relative_to(self._here).as_posix() if is_below else file.name
+        self._run.keep_members(_FILES, {name: self._hidden(content, _FILES, name)})
+
+    def _hidden(self, content: bytes, path: str, name: str) -> bytes:
+        text = content.decode("utf-8", "surrogateescape")
+        kept = hide_in_code(text, self._secrets, name)
+        if kept == text:
+            return content
+        self._run.note_masked([path])
+        return kept.encode("utf-8", "surrogateescape")
+
+    # ---------------------------------------------------------------- what changes meanwhile
+
+    def _tell(self) -> None:
+        cells = cells_of_session()
+        if cells:
+            self._tell_cells(cells)
+            self._tell_notebook()
+        if self._tells_version:
+            self._tell_version(cells)
+
+    def _tell_cells(self, cells: Mapping[int, str]) -> None:
+        parts = (f"# In[{number}]:\n\n{text.rstrip()}\n" for number, text in cells.items())
+        content = "\n\n".join(parts).encode("utf-8", "backslashreplace")
+        if len(content) > _LONGEST:
+            content = content[:_LONGEST].rpartition(b"\n\n\n# In[")[0]
+            what = f"the first {_LONGEST >> 20} MiB are kept"
+            self._run.assign_quietly({f"{_CELLS}_left_out": what})
+        self._keep(_CELLS, content, "py")
+
+    def _tell_notebook(self) -> None:
+        file = _notebook_file(self._script, self._here)
+        if file is None:
+            return
+        content = _read(file)
+        if content is None:
+            what = f"it has more than {_LONGEST >> 20} MiB, or cannot be read"
+            self._run.assign_quietly({f"{_NOTEBOOK}_left_out": what})
+            return
+        with quietly(only=(ValueError, RecursionError)):
+            bare = _without_outputs(json.loads(content))
+            if bare is not None:
+                self._keep(_NOTEBOOK, bare, "ipynb")
+
+    def _keep(self, path: str, content: bytes, extension: str) -> None:
+        """Keep a file unless it is what it was the last time."""
+        digest = hashlib.sha256(content).hexdigest()
+        if self._known.get(path) == digest:
+            return
+        self._known[path] = digest
+        hidden = self._hidden(content, path, f"source.{extension}")
+        self._run.keep(path, File.from_content(hidden, extension))
+
+    def _tell_version(self, cells: Mapping[int, str]) -> None:
+        try:
+            version: object = self._versions.version(cells) if self._versions else ""
+        except _TooMuchError as error:
+            version = error
+        if version == self._told or isinstance(self._told, _TooMuchError):
+            return
+        self._told = version
+        if isinstance(version, _TooMuchError):
+            self._run.assign_quietly({_VERSION: None, f"{_VERSION}_unknown": str(version)})
+        elif version:
+            self._run.assign_quietly({_VERSION: version})
 
 
 class _TooMuchError(Exception):

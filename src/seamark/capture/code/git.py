@@ -255,6 +255,7 @@ class GitProbe:
             yield
         finally:
             timer.cancel()
+            timer.join(1.0)  # so that no thread is left of what has ended
 
     def _facts(
         self, record: Callable[[Mapping[str, Any]], None], folder: Path

@@ -64,12 +64,14 @@ class Ignored:
     Args:
         target: Absolute path of a file or folder, or a pattern.
         allowed: What all questions may cost together.
+        name: What the files with rules are called.
 
     Raises:
         RulesTooSlowError: If time is up.
     """
 
-    def __init__(self, target: str, allowed: RuleTime) -> None:
+    def __init__(self, target: str, allowed: RuleTime, name: str = _NAME) -> None:
+        self._name = name
         base = os.path.abspath(target)
         while glob.has_magic(base):
             base = os.path.dirname(base)
@@ -133,8 +135,8 @@ class Ignored:
     def _rules_of(self, folder: str) -> list[Rule]:
         """Return the rules that lie in a folder, that which counts most first."""
         if folder not in self._rules:
-            found = self._read(os.path.join(folder, _NAME))
-            if folder == self._top:
+            found = self._read(os.path.join(folder, self._name))
+            if folder == self._top and self._name == _NAME:
                 found += self._read(os.path.join(folder, _OF_REPOSITORY))
             self._rules[folder] = found
         return self._rules[folder]

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import gc
 import logging
 import os
 import signal
@@ -305,9 +306,28 @@ def _interrupt_of_last_cell() -> BaseException | None:
 # --------------------------------------------------------------------- SystemExit
 
 
+def _frame_of_main() -> FrameType | None:
+    """Return where the main thread is; None if that cannot be told.
+
+    ``sys._current_frames`` makes objects while it holds a lock of the interpreter. Where that
+    collects garbage, and another thread begins or ends meanwhile, both wait for ever
+    (https://github.com/python/cpython/issues/106883; seen with Python 3.11.7).
+    """
+    main = threading.main_thread().ident
+    if main == threading.get_ident():
+        return sys._getframe()  # noqa: SLF001 - documented
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames().get(main or 0)  # noqa: SLF001 - documented
+    finally:
+        if collects:
+            gc.enable()
+
+
 def _watch_script() -> None:
     global _script  # noqa: PLW0603
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001 - documented
+    frame = _frame_of_main()
     if _script is not None or frame is None:
         return
     while frame.f_back is not None:

@@ -21,11 +21,13 @@ from seamark.server.guard import server_of
 if TYPE_CHECKING:
     from seamark.server.access import Identity
 
-__all__ = ["NotThere", "Routes", "answer", "asker", "secret_in_api_token"]
+__all__ = ["NotThere", "Routes", "answer", "asker", "secret_in_api_token", "short"]
 
 _log: Final = logging.getLogger("seamark.server")
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 _SECRET: Final = "key"  # noqa: S105 - a name
+_MOST_SAID: Final = 2000
+"""Characters."""
 _TYPES: Final = {
     "no-run": "EXPERIMENT_NOT_FOUND",
     "quota": "PROJECT_LIMITS_EXCEEDED",
@@ -100,12 +102,19 @@ def refused(error: Exception) -> Response:
         status, error_type = 404, "EXPERIMENT_NOT_FOUND"
     error_type = refusal.more.get("errorType") or error_type
     body = {
-        **refusal.more,
+        **{name: short(more) for name, more in refusal.more.items()},
         "code": status,
         "errorType": error_type or refusal.error.upper().replace("-", "_"),
-        "title": str(refusal.detail).encode("utf-8", "replace").decode(),
+        "title": short(str(refusal.detail)),
     }
     return JSONResponse(body, status, refusal.headers)
+
+
+def short(value: Any) -> Any:
+    """Return what is said of a mistake: it may repeat what was given, however long that was."""
+    if not isinstance(value, str):
+        return value
+    return value[:_MOST_SAID].encode("utf-8", "replace").decode()
 
 
 # ---------------------------------------------------------------------- who asks

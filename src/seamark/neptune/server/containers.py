@@ -1,35 +1,57 @@
-"""Projects and runs: finding and making them, writing to them, the trash."""
+"""Projects, runs, models: finding and making them, writing to them."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import Body, Query, Request, Response
+from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from seamark.errors import SeamarkError
 from seamark.journal.folder import PROJECT_LOG, hashed_run_id, mint_run_id
 from seamark.neptune.server.answers import NotThere, Routes, answer
+from seamark.neptune.server.bodies import Creation  # noqa: TC001 - FastAPI asks for it
+from seamark.neptune.server.models import (
+    API_KINDS,
+    find_model,
+    new_model,
+    new_version,
+    shown_id,
+)
 from seamark.neptune.server.names import Container, container_id, named, split_project
 from seamark.neptune.server.operations import Changes
 from seamark.neptune.server.projects import find_run, key_of, last_number, next_id
-from seamark.neptune.server.reading import Read
+from seamark.neptune.server.reading import Read, system_attributes
+from seamark.neptune.server.waiting import is_behind
 from seamark.server.access import Role
-from seamark.server.failures import Refusal, refusal_of
+from seamark.server.failures import Refusal
 from seamark.server.guard import asker, expect, expect_somebody, server_of
-from seamark.values import encode_atom, escape
+from seamark.values import encode_atom
 
 if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch, Log
     from seamark.server.state import Server
 
-__all__ = ["Asked", "asked_for", "log_of", "project_of", "read_of", "router", "shown_project"]
+__all__ = [
+    "Asked",
+    "asked_for",
+    "digest_of",
+    "log_of",
+    "project_of",
+    "read_of",
+    "router",
+    "shown_project",
+]
 
 router: Final = Routes()
 _MOST_BODY: Final = 64 << 20
+_SMALL_BODY: Final = 256 << 10
+"""So much may be read of somebody who may turn out to have no role in the project."""
+_DIGEST_BYTES: Final = 16
 _NEW_RUN_S: Final = 10.0
 _MOST_PROJECTS: Final = 1000
 
@@ -46,7 +68,7 @@ def asked_for(request: Request, identifier: str, role: Role) -> Container:
     Args:
         request: The request.
         identifier: As `container_id` gave it, or ``workspace/project/SAN-1``, with the id of a run
-            of Seamark too.
+            of Seamark too; ``SAN-KEY`` is a model, and ``SAN-KEY-1`` a version of it.
         role: The smallest role that will do.
 
     Raises:
@@ -77,13 +99,14 @@ def expect_in(request: Request, project: str, role: Role, identifier: str = "") 
 
 
 def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
-    """Return the run that has an id; one that was made a moment ago may have to be waited for."""
+    """Return what has an id; a run that was made a moment ago may have to be waited for."""
     if asked.run == key_of(server, asked.project):
         return Container(asked.project, PROJECT_LOG)
     if asked.run.startswith("."):
         raise NotThere(identifier)
     end = time.monotonic() + _NEW_RUN_S
     while True:
+        behind = is_behind(server, asked.project)  # before looking: what is not, is found below
         found = find_run(server, asked.project, asked.run)
         if found is not None:
             return found
@@ -94,16 +117,19 @@ def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
             pass  # it is no name of ours
         key, _, digits = asked.run.rpartition("-")
         given, last = last_number(server, asked.project)
-        is_new = key == given and digits.isdecimal() and int(digits[:18]) <= last
+        is_new = behind and key == given and digits.isdecimal() and int(digits[:18]) <= last
         if not is_new or time.monotonic() > end:
-            raise NotThere(identifier)
+            found = find_model(server, asked.project, asked.run)
+            if found is None:
+                raise NotThere(identifier)
+            return found
         time.sleep(0.05)
 
 
 def project_of(request: Request, identifier: str, role: Role) -> str:
     """Return the project that an id or a name means, for somebody with a role in it."""
     found = named(identifier)
-    project = found.project if found is not None else identifier
+    project = found.home if found is not None else identifier
     expect(request, project, role)
     return project
 
@@ -186,6 +212,8 @@ def list_organizations(request: Request) -> Response:
     who = expect_somebody(request)
     found = {split_project(project)[0] for project in _projects(request)}
     found |= {project.partition("/")[0] for project in who.roles if project} | set(who.workspaces)
+    if who.admin:  # projects may be made where there is none yet
+        found |= server_of(request).accounts.workspaces()
     return answer([{"id": name, "name": name} for name in sorted(found)])
 
 
@@ -195,18 +223,22 @@ def _projects(request: Request) -> list[str]:
     return all_projects(server_of(request), asker(request))
 
 
-# ---------------------------------------------------------------------- runs
+# ---------------------------------------------------------------------- runs and models
 
 
 @router.answers("createExperiment")
-def create(request: Request, given: Annotated[dict[str, Any], Body()]) -> Response:
-    """Make a run, or return the one that has the custom id."""
-    kind = given.get("type") or "run"
-    project = project_of(request, str(given.get("projectIdentifier") or ""), Role.CONTRIBUTOR)
-    server = server_of(request)
-    if kind != "run":
+def create(request: Request, given: Creation) -> Response:
+    """Make a run, a model or a version of one, or return the run that has the custom id."""
+    kind = given.kind or "run"
+    project = project_of(request, given.project or "", Role.CONTRIBUTOR)
+    if kind not in _MAKES:
         raise Refusal(400, "not-here", f"this server takes no {kind!r:.60} from Neptune's client")
-    custom = str(given.get("customId") or "")
+    return _MAKES[kind](request, project, given)
+
+
+def _make_run(request: Request, project: str, given: Creation) -> Response:
+    server = server_of(request)
+    custom = given.custom or ""
     run = hashed_run_id(project, custom) if custom else mint_run_id()
     container = Container(project, run)
     if custom and server.intake.known(*container)[0]:
@@ -218,8 +250,8 @@ def create(request: Request, given: Annotated[dict[str, Any], Body()]) -> Respon
         batch.op({"op": "state", "state": "running"})
         atoms = {"sys/custom_run_id": custom} if custom else {}
         told = {path: list(encode_atom(value)) for path, value in atoms.items()}
-        if isinstance(git := given.get("gitInfo"), dict) and isinstance(git.get("commit"), dict):
-            told["source_code/git"] = list(encode_atom(git))
+        if given.git is not None and isinstance(given.git.get("commit"), dict):
+            told["source_code/git"] = list(encode_atom(given.git))
         if told:
             batch.op({"op": "assign", "atoms": told})
         for path, (atom, _) in told.items():
@@ -230,16 +262,59 @@ def create(request: Request, given: Annotated[dict[str, Any], Body()]) -> Respon
     return answer(_shown(server, container, sys_id if made else ""))
 
 
+def _make_model(request: Request, project: str, given: Creation) -> Response:
+    server = server_of(request)
+    model, born = new_model(server, project, given.key)
+    if not _begin(request, model, born):
+        raise Refusal(409, "taken", f"the project has a model {model.run!r}")
+    return answer(_shown(server, model))
+
+
+def _make_version(request: Request, project: str, given: Creation) -> Response:
+    server, parent = server_of(request), given.parent or ""
+    model = asked_for(request, parent, Role.CONTRIBUTOR)
+    if model.kind != "model" or not server.intake.known(*model)[0]:
+        raise NotThere(parent)
+    if model.home != project:
+        raise Refusal(400, "invalid", "the model is one of another project")
+    version, born = new_version(server, model)
+    _begin(request, version, born)
+    number = born["sys/version"]
+    return answer(_shown(server, version, shown_id(server, version, number)))
+
+
+def _begin(request: Request, container: Container, born: Mapping[str, Any]) -> bool:
+    """Begin a model or a version, as `seamark.init_model` does; return whether it is new."""
+    told = {path: list(encode_atom(value)) for path, value in born.items()}
+
+    def fill(batch: Batch) -> None:
+        batch.op({"op": "assign", "atoms": told})
+        for path, (atom, _) in told.items():
+            batch.holds(path, f"atom:{atom}")
+
+    facts = {"user": asker(request).name, "attempt": None, "owner": False}
+    return log_of(request, container).create(facts, fill)
+
+
+_MAKES: Final[dict[Any, Callable[[Request, str, Creation], Response]]] = {
+    "run": _make_run,
+    "model": _make_model,
+    "modelVersion": _make_version,
+}
+
+
 def _shown(server: Server, container: Container, sys_id: str = "") -> dict[str, Any]:
-    workspace, name = split_project(container.project)
+    workspace, name = split_project(container.home)
     trashed = False
     if container.is_project:
         sys_id = key_of(server, container.project)
     elif not sys_id:
         sys_id, trashed, _, _ = Read(server, container).row
+        if container.kind != "run":
+            sys_id = shown_id(server, container)
     return {
         "id": container_id(container),
-        "type": "project" if container.is_project else "run",
+        "type": API_KINDS[container.kind],
         "shortId": sys_id or container.run,
         "organizationName": workspace,
         "organizationId": workspace,
@@ -250,7 +325,7 @@ def _shown(server: Server, container: Container, sys_id: str = "") -> dict[str, 
 
 @router.answers("getExperiment")
 def get(request: Request, identifier: Asked) -> Response:
-    """Return what is known of a run or a project."""
+    """Return what is known of a run, a project, a model or a version."""
     container = asked_for(request, identifier, Role.VIEWER)
     server = server_of(request)
     if not container.is_project and not server.intake.known(*container)[0]:
@@ -262,19 +337,24 @@ def get(request: Request, identifier: Asked) -> Response:
 def ping(request: Request, identifier: Asked) -> Response:
     """Write down that the client lives."""
     container = asked_for(request, identifier, Role.CONTRIBUTOR)
-    if not container.is_project:
+    if container.kind == "run":
         log_of(request, container).beat()
+    elif not container.is_project and not server_of(request).intake.known(*container)[0]:
+        raise NotThere(identifier)
     return answer()
 
 
 @router.answers("executeOperations")
 async def execute(request: Request, identifier: Asked) -> Response:
     """Do what the client did; it is kept for good once this is answered."""
-    container = await run_in_threadpool(asked_for, request, identifier, Role.CONTRIBUTOR)
-    server = server_of(request)
-    with server.intake.arriving() as arriving:
+    length = request.headers.get("content-length", "")
+    with server_of(request).intake.arriving() as arriving:
+        if length.isdecimal() and int(length[:9]) <= _SMALL_BODY:  # then one thread does it all
+            body = await body_of(request, _SMALL_BODY, arriving)
+            return await run_in_threadpool(_execute, request, identifier, body)
+        await run_in_threadpool(asked_for, request, identifier, Role.CONTRIBUTOR)
         body = await body_of(request, _MOST_BODY, arriving)
-        return await run_in_threadpool(_execute, request, container, body)
+        return await run_in_threadpool(_execute, request, identifier, body)
 
 
 async def body_of(request: Request, most: int, arriving: Callable[[int], None]) -> bytes:
@@ -298,88 +378,30 @@ async def body_of(request: Request, most: int, arriving: Callable[[int], None]) 
     return b"".join(parts)
 
 
-def _execute(request: Request, container: Container, body: bytes) -> Response:
+def _execute(request: Request, identifier: str, body: bytes) -> Response:
+    container = asked_for(request, identifier, Role.CONTRIBUTOR)
     try:
         operations = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise Refusal(400, "invalid", f"the operations are no JSON: {error}") from error
     if not isinstance(operations, list):
         raise Refusal(400, "invalid", "expected a list of operations")
-    changes = Changes(server_of(request), container, operations)
-    log_of(request, container).write(changes.fill)
+    digest = digest_of(body)
+    changes = Changes(server_of(request), container, operations, digest)
+    log_of(request, container).write(changes.fill, digest)
     return answer([{"errorDescription": each} for each in changes.errors])
+
+
+def digest_of(body: bytes) -> str:
+    """Return what tells one request from another."""
+    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 @router.answers("getExperimentAttributes")
 def attributes(request: Request, identifier: Asked) -> Response:
     """Return all that a run shows."""
     found = read_of(request, identifier).attributes()
-    return answer({"attributes": found})
-
-
-# ---------------------------------------------------------------------- the trash
-
-
-@router.answers("trashExperiments")
-def trash(
-    request: Request,
-    projectIdentifier: Text,  # noqa: N803 - theirs
-    identifiers: Annotated[list[str], Body(max_length=10_000)],
-) -> Response:
-    """Put runs into the trash; which ones could not be is told."""
-    project_of(request, projectIdentifier, Role.VIEWER)
-
-    def put(container: Container) -> None:
-        atoms = {"sys/trashed": list(encode_atom(True))}  # noqa: FBT003 - a value
-        server_of(request).writer.record(*container, [{"op": "assign", "atoms": atoms}])
-
-    return _each(request, identifiers, Role.CONTRIBUTOR, put)
-
-
-@router.answers("deleteExperiments")
-def delete(
-    request: Request,
-    projectIdentifier: Text,  # noqa: N803 - theirs
-    identifiers: Annotated[list[str], Body(max_length=10_000)],
-) -> Response:
-    """Remove runs for good."""
-    project_of(request, projectIdentifier, Role.VIEWER)
-    return _each(request, identifiers, Role.OWNER, lambda each: _purge(request, each))
-
-
-@router.answers("deleteAllExperiments")
-def empty_trash(request: Request, projectIdentifier: Text) -> Response:  # noqa: N803 - theirs
-    """Remove all runs of a project for good that are in its trash."""
-    from seamark.neptune.server.projects import trashed_runs
-
-    project = project_of(request, projectIdentifier, Role.OWNER)
-    found = [container_id(each) for each in trashed_runs(server_of(request), project)]
-    return _each(request, found, Role.OWNER, lambda each: _purge(request, each))
-
-
-def _purge(request: Request, container: Container) -> None:
-    from seamark.server.routes.purging import purge_run
-
-    purge_run(request, *container)
-
-
-def _each(
-    request: Request, identifiers: list[str], role: Role, act: Callable[[Container], None]
-) -> Response:
-    errors, done = [], []
-    for identifier in dict.fromkeys(identifiers):
-        try:
-            container = asked_for(request, identifier, role)
-            if container.is_project:
-                raise NotThere(identifier)
-            if not server_of(request).intake.known(*container)[0]:
-                raise NotThere(identifier)
-            act(container)
-            done.append(identifier)
-        except (SeamarkError, Refusal) as error:
-            hint = str(escape(str(refusal_of(error).detail)))
-            errors.append({"errorDescription": f"{identifier}: {hint}"})
-    return answer({"errors": errors, "updatedExperimentIdentifiers": done})
+    return answer({"attributes": found, "systemAttributes": system_attributes(found)})
 
 
 @router.answers("createEmptyCheckpoint")

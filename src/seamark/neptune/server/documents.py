@@ -93,6 +93,7 @@ leaderboard lsFileSetAttribute GET /api/leaderboard/v1/files | experimentId attr
 leaderboard prepareForDownloadFileSetAttributeZip POST /api/leaderboard/v1/download/prepare | experimentId attribute | Download
 leaderboard getDownloadPrepareRequest GET /api/leaderboard/v1/download/prepared | id | Download
 leaderboard searchLeaderboardEntries POST /api/leaderboard/v1/table | projectIdentifier type[] @params | Entries
+leaderboard getLeaderboard GET /api/leaderboard/v1/table/legacy | projectIdentifier shortId[] state[] owner[] tags[] tagsMode minRunningTimeSeconds sortBy[] sortFieldType[] sortDirection[] limit offset | LegacyEntries
 leaderboard searchLeaderboardAttributes POST /api/leaderboard/v1/table/columns | projectIdentifier search type[] @params | Columns
 artifacts createNewArtifact POST /api/artifacts/v1/new | projectIdentifier hash size parentIdentifier | Artifact
 artifacts uploadArtifactFilesMetadata POST /api/artifacts/v1/files | projectIdentifier hash @artifactFilesDTO | Artifact
@@ -115,10 +116,13 @@ ProjectAccount role serviceAccountInfo:AccountInfo
 AccountInfo displayName
 OrganizationMember role registeredMemberInfo:MemberInfo
 ServiceAccount id displayName
-WorkspaceStatus storageBytesAvailable:integer storageBytesLimit:integer activeProjectsUsage:integer activeProjectsLimit:integer membersCount:integer
+WorkspaceStatus membersCount:integer
 Experiment id type shortId organizationName projectName trashed:boolean
 Error errorDescription
-Attributes attributes:Attribute*
+Attributes attributes:Attribute* systemAttributes:SystemAttributes
+SystemAttributes shortId:stringProperties name:stringProperties description:stringProperties owner:stringProperties hostname:stringProperties state:stringProperties creationTime:datetimeProperties runningTime:floatProperties size:floatProperties tags:stringSetProperties
+LegacyEntries totalItemCount:integer matchingItemCount:integer entries:LegacyEntry*
+LegacyEntry id organizationName projectName attributes:Attribute* systemAttributes:SystemAttributes
 Attribute name type floatProperties:floatProperties intProperties:intProperties boolProperties:boolProperties stringProperties:stringProperties datetimeProperties:datetimeProperties fileProperties:fileProperties fileSetProperties:fileSetProperties floatSeriesProperties:floatSeriesProperties stringSeriesProperties:stringSeriesProperties imageSeriesProperties:imageSeriesProperties stringSetProperties:stringSetProperties gitRefProperties:gitRefProperties experimentStateProperties:stringProperties notebookRefProperties:notebookRefProperties artifactProperties:artifactProperties
 floatProperties attributeName attributeType value:number
 intProperties attributeName attributeType value:integer
@@ -197,7 +201,7 @@ def _described(operation: Operation) -> dict[str, Any]:
         answer["schema"] = _schema(operation.result)
     answers: dict[str, Any] = {"200": answer}
     if operation.name == "createProject":  # the client looks into this refusal
-        answers["400"] = {"description": "Refused", "schema": {}}
+        answers["400"] = {"description": "Refused", "schema": _schema("NotMade")}
     return {
         "operationId": operation.name,
         "tags": ["api"],
@@ -248,5 +252,6 @@ def _definitions() -> dict[str, Any]:
 _GIVEN: Final[dict[str, dict[str, Any]]] = {
     "CreationParams": {"gitInfo": {"$ref": "#/definitions/GitInfo"}},
     "GitInfo": {"commit": {"$ref": "#/definitions/GitCommit"}},
+    "NotMade": {"validationErrors": {"type": "array", "items": {}}},
 }
-"""What is sent and needs types; all else that is in it passes as it is."""
+"""What has parts without a name; all else that is in it passes as it is."""

@@ -42,7 +42,8 @@ __all__ = ["router"]
 
 router: Final = Routes()
 _MOST_BODY: Final = 9 << 20
-_MOST_INFLATED: Final = 256 << 20
+_MOST_INFLATED: Final = 64 << 20
+"""The client packs 5 MiB at most."""
 _ZIP: Final = "/api/leaderboard/v1/download/zip"
 _PICTURES: Final = frozenset({"png", "jpeg", "gif", "bmp", "webp"})
 _SAFE: Final = {

@@ -44,7 +44,7 @@ def record_of(server: Server, container: Container, given: str) -> dict[str, Any
     Raises:
         ArgumentError: If its files are not known in the project.
     """
-    files = files_of(server, Container(container.project, PROJECT_LOG), given)
+    files = files_of(server, Container(container.home, PROJECT_LOG), given)
     if files is None:
         msg = f"no artifact of this project has the hash {given:.130}"
         raise ArgumentError(msg)
@@ -61,13 +61,25 @@ def record_of(server: Server, container: Container, given: str) -> dict[str, Any
     return {"kind": "tracked", "files": tracked, "references": references, "hash": given}
 
 
-def hash_of(files: Iterable[Mapping[str, Any]]) -> str:
-    """Return the hash of an artifact, as the client computes it, by its files in order of path."""
+def hash_of(files: Iterable[Mapping[str, Any]], *, metadata: bool = False) -> str:
+    """Return the hash of an artifact, as the client computes it, by its files in order of path.
+
+    Args:
+        files: What is known of each. Lengths of texts are those in characters.
+        metadata: Whether what else is known of them counts, as it did for the first clients.
+    """
     found = hashlib.sha256()
     for file in sorted(files, key=lambda one: one["filePath"]):
-        path, kind = file["filePath"].encode(), file["type"].encode()
-        found.update(b"#" + _LENGTH.pack(len(path)) + path + b"#" + file["fileHash"].encode())
+        found.update(b"#" + _counted(file["filePath"]) + b"#" + file["fileHash"].encode() + b"#")
         if file["size"] is not None:
-            found.update(b"#" + _SIZE.pack(file["size"]))
-        found.update(b"#" + _LENGTH.pack(len(kind)) + kind)
+            found.update(_SIZE.pack(file["size"]))
+        found.update(b"#" + _counted(file["type"]))
+        if metadata:
+            found.update(b"#")
+            for pair in file["metadata"]:
+                found.update(b"|" + _counted(pair["key"]) + b"|" + _counted(pair["value"]))
     return found.hexdigest()
+
+
+def _counted(text: str) -> bytes:
+    return _LENGTH.pack(len(text)) + text.encode()

@@ -8,6 +8,7 @@ step of each series, is true exactly as long as that place is.
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 import threading
@@ -27,7 +28,7 @@ from seamark.journal.format import (
     frame_bytes,
     salt_of,
 )
-from seamark.journal.reader import JournalReader
+from seamark.journal.reader import Frame, JournalReader
 from seamark.neptune.server.answers import NotThere
 from seamark.neptune.server.names import Container, container_id
 from seamark.server.failures import later
@@ -48,12 +49,18 @@ _MOST_JOURNALS: Final = 16
 _REMEMBERED: Final = 1000
 """Runs."""
 _PATHS: Final = 200_000
-"""Of all of them; no more are taken up beyond that until others were let go of."""
+"""Of all of them; beyond that those of long ago are let go of, but not the last run."""
+_EVERY: Final = 100
+"""After so many requests it is looked how many paths there are."""
+_GONE: Final = 1000
+"""Numbers of paths that are not there any more, of one run."""
 _AHEAD_NS: Final = 3600 * 10**9
 _BEAT_NS: Final = 25 * 10**9
 """A sign of life is written if none was for so long."""
 _PATIENCE_S: Final = 20.0
 _S: Final = 10**9
+_WITH_KIND: Final = ("model", "model_version")
+_REQUEST: Final = "request"
 _NUMBER: Final = struct.Struct("<I")
 _COLUMN: Final = struct.Struct("<II")
 
@@ -72,6 +79,8 @@ class Opened:
         floor: All frames from now on are later than this.
         position: How many bytes of all journals of the run were kept when this was known.
         numbers: Of paths in the journal.
+        request: Digest of the request that was kept last, as long as the journal says so and
+            nothing else was written since it was opened; empty if it is not known.
     """
 
     kinds: dict[str, str] = field(default_factory=dict)
@@ -83,6 +92,7 @@ class Opened:
     floor: int = 0
     position: int = 0
     numbers: dict[str, int] = field(default_factory=dict)
+    request: str = ""
 
 
 class Batch:
@@ -103,6 +113,7 @@ class Batch:
         self._kinds: dict[str, str | None] = {}
         self._steps: dict[str, float] = {}
         self._gone: set[str] = set()
+        self._request = ""
         self.size = 0
 
     # ------------------------------------------------------------------ what is there
@@ -171,6 +182,18 @@ class Batch:
         self.size += len(made)
         self._t += 1
 
+    def ends_request(self, digest: str) -> None:
+        """Note at its end which request this was; see `Log.write`."""
+        self.frame(Kind.HEARTBEAT, dump_json({_REQUEST: digest}))
+
+    def beat(self) -> None:
+        """Add a sign of life; which request was the last stays known."""
+        self._request = self._opened.request
+        if self._request:
+            self.ends_request(self._request)
+        else:
+            self.frame(Kind.HEARTBEAT, b"")
+
     def begin(self, header: Mapping[str, Any]) -> None:
         """Add what a journal begins with."""
         made = file_header(self._opened.uid)
@@ -196,7 +219,10 @@ class Batch:
     def keep(self, size: int, position: int) -> None:
         """Take over what is known, once it is kept."""
         one = self._opened
-        one.numbers.update(self._numbers)
+        if len(one.numbers) > len(one.kinds) + _GONE:
+            one.numbers.clear()  # they may be given again
+        else:
+            one.numbers.update(self._numbers)
         for path in self._gone:
             one.steps.pop(path, None)
         one.steps.update(self._steps)
@@ -206,6 +232,7 @@ class Batch:
             else:
                 one.kinds[path] = kind
         one.size, one.last_t, one.position = size, self._t - 1, position
+        one.request = self._request
 
 
 class Log:
@@ -242,11 +269,15 @@ class Log:
             self._opened = opened
             return True
 
-    def write(self, fill: Callable[[Batch], None]) -> None:
+    def write(self, fill: Callable[[Batch], None], request: str = "") -> None:
         """Add to the run; returns once it is kept for good.
+
+        A client that got no answer sends the same request again. Where that is because the process
+        that kept it has died, its journal says so, and nothing is added a second time.
 
         Args:
             fill: Adds it. Called again if another process was quicker.
+            request: Digest of the request; empty where doing it twice does no harm.
 
         Raises:
             NotThere: If there is no such run.
@@ -254,13 +285,22 @@ class Log:
         """
         with self._lock:
             for last in range(_TRIES, 0, -1):
-                opened = self._opened or self._open()
+                remembered = self._opened
+                opened = remembered or self._open()
                 batch = Batch(opened, self._server.now_ns())
                 if not opened.size:
                     batch.begin(self._header(opened, {}, owner=False))
                 self._opened = None  # until it is kept: whatever happens, nothing wrong is believed
-                fill(batch)
-                if not batch.size:
+                again = bool(request) and opened.request == request
+                try:
+                    fill(batch)
+                except Exception:
+                    if remembered is None or self._is_true(remembered):
+                        raise
+                    continue
+                if again or not batch.size:  # nothing will be compared with what is kept
+                    if remembered is not None and not self._is_true(remembered):
+                        continue
                     self._opened = opened
                     return
                 try:
@@ -273,12 +313,16 @@ class Log:
                     self._opened = opened
                 return
 
+    def _is_true(self, opened: Opened) -> bool:
+        """Return whether what is remembered is so: another process may have written since."""
+        return self._server.intake.known(*self.container)[1] == opened.position
+
     def beat(self) -> None:
         """Write down that the client lives, if nothing else said so for a while."""
         opened = self._opened
         if opened is not None and opened.last_t > self._server.now_ns() - _BEAT_NS:
             return
-        self.write(lambda batch: batch.frame(Kind.HEARTBEAT, b""))
+        self.write(Batch.beat)
 
     def _take(self, opened: Opened, batch: Batch) -> bool:
         """Have a batch kept; return whether nobody else wrote to the run since it was opened."""
@@ -329,6 +373,7 @@ class Log:
                 size, last = reader.size, reader.last_frame()
             if last is not None and last.end == size and last.t < limit:
                 opened.size, opened.last_t = size, last.t
+                opened.request = _request_of(last)
                 return opened
         msg = "the run has journals in the place of all that could be written to"
         raise ArgumentError(msg)
@@ -343,6 +388,7 @@ class Log:
             "prior_t": opened.floor,
             "owner": owner,
             "host": NEPTUNE,
+            **({"kind": kind} if (kind := self.container.kind) in _WITH_KIND else {}),
             **facts,
         }
 
@@ -358,20 +404,25 @@ class Logs:
         self._server = server
         self._lock = threading.Lock()
         self._known: OrderedDict[Container, Log] = OrderedDict()
+        self._asked = 0
 
     def of(self, container: Container) -> Log:
         """Return the log of a run."""
         with self._lock:
             found = self._known.get(container)
-            if found is not None:
-                self._known.move_to_end(container)
-                return found
-            room = _PATHS - sum(log.remembered for log in self._known.values())
-            while self._known and (len(self._known) >= _REMEMBERED or room < 0):
-                _, gone = self._known.popitem(last=False)
-                room += gone.remembered
-            found = self._known[container] = Log(self._server, container)
+            if found is None:
+                found = self._known[container] = Log(self._server, container)
+            self._known.move_to_end(container)
+            self._asked += 1
+            if len(self._known) > _REMEMBERED or self._asked % _EVERY == 0:
+                self._let_go()
             return found
+
+    def _let_go(self) -> None:
+        left = sum(log.remembered for log in self._known.values())
+        while len(self._known) > 1 and (len(self._known) > _REMEMBERED or left > _PATHS):
+            _, gone = self._known.popitem(last=False)
+            left -= gone.remembered
 
 
 def reader_of(server: Server, container: Container) -> RunReader:
@@ -380,6 +431,16 @@ def reader_of(server: Server, container: Container) -> RunReader:
 
     sources = partial(server.kept.source, *container)
     return RunReader(server.store, *container, sources, now_ns=server.now_ns)
+
+
+def _request_of(last: Frame) -> str:
+    """Return which request the last frame of a journal ended; empty if it says nothing of one."""
+    if last.kind != Kind.HEARTBEAT or not last.payload:
+        return ""
+    try:
+        return str(json.loads(last.payload)[_REQUEST])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""
 
 
 def _kind_of(family: str, kind: str) -> str:

@@ -6,20 +6,28 @@ workspace is the first part of the path of a project.
 
 from __future__ import annotations
 
+from shutil import disk_usage
 from typing import Annotated, Any, Final
 
-from fastapi import Body, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from seamark.errors import PathError
-from seamark.neptune.server.answers import Routes, answer
+from seamark.neptune.server.answers import Routes, answer, short
+from seamark.neptune.server.bodies import Grant, Invitations, NewProject  # noqa: TC001 - FastAPI asks for it
 from seamark.neptune.server.containers import Text, project_of, shown_project
 from seamark.neptune.server.names import key_of_project
-from seamark.neptune.server.projects import all_projects, choose_key
+from seamark.neptune.server.projects import (
+    all_projects,
+    choose_key,
+    forget_key,
+    holds_something,
+    is_project,
+)
 from seamark.paths import check_project
-from seamark.server.access import Role
+from seamark.server.access import Identity, Role
 from seamark.server.accounts.accounts import NoSuch
 from seamark.server.failures import Refusal
-from seamark.server.guard import asker, expect, server_of
+from seamark.server.guard import asker, expect, expect_somebody, server_of
 
 __all__ = ["router"]
 
@@ -36,24 +44,22 @@ Service = Annotated[str, Query(alias="serviceAccountId", max_length=100)]
 
 
 @router.answers("createProject")
-def create(request: Request, given: Annotated[dict[str, Any], Body()]) -> Response:
+def create(request: Request, given: NewProject) -> Response:
     """Make a project, which is to say: give it a key, a visibility and an owner."""
-    workspace, name = str(given.get("organizationId") or ""), str(given.get("name") or "")
-    who = expect(request, workspace, Role.OWNER)
+    workspace, name = given.organization or "", given.name or ""
+    who = _expect_maker(request, workspace)
     project, server = f"{workspace}/{name}", server_of(request)
     try:
         check_project(project)
     except PathError as error:
-        raise Refusal(400, "invalid", str(error), errorType="PROJECT_NAME_INVALID") from error
-    visibility = given.get("visibility") or "priv"
+        return _not_valid("ERR_INVALID_NAME", str(error))
+    visibility = given.visibility or "priv"
     if visibility not in _VISIBLE or "/" in name:
         more = {"requestedValue": visibility, "allowedValues": sorted(_VISIBLE)}
         return _refusal(422, "VISIBILITY_RESTRICTED", "there is no such visibility", **more)
-    if project in all_projects(server, who):
-        clash = {"errorCode": {"name": "ERR_NOT_UNIQUE"}, "context": {}}
-        more_of = {"validationErrors": [{"errors": [clash]}]}
-        return _refusal(400, "PROJECT_NAME_COLLISION", "the project exists", **more_of)
-    key = str(given.get("projectKey") or key_of_project(project))
+    if is_project(server, project):
+        return _not_valid("ERR_NOT_UNIQUE", "the project exists")
+    key = given.key or key_of_project(project)
     if not (key.isascii() and key.isalnum() and key == key.upper() and len(key) <= _MOST_KEY):
         return _refusal(422, "PROJECT_KEY_INVALID", "a key is letters A-Z and digits", key=key)
     choose_key(server, project, key)
@@ -67,10 +73,16 @@ def create(request: Request, given: Annotated[dict[str, Any], Body()]) -> Respon
 
 @router.answers("deleteProject")
 def delete(request: Request, project_id: Of) -> Response:
-    """Say how a project is emptied: its name stays here, so nothing can be put in its place."""
-    project_of(request, project_id, Role.OWNER)
-    hint = "projects are not removed by this client: remove their runs with seamark purge"
-    raise Refusal(400, "not-here", hint)
+    """Forget a project in which nothing was recorded; what holds runs is purged run by run."""
+    project, server = project_of(request, project_id, Role.OWNER), server_of(request)
+    if project.count("/") != 1 or holds_something(server, project):
+        hint = "only projects without runs are deleted here: remove their runs with seamark purge"
+        raise Refusal(400, "not-empty", hint)
+    server.accounts.forget_project(project)
+    forget_key(server, project)
+    server.logins.forget()
+    _note(request, "project.delete", project)
+    return answer({})
 
 
 # ---------------------------------------------------------------------- members
@@ -106,9 +118,11 @@ def accounts_of(request: Request, project_id: Of) -> Response:
     return answer([_shown(*each, service=True) for each in found])
 
 
-def _add(request: Request, project_id: str, user: str, word: object, *, service: bool) -> Response:
+def _add(
+    request: Request, project_id: str, user: str, word: str | None, *, service: bool
+) -> Response:
     project = project_of(request, project_id, Role.OWNER)
-    role = _ROLES.get(str(word))
+    role = _ROLES.get(word or "")
     if role is None:
         raise Refusal(400, "invalid", f"expected one of {', '.join(_ROLES)}, got {word!r:.60}")
     server = server_of(request)
@@ -136,22 +150,15 @@ def _remove(request: Request, project_id: str, user: str, *, service: bool) -> R
 
 
 @router.answers("addProjectMember")
-def add_member(
-    request: Request, project_id: Of, member: Annotated[dict[str, Any], Body()]
-) -> Response:
+def add_member(request: Request, project_id: Of, member: Grant) -> Response:
     """Give somebody a role in a project."""
-    return _add(
-        request, project_id, str(member.get("userId") or ""), member.get("role"), service=False
-    )
+    return _add(request, project_id, member.user or "", member.role, service=False)
 
 
 @router.answers("addProjectServiceAccount")
-def add_account(
-    request: Request, project_id: Of, account: Annotated[dict[str, Any], Body()]
-) -> Response:
+def add_account(request: Request, project_id: Of, account: Grant) -> Response:
     """Give a service account a role in a project."""
-    user = str(account.get("serviceAccountId") or "")
-    return _add(request, project_id, user, account.get("role"), service=True)
+    return _add(request, project_id, account.account or "", account.role, service=True)
 
 
 @router.answers("deleteProjectMember")
@@ -171,8 +178,8 @@ def remove_account(request: Request, project_id: Of, user: Service) -> Response:
 
 @router.answers("listOrganizationMembers")
 def workspace_members(request: Request, workspace: Workspace) -> Response:
-    """Return who has a role in a workspace: its owners are those of all projects in it."""
-    expect(request, workspace, Role.CONTRIBUTOR)
+    """Return who belongs to a workspace: its owners are those of all projects in it."""
+    _expect_member(request, workspace)
     found = _members(request, workspace, service=False)
     return answer(
         [
@@ -188,36 +195,96 @@ def workspace_members(request: Request, workspace: Workspace) -> Response:
 @router.answers("listServiceAccounts")
 def service_accounts(request: Request, workspace: Workspace, deactivated: Text = "") -> Response:
     """Return the service accounts that have a role in a workspace or a project of it."""
-    expect(request, workspace, Role.CONTRIBUTOR)
+    _expect_member(request, workspace)
     if deactivated.lower() == "true":
         return answer([])
-    server = server_of(request)
-    projects = [workspace, *all_projects(server, asker(request))]
-    inside = [each for each in projects if each.partition("/")[0] == workspace]
-    found = {user for each in inside for user, _ in _members(request, each, service=True)}
-    return answer([{"id": user, "displayName": user} for user in sorted(found)])
+    found = server_of(request).accounts.services_within(workspace)
+    return answer([{"id": user, "displayName": user} for user in found])
 
 
 @router.answers("createOrganizationInvitations")
-def invite(request: Request, given: Annotated[dict[str, Any], Body()]) -> Response:
-    """Say how somebody is let in: a server sends no mail."""
-    whole = given.get("newOrganizationInvitations") or given
-    expect(request, str(whole.get("organizationIdentifier") or ""), Role.OWNER)
-    hint = "nobody is invited by mail here: make a token for them with seamark token create"
-    raise Refusal(400, "not-here", hint)
+def invite(request: Request, given: Invitations) -> Response:
+    """Let users into a workspace who are there already: a server sends no mail."""
+    whole = given.inner or given
+    workspace, server = whole.organization or "", server_of(request)
+    expect(request, workspace, Role.OWNER)
+    if workspace not in _known_workspaces(request):
+        raise Refusal(404, "no-workspace", f"there is no workspace {workspace[:80]!r}")
+    for each in whole.entries or []:
+        user = each.invitee or ""
+        if each.kind != "user":
+            hint = "nobody is invited by mail here: make a token with seamark token create"
+            raise Refusal(400, "not-here", hint)
+        if user in server.accounts.members(workspace):
+            raise Refusal(409, "taken", f"{user[:80]!r} belongs to {workspace} already")
+        if not server.accounts.has_user(user):
+            raise Refusal(404, "no-user", f"nobody has the name {user[:80]!r}")
+        role = Role.OWNER if each.role == "owner" else None
+        role = role or (Role.CONTRIBUTOR if each.to_all else None)
+        if role is None:
+            server.accounts.add_to_workspace(user, workspace)
+        else:
+            server.accounts.set_member(user, workspace, role)
+        server.logins.forget()
+        _note(request, "member.set", workspace, user=user, role=role.name.lower() if role else None)
+    return answer({})
 
 
 @router.answers("workspaceStatus")
 def status(request: Request, workspace: Workspace) -> Response:
-    """Return how many belong to a workspace."""
-    expect(request, workspace, Role.VIEWER)
-    return answer({"membersCount": len(server_of(request).accounts.members(workspace))})
+    """Return how many belong to a workspace and what room it has: its quota, else the disk's.
+
+    The client subtracts one number from the other and cannot do without.
+    """
+    _expect_member(request, workspace)
+    server = server_of(request)
+    used, most = server.quota.room(workspace)
+    available = most - used if most is not None else disk_usage(server.settings.folder).free
+    return answer(
+        {
+            "storageBytesAvailable": max(0, available),
+            "storageBytesLimit": used + max(0, available) if most is None else most,
+            "membersCount": len(server.accounts.members(workspace)),
+        }
+    )
 
 
 # ---------------------------------------------------------------------- inside
 
 
+def _known_workspaces(request: Request) -> set[str]:
+    server = server_of(request)
+    projects = all_projects(server, asker(request))
+    return server.accounts.workspaces() | {each.partition("/")[0] for each in projects}
+
+
+def _expect_member(request: Request, workspace: str) -> None:
+    """Go on for somebody who belongs to a workspace, or records in it."""
+    if workspace not in expect_somebody(request).workspaces:
+        expect(request, workspace, Role.CONTRIBUTOR)
+
+
+def _expect_maker(request: Request, workspace: str) -> Identity:
+    """Go on for who may make a project that is theirs: owners, and who belongs to a workspace.
+
+    A token that is for less than its user may do makes none, since the project would be theirs.
+    """
+    who = expect_somebody(request)
+    if workspace in who.workspaces and who.token:
+        role = server_of(request).accounts.token(who.token).role
+        if role is None or role == Role.OWNER:
+            return who
+    return expect(request, workspace, Role.OWNER)
+
+
+def _not_valid(code: str, reason: str) -> Response:
+    """Refuse a new project; the client cannot show the text of its own kinds of this."""
+    errors = [{"errorCode": {"name": code}, "context": {"reason": reason}}]
+    return _refusal(400, code, reason, validationErrors=[{"errors": errors}])
+
+
 def _refusal(status_code: int, error_type: str, title: str, **more: Any) -> Response:
+    more = {name: short(value) for name, value in more.items()}
     found = answer({"code": status_code, "errorType": error_type, "title": title, **more})
     found.status_code = status_code
     return found

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["add_routes"]
 
-_MODULES: Final = ("signing_in", "containers", "series", "files", "tracked", "table", "management")
+_MODULES: Final = (
+    "signing_in",
+    "containers",
+    "trash",
+    "series",
+    "files",
+    "tracked",
+    "table",
+    "management",
+)
 
 
 def add_routes(app: FastAPI) -> None:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from seamark.errors import PathError
 from seamark.journal.folder import PROJECT_LOG
-from seamark.paths import check_name, check_project
+from seamark.paths import check_place, home_of, kind_of
 
 __all__ = ["Container", "container_id", "key_of_project", "named", "split_project"]
 
@@ -18,11 +18,11 @@ _PARTS: Final = 2
 
 
 class Container(NamedTuple):
-    """A run, or a project itself.
+    """A run, a project itself, a model or a version of one.
 
     Attributes:
-        project: Project path.
-        run: Run id, or ``.project``.
+        project: Project path, or the place of models below one; see `seamark.paths.kind_of`.
+        run: Run id, ``.project``, key of a model, or id of a version.
     """
 
     project: str
@@ -32,6 +32,16 @@ class Container(NamedTuple):
     def is_project(self) -> bool:
         """Whether it is the project's own log."""
         return self.run == PROJECT_LOG
+
+    @property
+    def home(self) -> str:
+        """Path of the project itself."""
+        return home_of(self.project)
+
+    @property
+    def kind(self) -> str:
+        """What it is, one of `seamark.paths.KINDS`."""
+        return kind_of(*self)
 
 
 def container_id(container: Container) -> str:
@@ -48,9 +58,7 @@ def named(identifier: str) -> Container | None:
     padded = identifier.upper() + "=" * (-len(identifier) % 8)
     try:
         project, _, run = base64.b32decode(padded).decode().rpartition("/")
-        check_project(project)
-        if run != PROJECT_LOG:
-            check_name(run)
+        check_place(project, run)
     except (binascii.Error, UnicodeError, ValueError, PathError):
         return None
     return Container(project, run)

@@ -8,12 +8,12 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.format import Kind, dump_json
 from seamark.neptune.server.contents import keep_content, kind_of_image
-from seamark.paths import check_path, check_writable
+from seamark.paths import STAGES, check_path, check_writable
 from seamark.values import encode_atom, escape
 
 if TYPE_CHECKING:
@@ -23,11 +23,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Changes", "expect_free", "time_ms"]
 
+_STAGE: Final = "sys/stage"
 _SETS: Final = ("sys/tags", "sys/group_tags")
 _LONG_TEXT: Final = 4 << 20
 """Longer texts are kept as files are, bytes."""
 _FRAME_BYTES: Final = 4 << 20
+_FRAME_POINTS: Final = 100_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LONGEST_UNIT: Final = 1000
+_MOST_ERRORS: Final = 1000
+"""So many are told of one batch: an answer is no longer than what is asked."""
+_NOT_AS_EXPECTED: Final = (
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
 _MS: Final = 1_000_000
 _I63: Final = 1 << 63
 _LIKE_STRINGS: Final = frozenset({"atom:string", "atom:text", "atom:null", "atom:json"})
@@ -38,6 +51,20 @@ class RefusedError(Exception):
     """One operation that cannot be; the others of its batch are done."""
 
 
+class _Column(NamedTuple):
+    """Points of a series of numbers that are still to be written."""
+
+    steps: list[float]
+    values: list[float]
+    times: list[int]
+
+
+def _write_column(batch: Batch, path: str, column: _Column) -> None:
+    for at in range(0, len(column.steps), _FRAME_POINTS):
+        some = slice(at, at + _FRAME_POINTS)
+        batch.column(path, column.steps[some], column.values[some], column.times[some])
+
+
 class Changes:
     """A batch of operations.
 
@@ -45,42 +72,58 @@ class Changes:
         server: Which keeps files.
         container: Of which run.
         operations: As the client sends them: each has a path and what is done there.
+        request: Digest of the request that they came in; it is noted where doing them again would
+            do something else, as points are kept however many have the same step.
 
     Attributes:
         errors: What was wrong with those that cannot be, in order.
     """
 
-    def __init__(self, server: Server, container: Container, operations: list[Any]) -> None:
+    def __init__(
+        self, server: Server, container: Container, operations: list[Any], request: str = ""
+    ) -> None:
         self._server, self._container, self._operations = server, container, operations
+        self._request, self._logs = request, False
         self.errors: list[str] = []
         self._atoms: dict[str, list[Any]] = {}
+        self._columns: dict[str, _Column] = {}
         self._kept: dict[tuple[int, int], dict[str, Any] | None] = {}
 
     def fill(self, batch: Batch) -> None:
         """Add what is done to a batch; what cannot be done is among the `errors`."""
-        self.errors, self._atoms = [], {}
+        self.errors, self._atoms, self._columns, self._logs = [], {}, {}, False
+        wrong = 0
         for place, each in enumerate(self._operations):
             path = each.get("path") if isinstance(each, dict) else None
             try:
                 self._add(batch, place, path, each)
-            except (RefusedError, ArgumentError, PathError) as error:
-                self.errors.append(
-                    f"{path}: {error}" if isinstance(error, RefusedError) else str(error)
-                )
-            except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
-                self.errors.append(f"{path!s:.200}: not as expected: {error}")
+            except Exception as error:  # noqa: BLE001 - told below, or raised again
+                said = _said(path, error)
+                if wrong < _MOST_ERRORS:
+                    self.errors.append(said)
+                wrong += 1
+        if wrong > _MOST_ERRORS:
+            self.errors.append(f"and {wrong - _MOST_ERRORS:,} more")
         self._flush(batch)
+        if self._request and self._logs:
+            batch.ends_request(self._request)
 
     def _add(self, batch: Batch, place: int, path: Any, each: Any) -> None:
         if not isinstance(each, dict):
             msg = "expected an object"
             raise RefusedError(msg)
+        if path == _STAGE and self._container.kind == "model_version":
+            self._change_stage(batch, each)
+            return
         checked = check_writable(path)
         for name, what in each.items():
             if name == "path":
                 continue
             if (assign := _ASSIGNED.get(name)) is not None:
                 self._assign(batch, checked, name, assign(what))
+                continue
+            if name == "logFloats":
+                self._log_floats(batch, checked, what or {})
                 continue
             act = self._ACTS.get(name)
             if act is None:
@@ -90,6 +133,13 @@ class Changes:
             act(self, batch, checked, what or {}, place)
 
     # ------------------------------------------------------------------ single values
+
+    def _change_stage(self, batch: Batch, each: Mapping[str, Any]) -> None:
+        """Say how far a version has come: the client assigns a string for it."""
+        if set(each) != {"path", "assignString"} or each["assignString"]["value"] not in STAGES:
+            msg = f"expected one of the stages {', '.join(STAGES)}, got {each!r:.200}"
+            raise RefusedError(msg)
+        self._assign(batch, _STAGE, "assignString", each["assignString"]["value"])
 
     def _assign(self, batch: Batch, path: str, name: str, value: Any) -> None:
         there, kind, atom = batch.kind(path), _KINDS[name], list(encode_atom(value))
@@ -106,7 +156,7 @@ class Changes:
         batch.holds(path, kind)
 
     def _flush(self, batch: Batch) -> None:
-        """Add the values that were assigned since the last other operation."""
+        """Add the values and points that came since the last other operation."""
         some: dict[str, Any] = {}
         size = 0
         for path, atom in self._atoms.items():
@@ -117,7 +167,9 @@ class Changes:
                 some, size = {}, 0
         if some:
             batch.op({"op": "assign", "atoms": some})
-        self._atoms = {}
+        for path, column in self._columns.items():
+            _write_column(batch, path, column)
+        self._atoms, self._columns = {}, {}
 
     # ------------------------------------------------------------------ series
 
@@ -137,13 +189,21 @@ class Changes:
             found.append((step, time_ms(each["timestampMilliseconds"]), each["value"]))
         if found:
             batch.holds(path, family)
+            self._logs = True
         return found
 
-    def _log_floats(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
+    def _log_floats(self, batch: Batch, path: str, what: Mapping[str, Any]) -> None:
+        """Take points of a series; those of one path become one column, whatever is between."""
         values = [float(each["value"]) for each in what["entries"]]
         points = self._points(batch, path, what, "float_series")
-        if points:
-            batch.column(path, [one[0] for one in points], values, [one[1] for one in points])
+        if not points:
+            return
+        column = self._columns.setdefault(path, _Column([], [], []))
+        column.steps.extend(one[0] for one in points)
+        column.values.extend(values)
+        column.times.extend(one[1] for one in points)
+        if len(column.steps) >= _FRAME_POINTS:
+            _write_column(batch, path, self._columns.pop(path))
 
     def _log_strings(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
         some: list[Any] = []
@@ -197,7 +257,11 @@ class Changes:
 
     def _config(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
         _expect(batch, path, "float_series")
-        known = {name: what[name] for name in ("min", "max", "unit") if what.get(name) is not None}
+        known: dict[str, Any] = {
+            name: float(what[name]) for name in ("min", "max") if what.get(name) is not None
+        }
+        if what.get("unit") is not None:
+            known["unit"] = str(escape(str(what["unit"])[:_LONGEST_UNIT]))
         batch.op({"op": "series_config", "path": path, **known})
 
     # ------------------------------------------------------------------ sets, files, artifacts
@@ -263,7 +327,6 @@ class Changes:
         batch.holds(path, "artifact")
 
     _ACTS: ClassVar[dict[str, Callable[[Changes, Batch, str, Any, int], None]]] = {
-        "logFloats": _log_floats,
         "logStrings": _log_strings,
         "logImages": _log_images,
         "clearFloatSeries": _clear_series,
@@ -278,6 +341,21 @@ class Changes:
         "assignArtifact": _artifact,
         "clearArtifact": _clear_artifact,
     }
+
+
+def _said(path: Any, error: Exception) -> str:
+    """Return what is said of an operation that cannot be; raises what is no mistake of its own."""
+    if isinstance(error, RefusedError):
+        return f"{_text(path)}: {error!s:.1000}"
+    if isinstance(error, ArgumentError | PathError):
+        return f"{error!s:.1000}"
+    if not isinstance(error, _NOT_AS_EXPECTED):
+        raise error
+    return f"{_text(path)}: not as expected: {error!s:.1000}"
+
+
+def _text(path: Any) -> str:
+    return path[:200] if isinstance(path, str) else type(path).__name__
 
 
 # ---------------------------------------------------------------------- values

@@ -7,19 +7,25 @@ from typing import TYPE_CHECKING, Final
 import sqlalchemy as sa
 
 from seamark.neptune.server.names import Container, key_of_project
+from seamark.neptune.server.waiting import wait_in
+from seamark.paths import home_of
+from seamark.server.access import Identity
 from seamark.server.accounts import tables
 from seamark.server.answering import may_read
+from seamark.server.kept.tables import runs as kept_runs
 from seamark.store import schema
 from seamark.store.database import Conflict, Upsert, can_hold
 
 if TYPE_CHECKING:
-    from seamark.server.access import Identity
     from seamark.server.state import Server
 
 __all__ = [
     "all_projects",
     "choose_key",
     "find_run",
+    "forget_key",
+    "holds_something",
+    "is_project",
     "key_of",
     "last_number",
     "next_id",
@@ -58,6 +64,35 @@ def choose_key(server: Server, project: str, key: str) -> None:
     database = server.databases.account
     with database.writing() as connection:
         database.run(connection, _NEW, path=project, key=key, last=0)
+
+
+def forget_key(server: Server, project: str) -> None:
+    """Take back what the ids of runs begin with in a project that has none."""
+    database, table = server.databases.account, tables.neptune_project
+    with database.writing() as connection:
+        connection.execute(sa.delete(table).where(table.c.path == project))
+
+
+def holds_something(server: Server, project: str) -> bool:
+    """Return whether a project or one in it has runs, purged ones included."""
+    low, high = f"{project}/", f"{project}0"
+    found = sa.or_(
+        kept_runs.c.project == project,
+        sa.and_(kept_runs.c.project > low, kept_runs.c.project < high),
+    )
+    with server.databases.kept.reading() as connection:
+        return (
+            connection.execute(sa.select(kept_runs.c.run).where(found).limit(1)).first() is not None
+        )
+
+
+def is_project(server: Server, project: str) -> bool:
+    """Return whether a project holds something or somebody said something of it."""
+    return (
+        holds_something(server, project)
+        or server.accounts.is_named(project)
+        or project in all_projects(server, Identity(admin=True))
+    )
 
 
 def next_id(server: Server, project: str) -> str:
@@ -137,13 +172,14 @@ def all_projects(server: Server, who: Identity) -> list[str]:
         found = {row[0] for row in account.rows(connection, _KEYED)}
         found |= {row[0] for row in account.rows(connection, _SAID)}
     with store.reading() as connection:
-        found |= {row[0] for row in store.rows(connection, _HOLDING)}
+        found |= {home_of(row[0]) for row in store.rows(connection, _HOLDING)}
     readable = server.accounts.readable(who)
     return sorted(each for each in found if each.count("/") == 1 and may_read(readable, each))
 
 
 def trashed_runs(server: Server, project: str) -> list[Container]:
-    """Return what is in the trash of a project."""
+    """Return the runs in the trash of a project."""
+    wait_in(server, project)
     database = server.store().database
     with database.reading() as connection:
         rows = database.rows(connection, _TRASHED, project=project)

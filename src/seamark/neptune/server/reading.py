@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,17 +17,24 @@ from seamark.neptune.server.log import reader_of
 from seamark.neptune.server.names import Container, container_id
 from seamark.server.positions import Positions
 from seamark.store import schema
-from seamark.store.cells import state_of_row
+from seamark.store.silence import state_of_row
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.server.state import Server
 
-__all__ = ["Read", "as_time", "number", "shown", "shown_step"]
+__all__ = ["Read", "as_time", "number", "shown", "shown_step", "system_attributes"]
 
 _PATIENCE_S: Final = 10.0
 _GIT: Final = "source_code/git"
 _LONGEST_TEXT: Final = 16 << 20
+_FACTS_BEFORE: Final = {
+    "shortId": "sys/id",
+    "creationTime": "sys/creation_time",
+    "runningTime": "sys/running_time",
+    **{name: f"sys/{name}" for name in ("name", "description", "owner", "hostname", "state")},
+    **{name: f"sys/{name}" for name in ("size", "tags")},
+}
 _run = schema.run.c
 _ROW: Final = sa.select(_run.sys_id, _run.trashed, _run.beat, _run.state).where(
     _run.project == sa.bindparam("project"), _run.name == sa.bindparam("name")
@@ -123,13 +130,13 @@ class Read:
 
     def _facts(self, found: Mapping[str, Attribute]) -> list[dict[str, Any]]:
         """Return what is below ``sys``."""
-        from seamark.neptune.server.projects import key_of
+        from seamark.neptune.server.models import shown_id
 
         values = {path: each.value for path, each in found.items()}
         sys_id, trashed, beat, state = self.row
         container = self.container
-        if container.is_project:
-            sys_id = key_of(self.server, container.project)
+        if container.kind != "run":
+            sys_id = shown_id(self.server, container, values.get("sys/version"))
         name = container.project.rpartition("/")[2] if container.is_project else ""
         created = values.get("sys/creation_time") or _moment(0)
         running = float(values.get("sys/running_time") or 0.0)
@@ -157,6 +164,10 @@ class Read:
                 "owner": ("string", str(values.get("sys/owner") or "")),
                 "trashed": ("bool", trashed),
             }
+        if container.kind == "model_version":
+            model = Container(*container.project.rsplit("/", 1))
+            facts["model_id"] = ("string", shown_id(self.server, model))
+            facts["stage"] = ("string", str(values.get("sys/stage") or "none"))
         told = [_told(f"sys/{name}", kind, value) for name, (kind, value) in facts.items()]
         for path, each in found.items():
             if path.startswith("sys/") and path.removeprefix("sys/") not in facts:
@@ -188,6 +199,12 @@ def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dic
     if kind in ("null", "json"):
         return _told(attribute.path, "string", "None" if value is None else _json(value))
     return _told(attribute.path, kind, value)
+
+
+def system_attributes(told: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the facts among attributes that the client before 0.9 reads, by its names."""
+    found = {each["name"]: each[f"{each['type']}Properties"] for each in told}
+    return {name: found[path] for name, path in _FACTS_BEFORE.items() if path in found}
 
 
 def _json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Tables of runs, and which columns they may have."""
+"""Tables of runs, models and versions, and which columns they may have."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import re2
 import sqlalchemy as sa
-from fastapi import Body, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from seamark.errors import QueryError, RunNotFoundError
-from seamark.journal.folder import PROJECT_LOG
 from seamark.neptune.server.answers import Routes, answer
+from seamark.neptune.server.bodies import Wanted  # noqa: TC001 - FastAPI asks for it
 from seamark.neptune.server.containers import Text, project_of
-from seamark.neptune.server.names import Container, container_id
-from seamark.neptune.server.reading import Read
+from seamark.neptune.server.models import API_KINDS, in_our_words, place_of_models
+from seamark.neptune.server.names import Container, container_id, split_project
+from seamark.neptune.server.reading import Read, system_attributes
+from seamark.neptune.server.waiting import wait_in
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import server_of
-from seamark.server.positions import Positions
 from seamark.store import schema
 from seamark.store.query.choosing import choose
+from seamark.store.query.known import in_projects
 from seamark.store.query.selection import Selection
 
 if TYPE_CHECKING:
@@ -31,9 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["router", "translated"]
 
 router: Final = Routes()
-_PATIENCE_S: Final = 5.0
-_MOST_WAITING: Final = 1000
 _MOST_PAGE: Final = 1000
+_NUMBER: Final = "sys/version"
 _MOST_COLUMNS: Final = 10_000
 _STATE: Final = re.compile(
     r"(`sys/state`|sys/state)(\s*:\s*\w+)?\s*(!=|=)\s*(?:\"(\w+)\"|'(\w+)'|(\w+))", re.IGNORECASE
@@ -70,16 +71,13 @@ _TYPES: Final = {
     "artifact": "artifact",
 }
 """Of what the store has, the types that the client knows."""
+_OF_VERSIONS: Final = {"sys/model_id": "string", "sys/stage": "string", _NUMBER: "int"}
 _attribute, _run, _path = schema.attribute.c, schema.run.c, schema.path.c
 _COLUMNS: Final = (
     sa.select(_path.path, _attribute.type)
     .join_from(schema.attribute, schema.run, _run.id == _attribute.run)
     .join(schema.path, _path.id == _attribute.path)
-    .where(
-        _run.project == sa.bindparam("project"),
-        _run.name != PROJECT_LOG,
-        _attribute.visible == 1,
-    )
+    .where(_attribute.visible == 1)
     .distinct()
 )
 
@@ -107,20 +105,21 @@ def translated(query: str) -> str:
 def entries(
     request: Request,
     project_id: Annotated[str, Query(alias="projectIdentifier", max_length=8192)],
-    given: Annotated[dict[str, Any], Body()],
+    given: Wanted,
     kinds: Annotated[list[str] | None, Query(alias="type", max_length=10)] = None,
 ) -> Response:
-    """Return a page of runs with the columns that are asked for."""
+    """Return a page of runs, models or versions with the columns that are asked for."""
     project = project_of(request, project_id, Role.VIEWER)
-    server = server_of(request)
-    if kinds and "run" not in kinds:
+    server, kind = server_of(request), _kind(kinds)
+    if kind is None:
         return answer({"matchingItemCount": 0, "totalItemCount": 0, "entries": []})
-    _wait(server, project)
-    page = given.get("pagination") or {}
-    limit = min(int(page.get("limit", _MOST_PAGE)), _MOST_PAGE)
-    chosen = _chosen(server, project, given, max(0, int(page.get("offset", 0))), max(1, limit))
-    filters = given.get("attributeFilters")
-    wanted = None if filters is None else [str(each["path"]) for each in filters]
+    wait_in(server, project)
+    limit, offset = _MOST_PAGE, 0
+    if given.page is not None:
+        limit = max(0, min(limit, given.page.limit if given.page.limit is not None else limit))
+        offset = max(0, given.page.offset or 0)
+    chosen = _chosen(server, project, kind, given, offset, max(1, limit))
+    wanted = None if given.columns is None else [each.path for each in given.columns]
     found = [_entry(server, Container(*ref), wanted) for ref in chosen.refs[:limit]]
     rows = [each for each in found if each is not None]
     return answer(
@@ -128,19 +127,90 @@ def entries(
     )
 
 
-def _chosen(server: Server, project: str, given: dict[str, Any], offset: int, limit: int) -> Chosen:
-    sorting = given.get("sorting") or {}
-    by = sorting.get("sortBy") or {}
+@router.answers("getLeaderboard")
+def legacy(
+    request: Request,
+    project_id: Annotated[str, Query(alias="projectIdentifier", max_length=8192)],
+    ids: Annotated[list[str], Query(alias="shortId", default_factory=list, max_length=1000)],
+    states: Annotated[list[str], Query(alias="state", default_factory=list, max_length=10)],
+    owners: Annotated[list[str], Query(alias="owner", default_factory=list, max_length=1000)],
+    tags: Annotated[list[str], Query(default_factory=list, max_length=1000)],
+    shortest: Annotated[float, Query(alias="minRunningTimeSeconds")] = 0.0,
+    limit: Annotated[int, Query(ge=1)] = 100,
+    offset: Annotated[int, Query(ge=0)] = 0,
+) -> Response:
+    """Return a page of runs for the client before 0.9, the first that were made first."""
+    project = project_of(request, project_id, Role.VIEWER)
+    server = server_of(request)
+    wait_in(server, project)
+    words = {"running": "active", "idle": "inactive"}
+    selection = Selection(
+        project=project,
+        query=f"`sys/running_time` >= {shortest}" if shortest else None,
+        id=ids,
+        state=[words.get(one, one) for one in states],
+        owner=owners,
+        tag=tags,
+        limit=min(limit, _MOST_PAGE),
+        offset=offset,
+        ascending=True,
+        readable=lambda one: one == project,
+    )
+    store = server.store()
+    with store.database.reading() as connection:
+        chosen = choose(store, connection, selection, server.now_ns(), unknown=lambda _: None)
+    workspace, name = split_project(project)
+    rows = [
+        {
+            "id": found["experimentId"],
+            "organizationName": workspace,
+            "projectName": name,
+            "attributes": found["attributes"],
+            "systemAttributes": system_attributes(found["attributes"]),
+        }
+        for ref in chosen.refs[: min(limit, _MOST_PAGE)]
+        if (found := _entry(server, Container(*ref), None)) is not None
+    ]
+    total = {"matchingItemCount": chosen.total, "totalItemCount": chosen.total}
+    return answer({**total, "entries": rows})
+
+
+def _kind(kinds: list[str] | None) -> str | None:
+    """Return what is asked for, one of `seamark.paths.KINDS`; None for what no table has."""
+    if not kinds or "run" in kinds:
+        return "run"
+    return next((ours for ours in ("model", "model_version") if API_KINDS[ours] in kinds), None)
+
+
+def _place(project: str, kind: str) -> tuple[str, Callable[[str], bool]]:
+    """Return below which path the table of a project looks, and what tells where exactly."""
+    place = project if kind == "run" else place_of_models(project)
+    if kind == "model_version":
+        return place, lambda one: one.startswith(f"{place}/")
+    return place, lambda one: one == place
+
+
+def _chosen(
+    server: Server, project: str, kind: str, given: Wanted, offset: int, limit: int
+) -> Chosen:
+    sorting = given.sorting
+    by = sorting.by.name if sorting is not None and sorting.by is not None else None
+    by = by or "sys/creation_time"
+    if (by, kind) == ("sys/id", "model_version"):
+        by = _NUMBER
+    query = translated((given.query.query if given.query is not None else None) or "")
+    place, is_meant = _place(project, kind)
     try:
         selection = Selection(
-            project=project,
-            query=translated(str((given.get("query") or {}).get("query") or "")),
+            project=place,
+            kind=kind,
+            query=in_our_words(server, project, kind, query),
             trashed=None,
             limit=limit,
             offset=offset,
-            sort_by=str(by.get("name") or "sys/creation_time"),
-            ascending=sorting.get("dir") == "ascending",
-            readable=lambda one: one == project,
+            sort_by=by,
+            ascending=sorting is not None and sorting.order == "ascending",
+            readable=is_meant,
         )
         store = server.store()
         with store.database.reading() as connection:
@@ -148,14 +218,6 @@ def _chosen(server: Server, project: str, given: dict[str, Any], offset: int, li
     except QueryError as error:
         hint = str(error)
         raise Refusal(400, "query", "Syntax error", detail=hint) from error
-
-
-def _wait(server: Server, project: str) -> None:
-    """Wait until what was acknowledged before can be found."""
-    waiting = server.kept.unfolded(_MOST_WAITING)
-    wanted = {(one.project, one.run): one.position for one in waiting if one.project == project}
-    if wanted:
-        Positions(server.store).wait_for_all(wanted, _PATIENCE_S)
 
 
 def _entry(server: Server, container: Container, wanted: list[str] | None) -> dict[str, Any] | None:
@@ -171,18 +233,23 @@ def columns(
     request: Request,
     project_id: Annotated[str, Query(alias="projectIdentifier", max_length=8192)],
     search: Text = "",
+    kinds: Annotated[list[str] | None, Query(alias="type", max_length=10)] = None,
 ) -> Response:
     """Return which columns a table may have, by a part of their name or an expression for it."""
     project = project_of(request, project_id, Role.VIEWER)
-    server = server_of(request)
-    _wait(server, project)
-    database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _COLUMNS, project=project)
-    found = set(_SYSTEM.items())
-    for path, kind in rows:
-        shown = _TYPES.get(kind)
-        if shown is not None and path not in _SYSTEM:
+    server, kind = server_of(request), _kind(kinds) or "run"
+    wait_in(server, project)
+    store = server.store()
+    with store.database.reading() as connection:
+        within = in_projects(store, connection, _place(project, kind)[1])
+        assert within is not None  # noqa: S101 - a condition was given
+        statement = _COLUMNS.where(_run.kind == kind, within)
+        rows = store.database.query(connection, statement)
+    system = _SYSTEM if kind == "run" else _SYSTEM | _OF_VERSIONS
+    found = set(system.items())
+    for path, type_ in rows:
+        shown = _TYPES.get(type_)
+        if shown is not None and path not in system:
             found.add((path, shown))
     is_meant = _meant(search)
     meant = sorted(pair for pair in found if is_meant(pair[0]))

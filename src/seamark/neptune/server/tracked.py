@@ -30,9 +30,10 @@ __all__ = ["router"]
 
 router: Final = Routes()
 _MOST_FILES: Final = 100_000
+_MOST_SIZE: Final = 1 << 63
 
 Of = Annotated[str, Query(alias="projectIdentifier", max_length=8192)]
-Hash = Annotated[str, Query(alias="hash", pattern="^[0-9a-f]{8,128}$")]
+Hash = Annotated[str, Query(alias="hash", pattern="^([0-9a-f]{8,128})?$")]
 Files = Annotated[dict[str, Any], Body()]
 
 
@@ -49,7 +50,7 @@ def upload(request: Request, project_id: Of, given: Hash, body: Files) -> Respon
     """Take what is known of the files of an artifact."""
     _server, log = _log(request, project_id, Role.CONTRIBUTOR)
     files = _checked(body.get("files"))
-    if hash_of(files) != given:
+    if given not in (hash_of(files), hash_of(files, metadata=True)):
         raise Refusal(400, "invalid", "these files have another hash")
     _keep(request, log, given, files)
     size = sum(file["size"] or 0 for file in files)
@@ -65,7 +66,7 @@ def extend(request: Request, project_id: Of, given: Hash, body: Files) -> Respon
         raise Refusal(404, "no-artifact", "no artifact of this project has that hash")
     by_path = {file["filePath"]: file for file in [*known, *_checked(body.get("files"))]}
     files = list(by_path.values())
-    made = hash_of(files)
+    made = hash_of(files, metadata=hash_of(known, metadata=True) == given)
     _keep(request, log, made, files)
     size = sum(file["size"] or 0 for file in files)
     return answer({"artifactHash": made, "receivedMetadata": True, "size": size})
@@ -96,7 +97,7 @@ def _checked(files: Any) -> list[dict[str, Any]]:
         msg = f"files: expected a list of at most {_MOST_FILES:,}"
         raise ArgumentError(msg)
     try:
-        return [
+        found: list[dict[str, Any]] = [
             {
                 "filePath": str(file["filePath"]),
                 "fileHash": str(file["fileHash"]),
@@ -112,6 +113,10 @@ def _checked(files: Any) -> list[dict[str, Any]]:
     except (KeyError, TypeError, ValueError) as error:
         msg = f"files: not as expected: {error}"
         raise ArgumentError(msg) from error
+    if any(file["size"] is not None and not 0 <= file["size"] < _MOST_SIZE for file in found):
+        msg = "files: a size is a number of bytes, and not negative"
+        raise ArgumentError(msg)
+    return found
 
 
 def _keep(request: Request, log: Container, given: str, files: list[dict[str, Any]]) -> None:

@@ -66,9 +66,16 @@ class Asking:
         """Return the time by the clock of the server, nanoseconds since the Unix epoch."""
         return time.time_ns() + self._ahead_ns
 
-    def send_first(self) -> None:
-        """Wait a little until this process has sent to the server what it recorded so far."""
-        shipper.flush(self.where, _SEND_S)
+    def send_first(self, seconds: float = _SEND_S) -> bool:
+        """Wait a little until this process has sent to the server what it recorded so far.
+
+        Args:
+            seconds: How long at most.
+
+        Returns:
+            Whether it has.
+        """
+        return shipper.flush(self.where, seconds)
 
     def edited(self, run: RunKey, position: int) -> None:
         """Have reads from here on see an edit.

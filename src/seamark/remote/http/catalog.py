@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import QueryError, RunNotFoundError
-from seamark.paths import is_inside
+from seamark.paths import PROJECT_LOG, is_inside
 from seamark.reading.catalog import (
     Columns,
     Progress,
@@ -26,7 +26,7 @@ from seamark.reading.wire import WireError
 from seamark.remote.http.asking import Asking, part, parts
 from seamark.remote.http.connection import Connection
 from seamark.remote.http.run import RemoteRun
-from seamark.remote.protocol import RunKey, TooLong
+from seamark.remote.protocol import RemoteError, RunKey, TooLong
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -37,6 +37,8 @@ _ROWS: Final = 10_000
 """Rows of one answer."""
 _REFS: Final = 10_000
 """Runs that are named in one question."""
+_RELEASE_S: Final = 10.0
+"""How long it is waited for that a server has all of a run before its claim is given back."""
 _SAMPLE: Final = 50
 _MOMENTS: Final = 1000
 """Times that one question may name."""
@@ -315,10 +317,57 @@ class RemoteCatalog:
             if isinstance(position := one.get("position"), int):
                 self._asking.edited(RunKey(*ref), position)
 
+    # ------------------------------------------------------------------ claims
+
+    def take_claim(
+        self, refs: Sequence[Ref], claimant: Mapping[str, Any], *, groups: bool
+    ) -> tuple[Ref, int] | None:
+        """Claim the first of some runs that nobody has; None if there is none.
+
+        What was sent of it by then is seen by the reads that follow.
+
+        Args:
+            refs: (project, run id) of runs, or (project, name) of groups; the best first.
+            claimant: What is said of this process.
+            groups: Whether groups are claimed.
+
+        Raises:
+            RemoteError: If the server cannot be asked, or refuses it.
+        """
+        kind = "group" if groups else "run"
+        body = {"refs": [list(ref) for ref in refs], "kind": kind, "claimant": claimant}
+        answer = self._asking.post("runs/claims", body)
+        if answer.get("ref") is None:
+            return None
+        ref, log = _ref(answer["ref"]), PROJECT_LOG if groups else answer["ref"][1]
+        self._asking.edited(RunKey(ref[0], log), part(answer, "position", int))
+        return ref, part(answer, "number", int)
+
+    def holds_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> bool:
+        """Return whether a claim is still the newest."""
+        body = _claim_body(ref, number, key, groups=groups)
+        return part(self._asking.post("runs/claims/held", body), "held", bool)
+
+    def release_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> None:
+        """Give a claim back, once the server has all that this process recorded.
+
+        Raises:
+            RemoteError: If it does not get that within a few seconds, or cannot be asked.
+        """
+        if not self._asking.send_first(_RELEASE_S):
+            msg = f"{self.where} does not have all yet that was recorded"
+            raise RemoteError(msg)
+        self._asking.post("runs/claims/release", _claim_body(ref, number, key, groups=groups))
+
     def purge(self, ref: Ref) -> None:
         """Delete a run for good; see `edit`."""
         run = RunKey(*ref)
         self._asking.post(self._asking.of_run(run, "").rstrip("/"), {}, "DELETE")
+
+
+def _claim_body(ref: Ref, number: int, key: str, *, groups: bool) -> dict[str, Any]:
+    kind = "group" if groups else "run"
+    return {"project": ref[0], "name": ref[1], "kind": kind, "number": number, "key": key}
 
 
 def _body(selection: Wanted, unknown: Unknown) -> dict[str, Any]:

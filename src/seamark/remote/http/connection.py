@@ -124,6 +124,7 @@ class Connection:
             `seamark login` has kept for this server. An empty one shows none.
         answer_s: How long the server may be silent when it is to answer, in seconds.
         most: Bytes of the longest answer that `ask` takes, before and after it was inflated.
+        api: Address on the server below which everything is that is asked.
 
     Attributes:
         address: Where the server is.
@@ -139,8 +140,10 @@ class Connection:
         *,
         answer_s: float = ANSWER_S,
         most: int = _MOST_JSON,
+        api: str = API,
     ) -> None:
         self.address = Address.of(uri)
+        self._api = api
         self._most = most
         self._token = token
         self._answer_s = answer_s
@@ -264,7 +267,7 @@ class Connection:
 
         Wrap reads of its body in `told`, which says what goes wrong with them.
         """
-        url = f"{self.address.prefix}{API}{path}"
+        url = f"{self.address.prefix}{self._api}{path}"
         if query:
             given = {key: value for key, value in query.items() if value is not None}
             url = f"{url}?{urlencode(given, doseq=True)}"
@@ -371,7 +374,7 @@ class Connection:
             from seamark import __version__
 
             message = (
-                f"{where} to {API}{path}: this Seamark server is of another version than "
+                f"{where} to {self._api}{path}: this Seamark server is of another version than "
                 f"Seamark {__version__}, which asks; update the older of the two"
             )
         return _REFUSALS.get(status, Refused)(message)

@@ -70,6 +70,7 @@ class RemoteContents:
         *,
         name: str | None = None,
         references: bool = False,
+        verify: bool = False,
     ) -> Path:
         """Write a recorded file, or folder, to disk."""
         del references
@@ -80,7 +81,7 @@ class RemoteContents:
             sha256, size = digest_of(file, where, inner)
             yield lambda out: self._fetch(sha256, size, out)
 
-        return write_parts(opened, file, target, path, name=name)
+        return write_parts(opened, file, target, path, name=name, verify=verify)
 
     def begin_of(self, sha256: str, size: int, most: int) -> bytes:
         """Return the first bytes of a content that the server keeps."""

@@ -443,6 +443,18 @@ class Accounts:
             if connection.execute(sa.select(table.c.role).where(*mine)).first() is None:
                 connection.execute(sa.insert(table).values(user=user, project=workspace, role=0))
 
+    def services_within(self, project: str) -> list[str]:
+        """Return the service accounts with a role in a project or in something in it, by name."""
+        member, user = tables.member.c, tables.user.c
+        statement = (
+            sa.select(member.user, member.project)
+            .join(tables.user, user.name == member.user)
+            .where(user.service)
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(statement).all()
+        return sorted({name for name, path in rows if is_inside(path, project)})
+
     def members(self, project: str) -> dict[str, Role | None]:
         """Return who has a role in a project itself; None for who only belongs to a workspace."""
         table = tables.member.c
@@ -450,6 +462,30 @@ class Accounts:
         with self._database.reading() as connection:
             rows = connection.execute(statement.order_by(table.user)).all()
         return {user: Role(role) if role else None for user, role in rows}
+
+    def workspaces(self) -> set[str]:
+        """Return the workspaces to which somebody belongs, or in a project of which."""
+        with self._database.reading() as connection:
+            found = connection.execute(sa.select(tables.member.c.project).distinct())
+            return set(map(_workspace, found.scalars()))
+
+    def is_named(self, project: str) -> bool:
+        """Return whether anything is said of a project or of one in it: who, or by whom seen."""
+        low, high = f"{project}/", f"{project}0"
+        with self._database.reading() as connection:
+            for column in (tables.member.c.project, tables.project.c.path):
+                mine = sa.or_(column == project, sa.and_(column > low, column < high))
+                if connection.execute(sa.select(column).where(mine).limit(1)).first():
+                    return True
+        return False
+
+    def forget_project(self, project: str) -> None:
+        """Take back all roles in a project itself, and what was said of who reads it."""
+        with self._alone() as connection:
+            for column in (tables.member.c.project, tables.project.c.path):
+                connection.execute(sa.delete(column.table).where(column == project))
+        with self._lock:
+            self._visible = None
 
     def set_visibility(self, project: str, visibility: str, *, by: str) -> None:
         """Say who reads a project without a role in it.

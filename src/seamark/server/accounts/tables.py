@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 __all__ = [
     "audit",
+    "claim",
     "fact",
     "member",
     "metadata",
@@ -125,4 +126,22 @@ neptune_project: Final = sa.Table(
     sa.Column("last", sa.BigInteger, nullable=False),
 )
 """What the ids of runs begin with that Neptune's client makes in a project (``key``, as in
-``SAN-12``), and the number that the last one got."""
+``SAN-12``), and the number that the last one got.
+
+Of a model, whose path is ``<project>/.models/<key>`` with the key in lower case, it is the key as
+it was taken, and the number of the last version that the client made."""
+
+claim: Final = sa.Table(
+    "claim",
+    metadata,
+    sa.Column("project", _Text, primary_key=True),
+    sa.Column("kind", _Text, primary_key=True),
+    sa.Column("name", _Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("key", _Text, nullable=False),
+    sa.Column("claimant", _Text, nullable=False),
+    sa.Column("t_ns", sa.BigInteger, nullable=False),
+    sa.Column("released_ns", sa.BigInteger),
+)
+"""The newest claim of each run, or group (``kind``): which it is (``number``, 1-based), and of
+which process (``claimant``, JSON). ``key`` is what that one releases it with."""

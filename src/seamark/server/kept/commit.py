@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.server.kept import tables
-from seamark.server.kept.plan import Key, key_of, read_rows
+from seamark.server.kept.plan import Key, Rows, key_of, read_rows, read_runs
 from seamark.store.database import Upsert, insertion
 
 if TYPE_CHECKING:
@@ -44,7 +44,12 @@ _ADVANCE: Final = (
         heard_ns=sa.bindparam("heard"),
         ahead_ns=sa.case((_journal.c.ahead_ns < _later, _later), else_=_journal.c.ahead_ns),
     )
-    .where(_journal.c.number == sa.bindparam("row"), _journal.c.size == sa.bindparam("before"))
+    .where(
+        _journal.c.number == sa.bindparam("row"),
+        _journal.c.run == sa.bindparam("of"),
+        _journal.c.name == sa.bindparam("called"),
+        _journal.c.size == sa.bindparam("before"),
+    )
 )
 _heard: Any = sa.bindparam("heard", type_=sa.BigInteger)
 _added: Any = sa.bindparam("added", type_=sa.BigInteger)
@@ -89,7 +94,8 @@ def commit(
     parts: Sequence[Part],
     sizes: Mapping[Key, int],
     most_journals: int,
-) -> dict[str, int]:
+    recent: Rows | None = None,
+) -> Rows:
     """Advance the journals of an object by what it holds.
 
     Args:
@@ -99,9 +105,11 @@ def commit(
         parts: What it holds; those of one journal in order.
         sizes: How many bytes of each journal were kept when that was decided.
         most_journals: Of one run.
+        recent: Rows of all the journals as this process last saw them, which saves asking for
+            them; None to ask.
 
     Returns:
-        The positions of the runs, by their keys.
+        The rows of runs and journals as they are now.
 
     Raises:
         OutrunError: If one of the journals has another size by now, or its run was purged.
@@ -112,25 +120,16 @@ def commit(
         keys[key_of(part.project, part.run), part.journal] = part  # the last one of each
     with database.writing() as connection:
         of_runs = {key[0]: part for key, part in keys.items()}
-        _make_runs(database, connection, of_runs)
-        runs, journals = read_rows(connection, keys, locked=True)
+        if recent is None:
+            runs, journals = _rows_of(database, connection, keys, of_runs, most_journals)
+        else:
+            runs, journals = read_runs(connection, of_runs, locked=True), recent.journals
+            if any(
+                key not in runs or runs[key].number != recent.runs[key].number for key in of_runs
+            ):
+                raise OutrunError
         if any(row.purged_ns is not None for row in runs.values()):
             raise OutrunError
-        new = [key for key in sorted(keys) if key not in journals]
-        if new:
-            rows = [
-                {
-                    "run": runs[key[0]].number,
-                    "name": key[1],
-                    "size": 0,
-                    "heard_ns": keys[key].heard_ns,
-                    "ahead_ns": 0,
-                }
-                for key in new
-            ]
-            connection.execute(_NEW_JOURNAL.of(database.dialect), rows)
-            runs, journals = read_rows(connection, keys)
-            _check_count(connection, {journals[key].run for key in new}, most_journals)
         if any(journals[key].size != sizes[key] for key in keys):
             raise OutrunError
         number = insert_object(database, connection, name, size)
@@ -141,11 +140,14 @@ def commit(
             ahead[run, part.journal] = max(ahead.get((run, part.journal), 0), part.ahead_ns)
             grown[run] = grown.get(run, 0) + part.length
         # In one go each: over a network, every statement alone would cost its way there and back.
-        advanced = connection.execute(
+        advanced = database.run_each(
+            connection,
             _ADVANCE,
             [
                 {
                     "row": journals[key].number,
+                    "of": journals[key].run,
+                    "called": key[1],
                     "before": sizes[key],
                     "end": keys[key].end,
                     "heard": keys[key].heard_ns,
@@ -154,9 +156,10 @@ def commit(
                 for key in sorted(keys)
             ],
         )
-        if 0 <= advanced.rowcount != len(keys):
+        if advanced != len(keys):
             raise OutrunError
-        connection.execute(
+        database.run_each(
+            connection,
             _GROW,
             [
                 {"row": runs[run].number, "added": grown[run], "heard": of_runs[run].heard_ns}
@@ -179,7 +182,45 @@ def commit(
                 for part in parts
             ),
         )
-    return {run: runs[run].position + more for run, more in grown.items()}
+    return Rows(
+        {
+            run: runs[run]._replace(position=runs[run].position + more)
+            for run, more in grown.items()
+        },
+        {key: journals[key]._replace(size=part.end) for key, part in keys.items()},
+    )
+
+
+def _rows_of(
+    database: Database,
+    connection: sa.Connection,
+    keys: Mapping[Key, Part],
+    of_runs: Mapping[str, Part],
+    most_journals: int,
+) -> Rows:
+    """Return the rows of journals and their runs, which are locked; those that are not there made.
+
+    Raises:
+        OutrunError: If a run has too many journals.
+    """
+    _make_runs(database, connection, of_runs)
+    runs, journals = read_rows(connection, keys, locked=True)
+    new = [key for key in sorted(keys) if key not in journals]
+    if new:
+        rows = [
+            {
+                "run": runs[key[0]].number,
+                "name": key[1],
+                "size": 0,
+                "heard_ns": keys[key].heard_ns,
+                "ahead_ns": 0,
+            }
+            for key in new
+        ]
+        connection.execute(_NEW_JOURNAL.of(database.dialect), rows)
+        runs, journals = read_rows(connection, keys)
+        _check_count(connection, {journals[key].run for key in new}, most_journals)
+    return Rows(runs, journals)
 
 
 def _make_runs(database: Database, connection: sa.Connection, of_runs: Mapping[str, Part]) -> None:

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,8 @@ from seamark.paths import check_place
 from seamark.server.kept import tables
 from seamark.server.kept.commit import OutrunError, commit
 from seamark.server.kept.parts import names_of_worker, packed
-from seamark.server.kept.plan import Arrived, Kept, Plan, key_of
+from seamark.server.kept.plan import Arrived, Kept, Plan, Rows, RunRow, key_of
+from seamark.server.kept.recent import Recent
 from seamark.server.kept.refusals import FullError, NotTaken, PurgedError, ReservedError
 from seamark.server.writer import Taken
 from seamark.store.database import Conflict, Database
@@ -51,7 +52,8 @@ AHEAD_NS: Final = 3600 * 10**9
 
 _MOST_PROJECT_BYTES: Final = 1024
 _EACH_S: Final = 0.01
-"""How much longer is collected for each batch that the last group had: alone, nobody waits."""
+"""How much longer is collected for each batch that the last group had beside the first: alone,
+nobody waits."""
 _TRIES: Final = 8
 _BULK_BYTES: Final = 1 << 20
 """Who sends this much at once has more, and need not wait."""
@@ -124,6 +126,7 @@ class Intake:
         self._quota, self._reserved = quota, reserved
         self._now_ns, self._most, self._window_s = now_ns, most_journals, window_s
         self._names = names_of_worker()
+        self._recent = Recent()
         self._changed = threading.Condition()
         self._queue: deque[Arrived] = deque()
         self._bytes = self._arriving = 0
@@ -279,7 +282,7 @@ class Intake:
         with self._changed:
             while not self._queue and not self._closing:
                 self._changed.wait()
-            end = time.monotonic() + min(self._window_s, _EACH_S * self._last_group)
+            end = time.monotonic() + min(self._window_s, _EACH_S * max(0, self._last_group - 1))
             while not self._closing and self._bytes < GROUP_BYTES:
                 if (left := end - time.monotonic()) <= 0:
                     break
@@ -306,12 +309,15 @@ class Intake:
         return round(_LEAST_S + (_MOST_S - _LEAST_S) * busy, 2)
 
     def _keep(self, group: list[Arrived]) -> None:
+        recent = self._recent.of(group)
         for _ in range(_TRIES):
             plan = Plan(self._database, self._objects, self._most, self._gone, self._quota)
             try:
-                plan.make(group)
-                positions = self._write(plan)
+                plan.make(group, recent)
+                rows = self._write(plan, recent)
             except (OutrunError, Conflict):  # another worker was faster: look again
+                self._recent.forget(group)
+                recent = None
                 continue
             except (OSError, sa.exc.SQLAlchemyError) as error:
                 _log.warning("batches cannot be kept now: %s", error)
@@ -321,29 +327,29 @@ class Intake:
                 for batch in group:
                     _fail(batch, refusal)
                 return
-            self._answer(plan, positions)
+            self._recent.note(*rows)
+            self._answer(plan, rows.runs)
             return
         msg = "others send the same run all the time; send it again in some seconds"
         for batch in group:
             _fail(batch, FullError(msg))
 
-    def _write(self, plan: Plan) -> dict[str, int]:
-        """Write an object and name it; return the positions of its runs."""
+    def _write(self, plan: Plan, recent: Rows | None) -> Rows:
+        """Write an object and name it; return the rows of what is in it."""
         if not plan.parts:
-            return {}
+            return Rows({}, {})
         name, sizes = next(self._names), [len(data) for data in plan.data]
         head, parts = packed(plan.parts, self._now_ns(), shared=True, sizes=sizes)
         self._objects.put(name, head, *plan.data)
         try:
-            return commit(
-                self._database, name, len(head) + sum(sizes), parts, plan.sizes, self._most
-            )
+            size = len(head) + sum(sizes)
+            return commit(self._database, name, size, parts, plan.sizes, self._most, recent)
         except (OutrunError, Conflict):  # nothing was written, so nobody knows the object
             with contextlib.suppress(OSError):  # else it is collected as an orphan
                 self._objects.delete(name)
             raise
 
-    def _answer(self, plan: Plan, positions: dict[str, int]) -> None:
+    def _answer(self, plan: Plan, runs: Mapping[str, RunRow]) -> None:
         if self._quota is not None:
             for part in plan.parts:
                 self._quota.added(part.project, part.length)
@@ -352,7 +358,7 @@ class Intake:
         for batch, kept in plan.settled:
             _finish(batch, kept._replace(wait_s=self._wait_s(batch)))
         for batch, offset in plan.waiting:
-            position = positions[key_of(batch.project, batch.run)]
+            position = runs[key_of(batch.project, batch.run)].position
             _finish(batch, Kept(offset, position, self._wait_s(batch)))
 
 

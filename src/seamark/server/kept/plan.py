@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from seamark.server.quota import Quota
     from seamark.store.database import Database
 
-__all__ = ["Arrived", "JournalRow", "Kept", "Key", "Plan", "RunRow", "key_of", "read_rows"]
+__all__ = [
+    "Arrived",
+    "JournalRow",
+    "Kept",
+    "Key",
+    "Plan",
+    "Rows",
+    "RunRow",
+    "key_of",
+    "read_rows",
+    "read_runs",
+]
 
 Key = tuple[str, str]
 """Key of a run (see `key_of`) and file name of a journal."""
@@ -100,6 +111,18 @@ class JournalRow(NamedTuple):
     size: int
 
 
+class Rows(NamedTuple):
+    """Runs and journals as the tables have them.
+
+    Attributes:
+        runs: By their keys.
+        journals: By theirs.
+    """
+
+    runs: dict[str, RunRow]
+    journals: dict[Key, JournalRow]
+
+
 _of_run, _of_journal = tables.runs.c, tables.journals.c
 _RUNS: Final = (
     sa.select(_of_run.number, _of_run.key, _of_run.position, _of_run.purged_ns)
@@ -119,6 +142,22 @@ _COUNTS: Final = (
 )
 
 
+def read_runs(
+    connection: sa.Connection, keys: Iterable[str], *, locked: bool = False
+) -> dict[str, RunRow]:
+    """Return the rows of runs.
+
+    Args:
+        connection: Of a transaction.
+        keys: Of the runs.
+        locked: Whether nobody else may change them before the transaction ends. Rows are locked in
+            the order of their keys, by everybody.
+    """
+    statement = _RUNS_LOCKED if locked else _RUNS
+    rows = connection.execute(statement, {"keys": sorted(set(keys))})
+    return {row[1]: RunRow(*row) for row in rows}
+
+
 def read_rows(
     connection: sa.Connection, keys: Iterable[Key], *, locked: bool = False
 ) -> tuple[dict[str, RunRow], dict[Key, JournalRow]]:
@@ -127,13 +166,10 @@ def read_rows(
     Args:
         connection: Of a transaction.
         keys: Of the journals.
-        locked: Whether nobody else may change the runs before the transaction ends. Rows are
-            locked in the order of their keys, by everybody.
+        locked: See `read_runs`.
     """
     wanted = list(keys)
-    statement = _RUNS_LOCKED if locked else _RUNS
-    given = {"keys": sorted({key for key, _ in wanted})}
-    runs = {row[1]: RunRow(*row) for row in connection.execute(statement, given)}
+    runs = read_runs(connection, (key for key, _ in wanted), locked=locked)
     if not runs:
         return {}, {}
     keys_of = {row.number: row.key for row in runs.values()}
@@ -181,9 +217,20 @@ class Plan:
         self._ends: dict[Key, int] = {}
         self._of: dict[Key, list[int]] = {}
 
-    def make(self, arrived: Iterable[Arrived]) -> None:
-        """Sort out batches, in the order in which they came."""
+    def make(self, arrived: Iterable[Arrived], recent: Rows | None = None) -> None:
+        """Sort out batches, in the order in which they came.
+
+        Args:
+            arrived: The batches.
+            recent: Rows of all their journals, if each goes on where its journal ended when they
+                were read; None to read what is kept.
+        """
         group = list(arrived)
+        if recent is not None:
+            self._runs, self._journals = recent
+            self._counts: dict[str, int] = {}
+            self._add_all(None, group)
+            return
         with self._database.reading() as connection:
             self._runs, self._journals = read_rows(connection, [each.key for each in group])
             numbers = [row.number for row in self._runs.values()]
@@ -191,13 +238,16 @@ class Plan:
             if numbers:
                 counts = {row[0]: row[1] for row in connection.execute(_COUNTS, {"runs": numbers})}
             self._counts = {row.key: counts.get(row.number, 0) for row in self._runs.values()}
-            for each in group:
-                try:
-                    self._add(connection, each)
-                except Exception as error:  # noqa: BLE001 - of this batch alone
-                    self.refused.append((each, error))
+            self._add_all(connection, group)
 
-    def _add(self, connection: sa.Connection, batch: Arrived) -> None:
+    def _add_all(self, connection: sa.Connection | None, group: Iterable[Arrived]) -> None:
+        for each in group:
+            try:
+                self._add(connection, each)
+            except Exception as error:  # noqa: BLE001 - of this batch alone
+                self.refused.append((each, error))
+
+    def _add(self, connection: sa.Connection | None, batch: Arrived) -> None:
         key = batch.key
         self._admit(batch)
         if key not in self._ends:
@@ -211,6 +261,7 @@ class Plan:
             )
             raise GapError(msg, known=known)
         if batch.offset < known:
+            assert connection is not None  # noqa: S101 - recent rows are of what goes on alone
             self._compare(connection, batch, known)
         if batch.end > known:
             self._expect_room(batch.project, batch.end - known)

@@ -81,7 +81,15 @@ Of many runs (`seamark.server.routes.tables`, ``curves``, ``changes``, ``edits``
 ``{"refs" | "query", "name", "description",``            "error", "hint", "position"}]}``
 ``"description_was", "add_tags", "remove_tags",``
 ``"trashed"}``
+``POST arrivals``                                        ``{"outcome": "go" | "skip" | "taken" |
+``{"project", "run", "name", "conflict",``               "no project", "name": str | null,
+``"make_project"}``                                      "others": [run id]}``
 =======================================================  ========================================
+
+``POST runs/claims`` ``{"refs", "kind", "claimant"}`` claims the first of some runs, or groups, that
+is free: ``{"ref": ref | null, "number", "position"}``. ``runs/claims/held`` and its like
+``runs/claims/release`` take ``{"project", "name", "kind", "number", "key"}`` and answer
+``{"held": bool}``.
 
 ``unknown`` is ``"refuse"`` (default: a path that no run has is 422) or ``"tell"``: the messages are
 in ``told``. ``columns`` missing or null: all. ``trashed``: false (default), true, or null for both

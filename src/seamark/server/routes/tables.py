@@ -12,7 +12,6 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from seamark.errors import ArgumentError, QueryError
-from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
 from seamark.reading.curves import check_points
 from seamark.reading.names import RunName
@@ -34,6 +33,7 @@ from seamark.store.read.names import run_names
 from seamark.store.read.shared import shared_paths
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import load_losses, numbers_of
+from seamark.store.silence import SILENT_FROM
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store
@@ -62,7 +62,7 @@ Refs = Annotated[list[Ref], Field(max_length=_MOST_REFS)]
 Columns = Annotated[list[Text], Field(max_length=_MOST_COLUMNS)]
 Moment = Annotated[int, Field(ge=-_LAST_US, le=_LAST_US)]
 Unknown = Literal["refuse", "tell"]
-Kind = Literal["run", "model", "model_version"]
+Kind = Literal["run", "model", "model_version", "artifact", "project"]
 
 
 class Which(BaseModel):
@@ -361,7 +361,7 @@ def projects(every: All) -> Response:
     """Return the projects that may be read, with how many runs each has; the trash apart."""
 
     def answer(store: Store, connection: sa.Connection) -> list[dict[str, Any]]:
-        alive = _run.beat >= every.now_ns - SETTLE_NS
+        alive = every.now_ns <= SILENT_FROM
         statement = (
             sa.select(
                 _run.project,

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from seamark.journal.format import FRAME_HEADER_BYTES, Kind
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
 from seamark.journal.records import sound_header
+from seamark.reading.interest import holds_parameters
 from seamark.store.fold.decode import Decoded, decode, tells_progress
 from seamark.store.fold.payloads import (
     ATOM_TYPES,
@@ -32,11 +33,13 @@ from seamark.store.fold.payloads import (
     legible,
     list_of,
     state_of,
+    statistic_of,
     step_of,
     text_of,
     text_of_point,
 )
 from seamark.store.fold.registers import (
+    NEVER,
     AtomState,
     FileSetState,
     FileState,
@@ -44,6 +47,7 @@ from seamark.store.fold.registers import (
     Key,
     RecordState,
     SetState,
+    StatisticState,
 )
 
 if TYPE_CHECKING:
@@ -223,7 +227,14 @@ class _Folding:
             except Exception as error:  # noqa: BLE001 - see above
                 self.journal.note(offset, f"{type(error).__name__}: atom {path!r:.120}: {error}")
                 continue
-            if key > state.key and isinstance(state, AtomState):
+            if key == state.key or not isinstance(state, AtomState):
+                continue
+            if state.key != NEVER and holds_parameters(path):
+                old = (key, kind, value)
+                self.run.note_change(
+                    path, *(old if key < state.key else (state.key, state.type, state.value))
+                )
+            if key > state.key:
                 state.key, state.type, state.value = key, kind, value
 
     def _op_delete(self, record: dict[str, Any], t: int, offset: int) -> None:
@@ -293,6 +304,18 @@ class _Folding:
         self._progress(record["path"], t)
         self._add_point(record["path"], "file_series", (t, self.journal.uid, 0), offset, step, file)
 
+    def _op_statistic(self, record: dict[str, Any], t: int, offset: int) -> None:
+        part, kind, told = statistic_of(record)
+        path, key = record["path"], (t, self.journal.uid, 0)
+        state = self.run.family(path, "statistic")
+        assert isinstance(state, StatisticState)  # noqa: S101
+        state.key = max(state.key, key)
+        # As with points, what a later attempt goes back behind is hidden.
+        self.journal.point_end = max(self.journal.point_end, offset)
+        self._progress(path, t)
+        if offset < self.run.cut(self.journal):
+            state.put(key, part, kind, told)
+
     def _op_state(self, record: dict[str, Any], t: int, offset: int) -> None:
         if record["state"] not in _STATES:
             msg = f"unknown state {record['state']!r:.60}"
@@ -300,8 +323,12 @@ class _Folding:
         key = (t, self.journal.uid, 0)
         said = state_of(record)
         self.journal.said = {**said, "t": t}
-        if self.journal.owner and key > self.run.state[0]:
+        if not self.journal.owner:
+            return
+        if key > self.run.state[0]:
             self.run.state = (key, said)
+        if record["state"] == "running":
+            self.run.began(t)
 
     def _op_checkpoint(self, record: dict[str, Any], t: int, offset: int) -> None:
         """Change nothing: the mark is for a process that loads the checkpoint."""
@@ -384,6 +411,7 @@ class _Folding:
         "artifact": _op_artifact,
         "file_point": _op_file_point,
         "state": _op_state,
+        "statistic": _op_statistic,
         "checkpoint": _op_checkpoint,
         "series_config": _op_series_config,
     }

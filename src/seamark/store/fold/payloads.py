@@ -11,6 +11,7 @@ from typing import Any, Final
 from seamark.journal.format import USER_TIME, Kind
 from seamark.journal.reader import decode_json
 from seamark.journal.records import WHOLE, digest_of_text, file_of, whole
+from seamark.values.kept import kept_of
 
 __all__ = [
     "ATOM_TYPES",
@@ -23,6 +24,7 @@ __all__ = [
     "list_of",
     "record_points",
     "state_of",
+    "statistic_of",
     "step_of",
     "text_of",
     "text_of_point",
@@ -40,7 +42,9 @@ ATOM_TYPES: Final[dict[str, type | None]] = {
     "text": None,
 }
 """The class of the JSON value of each type of atoms; None where `atom_of` has to look closer."""
-_TRACKED: Final = ("size", "sha256", "mtime_ns")
+_TRACKED: Final = ("size", "sha256", "mtime_ns", "ref", "inode")
+_SOURCE: Final = ("project", "name", "id", "uri")
+_LONGEST_PART: Final = 64
 _UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -195,8 +199,19 @@ def artifact_of(record: dict[str, Any]) -> dict[str, Any]:
     """
     files = [_tracked(file) for file in list_of(record.get("files", []))]
     references = [text_of(one) for one in list_of(record.get("references", []))]
-    found = {"kind": text_of(record.get("kind", "tracked")), "files": files}
+    found: dict[str, Any] = {"kind": text_of(record.get("kind", "tracked")), "files": files}
+    if record.get("of") is not None:
+        found["of"] = _source_of(record["of"])
     return {**found, "references": references, "hash": text_of(record.get("hash", ""))}
+
+
+def _source_of(told: Any) -> dict[str, Any]:
+    """Return what an input or output is, where that is more than files."""
+    found: dict[str, Any] = {"kind": text_of(told["kind"])}
+    found |= {key: text_of(told[key]) for key in _SOURCE if told.get(key) is not None}
+    if whole(told.get("version")):
+        found["version"] = told["version"]
+    return found
 
 
 def _tracked(file: Any) -> dict[str, Any]:
@@ -208,9 +223,24 @@ def _tracked(file: Any) -> dict[str, Any]:
 def state_of(record: dict[str, Any]) -> dict[str, Any]:
     """Return what a state op says, without what is not text: the state, and how it came to it."""
     error = record.get("error")
-    found: dict[str, Any] = {"state": record["state"], **_texts_of(record, "signal")}
+    found: dict[str, Any] = {"state": record["state"], **_texts_of(record, "signal", "detail")}
     found["error"] = _texts_of(error, "type", "message") if isinstance(error, dict) else None
     return {name: value for name, value in found.items() if value is not None}
+
+
+def statistic_of(record: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """Return part, kind and state of what is kept of a series.
+
+    Raises:
+        TypeError: If the part is no text.
+        ValueError: If the part is too long, there is no such kind, or it has no such state.
+    """
+    part, kind = text_of(record["part"]), record.get("kind")
+    if not 0 < len(part) <= _LONGEST_PART:
+        msg = f"part: expected 1 to {_LONGEST_PART} characters, got {len(part)}"
+        raise ValueError(msg)
+    found = kept_of(kind, record.get("state"))
+    return part, found.kind, found.state_dict()
 
 
 def counts_of(record: Any) -> dict[str, int]:

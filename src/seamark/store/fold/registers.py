@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.reading.attributes import SeriesSummary, SeriesTail
 from seamark.store.fold.sums import SCALE, exact_sum, scaled_sum
+from seamark.values.kept import kept_of
+from seamark.values.statistics import Statistics
 
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
+    from seamark.values.keeping import Keep
 
 __all__ = [
     "NEVER",
@@ -32,6 +35,7 @@ __all__ = [
     "SeriesSummary",
     "SeriesTail",
     "SetState",
+    "StatisticState",
     "state_class",
     "to_json",
 ]
@@ -444,6 +448,54 @@ class FloatSeriesState(SeriesState):
         self.nans, self.infinite = int(words[17]), int(words[18])
 
 
+class StatisticState(FamilyState):
+    """What is kept of a fast series: the newest state of each part, merged when it is read.
+
+    A part is what one process has seen since it began, or went on from a checkpoint. Each state of
+    it holds the earlier ones.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, family: str = "statistic") -> None:
+        super().__init__(family)
+        self.parts: dict[str, tuple[Key, str, dict[str, Any]]] = {}
+
+    def put(self, key: Key, part: str, kind: str, state: dict[str, Any]) -> None:
+        """Take a state, which is no attempt's that is hidden."""
+        if key > self.parts.get(part, (NEVER,))[0]:
+            self.parts[part] = (key, kind, state)
+
+    def visible(self, after: Key) -> Keep:
+        """Return what the parts come to, in the order in which they were last written.
+
+        Left out is what is not newer than ``after``, and what is of another kind than the newest.
+        """
+        shown = sorted((one for one in self.parts.values() if one[0] > after), key=_key_of)
+        if not shown:
+            return Statistics()
+        kind = shown[-1][1]
+        found, *others = (kept_of(kind, state) for _, each, state in shown if each == kind)
+        for one in others:
+            found.merge(one)
+        return found
+
+    def dump(self, pack: Pack) -> str | None:
+        """See `FamilyState.dump`."""
+        return to_json({part: [pack(key), *told] for part, (key, *told) in self.parts.items()})
+
+    def load(self, text: str, unpack: Unpack) -> None:
+        """See `FamilyState.load`."""
+        self.parts = {
+            part: (unpack(key), kind, state)
+            for part, (key, kind, state) in json.loads(text).items()
+        }
+
+
+def _key_of(part: tuple[Key, str, dict[str, Any]]) -> Key:
+    return part[0]
+
+
 _CLASSES: Final[dict[str, Callable[[str], FamilyState]]] = {
     "atom": AtomState,
     "file": FileState,
@@ -454,6 +506,7 @@ _CLASSES: Final[dict[str, Callable[[str], FamilyState]]] = {
     "string_series": SeriesState,
     "file_series": SeriesState,
     "histogram_series": SeriesState,
+    "statistic": StatisticState,
 }
 
 

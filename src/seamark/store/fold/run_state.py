@@ -13,16 +13,28 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from seamark.store.fold.names import PATH_BYTES, Names
-from seamark.store.fold.registers import NEVER, FamilyState, Key, SeriesState, state_class, to_json
+from seamark.store.fold.registers import (
+    NEVER,
+    AtomState,
+    FamilyState,
+    Key,
+    SeriesState,
+    state_class,
+    to_json,
+)
 
 __all__ = ["JournalState", "RunState"]
 
 _NOTES: Final = 20
 """How many fold errors of a journal are kept as text; the others are only counted."""
+_MOST_CHANGES: Final = 20
+"""How many earlier values of a parameter are kept."""
+_LONGEST_CHANGE: Final = 200
+"""Characters that are kept of one."""
 _I63: Final = (1 << 63) - 1
 
 Attributes = dict[str, dict[str, FamilyState]]
-Load = Callable[[Iterable["JournalState"], Collection[str], Collection[str]], Attributes]
+Load = Callable[[Iterable["JournalState"], Collection[str] | None, Collection[str]], Attributes]
 """Returns what is stored at paths, and at and below namespaces; given the journals of the run."""
 
 
@@ -186,8 +198,11 @@ class RunState:
         attributes: The families of every path that was asked for.
         deletes: Greatest key of the deletes of every path or namespace that was deleted.
         clears: The same for paths that were cleared.
+        changed: What parameters were before they were changed, by path and key: type and value.
         journals: By writer id.
         state: Key and record of the newest state that an owner wrote.
+        started: When an owner first said that the run is running, nanoseconds since the Unix epoch;
+            None if none did.
         dirty: Paths whose rows in the store are out of date.
         needs_refold: Whether summaries have to be counted again from the journals.
         load: Finds what is stored of the run, of which only what a fold touches is loaded; None for
@@ -198,8 +213,10 @@ class RunState:
         self.attributes: Attributes = {}
         self.deletes: dict[str, Key] = {}
         self.clears: dict[str, Key] = {}
+        self.changed: dict[str, dict[Key, tuple[str, Any]]] = {}
         self.journals: dict[str, JournalState] = {}
         self.state: tuple[Key, dict[str, Any]] = (NEVER, {})
+        self.started: int | None = None
         self.dirty: set[str] = set()
         self.needs_refold = False
         self.load: Load | None = None
@@ -222,6 +239,15 @@ class RunState:
             if path not in self.attributes:  # else it was loaded, and may have changed since
                 self.attributes[path] = families
                 self._asked.add(path)
+        self._namespaces = None
+
+    def need_all(self) -> None:
+        """Make sure that everything that is stored is here."""
+        if self.load is None:
+            return
+        for path, families in self.load(self.journals.values(), None, ()).items():
+            self.attributes.setdefault(path, families)
+        self._asked.update(self.attributes)
         self._namespaces = None
 
     # ------------------------------------------------------------------ journals and attempts
@@ -379,6 +405,36 @@ class RunState:
         self.deletes[path] = key
         for inner in self._inside(path):
             self._cut_off(inner, key)
+
+    def began(self, t: int) -> None:
+        """Take note that the run was running at a time, nanoseconds since the Unix epoch."""
+        self.started = t if self.started is None else min(self.started, t)
+
+    def note_change(self, path: str, key: Key, kind: str, value: Any) -> None:
+        """Keep what a parameter was before; of many values the newest."""
+        known = self.changed.setdefault(path, {})
+        if isinstance(value, str) and len(value) > _LONGEST_CHANGE:
+            kind, value = "string", f"{value[:_LONGEST_CHANGE]}..."
+        known[key] = (kind, value)
+        if len(known) > _MOST_CHANGES:
+            del known[min(known)]
+
+    def changes(self) -> dict[str, list[tuple[Key, str, Any]]]:
+        """Return what parameters were and are, the oldest value first, by path.
+
+        Only of those that were changed and are there still, whose attributes were loaded.
+        """
+        found: dict[str, list[tuple[Key, str, Any]]] = {}
+        for path, known in sorted(self.changed.items()):
+            shown, after = self.surviving(path), self.tombstone(path)
+            if not shown or not isinstance(shown[0], AtomState):
+                continue
+            values = [(key, *told) for key, told in sorted(known.items()) if key > after]
+            values.append((shown[0].key, shown[0].type, shown[0].value))
+            told = [one for at, one in enumerate(values) if not at or one[1:] != values[at - 1][1:]]
+            if len(told) > 1:
+                found[path] = told
+        return found
 
     def clear(self, path: Any, key: Key) -> None:
         """Empty the series or set at the path; it stays."""

@@ -5,17 +5,14 @@ Every finite float64 is a whole multiple of 2 ** -1074, so a sum is kept as an i
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
+
+from seamark.values._sums import SCALE, scaled, scaled_sum
 
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats
 
 __all__ = ["SCALE", "exact_sum", "scaled_sum"]
-
-SCALE: Final = 1074
-"""The unit is 2 ** -SCALE."""
 
 _SMALL: Final = 512
 """Values that `scaled_sum` adds as quickly."""
@@ -63,31 +60,4 @@ def _binned_sum(values: Floats) -> int:
         upper = (bits & _UPPER).view(np.float64)
         bins[0] += np.bincount(exponents, upper, _BINS)
         bins[1] += np.bincount(exponents, block - upper, _BINS)
-    return sum(map(_scaled, bins[bins != 0].tolist()))
-
-
-def scaled_sum(values: Sequence[float]) -> int:
-    """Return the exact sum of finite floats, in units of 2 ** -1074.
-
-    ``fsum`` gives the sum rounded once; what it left out is summed again until nothing is left.
-    """
-    if len(values) == 1:
-        return _scaled(values[0])
-    rest = list(values)
-    total = 0
-    try:
-        while part := math.fsum(rest):
-            total += _scaled(part)
-            rest.append(-part)
-    except OverflowError:
-        return sum(map(_scaled, values))
-    return total
-
-
-def _scaled(value: float) -> int:
-    mantissa, exponent = math.frexp(value)
-    shift = exponent - 53 + SCALE
-    whole = int(mantissa * (1 << 53))
-    return (
-        whole << shift if shift >= 0 else whole >> -shift
-    )  # a subnormal number: the bits shifted out are zero
+    return sum(map(scaled, bins[bins != 0].tolist()))

@@ -17,11 +17,16 @@ from seamark.store.query.crash_reasons import CRASH_REASON, reason_column
 from seamark.store.query.kinds import CRASHED
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import Field, parse_field
+from seamark.store.query.renumbered import asks_for_numbers, with_numbers
 from seamark.store.query.sql import AGGREGATE_COLUMNS, Compiler, derived_column
+from seamark.store.read.inherited import holder
+from seamark.store.read.versions import moved_versions
 from seamark.store.runs import load_journals
+from seamark.store.silence import SILENT_FROM
 
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState
+    from seamark.store.query.expression import Expression
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
@@ -48,12 +53,13 @@ def _state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.Co
             for (number,) in fresh
             if is_crashed("running", _owners(store, connection, number), now_ns)
         ]
-    crashed: sa.ColumnElement[bool] = run.beat < now_ns - SETTLE_NS
+    silent: sa.ColumnElement[bool] = now_ns > SILENT_FROM
+    crashed = silent
     if dead:
         crashed = sa.or_(crashed, run.id.in_(dead))
     return sa.case(
         (sa.and_(run.state == "running", crashed), CRASHED),
-        (sa.and_(run.state == OPEN, run.beat < now_ns - SETTLE_NS), "completed"),
+        (sa.and_(run.state == OPEN, silent), "completed"),
         (run.state == OPEN, "running"),
         else_=run.state,
     )
@@ -68,12 +74,22 @@ def _owners(store: Store, connection: sa.Connection, number: int) -> list[Journa
     return [journal for journal in load_journals(store, connection, number) if journal.owner]
 
 
+def _expression(store: Store, connection: sa.Connection, selection: Selection) -> Expression:
+    """Return what a selection asks for, in terms of what is recorded."""
+    expression = selection.expression()
+    if selection.kind != "model_version" or not asks_for_numbers(expression):
+        return expression
+    return with_numbers(expression, moved_versions(store, connection))
+
+
 def choose(
     store: Store,
     connection: sa.Connection,
     selection: Selection,
     now_ns: int,
     unknown: Unknown = refuse,
+    *,
+    counted: bool = True,
 ) -> Chosen:
     """Return the runs that match, in order.
 
@@ -83,6 +99,7 @@ def choose(
         selection: Which runs.
         now_ns: Nanoseconds since the Unix epoch.
         unknown: Called with an error for each path asked for that no run has; raises it by itself.
+        counted: Whether ``total`` is asked for; else it may be that of those returned.
 
     Raises:
         ArgumentError: If an argument has a value that cannot be used.
@@ -90,10 +107,10 @@ def choose(
             or sorted so.
     """
     selection.check()
-    expression = selection.expression()
+    expression = _expression(store, connection, selection)
     field = parse_field(selection.sort_by, "sort_by")
     seen = in_projects(store, connection, selection.readable)
-    known = KnownPaths(store, connection, unknown, seen, selection.kind)
+    known = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
     if selection.query:
         known.check_query(selection.query)
     known.check_sort(selection.sort_by, field)
@@ -113,17 +130,15 @@ def choose(
         crash_reason,
         store.database.pattern,
         now_ns,
+        holder=functools.cache(lambda path: holder(store, connection, path)),
         local=selection.local,
         moments=selection.moments,
     )
     run = schema.run
     where = [compiler.condition(expression), run.c.kind == selection.kind]
-    if seen is not None:
-        where.append(seen)
-    if (project := selection.project) is not None:
-        within = in_projects(store, connection, lambda one: is_inside(one, project))
-        assert within is not None  # noqa: S101 - a condition was given
-        where.append(within)
+    where += [
+        one for one in (seen, _within(store, connection, selection.project)) if one is not None
+    ]
     columns = [run.c.id, run.c.project, run.c.name, state, run.c.created]
     source: sa.FromClause = run
     derived = derived_column(field.path, state)
@@ -132,18 +147,52 @@ def choose(
     elif field.path == CRASH_REASON:
         more = _reason_columns(crash_reason())
     else:
-        source, more = _with_sort_columns(number(field.path), field)
+        by = holder(store, connection, field.path)
+        source, more = _with_sort_columns(number(field.path), field, by)
     wanted = sa.select(*columns, *more).select_from(source).where(*where)
+    if derived is not None and selection.limit is not None:
+        count = sa.select(sa.func.count()).where(*where) if counted else None
+        return _first_by(store, connection, selection, wanted, derived, count)
     rows = _found(store, connection, wanted)
     rows.sort(key=itemgetter(1, 2))
     rows.sort(key=itemgetter(4), reverse=True)
     if derived is not None:
-        rows.sort(key=itemgetter(5), reverse=not selection.ascending)
+        there = [row for row in rows if row[5] is not None]
+        there.sort(key=itemgetter(5), reverse=not selection.ascending)
+        rows = there + [row for row in rows if row[5] is None]
     elif more:
         rows = _sorted(rows, ascending=selection.ascending)
     start = selection.offset
     end = None if selection.limit is None else start + selection.limit
     return Chosen(rows[start:end], len(rows))
+
+
+def _within(
+    store: Store, connection: sa.Connection, project: str | None
+) -> sa.ColumnElement[bool] | None:
+    """Return which runs are in a project; None for all."""
+    if project is None:
+        return None
+    return in_projects(store, connection, lambda one: is_inside(one, project))
+
+
+def _first_by(
+    store: Store,
+    connection: sa.Connection,
+    selection: Selection,
+    wanted: sa.Select[Any],
+    by: sa.ColumnElement[Any],
+    count: sa.Select[Any] | None,
+) -> Chosen:
+    """Return the first runs by what their own rows hold: the database can sort these itself."""
+    run, limit = schema.run.c, selection.limit or 0
+    order = by.asc() if selection.ascending else by.desc()
+    ordered = wanted.order_by(order, run.created.desc(), run.project, run.name)
+    rows = _found(store, connection, ordered.limit(limit).offset(selection.offset))
+    if count is None or (len(rows) < limit and not selection.offset):
+        return Chosen(rows, len(rows))
+    ((total,),) = _found(store, connection, count)
+    return Chosen(rows, int(total))
 
 
 def _found(
@@ -158,15 +207,19 @@ def _found(
         raise QueryError(msg) from None
 
 
-def _with_sort_columns(path: int | None, field: Field) -> tuple[sa.FromClause, list[Any]]:
+def _with_sort_columns(
+    path: int | None, field: Field, by: sa.ColumnElement[Any]
+) -> tuple[sa.FromClause, list[Any]]:
     """Return runs joined to what they have at a path, and its kind, class, number, whole and text.
+
+    ``by`` is which row says it for each run.
 
     Kinds: 0 a number, 1 a text, 2 NaN, 3 nothing. Of a path that no run has, only runs.
     """
     if path is None:
         return schema.run, []
     row, series = schema.attribute.c, schema.series.c
-    here = sa.and_(row.run == schema.run.c.id, row.path == path, row.visible == 1)
+    here = sa.and_(row.run == by, row.path == path, row.visible == 1)
     joined = schema.run.outerjoin(schema.attribute, here)
     if field.aggregate not in (None, "last"):
         same = sa.and_(series.run == row.run, series.path == row.path, series.family == row.family)

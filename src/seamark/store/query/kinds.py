@@ -32,8 +32,16 @@ __all__ = [
 ]
 
 STATES: Final = ("created", "running", "completed", "failed", "interrupted", "suspended", CRASHED)
-GROUPS: Final = {"active": ("created", "running"), "inactive": tuple(STATES[2:])}
-"""Words for several states; good for the argument ``state``, never the value of a run."""
+GROUPS: Final = {
+    "active": ("created", "running"),
+    "inactive": tuple(STATES[2:]),
+    "error": ("interrupted", "failed", CRASHED),
+    "finished": ("suspended", "completed"),
+}
+"""Words for several states; good for the argument ``state``, never the value of a run.
+
+``"created"`` and ``"running"`` are groups of one state each.
+"""
 
 SYSTEM: Final = {
     "sys/id": "string",
@@ -41,11 +49,19 @@ SYSTEM: Final = {
     "sys/description": "string",
     "sys/custom_run_id": "string",
     "sys/owner": "string",
+    "sys/parent": "string",
     "sys/hostname": "string",
+    "sys/claimed_by": "string",
+    "sys/content_hash": "string",
+    "sys/start_hash": "string",
+    "sys/revision": "int",
     "sys/state": "string",
+    "sys/state_detail": "string",
     "sys/crash_reason": "string",
     "sys/creation_time": "datetime",
     "sys/modification_time": "datetime",
+    "sys/start_time": "datetime",
+    "sys/end_time": "datetime",
     "sys/running_time": "float",
     "sys/trashed": "bool",
     "sys/failed": "bool",
@@ -54,13 +70,15 @@ SYSTEM: Final = {
 }
 """Types of the paths that every run may have, whether or not one of them has it."""
 
-NUMERIC: Final = frozenset({"int", "float", "float_series"})
+NUMERIC: Final = frozenset({"int", "float", "float_series", "statistic"})
 TEXTS: Final = frozenset({"string", "string_series"})
 SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
 SORTABLE: Final = NUMERIC | TEXTS | {"bool", "datetime", "json", "file", "artifact", "null"}
 _SEARCHED: Final = TEXTS | {"json", "file", "artifact", "string_set"}
 _SEARCHES: Final = ("contains", "matches", "not matches")
 _ANY_SERIES: Final = ("last", "count", "first_step", "last_step")
+_COUNTED: Final = ("last", "count")
+_SUMMED: Final = frozenset({"float_series", "statistic"})
 _STATED: Final = {"float": NUMERIC, "string": TEXTS}
 _SIGNS: Final = {"contains": "CONTAINS", "matches": "=~", "not matches": "!~"}
 _WORDS: Final = {
@@ -80,13 +98,13 @@ _WORDS: Final = {
     "file": "a file",
     "file_set": "a set of files",
     "artifact": "an artifact",
+    "statistic": "a statistic",
 }
 _MEANT: Final = {
-    "finished": "completed",
     "done": "completed",
     "success": "completed",
     "succeeded": "completed",
-    "error": "failed",
+    "broken": "failed",
     "aborted": "interrupted",
     "cancelled": "interrupted",
     "killed": CRASHED,
@@ -136,10 +154,12 @@ def system_types(path: str) -> frozenset[str] | None:
 
 def stated(field: Field) -> frozenset[str] | None:
     """Return the types that a field may have by what it says itself; None for any."""
-    if field.aggregate in _ANY_SERIES:
+    if field.aggregate in _COUNTED:
+        kinds = SERIES | {"statistic"}
+    elif field.aggregate in _ANY_SERIES:
         kinds = SERIES
     elif field.aggregate is not None:
-        kinds = frozenset({"float_series"})
+        kinds = _SUMMED
     elif field.type is None:
         return None
     else:
@@ -232,7 +252,8 @@ def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
         return Fault(leaf.at, f"expected =, != or IN for a state, got {sign!r}")
     if word in GROUPS:
         each = ", ".join(GROUPS[word])
-        return Fault(value.at, f"{word!r} is a group of states; expected one, or IN ({each})")
+        message = f"expected a state, got the group {word!r}, good for the argument state alone"
+        return Fault(value.at, message, f"; IN ({each}) asks for all of it")
     if word not in STATES:
         message = f"expected one of {', '.join(STATES)}, got {value.text[:60]!r}"
         return Fault(value.at, message, near_state(word))

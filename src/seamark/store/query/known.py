@@ -30,6 +30,7 @@ from seamark.store.query.kinds import (
 from seamark.store.query.language import parse
 from seamark.store.query.patterns import matcher
 from seamark.store.query.place import misplaced
+from seamark.store.read.inherited import TAGS, projects_above
 from seamark.values import escape
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class KnownPaths:
         seen: Condition that a run may be known of; None for all. Paths that only others have are
             as unknown as those that none has.
         kind: Of which containers; see `seamark.paths.kind_of`.
+        readable: Tells which projects may be known of; None for all. Keyed tags are known that runs
+            in these inherit.
     """
 
     def __init__(
@@ -100,8 +103,10 @@ class KnownPaths:
         unknown: Unknown = refuse,
         seen: sa.ColumnElement[bool] | None = None,
         kind: str = "run",
+        readable: Callable[[str], bool] | None = None,
     ) -> None:
         self._seen = seen
+        self._readable = readable
         self._kind = kind
         self._store = store
         self._connection = connection
@@ -209,12 +214,32 @@ class KnownPaths:
         if number is None:
             return frozenset()
         database = self._store.database
-        if self._seen is None:
+        if path.startswith(TAGS):
+            rows = database.query(self._connection, self._tags(number))
+        elif self._seen is None:
             rows = database.rows(self._connection, statement, path=number, kind=self._kind)
         else:
             narrow = _here(number, self._kind).where(self._seen).distinct()
             rows = database.query(self._connection, narrow)
         return frozenset(kind for (kind,) in rows)
+
+    def _tags(self, number: int) -> sa.Select[tuple[str]]:
+        """Return a question for the types of what runs have or inherit at a path of a tag."""
+        own, of_project = schema.run.c.kind == self._kind, schema.run.c.kind == "project"
+        if self._seen is not None:
+            names = self._store.database.rows(self._connection, _PROJECTS)
+            may_read = self._readable or (lambda _: True)
+            readable = [name for (name,) in names if may_read(name)]
+            above = sorted({one for name in readable for one in projects_above(name, "")})
+            some: Any = sa.bindparam(None, above, expanding=True, literal_execute=True)
+            own = sa.and_(own, self._seen)
+            of_project = sa.and_(of_project, schema.run.c.project.in_(some))
+        return (
+            sa.select(_cells.type)
+            .join(schema.run, schema.run.c.id == _cells.run)
+            .where(_cells.path == number, _cells.visible == 1, sa.or_(own, of_project))
+            .distinct()
+        )
 
     def _is_any_run(self) -> bool:
         database = self._store.database

@@ -83,8 +83,9 @@ _TYPES: Final = {
     "file": "file",
     "fileset": "file_set",
     "artifact": "artifact",
+    "statistic": "statistic",
 }
-_NUMERIC: Final = frozenset({"int", "float", "float_series"})
+_NUMERIC: Final = frozenset({"int", "float", "float_series", "statistic"})
 _WORDED: Final = frozenset({"string", "datetime", "string_series", "json"})
 """Whatever is compared with these is meant as it is written."""
 _SEARCHES: Final = ("contains", "matches", "not matches")

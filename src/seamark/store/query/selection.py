@@ -34,7 +34,8 @@ class Selection:
         project: Only this project and its sub-projects.
         query: In the query language.
         id: One run id or several.
-        state: One state or several; ``"active"`` and ``"inactive"`` stand for several.
+        state: One state or several; ``"error"``, ``"finished"``, ``"active"`` and
+            ``"inactive"`` stand for several.
         owner: One owner or several.
         tag: One tag, or several that a run must all have.
         trashed: Whether runs are in the trash; None for both.

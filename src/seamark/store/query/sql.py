@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from seamark.reading.attributes import DETAIL
 from seamark.store import schema
-from seamark.store.cells import FAMILY_NUMBERS
+from seamark.store.cells import FAMILY_NUMBERS, GOES_ON
 from seamark.store.query.crash_reasons import CRASH_REASON
 from seamark.store.query.expression import (
     Among,
@@ -31,6 +32,7 @@ Clause = sa.ColumnElement[bool]
 
 _SERIES: Final = FAMILY_NUMBERS["float_series"]
 _STRINGS: Final = ("string", "string_series")
+_NUMERIC: Final = ("int", "float", "float_series", "statistic")
 _EXACT: Final = 1 << 53
 _I64: Final = 1 << 63
 _NAN: Final = 2
@@ -51,7 +53,12 @@ AGGREGATE_COLUMNS: Final = {
     "first_step": "first_step",
     "last_step": "last_step",
 }
-_TIMES: Final = {"sys/creation_time": "created", "sys/modification_time": "modified"}
+_TIMES: Final = {
+    "sys/creation_time": "created",
+    "sys/modification_time": "modified",
+    "sys/start_time": "started",
+    "sys/end_time": "ended",
+}
 _ID: Final = "sys/id"
 _OWNER: Final = "sys/owner"
 
@@ -97,6 +104,7 @@ class Compiler:
         crash_reason: Returns why a run crashed as SQL, NULL for those that did not.
         pattern: Returns a regular expression as the database writes it.
         now_ns: Nanoseconds since the Unix epoch.
+        holder: Returns which row says for each run what it has at a path, as SQL.
         local: Times that name no offset are in this computer's time zone, else in UTC.
         moments: What some times are, by their text, in microseconds since the Unix epoch.
     """
@@ -109,9 +117,11 @@ class Compiler:
         pattern: Callable[[str], str],
         now_ns: int,
         *,
+        holder: Callable[[str], sa.ColumnElement[Any]] = lambda _: schema.run.c.id,
         local: bool = False,
         moments: Mapping[str, int] | None = None,
     ) -> None:
+        self._holder = holder
         self._number = number
         self._state = state
         self._crash_reason = crash_reason
@@ -143,9 +153,14 @@ class Compiler:
 
     def _among(self, leaf: Among) -> Clause:
         column = self._text_column(leaf.field.path)
+        if leaf.field.path == DETAIL:
+            texts = list(dict.fromkeys(value.text for value in leaf.values))
+            return sa.func.coalesce(schema.run.c.detail.in_(texts), sa.false())
         if leaf.field.path == _ID:
             texts = list(dict.fromkeys(value.text for value in leaf.values))
-            return sa.or_(schema.run.c.name.in_(texts), schema.run.c.sys_id.in_(texts))
+            named = schema.run.c.sys_id  # null is neither in the list nor, behind NOT, outside it
+            other = sa.and_(named.is_not(None), named.in_(texts))
+            return sa.or_(schema.run.c.name.in_(texts), other)
         if column is not None:  # one list, however long: a chain of ORs takes seconds to compile
             return column.in_(list(dict.fromkeys(value.text for value in leaf.values)))
         each = [Comparison(leaf.field, "=", value) for value in leaf.values]
@@ -177,11 +192,10 @@ class Compiler:
         condition = self._on_row(found, leaf.field, leaf.operator, leaf.value)
         return self._where(found, number, condition, leaf.field)
 
-    @staticmethod
-    def _where(found: Any, number: int, condition: Clause, field: Field) -> Clause:
+    def _where(self, found: Any, number: int, condition: Clause, field: Field) -> Clause:
         # One walk along the index of this path, where EXISTS would look once for each run.
         there = sa.select(found.c.run).where(found.c.path == number, found.c.visible == 1)
-        return schema.run.c.id.in_(there.where(condition, _stated_type(found, field)))
+        return self._holder(field.path).in_(there.where(condition, _stated_type(found, field)))
 
     # ---------------------------------------------------------------- what the run's row holds
 
@@ -190,8 +204,9 @@ class Compiler:
 
     def _derived(self, leaf: Comparison) -> Clause | None:
         path, value, run = leaf.field.path, leaf.value, schema.run.c
-        if path == CRASH_REASON:
-            return self._on_crash_reason(leaf.operator, value)
+        if path in (CRASH_REASON, DETAIL):
+            text = self._crash_reason() if path == CRASH_REASON else run.detail
+            return _on_some(text, leaf.operator, value)
         if path == _ID and value is not None:
             return _on_id(leaf.operator, value.text)
         column = self._text_column(path)
@@ -200,7 +215,8 @@ class Compiler:
         if path not in _TIMES and path not in ("sys/running_time", "sys/trashed"):
             return None
         if value is None:
-            return sa.false()
+            found = derived_column(path, self._state)
+            return sa.false() if found is None else found.is_(None)
         if path == "sys/trashed":
             return self._on_trashed(leaf.operator, value)
         if path == "sys/running_time":
@@ -212,17 +228,14 @@ class Compiler:
             ):
                 return sa.false()
             return _signed(run.running / 1e9, leaf.operator, float(number))
-        when = self._moment(value.text)
-        return (
-            sa.false() if when is None else _signed(run[_TIMES[path]], leaf.operator, when * 1000)
-        )
+        return self._on_time(path, leaf.operator, value)
 
-    def _on_crash_reason(self, operator: str, value: Value | None) -> Clause:
-        reason = self._crash_reason()
-        if value is None:
-            return reason.is_(None)
-        # Of a run without one it is false, and not NULL, which NOT would not turn around.
-        return sa.func.coalesce(_on_text(reason, operator, value.text), sa.false())
+    def _on_time(self, path: str, operator: str, value: Value) -> Clause:
+        when = self._moment(value.text)
+        if when is None:
+            return sa.false()
+        time = derived_column(path, self._state)
+        return sa.func.coalesce(_signed(time, operator, when * 1000), sa.false())
 
     def _on_trashed(self, operator: str, value: Value) -> Clause:
         if not isinstance(value.value, bool):
@@ -306,11 +319,19 @@ def _stated_type(row: Any, field: Field) -> Clause:
     if field.type is None:
         return sa.true()
     if field.type == "float":
-        kinds: tuple[str, ...] = ("int", "float", "float_series")
+        kinds: tuple[str, ...] = _NUMERIC
     else:
         kinds = _STRINGS if field.type == "string" else (field.type,)
     found: Clause = row.c.type.in_(kinds)
     return found
+
+
+def _on_some(column: sa.ColumnElement[Any], operator: str, value: Value | None) -> Clause:
+    """Compare a text that not every run has."""
+    if value is None:
+        return column.is_(None)
+    # Of a run without one it is false, and not NULL, which NOT would not turn around.
+    return sa.func.coalesce(_on_text(column, operator, value.text), sa.false())
 
 
 def _signed(left: Any, operator: str, right: Any) -> Clause:
@@ -345,7 +366,7 @@ def _as_float(number: int) -> float:
 
 def _on_number(row: Any, operator: str, number: float) -> Clause:
     """Compare numbers as Python does, except that NaN equals the word nan; ints are exact."""
-    numeric = sa.and_(row.c["class"].is_not(None), row.c.type.in_(("int", "float", "float_series")))
+    numeric = sa.and_(row.c["class"].is_not(None), row.c.type.in_(_NUMERIC))
     klass, column = row.c["class"], row.c.number
     if isinstance(number, float) and math.isnan(number):
         same = klass == _NAN
@@ -400,6 +421,10 @@ def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[
         return run.running
     if path == "sys/trashed":
         return run.trashed
+    if path == DETAIL:
+        return run.detail
+    if path == "sys/end_time":
+        return sa.case((state.in_(GOES_ON), sa.null()), else_=run.ended)
     if (word := _word(path)) is not None:
         return word
     return run[_TIMES[path]] if path in _TIMES else None

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["run_names"]
 
 _NAME: Final = "sys/name"
+_MARKS: Final = {"model_version": "-", "artifact": ":"}
+"""What stands between a name and the number of a version."""
 
 _run: Final = schema.run.c
 _value: Final = schema.attribute.c
@@ -47,7 +49,8 @@ def run_names(
 ) -> list[RunName]:
     """Return every run of a store, the newest first.
 
-    A version of a model is called by the key and its number, such as ``RESNET-3``.
+    A version of a model is called by the key and its number, such as ``RESNET-3``, an artifact by
+    its name and that, ``digits:3``.
 
     Args:
         store: Which has them.
@@ -66,10 +69,10 @@ def run_names(
         RunName(project, run, name, created, bool(trashed), sys_id)
         for project, run, name, created, trashed, sys_id in rows
     ]
-    if kind == "model_version":
+    if kind in _MARKS:
         numbers = version_numbers(store, connection, [one.ref for one in found])
         found = [
-            one._replace(name=f"{model_key(*one.ref)}-{numbers[one.ref]}")
+            one._replace(name=f"{model_key(*one.ref)}{_MARKS[kind]}{numbers[one.ref]}")
             if one.ref in numbers
             else one
             for one in found

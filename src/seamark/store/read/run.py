@@ -6,7 +6,7 @@ thousands of attributes, asking for one loads one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from seamark.errors import RunNotFoundError
 from seamark.paths import is_inside, kind_of
 from seamark.process.crashes import LOST, Crash, Evidence
-from seamark.reading.attributes import Attribute, JournalInfo
+from seamark.reading.attributes import CHANGES, DETAIL, INHERITED, Attribute, JournalInfo
 from seamark.reading.points import (
     Attempt,
     FilePoint,
@@ -29,25 +29,28 @@ from seamark.reading.points import (
 from seamark.store import schema
 from seamark.store.cells import (
     CRASHED,
+    GOES_ON,
     NUMBER_FAMILIES,
     OPEN,
     decoded,
     is_crashed,
     is_open,
     run_columns,
-    state_of_row,
 )
 from seamark.store.fold.registers import (
     AtomState,
     FamilyState,
     FileSetState,
     FileState,
+    Key,
     RecordState,
     SeriesState,
     SetState,
+    StatisticState,
 )
 from seamark.store.read.curve import Look, read_curve, read_drawing
 from seamark.store.read.ending import error_text
+from seamark.store.read.inherited import TAGS, Inherited, inherited_tags
 from seamark.store.read.rank_status import rank_statuses, who_waits
 from seamark.store.read.series import (
     Mark,
@@ -60,8 +63,9 @@ from seamark.store.read.series import (
     text_begin,
 )
 from seamark.store.read.traceback import traceback_of
-from seamark.store.read.versions import VERSION, version_numbers
+from seamark.store.read.versions import ALIASES, VERSION, version_aliases, version_numbers
 from seamark.store.runs import Store, StoredRun, load_attributes, load_run
+from seamark.store.silence import state_of_row
 
 if TYPE_CHECKING:
     from seamark.reading.curves import Curve, Drawing
@@ -77,6 +81,11 @@ _SHOWN: Final = (
     .join(schema.path, schema.path.c.id == _cells.path)
     .where(_cells.run == sa.bindparam("run"), _cells.visible == 1)
 )
+_NAMED: Final = (
+    sa.select(schema.journal_path.c.journal, schema.journal_path.c.path)
+    .distinct()
+    .where(schema.journal_path.c.run == sa.bindparam("run"))
+)
 _OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
 _HIDDEN: Final = (
     sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
@@ -85,7 +94,7 @@ _FLOATS: Final = "float_series"
 _WORLD_SIZE: Final = "distributed/world_size"
 COPY: Final = "journal/"
 """Prefix of the name of a file among the conflicts."""
-_NO_ANSWER: Final = ("sys/", "monitoring/seamark/")
+_NO_ANSWER: Final = ("sys/", "monitoring/seamark/", TAGS)
 
 
 @dataclass(slots=True)
@@ -229,7 +238,7 @@ class RunReader:
             value = state.visible()
         elif isinstance(state, RecordState):
             value = state.record
-        elif isinstance(state, SetState | FileSetState):
+        elif isinstance(state, SetState | FileSetState | StatisticState):
             value = state.visible(seen.state.emptied(path))
         return Attribute(path, state.family, kind, value)
 
@@ -237,6 +246,20 @@ class RunReader:
         """Return the paths that show a float series, sorted."""
         found = self._ask(self._families)
         return sorted(path for path, family in found.items() if family == _FLOATS)
+
+    def series_writers(self) -> dict[str, set[str]]:
+        """Return the ids of the writers whose journals hold points of numbers, by path."""
+
+        def answer(seen: Snapshot) -> dict[str, set[str]]:
+            writers = {one.number: one.writer for one in seen.state.journals.values()}
+            rows = seen.store.database.rows(seen.connection, _NAMED, run=seen.number)
+            paths = seen.store.numbers.paths(seen.connection, {path for _, path in rows})
+            found: dict[str, set[str]] = {}
+            for journal, path in rows:
+                found.setdefault(paths[path], set()).add(writers.get(journal, ""))
+            return found
+
+        return self._ask(answer)
 
     def families(self) -> dict[str, str]:
         """Return what each path holds, sorted by path, without reading it."""
@@ -356,20 +379,42 @@ class RunReader:
         yield "sys/id", "string", facts["sys_id"] or self.name
         yield "sys/owner", "string", facts["owner"] or str(owner)
         if kind in ("run", "project"):
-            yield "sys/state", "string", self._state_of(seen)
+            stated = self._state_of(seen)
+            yield "sys/state", "string", stated
             yield "sys/running_time", "float", facts["running"] / 1e9
+            if facts["detail"] is not None:
+                yield DETAIL, "string", facts["detail"]
+            if facts["started"] is not None:
+                yield "sys/start_time", "datetime", time_of(facts["started"])
+            if facts["ended"] is not None and stated not in GOES_ON:
+                yield "sys/end_time", "datetime", time_of(facts["ended"])
         if (crash := self._crash_of(seen)) is not None:
             yield "sys/crash_reason", "string", crash.reason
         yield "sys/creation_time", "datetime", time_of(facts["created"])
         yield "sys/modification_time", "datetime", time_of(facts["modified"])
         if not run.surviving("sys/trashed"):
             yield "sys/trashed", "bool", False
-        if kind == "model_version":
+        if kind in ("model_version", "artifact"):
             ref = (self.project, self.name)
+            if found := version_aliases(seen.store, seen.connection, [ref]).get(ref):
+                yield ALIASES, "json", found
             if number := version_numbers(seen.store, seen.connection, [ref]).get(ref):
                 yield VERSION, "int", number
-        for name, value in troubles(run, self._conflicts(seen)).items():
+        yield from self._concluded(seen)
+
+    def _concluded(self, seen: Snapshot) -> Iterator[tuple[str, str, Any]]:
+        """Yield what follows from several records, or from those of other containers."""
+        run, tags = seen.state, self._inherited(seen)
+        for path, one in tags.items():
+            yield path, one.type, one.value
+        if tags:
+            yield INHERITED, "json", self._told(seen, tags)
+        for name, value in self._troubles(seen, tags).items():
             yield f"monitoring/seamark/{name}", "json", value
+        if run.changed:
+            self._load(seen, run.changed)
+            if changes := run.changes():
+                yield CHANGES, "json", {path: _changes(told) for path, told in changes.items()}
 
     def _conflicts(self, seen: Snapshot) -> dict[str, list[str]]:
         """Return the families that lost, by path."""
@@ -380,9 +425,36 @@ class RunReader:
         self._load(seen, list(paths.values()))
         return seen.state.conflicts()
 
+    def _inherited(self, seen: Snapshot) -> Mapping[str, Inherited]:
+        """Return the keyed tags of the projects above, by path."""
+        found = dict(inherited_tags(seen.store, seen.connection, [(self.project, self.name)]))
+        return found.get((self.project, self.name), {})
+
+    def _troubles(self, seen: Snapshot, tags: Mapping[str, Inherited]) -> dict[str, Any]:
+        found = troubles(seen.state, self._conflicts(seen))
+        told = self._told(seen, tags) if tags else {}
+        other = {
+            key: one
+            for key, one in told.items()
+            if "own" in one and repr(one["own"]) != repr(one["value"])  # 1 is not True, NaN is NaN
+        }
+        return {**found, "tags": other} if other else found
+
+    def _told(self, seen: Snapshot, tags: Mapping[str, Inherited]) -> dict[str, dict[str, Any]]:
+        """Return the tags of projects by key, and what the container itself says of that key."""
+        self._load(seen, list(tags))
+        found: dict[str, dict[str, Any]] = {}
+        for path, one in tags.items():
+            told = {"value": one.value, "project": one.project}
+            if shown := seen.state.surviving(path):
+                own = self._attribute(seen, path, shown[0])
+                told["own"] = own.value if own.family == "atom" else f"<{own.family}>"
+            found[path[len(TAGS) :]] = told
+        return found
+
     def troubles(self) -> dict[str, Any]:
         """Return what went wrong with the run, by name; only what is not empty."""
-        return self._ask(lambda seen: troubles(seen.state, self._conflicts(seen)))
+        return self._ask(lambda seen: self._troubles(seen, self._inherited(seen)))
 
     def has_failed(self) -> bool:
         """Return whether a process that spoke for the run noted that it failed."""
@@ -695,6 +767,15 @@ class RunReader:
             )
 
         return self._ask(answer)
+
+
+def _changes(told: Iterable[tuple[Key, str, Any]]) -> list[dict[str, Any]]:
+    """Return values and when each was recorded, ISO 8601 in UTC."""
+    found = []
+    for (t, _, _), kind, value in told:
+        plain = value if kind == "datetime" else decoded(kind, value)
+        found.append({"value": plain, "time": time_of(t).isoformat()})
+    return found
 
 
 def _seen(journal: JournalState) -> int:

@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
+from seamark.paths import is_inside
+from seamark.reading.attributes import DETAIL
 from seamark.reading.catalog import Columns
 from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
-from seamark.store.cells import CRASHED, atom_value, decoded
+from seamark.store.cells import CRASHED, GOES_ON, atom_value, decoded
 from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.crash_reasons import CRASH_REASON, reasons_of
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import parse_field
 from seamark.store.query.patterns import matcher
 from seamark.store.query.sql import AGGREGATE_COLUMNS
+from seamark.store.read.children import CHILDREN, columns_of_children
+from seamark.store.read.inherited import TAGS, Inherited, inherited_tags
 from seamark.store.read.shared import shared_paths
-from seamark.store.read.versions import VERSION, version_numbers
+from seamark.store.read.versions import ALIASES, VERSION, version_aliases, version_numbers
 
 if TYPE_CHECKING:
     from seamark.store.query.selection import Selection
@@ -37,14 +41,18 @@ _FIRST: Final = (
     "sys/owner",
     "sys/creation_time",
     "sys/modification_time",
+    "sys/start_time",
+    "sys/end_time",
     "sys/running_time",
     "sys/trashed",
 )
 _DERIVED: Final = ("sys/id", "sys/state", "sys/owner", *_FIRST[4:])
-_SYSTEM: Final = (*_DERIVED, CRASH_REASON)
-_OF_TRAININGS: Final = frozenset({"sys/state", "sys/running_time"})
+_SYSTEM: Final = (*_DERIVED, DETAIL, CRASH_REASON)
+_OF_TRAININGS: Final = frozenset(
+    {"sys/state", DETAIL, "sys/start_time", "sys/end_time", "sys/running_time"}
+)
 """What only runs have."""
-_NUMBERS: Final = frozenset({"float", "float_series"})
+_NUMBERS: Final = frozenset({"float", "float_series", "statistic"})
 _LONG: Final = ("text", "string_series")
 _APART: Final = frozenset({"string_set", *_LONG})
 """What these show is not in the columns that all have."""
@@ -95,12 +103,14 @@ def query_runs(
         cells.read_crash_reasons(now_ns)
     if any(one.aggregate is not None for one in wanted):
         cells.read_series()
-    if selection.kind == "model_version":
+    if selection.kind in ("model_version", "artifact"):
         cells.read_versions()
+    of_children = [one for one in wanted if one.is_of_children and one.field.path not in known]
+    cells.read_children(of_children, selection)
     seen = in_projects(store, connection, selection.readable)
-    checks = KnownPaths(store, connection, unknown, seen, selection.kind)
+    checks = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
     present = set(cells.paths())
-    for one in wanted:
+    for one in (each for each in wanted if each not in of_children):
         if one.pattern and one.field.path != "*" and not one.paths(present):
             checks.check_pattern(one.text, one.paths((*_SYSTEM, *known)))
         elif not one.pattern and (one.says_more or one.field.path not in present):
@@ -129,6 +139,7 @@ class _Wanted:
         self.aggregate = None if self.field.aggregate == "last" else self.field.aggregate
         self.says_more = (self.field.aggregate, self.field.type) != (None, None)
         self.pattern = "*" in self.text or "?" in self.text
+        self.is_of_children = self.field.path.startswith(CHILDREN) and not self.pattern
 
     def paths(self, known: Iterable[str]) -> list[str]:
         """Return the paths meant, of those that exist; one of that very name before a pattern."""
@@ -187,6 +198,7 @@ class _Cells:
         self._order = {number: at for at, number in enumerate(chosen.numbers)}
         self.columns: dict[At, list[Any]] = {}
         self._read_attributes()
+        self._read_inherited()
         self._read_facts()
 
     def paths(self) -> list[str]:
@@ -261,6 +273,18 @@ class _Cells:
         if apart.intersection(_LONG):
             self._read_long()
 
+    def _read_inherited(self) -> None:
+        """Put the keyed tags of projects in the place of what runs below say of the same keys."""
+        wanted = None if self._paths is None else set(self._paths.values())
+        if wanted is not None and not any(path.startswith(TAGS) for path in wanted):
+            return
+        found = dict(inherited_tags(self._store, self._connection, self._chosen.refs))
+        for at, ref in enumerate(self._chosen.refs):
+            for path, one in found.get(ref, {}).items():
+                if wanted is None or path in wanted:
+                    empty = [None] * len(self._order)
+                    self.columns.setdefault((path, None), empty)[at] = _table_value(one)
+
     def _read_sets(self) -> None:
         table = schema.element.c
         statement = sa.select(table.run, table.path, table.place, table.value)
@@ -280,30 +304,37 @@ class _Cells:
 
     def _read_facts(self) -> None:
         table = schema.run.c
-        times = (table.created, table.modified, table.running)
+        times = (table.created, table.modified, table.started, table.ended, table.running)
         named = sa.func.coalesce(table.sys_id, table.name)
-        statement = sa.select(table.id, named, table.owner, *times, table.trashed)
+        statement = sa.select(table.id, named, table.detail, table.owner, *times, table.trashed)
         numbers = self._chosen.numbers
         if not numbers:
             return
         if len(numbers) <= _PART:
             statement = statement.where(schema.run.c.id.in_(numbers))
         columns: dict[str, list[Any]] = {path: [None] * len(numbers) for path in _DERIVED}
+        details: list[Any] = [None] * len(numbers)
         for part in self._store.database.stream(self._connection, statement):
-            for number, name, owner, created, modified, running, trashed in part:
+            for number, name, detail, owner, created, modified, started, ended, *rest in part:
                 if (at := self._order.get(number)) is None:
                     continue
+                state, (running, trashed) = self._chosen.states[number], rest
+                details[at] = detail
                 facts = (
                     name,
-                    self._chosen.states[number],
+                    state,
                     owner,
                     time_of(created),
                     time_of(modified),
+                    None if started is None else time_of(started),
+                    None if ended is None or state in GOES_ON else time_of(ended),
                     running / 1e9,
                     bool(trashed),
                 )
                 for path, value in zip(_DERIVED, facts, strict=True):
                     columns[path][at] = value
+        if any(detail is not None for detail in details):
+            columns[DETAIL] = details
         without = frozenset() if self._kind == "run" else _OF_TRAININGS
         self.columns |= {
             (path, None): column for path, column in columns.items() if path not in without
@@ -319,11 +350,29 @@ class _Cells:
             self.columns[CRASH_REASON, None] = column
 
     def read_versions(self) -> None:
-        """Put the numbers that versions of models go by in the place of those that they took."""
+        """Put the numbers that versions go by in the place of those that they took, and aliases."""
+        refs = self._chosen.refs
+        if self._kind == "artifact":
+            aliases = version_aliases(self._store, self._connection, refs)
+            self.columns[ALIASES, None] = [
+                StringList(aliases[ref]) if ref in aliases else None for ref in refs
+            ]
         if (VERSION, None) not in self.columns:
             return
-        found = version_numbers(self._store, self._connection, self._chosen.refs)
-        self.columns[VERSION, None] = [found.get(ref) for ref in self._chosen.refs]
+        found = version_numbers(self._store, self._connection, refs)
+        self.columns[VERSION, None] = [found.get(ref) for ref in refs]
+
+    def read_children(self, wanted: Iterable[_Wanted], selection: Selection) -> None:
+        """Read what the parts of the runs show, as far as they are where the runs are sought."""
+
+        def is_meant(project: str) -> bool:
+            inside = selection.project is None or is_inside(project, selection.project)
+            return inside and (selection.readable is None or selection.readable(project))
+
+        asked = [(one.field.path, one.field.aggregate) for one in wanted]
+        refs = self._chosen.refs
+        found = columns_of_children(self._store, self._connection, refs, asked, is_meant)
+        self.columns |= found
 
     def read_series(self) -> None:
         """Read what else can be asked of series."""
@@ -355,11 +404,16 @@ class _Cells:
                 self.columns[paths[number], name] = column
 
 
+def _table_value(one: Inherited) -> Any:
+    kind, *cells = one.cells
+    return one.value if kind == "text" else _shown(kind, *cells)
+
+
 def _shown(
     kind: str, klass: int | None, number: float | None, whole: int | None, text: str | None
 ) -> Any:
     """Return what a row of ``attribute`` shows in a table; None for nothing."""
-    if kind == "float_series":
+    if kind in ("float_series", "statistic"):
         return None if klass is None else atom_value("float", klass, number, None, None, None)
     if kind in ("file", "artifact"):
         return text

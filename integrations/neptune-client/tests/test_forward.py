@@ -1,0 +1,207 @@
+"""Runs that are sent on with ``neptune://`` are read with the package neptune."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+TRAINS = """
+import math
+import numpy as np
+import seamark
+run = seamark.init_run("demo", name="hello", tags=["a", "b"], remote="neptune://team/onward")
+run["lr"] = 0.5
+run["big"] = 1 << 40
+run["a"] = 1
+run["a/b"] = 2
+run["labels"] = seamark.types.StringSet(["x", "y"])
+run["notes"].upload(seamark.types.File.from_content("all good"))
+run["set"].upload_files("*.py")
+run["loss"].append(math.nan, step=5000)
+run["fraction"].append(1.5, step=0.5)
+for step in range(2000):
+    run.log_metrics({"loss": 1 / (step + 1)}, step=step)
+for step in range(3):
+    run["pictures"].append(seamark.types.File.as_image(np.eye(4)), step=step)
+run["text"].append("done")
+run.stop()
+"""
+LIGHTNING = """
+import lightning as L
+import torch
+from lightning.pytorch.demos.boring_classes import BoringModel
+from seamark.lightning import SeamarkLogger
+
+class Model(BoringModel):
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)["loss"]
+        self.log("train/loss", loss, sync_dist=True)
+        self.log("rank", float(self.global_rank), sync_dist=True, reduce_fx="sum")
+        return loss
+
+if __name__ == "__main__":
+    logger = SeamarkLogger(
+        api_key=API_KEY, project="team/digits", remote="neptune://team/onward", name="ddp"
+    )
+    trainer = L.Trainer(
+        accelerator="cpu", devices=2, strategy="ddp", max_epochs=2, limit_train_batches=10,
+        limit_val_batches=2, log_every_n_steps=1, logger=logger, enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    logger.log_hyperparams({"lr": 0.1, "layers": [2, 3]})
+    trainer.fit(Model())
+    if trainer.is_global_zero:
+        print("RUN", logger.experiment.id, flush=True)
+"""
+IGNITE = """
+import torch
+from ignite.engine import Engine, Events
+from seamark.ignite import SeamarkLogger
+
+trainer = Engine(lambda engine, batch: {"loss": 1 / batch})
+with SeamarkLogger(
+    api_key=API_KEY, project="team/digits", remote="neptune://team/onward", name="ignite"
+) as logger:
+    logger.attach_output_handler(
+        trainer, Events.ITERATION_COMPLETED, tag="train", output_transform=lambda out: out
+    )
+    trainer.run(range(1, 11), max_epochs=2)
+"""
+READS = """
+import json, os, sys, neptune
+project = neptune.init_project(mode="read-only")
+table = project.fetch_runs_table(columns=["sys/id", "sys/name"]).to_pandas()
+name = table[table["sys/name"] == sys.argv[1]]["sys/id"].item()
+run = neptune.init_run(with_id=name, mode="read-only")
+found = {}
+for path in sys.argv[2:]:
+    kind = type(run.get_attribute(path)).__name__
+    if kind in ("FloatSeries", "StringSeries"):
+        values = run[path].fetch_values(include_timestamp=False)
+        found[path] = values[["step", "value"]].values.tolist()
+    elif kind == "FileSeries":
+        run[path].download("pictures")
+        found[path] = len(os.listdir("pictures"))
+    elif kind == "File":
+        run[path].download("a_file")
+        found[path] = open("a_file").read()
+    elif kind == "FileSet":
+        found[path] = [one.name for one in run[path].list_fileset_files()]
+    else:
+        found[path] = run[path].fetch()
+print("READ " + json.dumps(found, default=sorted))
+"""
+
+
+class Onward:
+    """A project of a server, in which things are sent and read with its token."""
+
+    def __init__(self, server, folder):
+        self.folder = folder
+        self.token = server.environment("team/onward")
+
+    def run(self, name, script, *words, **env):
+        (self.folder / name).write_text(script)
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", name, *words],
+            cwd=self.folder,
+            env={**os.environ, **env},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def read(self, name, *paths):
+        told = self.run("read.py", READS, name, *paths, **self.token).stdout
+        return json.loads(told.partition("READ ")[2].splitlines()[0])
+
+    def seamark(self, *words):
+        return subprocess.run(
+            [sys.executable, "-m", "seamark", *words],
+            cwd=self.folder,
+            env={**os.environ, **self.token},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def onward(server, tmp_path):
+    if importlib.metadata.version("neptune").startswith("1.0."):
+        pytest.skip("the extra neptune begins with 1.8.6")
+    return Onward(server, tmp_path)
+
+
+def test_a_run_is_there_with_its_points_values_and_files(onward):
+    """The package reads what was recorded; what its protocol has no form for is said and shown."""
+    done = onward.run("train.py", TRAINS, **onward.token)
+    assert "sent to neptune://team/onward" in done.stderr
+    assert "integers beyond 32 bits: sent as floats" in done.stderr
+    found = onward.read(
+        *("hello", "lr", "big", "a", "a_/b", "labels", "notes", "set", "loss", "fraction"),
+        *("pictures", "text", "sys/tags"),
+    )
+    assert found == {
+        "lr": 0.5,
+        "big": float(1 << 40),
+        "a": 1,
+        "a_/b": 2,
+        "labels": "x, y",
+        "notes": "all good",
+        "set": ["train.py"],
+        "loss": [[step, 1 / (step + 1)] for step in range(2000)],
+        "fraction": [[0.5, 1.5]],
+        "pictures": 3,
+        "text": [[0, "done"]],
+        "sys/tags": ["a", "b"],
+    }
+    shown = onward.seamark("show", "hello").stdout
+    assert "not all of it has a form at neptune://team/onward" in shown
+    for line in (
+        "1  points that are NaN or infinite: left",
+        "1  paths that are in each other's way",
+    ):
+        assert line in shown
+    again = onward.seamark("sync", "--to", "neptune://team/onward")
+    assert "1 run was at neptune://team/onward already" in again.stderr, again.stderr
+
+
+def test_a_run_of_before_is_sent_by_the_command(onward):
+    """``seamark sync --to neptune://...`` sends what was recorded with no remote at all."""
+    script = TRAINS.replace(', remote="neptune://team/onward"', "").replace("hello", "late")
+    onward.run("train.py", script, **onward.token)
+    done = onward.seamark("sync", "late", "--to", "neptune://team/onward")
+    assert done.returncode == 0, done.stderr
+    found = onward.read("late", "loss", "notes", "pictures")
+    assert len(found["loss"]) == 2000
+    assert (found["notes"], found["pictures"]) == ("all good", 3)
+
+
+@pytest.mark.slow
+def test_lightning_under_ddp_is_read_with_the_package(onward):
+    """Two processes train; rank 0's logger takes the token as ``api_key``, and sends all of it."""
+    key = onward.token["NEPTUNE_API_TOKEN"]
+    onward.run("train.py", f"API_KEY = {key!r}{LIGHTNING}")
+    paths = ["training/train/loss", "training/rank", "training/hyperparams/lr"]
+    loss, rank, lr = onward.read("ddp", *paths).values()
+    assert [step for step, _ in loss] == list(range(20))
+    assert [value for _, value in rank] == [1.0] * 20
+    assert lr == 0.1
+
+
+@pytest.mark.slow
+def test_ignite_is_read_with_the_package(onward):
+    """Ignite's logger takes the same words."""
+    key = onward.token["NEPTUNE_API_TOKEN"]
+    onward.run("train.py", f"API_KEY = {key!r}{IGNITE}")
+    found = onward.read("ignite", "train/loss")
+    assert [step for step, _ in found["train/loss"]] == list(range(1, 21))

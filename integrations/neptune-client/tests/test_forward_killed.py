@@ -1,0 +1,155 @@
+"""Whoever takes part in sending a run on is killed: each point is there exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+TRAINS = """
+import sys, time
+import seamark
+life = int(sys.argv[1])
+run = seamark.init_run(
+    "kills", custom_run_id="one", root="root", remote="neptune://killed/forward",
+    **{f"capture_{what}": False for what in (
+        "stdout", "stderr", "hardware_metrics", "packages", "git", "script", "host", "traceback")},
+)
+for step in range(life * 100_000, life * 100_000 + 20_000):
+    run.log_metrics({"loss": step / 7, "acc": -step}, step=step)
+    if step % 50 == 0:
+        run["log"].append(f"line {step}", step=step)
+        print(step, flush=True)
+    time.sleep(0.002)
+"""
+READS = """
+import json, neptune
+project = neptune.init_project(mode="read-only")
+name = project.fetch_runs_table().to_pandas()["sys/id"][0]
+run = neptune.init_run(with_id=name, mode="read-only")
+found = {path: run[path].fetch_values(include_timestamp=False) for path in ("loss", "acc", "log")}
+told = {path: one[["step", "value"]].values.tolist() for path, one in found.items()}
+open("found.json", "w").write(json.dumps(told))
+"""
+
+
+def helpers_of(parent):
+    """Return the processes that speak for a training."""
+    found = []
+    for child in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (child / "cmdline").read_bytes()
+            status = (child / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if b"neptune.forward.child" in words and int(status[1]) == parent:
+            found.append(int(child.name))
+    return found
+
+
+class Kills:
+    """A training that lives several times, and what is killed meanwhile."""
+
+    def __init__(self, server, folder, env, seed):
+        self.server, self.folder = server, folder
+        self.env = {**os.environ, **env, "PYTHONWARNINGS": "ignore"}
+        self.chance = random.Random(seed)
+        (folder / "train.py").write_text(TRAINS)
+        (folder / "read.py").write_text(READS)
+
+    def run(self, *words):
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=self.folder,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def live(self, life, whom):
+        """Train; kill the server, the process that speaks for the training, or none; then it."""
+        process = subprocess.Popen(
+            [sys.executable, "train.py", str(life)],
+            cwd=self.folder,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert process.stdout.readline()
+        until = time.monotonic() + 60
+        while not (helpers := helpers_of(process.pid)) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert helpers
+        time.sleep(self.chance.uniform(0.3, 4.0))
+        if whom == "server":
+            self.server.kill()
+            self.server.start()
+        elif whom == "helper":
+            for each in helpers_of(process.pid):
+                os.kill(each, signal.SIGKILL)
+        if whom != "training":
+            time.sleep(self.chance.uniform(0.5, 4.0))
+            assert process.poll() is None, f"the training ended with its {whom}"
+        process.kill()
+        process.wait(60)
+        process.stdout.close()
+
+    def sync(self):
+        words = ["sync", "--root", "root", "--to", "neptune://killed/forward"]
+        done = self.run("-m", "seamark", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    def check(self):
+        """Compare what is there with what is on this disk, to the point."""
+        import seamark
+
+        self.sync()
+        assert "was at neptune://killed/forward already" in self.sync()
+        root = str(self.folder / "root")
+        run = seamark.init_run("kills", custom_run_id="one", root=root, mode="read-only")
+        read = self.run("read.py")
+        assert read.returncode == 0, read.stderr
+        there = json.loads((self.folder / "found.json").read_text())
+        for path in ("loss", "acc", "log"):
+            frame = run[path].fetch_values(include_timestamp=False)
+            wanted = Counter(map(tuple, frame[["step", "value"]].values.tolist()))
+            found = Counter((step, value) for step, value in there[path])
+            assert wanted, path
+            assert not wanted - found, f"{path}: lost {list(wanted - found)[:5]}"
+            assert not found - wanted, f"{path}: twice {list(found - wanted)[:5]}"
+
+
+def run_kills(new_server, folder, ways, seed):
+    server = new_server(folder / "server")
+    try:
+        kills = Kills(server, folder, server.environment("killed/forward"), seed)
+        for life, whom in enumerate(ways):
+            kills.live(life, whom)
+        kills.check()
+    finally:
+        server.stop()
+
+
+@pytest.mark.slow
+def test_each_point_is_there_once_whoever_was_killed(new_server, tmp_path):
+    """The process that speaks for a training, then the training; ``seamark sync`` ends it."""
+    run_kills(new_server, tmp_path, ["helper"], 1)
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+def test_each_point_is_there_once_after_many_kills(new_server, tmp_path):
+    """The same twenty times, with the server among the killed."""
+    run_kills(new_server, tmp_path, ["helper", "server", "training", "server"] * 5, 2)

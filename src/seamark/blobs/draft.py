@@ -1,0 +1,291 @@
+"""The contents of an artifact that is not sealed yet.
+
+Nobody looks into the folder of a draft but the process that makes it, so what is small is written
+under its digest at once. All of it is forced to disk before the draft becomes a version: of many
+contents by one call for the file system, as each by itself takes a disk milliseconds.
+
+What another version of the same artifact has already is linked, not copied, once its bytes were
+read and found to be what their name says: versions share what they have in common.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from seamark.blobs.store import (
+    Stamp,
+    blob_path,
+    copy_blob,
+    digest_of,
+    has_blob,
+    narrow,
+    narrow_blob,
+    open_source,
+    read_all,
+    sync_blob,
+    sync_folder,
+)
+from seamark.errors import ArgumentError, FileMissingError
+from seamark.journal.folder import RunFolder
+from seamark.journal.safe import fits, make_folder, open_file, open_folder
+from seamark.process.interrupts import let_pass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+__all__ = ["DraftBlobs", "files_below", "move_blobs"]
+
+_SMALL: Final = 1 << 20
+"""Bytes that are read at once."""
+_AT_ONCE: Final = 4
+"""How many files are read and written at the same time."""
+_FEW: Final = 64
+"""So many contents are forced to disk one by one; what others wrote there does not matter then."""
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+
+
+class DraftBlobs:
+    """Stores the contents of a draft.
+
+    Args:
+        folder: Of the draft.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._others: dict[str, RunFolder] | None = None
+        self._at = f"{folder.blobs_dir}/"
+        self._written: list[str] = []
+
+    def store(
+        self, paths: Iterable[str], progress: Callable[[int], object]
+    ) -> list[tuple[str, int]]:
+        """Store copies of files; `sync` forces them to disk.
+
+        Args:
+            paths: Of regular files.
+            progress: Called with how many are stored.
+
+        Returns:
+            SHA-256 and size in bytes of each.
+
+        Raises:
+            FileMissingError: If one is no regular file, or was changed while it was read.
+            OSError: If one cannot be read, or its copy not be written.
+        """
+        make_folder(self._folder.blobs_dir)
+        if self._others is None:
+            self._others = dict(self._known())
+        found = []
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="seamark-artifact") as pool:
+            try:
+                for done, stored in enumerate(pool.map(self._store, paths), 1):
+                    found.append(stored)
+                    progress(done)
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        return found
+
+    def sync(self) -> None:
+        """Force the contents and their names to disk.
+
+        Raises:
+            OSError: If the disk refuses.
+        """
+        if not self._folder.blobs_dir.is_dir():
+            return
+        if len(self._written) <= _FEW or not _sync_all(self._at):
+            for sha256 in self._written:
+                sync_blob(self._folder, sha256)
+        self._written.clear()
+        sync_folder(self._folder.blobs_dir)
+
+    def _known(self) -> Iterator[tuple[str, RunFolder]]:
+        """Yield the contents of the other versions of this artifact."""
+        place = self._folder.path.parent
+        for name in _names(place):
+            other = RunFolder(self._folder.root, self._folder.project, name)
+            if not name.startswith("."):
+                for sha256 in _names(other.blobs_dir):
+                    yield sha256, other
+
+    def _store(self, path: str) -> tuple[str, int]:
+        fd = open_source(path)
+        try:
+            before = os.fstat(fd)
+            if not stat.S_ISREG(before.st_mode):
+                msg = f"expected a regular file, got {path!r}"
+                raise FileMissingError(msg)
+            if before.st_size < _SMALL:
+                stored = self._store_small(fd, before)
+            else:
+                stored = self._store_large(fd)
+            if Stamp.of(os.fstat(fd)) != Stamp.of(before):
+                msg = f"{path!r} was changed while it was read: add it when nobody writes to it"
+                raise FileMissingError(msg)
+        finally:
+            os.close(fd)
+        return stored
+
+    def _store_small(self, fd: int, like: os.stat_result) -> tuple[str, int]:
+        content = read_all(fd, like.st_size + 1)  # one more: whether it grew
+        sha256, size = hashlib.sha256(content).hexdigest(), len(content)
+        if self._link(sha256, size, like.st_mode):
+            return sha256, size
+        try:
+            out = os.open(self._at + sha256, _NEW, 0o666)
+        except FileExistsError:  # two files alike
+            return sha256, size
+        try:
+            narrow(out, like.st_mode)
+            view = memoryview(content)
+            while view:
+                view = view[os.write(out, view) :]
+        except BaseException:  # half of it is not to be taken for the whole
+            os.unlink(self._at + sha256)
+            raise
+        finally:
+            os.close(out)
+        self._written.append(sha256)
+        return sha256, size
+
+    def _store_large(self, fd: int) -> tuple[str, int]:
+        """Store a file that is not read at once; read first to be linked, if it may be known."""
+        if self._others:
+            sha256, size = digest_of(fd)
+            if self._link(sha256, size, os.fstat(fd).st_mode):
+                return sha256, size
+        return copy_blob(self._folder, fd)
+
+    def _link(self, sha256: str, size: int, mode: int) -> bool:
+        """Link what another version has, with the rights of a source; return whether that is so."""
+        other = self._others.get(sha256) if self._others else None
+        if other is None:
+            return False
+        try:
+            fd = open_file(blob_path(other, sha256))
+            try:
+                if digest_of(fd) != (sha256, size):
+                    return False
+                with contextlib.suppress(FileExistsError):
+                    os.link(
+                        blob_path(other, sha256),
+                        blob_path(self._folder, sha256),
+                        follow_symlinks=False,
+                    )
+            finally:
+                os.close(fd)
+        except OSError as error:  # gone meanwhile, or a disk without links
+            let_pass(error)
+            return False
+        narrow_blob(self._folder, sha256, mode)
+        return has_blob(self._folder, sha256, size)
+
+
+def _sync_all(folder: str) -> bool:
+    """Force all that was written to a file system to disk; return whether that was possible.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
+    import ctypes
+
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:  # Linux has it
+        return False
+    fd = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        if syncfs(fd) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), folder)
+    finally:
+        os.close(fd)
+    return True
+
+
+def move_blobs(source: RunFolder, target: RunFolder) -> None:
+    """Move contents into another folder of the same disk, those that it lacks.
+
+    Raises:
+        OSError: If that is impossible.
+    """
+    for sha256 in _names(source.blobs_dir):
+        size = blob_path(source, sha256).lstat().st_size
+        if not has_blob(target, sha256, size):
+            make_folder(target.blobs_dir)
+            os.replace(blob_path(source, sha256), blob_path(target, sha256))
+    if target.blobs_dir.is_dir():
+        sync_folder(target.blobs_dir)
+
+
+def _names(path: os.PathLike[str]) -> list[str]:
+    try:
+        fd = open_folder(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    try:
+        return os.listdir(fd)
+    finally:
+        os.close(fd)
+
+
+def files_below(folder: str) -> dict[str, str]:
+    """Return every file below a folder, by its name relative to it with ``/``; sorted.
+
+    A link counts as the file that it leads to, if that lies in the folder, too.
+
+    Raises:
+        FileMissingError: If there is no such folder, or something in it is no file: a pipe, a
+            link to a folder, or one that leads out of it or nowhere.
+        ArgumentError: If a name in it is no text.
+        OSError: If it cannot be read.
+    """
+    if not os.path.isdir(folder):
+        what = "a file: add_file adds it" if os.path.exists(folder) else "nothing"
+        msg = f"path: expected a folder, found {what} at {folder!r:.200}"
+        raise FileMissingError(msg)
+    home = os.path.realpath(folder)
+    found: dict[str, str] = {}
+    for here, names, files in os.walk(home, onerror=_raise):
+        links = [name for name in names if os.path.islink(os.path.join(here, name))]
+        for name in (*files, *links):
+            path = os.path.join(here, name)
+            if not fits(path):
+                msg = f"path: expected names that are text, found {os.fsencode(path)!r:.200}"
+                raise ArgumentError(msg)
+            found[os.path.relpath(path, home).replace(os.sep, "/")] = _expect_file(path, home)
+    return dict(sorted(found.items()))
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _expect_file(path: str, home: str) -> str:
+    """Return where the bytes of something in a folder are.
+
+    Raises:
+        FileMissingError: If it is no file, or a link out of the folder.
+    """
+    leads = os.path.realpath(path) if os.path.islink(path) else path
+    if leads != path and not leads.startswith(home + os.sep):
+        msg = (
+            f"path: {path!r:.200} is a link out of the folder, to {leads!r:.200}, and is not "
+            "followed; add what it leads to by itself"
+        )
+        raise FileMissingError(msg)
+    try:
+        mode = os.stat(leads).st_mode
+    except FileNotFoundError:
+        msg = f"path: {path!r:.200} is a link that leads nowhere: {leads!r:.200}"
+        raise FileMissingError(msg) from None
+    if not stat.S_ISREG(mode):
+        kind = "a link to a folder" if stat.S_ISDIR(mode) else "a pipe, a device or a socket"
+        msg = f"path: expected files, found {kind}: {path!r:.200}"
+        raise FileMissingError(msg)
+    return leads

@@ -1,0 +1,479 @@
+"""Runs from documents, which `seamark.run.run.Run.to_dict` and ``seamark export`` make.
+
+A document may be anybody's: all of it is checked before the first byte is written, and what is
+wrong is named by its place. What is derived from the run itself (its times, its owner, its state)
+is told again by headers and the times of records. Bytes of files do not come with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
+from seamark.imports.columns import Columns, columns_of, floats_of, inside, refused
+from seamark.imports.draft import Draft, taken
+from seamark.imports.rebuilt import Rebuilt
+from seamark.journal.folder import RunFolder
+from seamark.journal.records import digest_of_text, file_of
+from seamark.paths import check_name, check_path, check_project, is_derived
+from seamark.reading.attributes import CHANGES
+from seamark.reading.document import SERIES
+from seamark.values import Atom, decode_atom, encode_atom, escape
+from seamark.values.kept import kept_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["DocumentRun", "documents_in"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_OURS: Final = "monitoring/seamark/"
+"""Below this everything is derived."""
+_STATES: Final = frozenset(
+    {"completed", "crashed", "created", "failed", "interrupted", "running", "suspended"}
+)
+_LONGEST_S: Final = 1e9
+_FLEETING: Final = ("staged", "source", "token")
+"""What a FILE record says of bytes that a process was about to store."""
+_TIMES: Final = ("sys/creation_time", "sys/modification_time")
+_SPAN: Final = frozenset({"sys/start_time", "sys/end_time"})
+_RECORDED: Final = frozenset({"sys/revision", "sys/start_hash", "sys/trashed"})
+"""What no person writes, but a process did."""
+_MOST_DEPTH: Final = 64
+
+
+def documents_in(path: Path) -> list[tuple[str, Any]]:
+    """Return the documents in a JSON file, and the place of each in it.
+
+    Raises:
+        ArgumentError: If the file holds none.
+        OSError: If it cannot be read.
+    """
+
+    def refuse(token: str) -> Any:
+        msg = f"{path}: expected strict JSON, got {token}"
+        raise ArgumentError(msg)
+
+    try:
+        read = json.loads(path.read_bytes(), parse_constant=refuse)
+    except ArgumentError:
+        raise
+    except (ValueError, RecursionError) as error:
+        msg = f"{path}: expected JSON as seamark export --format json writes it: {error}"
+        raise ArgumentError(msg) from error
+    return list(_unpacked(read))
+
+
+def _unpacked(given: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the documents of runs, and the places that they have."""
+    where = ""
+    if not isinstance(given, Mapping):
+        raise refused(where, "an object", given)
+    if "runs" not in given or "run" in given:
+        yield where, given
+        return
+    runs, where = given["runs"], "runs"
+    if not isinstance(runs, list):
+        raise refused(where, "a list", runs)
+    for at, one in enumerate(runs):
+        yield inside(where, at), one
+
+
+@dataclass(slots=True)
+class _Held:
+    """What a document says, checked.
+
+    Attributes:
+        facts: What is derived, by path.
+        atoms: Values by path.
+        changes: Time in ns since the Unix epoch, path and value, in the order of time.
+        ops: Other records.
+        series: By family and path.
+    """
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    atoms: dict[str, Atom] = field(default_factory=dict)
+    changes: list[tuple[int, str, Atom]] = field(default_factory=list)
+    ops: list[dict[str, Any]] = field(default_factory=list)
+    series: dict[tuple[str, str], Columns] = field(default_factory=dict)
+
+
+class DocumentRun:
+    """A run in a document, all of which is checked.
+
+    Args:
+        root: Root folder that it goes to.
+        document: One run's.
+        project: Project that it goes to; None for what the document says.
+        where: Place of the document in what was given.
+
+    Attributes:
+        folder: Where it goes.
+        points: How many points there are.
+
+    Raises:
+        ArgumentError: If something in it is not what a document holds; its place is named.
+    """
+
+    def __init__(
+        self, root: Path, document: Any, project: str | None = None, where: str = ""
+    ) -> None:
+        if isinstance(document, Mapping) and not where and "run" not in document:
+            found = list(_unpacked(document))
+            if len(found) != 1:
+                msg = f"runs: expected the document of one run, got {len(found)}"
+                raise ArgumentError(msg)
+            ((where, document),) = found
+        if not isinstance(document, Mapping):
+            raise refused(where, "an object", document)
+        self._where = where
+        said = _name(document, "project", where), _name(document, "run", where)
+        if (kind := document.get("kind", "run")) != "run":
+            raise refused(inside(where, "kind"), "a run", kind)
+        for key, check in (("project", check_project), ("run", check_name)):
+            try:
+                check(document[key])
+            except PathError as error:
+                msg = f"{inside(where, key)}: {error}"
+                raise ArgumentError(msg) from error
+        self._said = said
+        to = said[0] if project is None else check_project(project)
+        self.folder = RunFolder(root, to, said[1])
+        self._held = _Held()
+        self._check(document)
+        self.points = sum(len(one.step) for one in self._held.series.values())
+
+    def expect_new(self) -> None:
+        """Refuse to make a run that exists.
+
+        Raises:
+            RunExistsError: If there is a run with its id in its project.
+        """
+        if self.folder.path.exists():
+            raise taken(self.folder)
+
+    def make(self, progress: Callable[[int], None] = lambda _: None) -> RunFolder:
+        """Make the run; nothing of it is seen before it is whole.
+
+        Args:
+            progress: Takes how many points were written since the last call.
+
+        Returns:
+            Where it lies.
+
+        Raises:
+            RunExistsError: If there is a run with its id in its project.
+            NotImportedError: If it was purged there, or another process makes it now.
+            OSError: If it cannot be written.
+        """
+        self.expect_new()
+        held = self._held
+        with contextlib.closing(Draft(self.folder)) as draft:
+            made = Rebuilt(draft, self._said, held.facts, self._digest())
+            made.values(held.atoms, held.ops)
+            for (family, path), columns in held.series.items():
+                made.series(family, path, columns)
+                progress(len(columns.step))
+            made.changes(held.changes)
+            made.close()
+            draft.finish(alone=True)
+        return self.folder
+
+    def _digest(self) -> str:
+        """Return a digest of all that it says, so that another document makes other journals."""
+        held = self._held
+        told = [held.facts, held.atoms, held.ops, held.changes]
+        found = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+        for name, columns in sorted(held.series.items()):
+            found.update(json.dumps(name).encode())
+            for each in (columns.step, columns.value, columns.time_ns, columns.attempt):
+                is_list = isinstance(each, list)
+                found.update(json.dumps(each).encode() if is_list else each.tobytes())
+        return found.hexdigest()
+
+    # ---------------------------------------------------------------- what it says
+
+    def _check(self, document: Mapping[str, Any]) -> None:
+        where = inside(self._where, "attributes")
+        attributes = document.get("attributes")
+        if not isinstance(attributes, Mapping):
+            raise refused(where, "an object", attributes)
+        for path, one in attributes.items():
+            place = inside(where, path) if isinstance(path, str) else where
+            _check_path(path, place)
+            if not isinstance(one, Mapping):
+                raise refused(place, "an object with family, type and value", one)
+            if path.startswith(_OURS) and one.get("type") == "json":
+                if path == CHANGES:
+                    self._changes(one.get("value"), inside(place, "value"))
+            elif path == "sys/trashed" and one.get("value") is False:
+                continue
+            elif is_derived(path) and path not in _RECORDED:
+                self._held.facts[path] = one.get("value")
+            else:
+                self._attribute(document, path, one, place)
+        self._facts(where)
+        for _, path, _ in self._held.changes:
+            self._held.atoms.pop(path, None)
+
+    def _facts(self, where: str) -> None:
+        """Check what is derived, of which times become nanoseconds since the Unix epoch."""
+        facts = self._held.facts
+        for path in _TIMES:
+            facts[path] = _moment(facts.get(path), inside(inside(where, path), "value"))
+        created, modified = (facts[path] for path in _TIMES)
+        if modified < created:
+            place = inside(inside(where, _TIMES[1]), "value")
+            msg = f"{place}: expected no time before that of sys/creation_time"
+            raise ArgumentError(msg)
+        for path in _SPAN & facts.keys():
+            place = inside(inside(where, path), "value")
+            facts[path] = _moment(facts[path], place)
+            if not created <= facts[path] <= modified:
+                msg = f"{place}: expected a time between sys/creation_time and {_TIMES[1]}"
+                raise ArgumentError(msg)
+        place = inside(inside(where, "sys/state"), "value")
+        if (state := facts.get("sys/state")) not in _STATES:
+            raise refused(place, f"one of {', '.join(sorted(_STATES))}", state)
+        place = inside(inside(where, "sys/running_time"), "value")
+        seconds = facts.get("sys/running_time", 0.0)
+        if type(seconds) not in (int, float) or not 0 <= seconds < _LONGEST_S:
+            raise refused(place, "a number of seconds", seconds)
+        started, ended = (facts.get(path) for path in ("sys/start_time", "sys/end_time"))
+        longest = (modified if ended is None else ended) - (created if started is None else started)
+        if round(seconds * 1e9) > longest + 1000:
+            msg = f"{place}: expected at most the time from the start to the end"
+            raise ArgumentError(msg)
+        for path in ("sys/owner", "sys/id", "sys/state_detail"):
+            place = inside(inside(where, path), "value")
+            if not isinstance(facts.setdefault(path, ""), str):
+                raise refused(place, "a text", facts[path])
+
+    def _changes(self, given: Any, where: str) -> None:
+        """Take what parameters were before they were changed."""
+        if not isinstance(given, Mapping):
+            raise refused(where, "an object", given)
+        for path, told in given.items():
+            place = inside(where, str(path))
+            _check_path(path, place)
+            if not isinstance(told, list):
+                raise refused(place, "a list", told)
+            for at, one in enumerate(told):
+                each = inside(place, at)
+                if not isinstance(one, Mapping):
+                    raise refused(each, "an object with value and time", one)
+                time_ns = _moment(one.get("time"), inside(each, "time"))
+                atom = _json_atom(one.get("value"), inside(each, "value"))
+                self._held.changes.append((time_ns, path, atom))
+        self._held.changes.sort(key=lambda one: one[0])
+
+    def _attribute(
+        self, document: Mapping[str, Any], path: str, one: Mapping[str, Any], where: str
+    ) -> None:
+        family, value, place = one.get("family"), one.get("value"), inside(where, "value")
+        if family == "atom":
+            self._held.atoms[path] = _atom(one.get("type"), value, where)
+        elif part := next((key for key, each in SERIES.items() if each == family), None):
+            self._series(document, part, path)
+        elif make := _OPS.get(str(family)):
+            held = one.get("kept") if family == "statistic" else value
+            place = inside(where, "kept") if family == "statistic" else place
+            try:
+                self._held.ops.append({"path": path, **make(held, path)})
+            except SeamarkError as error:
+                msg = f"{place}: {error}"
+                raise ArgumentError(msg) from error
+            except (TypeError, ValueError, KeyError, AttributeError) as error:
+                msg = f"{place}: expected what a document holds of a {family}: {error}"
+                raise ArgumentError(msg) from error
+        else:
+            raise refused(inside(where, "family"), "one of the families of values", family)
+
+    def _series(self, document: Mapping[str, Any], part: str, path: str) -> None:
+        where, given = inside(self._where, part), document.get(part)
+        if not isinstance(given, Mapping):
+            raise refused(where, f"an object with the points of {path!r:.200}", given)
+        place = inside(where, path)
+        columns = columns_of(given.get(path), place, _VALUES[part])
+        self._held.series[SERIES[part], path] = columns
+
+
+def _name(document: Mapping[str, Any], key: str, where: str) -> str:
+    found = document.get(key)
+    if not isinstance(found, str) or not found:
+        raise refused(inside(where, key), "a name", found)
+    return found
+
+
+def _check_path(path: Any, where: str) -> None:
+    try:
+        check_path(path)
+    except PathError as error:
+        msg = f"{where}: {str(error).removeprefix('path: ')}"
+        raise ArgumentError(msg) from error
+
+
+def _moment(given: Any, where: str) -> int:
+    """Return a time with a zone in nanoseconds since the Unix epoch."""
+    try:  # a time without a zone cannot be compared with one that has one
+        found = datetime.fromisoformat(given.replace("Z", "+00:00")) - _EPOCH
+        time_ns = found // timedelta(microseconds=1) * 1000
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        raise refused(where, "a time such as '2025-01-31T12:00:00+00:00'", given) from None
+    if not 0 <= time_ns < 1 << 62:
+        raise refused(where, "a time from 1970 to 2116", given)
+    return time_ns
+
+
+# -------------------------------------------------------------------- values
+
+
+def _atom(kind: Any, value: Any, where: str) -> Atom:
+    """Return an atom as it lies in a journal."""
+    place = inside(where, "value")
+    if kind == "json":
+        if not isinstance(value, list | Mapping):
+            raise refused(place, "a list or an object", value)
+        return _json_atom(value, place)
+    if kind == "text":
+        try:
+            return Atom("text", digest_of_text(value))
+        except (TypeError, ValueError) as error:
+            msg = f"{place}: {error}"
+            raise ArgumentError(msg) from error
+    known = ("int", "float", "bool", "string", "datetime", "null")
+    if kind not in known:
+        raise refused(inside(where, "type"), f"one of {', '.join((*known, 'json', 'text'))}", kind)
+    if kind == "float" and type(value) is int:
+        value = floats_of([value], place)[0].item()
+    try:
+        decoded = decode_atom(kind, value)
+    except ValueKindError as error:
+        raise refused(place, f"a value of type {kind}", value) from error
+    found = encode_atom(decoded)
+    if found.type != kind:
+        raise refused(place, f"a value of type {kind}", value)
+    return found
+
+
+def _json_atom(value: Any, where: str) -> Atom:
+    try:
+        _check_depth(value, where)
+        return encode_atom(value)
+    except (ValueKindError, RecursionError) as error:
+        msg = f"{where}: expected values that JSON holds: {error}"
+        raise ArgumentError(msg) from error
+
+
+def _check_depth(value: Any, where: str, depth: int = 0) -> None:
+    if depth > _MOST_DEPTH:
+        msg = f"{where}: expected at most {_MOST_DEPTH} levels of lists and objects"
+        raise ArgumentError(msg)
+    if isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            _check_depth(each, where, depth + 1)
+
+
+def _file(given: Any) -> dict[str, Any]:
+    found = file_of(given)
+    found = {key: each for key, each in found.items() if key not in _FLEETING}
+    if not found.keys() & {"sha256", "ref", "lost"}:
+        found["lost"] = "not stored"
+    return {key: escape(each) if isinstance(each, str) else each for key, each in found.items()}
+
+
+def _files(given: Any, _: str) -> dict[str, Any]:
+    members = {escape(name): _file(one) for name, one in dict(given).items()}
+    return {"op": "files", "members": members}
+
+
+def _set(given: Any, _: str) -> dict[str, Any]:
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        msg = f"expected a list of texts, got {given!r:.80}"
+        raise ArgumentError(msg)
+    return {"op": "assign_set", "values": [escape(each) for each in given]}
+
+
+def _statistic(given: Any, path: str) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        msg = f"expected an object with kind and state, got {given!r:.80}"
+        raise ArgumentError(msg)
+    found = kept_of(given.get("kind"), given.get("state"))
+    part = hashlib.sha256(path.encode()).hexdigest()[:16]
+    return {"op": "statistic", "kind": found.kind, "state": found.state_dict(), "part": part}
+
+
+def _artifact(given: Any, _: str) -> dict[str, Any]:
+    files = [
+        {"path": known.pop("name"), **known}
+        for known in (file_of({**one, "name": one["path"]}) for one in given.get("files", []))
+    ]
+    references = _set(given.get("references", []), "")["values"]
+    said = {key: str(given.get(key, "")) for key in ("kind", "hash")}
+    return {"op": "artifact", **said, "files": files, "references": references}
+
+
+_OPS: Final[Mapping[str, Callable[[Any, str], dict[str, Any]]]] = {
+    "file": lambda given, _: {"op": "file", "file": _file(given)},
+    "file_set": _files,
+    "string_set": _set,
+    "statistic": _statistic,
+    "artifact": _artifact,
+}
+"""The record of each family that is no atom and no series."""
+
+
+# -------------------------------------------------------------------- values of points
+
+
+def _texts(given: list[Any], where: str) -> list[Any]:
+    for at, each in enumerate(given):
+        if not isinstance(each, str):
+            try:
+                digest_of_text(each)
+            except (TypeError, ValueError) as error:
+                raise refused(inside(where, at), "a text", each) from error
+    return given
+
+
+def _histograms(given: list[Any], where: str) -> list[Any]:
+    for at, each in enumerate(given):
+        place = inside(where, at)
+        if not isinstance(each, list) or len(each) != 2:  # noqa: PLR2004 - edges and counts
+            raise refused(place, "[edges, counts]", each)
+        for number, part in enumerate(each):
+            if not isinstance(part, list):
+                raise refused(inside(place, number), "a list of numbers", part)
+            floats_of(part, inside(place, number))
+        if len(each[0]) != len(each[1]) + 1:
+            raise refused(place, "one more edge than counts", each)
+    return given
+
+
+def _file_points(given: list[Any], where: str) -> list[Any]:
+    found = []
+    for at, each in enumerate(given):
+        place = inside(where, at)
+        try:
+            said = {name: each.get(key) for name, key in _WORDS.items() if each.get(key)}
+            found.append((_file(each), {name: escape(text) for name, text in said.items()}))
+        except (TypeError, ValueError, AttributeError) as error:
+            msg = f"{place}: expected the record of a file: {error}"
+            raise ArgumentError(msg) from error
+    return found
+
+
+_WORDS: Final = {"name": "called", "description": "description"}
+_VALUES: Final[Mapping[str, Callable[[list[Any], str], Any]]] = {
+    "series": floats_of,
+    "texts": _texts,
+    "files": _file_points,
+    "histograms": _histograms,
+}

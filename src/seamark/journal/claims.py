@@ -1,0 +1,292 @@
+"""Claims: who of many processes works on a run, settled by files that only one can make.
+
+Claim n of a run is the file ``<project>/.claims/<run id>.<n>``, and ``<run id>.<n>.released`` says
+that it was given back. Nothing is locked, renamed or rewritten, so that this works on any disk that
+several machines share, and folders can be merged. What lies there may be a stranger's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.journal.headers import header_of
+from seamark.journal.reader import SETTLE_NS, JournalReader
+from seamark.journal.safe import folder_below, open_file, open_folder
+from seamark.process.interrupts import let_pass
+from seamark.process.liveness import process_alive, process_facts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from seamark.journal.folder import RunFolder
+
+__all__ = [
+    "CLAIMS",
+    "MOST_CLAIMS",
+    "Claim",
+    "Claims",
+    "Standing",
+    "claimant",
+    "has_lapsed",
+    "is_same_process",
+]
+
+CLAIMS: Final = ".claims"
+"""The folder, in that of a project, in which its runs are claimed."""
+MOST_CLAIMS: Final = 10**15 - 1
+"""There is no greater number; a stranger's folder may say so."""
+
+_NAME: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})(\.released)?")
+_RELEASED: Final = ".released"
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_MOST_BYTES: Final = 64 << 10
+_AHEAD_NS: Final = 3600 * 10**9
+"""A sign of life further ahead of the clock than this is nobody's."""
+_PROCESS: Final = ("host", "boot", "pid", "start", "pid_namespace")
+"""What the header of a journal and a claim say of a process, which tells it from all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How it stands with the newest claim of something.
+
+    Attributes:
+        number: Which it is, 1-based.
+        held: Whether it was not released, and is a claim at all.
+    """
+
+    number: int
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim that this process made.
+
+    Attributes:
+        name: What was claimed: a run's id, or a group's name.
+        number: Which claim of it, 1-based.
+        key: Random; the file holds it, so that another machine's is known when folders are merged.
+        facts: Of the process.
+        positions: Up to where the journals of earlier claimants have to be read, bytes by writer.
+    """
+
+    name: str
+    number: int
+    key: str
+    facts: Mapping[str, Any]
+    positions: Mapping[str, int] = field(default_factory=dict)
+
+
+def claimant() -> dict[str, Any]:
+    """Return what a claim says of the process that makes it."""
+    return {**process_facts(), "key": secrets.token_hex(8), "t": time.time_ns()}
+
+
+def is_same_process(header: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Return whether the process that wrote a journal is the one of a claim."""
+    return header.get("pid") is not None and all(
+        header.get(one) == facts.get(one) for one in _PROCESS
+    )
+
+
+def has_lapsed(facts: Mapping[str, Any], seen_ns: int, now_ns: int, *, here: bool = True) -> bool:
+    """Return whether a claimant counts as crashed: as for runs, it is gone, or silent for 90 s.
+
+    Args:
+        facts: Of its process.
+        seen_ns: Its last sign of life, nanoseconds since the Unix epoch.
+        now_ns: The moment.
+        here: Whether its process may be on this machine.
+    """
+    if here and process_alive(facts) is False:
+        return True
+    return not now_ns - SETTLE_NS <= seen_ns <= now_ns + _AHEAD_NS
+
+
+class Claims:
+    """The claims of the runs of one project below a root, or of its groups.
+
+    Args:
+        root: The root.
+        project: Project path.
+        below: Folders below ``.claims`` in which they are; none for those of runs.
+    """
+
+    def __init__(self, root: Path, project: str, below: tuple[str, ...] = ()) -> None:
+        self._project = root / project
+        self._parts = (CLAIMS, *below)
+
+    @property
+    def _folder(self) -> Path:
+        return self._project.joinpath(*self._parts)
+
+    def standings(self) -> dict[str, Standing]:
+        """Return how it stands with the newest claim of everything that was ever claimed.
+
+        What is no file counts as a claim that nobody holds: its number is taken.
+
+        Raises:
+            OSError: If it cannot be listed, or a link is in the place of the folder.
+        """
+        try:
+            fd = open_folder(self._folder, above=len(self._parts))
+        except FileNotFoundError:
+            return {}
+        newest: dict[str, int] = {}
+        files: set[tuple[str, int]] = set()
+        released: set[tuple[str, int]] = set()
+        try:
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    if (found := _NAME.fullmatch(entry.name)) is None:
+                        continue
+                    name, number = found[1], int(found[2])
+                    if found[3]:
+                        released.add((name, number))
+                        continue
+                    if number > newest.get(name, 0):
+                        newest[name] = number
+                    if entry.is_file(follow_symlinks=False):
+                        files.add((name, number))
+        finally:
+            os.close(fd)
+        held = files - released
+        return {name: Standing(number, (name, number) in held) for name, number in newest.items()}
+
+    def lapsed(self, name: str, number: int, log: RunFolder, now_ns: int) -> bool:
+        """Return whether who made a claim counts as crashed.
+
+        Args:
+            name: What was claimed.
+            number: Which claim.
+            log: Whose journals show whether the claimant lives.
+            now_ns: Nanoseconds since the Unix epoch.
+        """
+        facts = self._read(f"{name}.{number}")
+        if facts is None:
+            return True  # it was taken away meanwhile, or is no file
+        told = facts.get("t")
+        seen = told if isinstance(told, int) else 0
+        if not has_lapsed(facts, seen, now_ns):
+            return False
+        return has_lapsed(facts, max(seen, _last_sign_ns(log, facts)), now_ns)
+
+    def take(self, name: str, number: int) -> Claim | None:
+        """Make claim ``number``; None if somebody else has.
+
+        Raises:
+            OSError: If nothing can be written there, or a link is in the place of a folder.
+        """
+        facts = claimant()
+        if number > MOST_CLAIMS or not self._make(f"{name}.{number}", facts):
+            return None
+        before = self._read(f"{name}.{number - 1}{_RELEASED}") or {}
+        told = before.get("positions")
+        positions = {
+            writer: at
+            for writer, at in (told.items() if isinstance(told, dict) else ())
+            if isinstance(at, int)
+        }
+        return Claim(name, number, facts["key"], facts, positions)
+
+    def release(self, claim: Claim, positions: Mapping[str, int]) -> None:
+        """Give a claim back; does nothing if it was.
+
+        Args:
+            claim: The claim.
+            positions: Up to where what the claimant recorded has to be read, bytes by writer id.
+
+        Raises:
+            OSError: If nothing can be written there.
+        """
+        told = {"key": claim.key, "t": time.time_ns(), "positions": dict(positions)}
+        self._make(f"{claim.name}.{claim.number}{_RELEASED}", told)
+
+    def holds(self, claim: Claim) -> bool:
+        """Return whether a claim is still the newest, and this process's.
+
+        Raises:
+            OSError: If that cannot be known.
+        """
+        standing = self.standings().get(claim.name)
+        if standing is None or standing.number != claim.number:
+            return False
+        found = self._read(f"{claim.name}.{claim.number}")
+        return found is not None and found.get("key") == claim.key
+
+    def forget(self, name: str) -> None:
+        """Remove the claims of a run that is no more.
+
+        Raises:
+            OSError: If they cannot be removed.
+        """
+        try:
+            fd = open_folder(self._folder, above=len(self._parts))
+        except FileNotFoundError:
+            return
+        try:
+            for one in os.listdir(fd):  # noqa: PTH208 - of a descriptor
+                found = _NAME.fullmatch(one)
+                if found is None or found[1] != name:
+                    continue
+                if stat.S_ISDIR(os.stat(one, dir_fd=fd, follow_symlinks=False).st_mode):
+                    continue  # nobody of ours made it
+                os.unlink(one, dir_fd=fd)
+        finally:
+            os.close(fd)
+
+    def _make(self, name: str, told: Mapping[str, Any]) -> bool:
+        with folder_below(self._project, self._parts) as fd:
+            try:
+                made = os.open(name, _NEW, 0o666, dir_fd=fd)
+            except FileExistsError:
+                return False
+            try:
+                os.write(made, json.dumps(told).encode())
+            finally:
+                os.close(made)
+        return True
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        """Return what a file holds; None if there is none.
+
+        Of one that holds nothing that can be read, as it is being written, only its time is known.
+        """
+        try:
+            fd = open_file(self._folder / name, above=1 + len(self._parts))
+        except OSError as error:
+            let_pass(error)
+            return None
+        try:
+            made_ns = os.fstat(fd).st_mtime_ns
+            text = os.read(fd, _MOST_BYTES)
+        finally:
+            os.close(fd)
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        return found if isinstance(found, dict) else {"t": made_ns}
+
+
+def _last_sign_ns(log: RunFolder, facts: Mapping[str, Any]) -> int:
+    """Return when a process last wrote to a journal of a run, nanoseconds since the Unix epoch."""
+    latest = 0
+    for journal in log.journals():
+        try:
+            if is_same_process(header_of(journal.path), facts):
+                with JournalReader(journal.path) as reader:
+                    last = reader.last_frame()
+                latest = max(latest, 0 if last is None else last.t)
+        except OSError as error:
+            let_pass(error)
+    return latest

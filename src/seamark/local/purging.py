@@ -1,0 +1,63 @@
+"""Deleting runs of this disk for good."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from seamark.journal.claims import Claims
+from seamark.journal.headers import may_grow
+from seamark.journal.reader import JournalReader
+from seamark.journal.safe import open_folder, remove_entry, touch
+from seamark.process.interrupts import quietly
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+
+__all__ = ["PURGING", "delete_hidden", "is_live", "remove"]
+
+PURGING: Final = ".purging"
+"""Suffix of the hidden name that a run folder has while it is deleted."""
+
+
+def is_live(folder: RunFolder) -> bool:
+    """Whether a process may still write to this run: a journal is open and its writer lives."""
+    return any(_may_grow(file.path) for file in folder.journals())
+
+
+def _may_grow(path: Path) -> bool:
+    try:
+        with JournalReader(path) as reader:
+            return may_grow(reader)
+    except OSError:
+        return False
+
+
+def remove(folder: RunFolder) -> None:
+    """Delete one run folder and leave the mark that it was purged.
+
+    The mark comes first and the folder is hidden before it is emptied: whoever reads meanwhile sees
+    the whole run or none, and a purge that is cut short is finished by the next one.
+
+    Raises:
+        OSError: If the folder cannot be changed, or one on the way to it is a link.
+    """
+    folder.refuse_links(inside=False)
+    touch(folder.purged_mark)
+    hidden = folder.path.with_name(f".{folder.run}{PURGING}")
+    if os.path.lexists(hidden):
+        delete_hidden(hidden)
+    folder.path.rename(hidden)
+    delete_hidden(hidden)
+    with quietly(only=OSError):  # they mean nothing any more; its revision is not given again
+        Claims(folder.root, folder.project).forget(folder.run)
+
+
+def delete_hidden(hidden: Path) -> None:
+    """Delete a folder that is hidden already; of a link only the link, not what it points at."""
+    fd = open_folder(hidden.parent, above=0)
+    try:
+        remove_entry(fd, hidden.name)
+    finally:
+        os.close(fd)

@@ -1,0 +1,241 @@
+"""Projects and the trash of a folder; there are no accounts in one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from seamark.errors import SeamarkError
+from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
+from seamark.journal.safe import is_folder
+from seamark.local.purging import is_live, remove
+from seamark.management.exceptions import ManagementOperationFailure, ProjectAlreadyExists
+from seamark.paths import ARTIFACTS, MODELS, home_of
+from seamark.values import encode_atom
+
+if TYPE_CHECKING:
+    from seamark.reading.catalog import Catalog, Ref
+
+__all__ = ["Folder"]
+
+_PLACES = {
+    "run": "",
+    "model": f"/{MODELS}",
+    "model_version": f"/{MODELS}",
+    "artifact": f"/{ARTIFACTS}",
+}
+
+log = logging.getLogger("seamark")
+
+
+class Folder:
+    """The runs of one root.
+
+    Args:
+        root: Its path.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def close(self) -> None:
+        """Do nothing: nothing is open between two calls."""
+
+    # ------------------------------------------------------------------ projects
+
+    def projects(self) -> list[str]:
+        """Return the projects in which something was recorded."""
+        walked: list[str] = []
+        found = {
+            home_of(each.project) for each in iter_runs(self._root, None, (), walked, models=True)
+        }
+        for path in walked:
+            if is_folder(f"{path}/{PROJECT_LOG}/journal"):
+                found.add(Path(path).relative_to(self._root).as_posix())
+        return sorted(found)
+
+    def create(
+        self, project: str, key: str | None, visibility: str, description: str | None
+    ) -> str:
+        """Make a project, which is to say: record its name. Keys and visibility are a server's."""
+        from seamark.run.project import init_project
+
+        del key, visibility
+        if project in self.projects():
+            msg = f"{self._root} has a project {project!r} already"
+            raise ProjectAlreadyExists(msg)
+        with init_project(project, root=self._root, mode="offline") as made:
+            made["sys/name"] = project.rpartition("/")[2]
+            if description:
+                made["sys/description"] = description
+        return project
+
+    def delete(self, project: str) -> NoReturn:
+        """Say how a project is deleted."""
+        msg = (
+            f"{self._root}: projects are not deleted as such: delete their runs with "
+            f"`seamark purge --force --project {project} --query ...`"
+        )
+        raise ManagementOperationFailure(msg)
+
+    # ------------------------------------------------------------------ accounts
+
+    def _no_accounts(self) -> NoReturn:
+        msg = (
+            f"{self._root} is a folder, which has no members and no workspaces: name a server with "
+            "SEAMARK_REMOTE, or with api_token as `seamark token create --neptune` prints it"
+        )
+        raise ManagementOperationFailure(msg)
+
+    def members(self, project: str, *, service: bool) -> dict[str, str]:
+        """Refuse: there are none."""
+        self._no_accounts()
+
+    def add(self, project: str, user: str, role: str, *, service: bool) -> None:
+        """Refuse: there are none."""
+        self._no_accounts()
+
+    def remove(self, project: str, user: str, *, service: bool) -> None:
+        """Refuse: there are none."""
+        self._no_accounts()
+
+    def expect_service(self, project: str, user: str) -> None:
+        """Refuse: there are none."""
+        self._no_accounts()
+
+    def workspace_members(self, workspace: str) -> dict[str, str]:
+        """Refuse: there are none."""
+        self._no_accounts()
+
+    def service_accounts(self, workspace: str) -> dict[str, str]:
+        """Refuse: there are none."""
+        self._no_accounts()
+
+    def status(self, workspace: str) -> dict[str, int]:
+        """Refuse: there are none."""
+        self._no_accounts()
+
+    def invite(self, workspace: str, invitation: Mapping[str, Any]) -> None:
+        """Refuse: there are none."""
+        self._no_accounts()
+
+    # ------------------------------------------------------------------ the trash
+
+    def trash(self, project: str, ids: Sequence[str]) -> None:
+        """Put something into the trash; a model takes its versions along."""
+        done = 0
+        with self._catalog(project) as catalog:
+            for word in ids:
+                with _told():
+                    for ref in self._with_versions(catalog, _meant(catalog, project, word)):
+                        self._put(ref)
+                    done += 1
+        log.info("seamark: put %d of %d into the trash of %s", done, len(ids), project)
+
+    def _put(self, ref: Ref) -> None:
+        from seamark.run.edits import record_beside
+        from seamark.run.writes import assign_ops
+
+        ops = assign_ops({"sys/trashed": encode_atom(True)})  # noqa: FBT003 - a value
+        if not record_beside(RunFolder(self._root, *ref), ops):
+            msg = f"{self._root}: {'/'.join(ref)} could not be written"
+            raise ManagementOperationFailure(msg)
+
+    def delete_trashed(self, project: str, ids: Sequence[str]) -> None:
+        """Delete something for good that is in the trash."""
+        with self._catalog(project) as catalog:
+            trashed = _trashed(catalog, project)
+            for word in ids:
+                with _told():
+                    ref = _meant(catalog, project, word, trashed=True)
+                    if ref not in trashed:
+                        msg = f"{word!r:.200} of project {project} is not in the trash"
+                        raise ManagementOperationFailure(msg)
+                    self._delete(catalog, ref, trashed)
+
+    def clear(self, project: str) -> None:
+        """Delete all for good that is in the trash."""
+        with self._catalog(project) as catalog:
+            trashed = _trashed(catalog, project)
+            for ref in trashed:
+                with _told():
+                    self._delete(catalog, ref, trashed)
+
+    def _delete(self, catalog: Catalog, ref: Ref, trashed: Sequence[Ref]) -> None:
+        """Delete a run, or a model with its versions, all of which are in the trash."""
+        found = self._with_versions(catalog, ref)
+        if left := [each for each in found if each not in trashed]:
+            msg = f"{'/'.join(ref)}: {len(left)} of its versions are not in the trash"
+            raise ManagementOperationFailure(msg)
+        folders = [RunFolder(self._root, *each) for each in found]
+        folders = [each for each in folders if each.path.is_dir()]
+        for folder in folders:
+            if is_live(folder):
+                msg = f"{folder.project}/{folder.run}: a process is still writing to it"
+                raise ManagementOperationFailure(msg)
+        for folder in folders:
+            remove(folder)
+
+    def _with_versions(self, catalog: Catalog, ref: Ref) -> list[Ref]:
+        """Return the versions of what a model is, and then itself."""
+        if not ref[0].endswith(f"/{MODELS}"):
+            return [ref]
+        place = "/".join(ref)
+        versions = catalog.runs(place, "model_version")
+        return [*(each for each in versions if each[0] == place), ref]
+
+    @contextlib.contextmanager
+    def _catalog(self, project: str) -> Iterator[Catalog]:
+        from seamark.run.catalogs import open_catalog
+
+        with contextlib.closing(open_catalog(self._root)) as catalog:
+            catalog.refresh(project)
+            yield catalog
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Warn of what cannot be done with one object, and go on with the others, as Neptune does."""
+    try:
+        yield
+    except (SeamarkError, OSError) as error:
+        log.warning("seamark: %s", error)
+
+
+def _meant(catalog: Catalog, project: str, word: str, *, trashed: bool = False) -> Ref:
+    """Return the run, model or version of a project that an id means.
+
+    Raises:
+        RunNotFoundError: If none is.
+        ArgumentError: If several may be.
+    """
+    from seamark.errors import RunNotFoundError
+    from seamark.reading.finding import Finder
+    from seamark.reading.registered import find_registered
+
+    try:
+        finder = Finder(catalog)
+        found = finder.find(word, project, elsewhere=False, trashed=trashed, beginnings=False)
+    except RunNotFoundError as error:
+        try:
+            found = find_registered(catalog, word, project)
+        except RunNotFoundError:
+            raise error from None
+    if home_of(found[0]) != project:
+        msg = f"{word!r:.200} is in project {home_of(found[0])}, and not in {project}"
+        raise RunNotFoundError(msg)
+    return found
+
+
+def _trashed(catalog: Catalog, project: str) -> list[Ref]:
+    """Return what is in the trash of a project, versions before models."""
+    from seamark.store.query.selection import Selection
+
+    found: list[Ref] = []
+    for kind, below in reversed(_PLACES.items()):
+        selected = catalog.select(Selection(project=project + below, trashed=True, kind=kind))
+        found += [ref for ref in selected if home_of(ref[0]) == project]
+    return found

@@ -1,0 +1,225 @@
+"""Projects, members and the trash of a server."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from seamark.management.exceptions import (
+    AccessRevokedOnDeletion,
+    AccessRevokedOnMemberRemoval,
+    AccessRevokedOnServiceAccountRemoval,
+    ManagementOperationFailure,
+    ProjectAlreadyExists,
+    ProjectKeyInvalid,
+    ProjectNameInvalid,
+    ProjectNotFound,
+    ServiceAccountAlreadyHasAccess,
+    ServiceAccountNotExistsOrWithoutAccess,
+    ServiceAccountNotFound,
+    UserAlreadyHasAccess,
+    UserNotExistsOrWithoutAccess,
+    WorkspaceNotFound,
+)
+from seamark.management.roles import MemberRole
+from seamark.remote.http.connection import Connection
+from seamark.remote.protocol import RemoteError
+
+__all__ = ["Served"]
+
+_API: Final = "/api/"
+"""These are the questions of Neptune's client, as its words are asked for."""
+_WORDS: Final = {
+    MemberRole.VIEWER: "viewer",
+    MemberRole.CONTRIBUTOR: "member",
+    MemberRole.OWNER: "manager",
+}
+_ROLES: Final = {word: role for role, word in _WORDS.items()}
+_WORKSPACE_ROLES: Final = {"owner": "admin", "member": "member"}
+_AT_ONCE: Final = 100
+_KINDS: Final[Mapping[str, type[ManagementOperationFailure]]] = {
+    "PROJECT_KEY_INVALID": ProjectKeyInvalid,
+    "ERR_NOT_UNIQUE": ProjectAlreadyExists,
+    "ERR_INVALID_NAME": ProjectNameInvalid,
+    "NO_USER": UserNotExistsOrWithoutAccess,
+}
+"""What is wrong, by the word that the server has for it."""
+
+Meant = Mapping[int, type[ManagementOperationFailure]]
+"""What a status of HTTP means."""
+
+log = logging.getLogger("seamark")
+
+
+class Served:
+    """A server that is asked.
+
+    Args:
+        uri: Its address.
+        token: To show; None for ``SEAMARK_API_TOKEN`` or what ``seamark login`` kept.
+    """
+
+    def __init__(self, uri: str, token: str | None) -> None:
+        self._connection = Connection(uri, token, api=_API)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._connection.close()
+
+    def _ask(
+        self, method: str, path: str, meant: Meant, body: Any = None, **query: str | int
+    ) -> Any:
+        """Ask, and return what was answered.
+
+        Raises:
+            ManagementOperationFailure: Of a kind that says what is so.
+            RemoteError: If the server cannot be asked, or does not know who asks.
+        """
+        ask = self._connection
+        try:
+            if body is None:
+                answer = ask.ask(method, path, query=query)
+            else:
+                answer = ask.send_json(method, path, body, query=query)
+        except RemoteError as error:
+            kind = _KINDS.get(str(error.said.get("errorType"))) or meant.get(error.status)
+            if kind is None:
+                if error.status not in (400, 403, 404, 409, 422):
+                    raise
+                kind = ManagementOperationFailure
+            why = error.said.get("title")
+            raise kind(str(why)[:1000] if why else str(error)) from error
+        return answer.json() if answer.body else None
+
+    # ------------------------------------------------------------------ projects
+
+    def projects(self) -> list[str]:
+        """Return the projects that may be read."""
+        found = self._ask("GET", "backend/v1/projects/list", {}, userRelation="viewerOrHigher")
+        return [f"{one['organizationName']}/{one['name']}" for one in found["entries"]]
+
+    def create(
+        self, project: str, key: str | None, visibility: str, description: str | None
+    ) -> str:
+        """Make a project; return its path."""
+        workspace, _, name = project.rpartition("/")
+        new = {"name": name, "organizationId": workspace, "visibility": visibility}
+        if key is not None:
+            new["projectKey"] = key
+        if description is not None:
+            new["description"] = description
+        meant: Meant = {404: WorkspaceNotFound}
+        made = self._ask("POST", "backend/v1/projects/create", meant, new)
+        return f"{made['organizationName']}/{made['name']}"
+
+    def delete(self, project: str) -> None:
+        """Ask for a project to be deleted, which a server refuses, and says what to do instead."""
+        meant: Meant = {404: ProjectNotFound, 403: AccessRevokedOnDeletion}
+        self._ask("DELETE", "backend/v1/projects/delete", meant, projectIdentifier=project)
+
+    # ------------------------------------------------------------------ members
+
+    def members(self, project: str, *, service: bool) -> dict[str, str]:
+        """Return the roles that people, or service accounts, have in a project."""
+        path = "backend/v1/accounts" if service else "backend/v1/members"
+        found = self._ask("GET", path, {404: ProjectNotFound}, projectIdentifier=project)
+        if service:
+            return {one["serviceAccountInfo"]["displayName"]: _ROLES[one["role"]] for one in found}
+        return {one["registeredMemberInfo"]["username"]: _ROLES[one["role"]] for one in found}
+
+    def add(self, project: str, user: str, role: str, *, service: bool) -> None:
+        """Give somebody a role in a project."""
+        body = {"role": _WORDS[role], "serviceAccountId" if service else "userId": user}
+        path = "backend/v1/accounts" if service else "backend/v1/members"
+        taken = ServiceAccountAlreadyHasAccess if service else UserAlreadyHasAccess
+        meant: Meant = {404: ProjectNotFound, 409: taken}
+        self._ask("POST", path, meant, body, projectIdentifier=project)
+
+    def remove(self, project: str, user: str, *, service: bool) -> None:
+        """Take somebody's role in a project away."""
+        meant: Meant
+        if service:
+            path, who = "backend/v1/accounts", {"serviceAccountId": user}
+            meant = {
+                422: ServiceAccountNotExistsOrWithoutAccess,
+                403: AccessRevokedOnServiceAccountRemoval,
+            }
+        else:
+            path, who = "backend/v1/members", {"userId": user}
+            meant = {422: UserNotExistsOrWithoutAccess, 403: AccessRevokedOnMemberRemoval}
+        meant = {404: ProjectNotFound, **meant}
+        self._ask("DELETE", path, meant, projectIdentifier=project, **who)
+
+    def expect_service(self, project: str, user: str) -> None:
+        """Make sure that a service account belongs to the workspace of a project.
+
+        Raises:
+            ServiceAccountNotFound: If it does not.
+        """
+        workspace = project.partition("/")[0]
+        if user not in self.service_accounts(workspace):
+            msg = f"workspace {workspace!r} has no service account {user!r}"
+            raise ServiceAccountNotFound(msg)
+
+    # ------------------------------------------------------------------ workspaces
+
+    def workspace_members(self, workspace: str) -> dict[str, str]:
+        """Return the roles of people in a workspace."""
+        meant: Meant = {404: WorkspaceNotFound}
+        path = "backend/v1/organizations/members"
+        found = self._ask("GET", path, meant, organizationIdentifier=workspace)
+        return {
+            one["registeredMemberInfo"]["username"]: _WORKSPACE_ROLES[one["role"]] for one in found
+        }
+
+    def service_accounts(self, workspace: str) -> dict[str, str]:
+        """Return the service accounts of a workspace; all of them are members."""
+        meant: Meant = {404: WorkspaceNotFound}
+        path = "backend/v1/organizations/accounts"
+        found = self._ask("GET", path, meant, organizationIdentifier=workspace)
+        return {one["displayName"]: "member" for one in found}
+
+    def status(self, workspace: str) -> dict[str, int]:
+        """Return what is known of a workspace."""
+        meant: Meant = {404: WorkspaceNotFound}
+        path = "backend/v1/organizations/status"
+        found: dict[str, int] = self._ask("GET", path, meant, organizationIdentifier=workspace)
+        return found
+
+    def invite(self, workspace: str, invitation: Mapping[str, Any]) -> None:
+        """Ask for somebody to be invited, which a server refuses, and says what to do instead."""
+        body = {"organizationIdentifier": workspace, "invitationsEntries": [dict(invitation)]}
+        self._ask("POST", "backend/v1/organizations/invitations", {404: WorkspaceNotFound}, body)
+
+    # ------------------------------------------------------------------ the trash
+
+    def trash(self, project: str, ids: Sequence[str]) -> None:
+        """Put something into the trash."""
+        done = self._each("leaderboard/v1/trash", project, ids)
+        log.info("seamark: put %d of %d into the trash of %s", done, len(ids), project)
+
+    def delete_trashed(self, project: str, ids: Sequence[str]) -> None:
+        """Delete something for good that is in the trash."""
+        self._each("leaderboard/v1/delete", project, ids)
+
+    def _each(self, path: str, project: str, ids: Sequence[str]) -> int:
+        done, meant = 0, {404: ProjectNotFound}
+        for start in range(0, len(ids), _AT_ONCE):
+            some = [f"{project}/{one}" for one in ids[start : start + _AT_ONCE]]
+            told = self._ask("POST", path, meant, some, projectIdentifier=project)
+            done += len(told["updatedExperimentIdentifiers"])
+            _warn(told["errors"])
+        return done
+
+    def clear(self, project: str) -> None:
+        """Delete all for good that is in the trash."""
+        meant: Meant = {404: ProjectNotFound}
+        _warn(
+            self._ask("DELETE", "leaderboard/v1/trash", meant, projectIdentifier=project)["errors"]
+        )
+
+
+def _warn(errors: Iterable[Mapping[str, Any]]) -> None:
+    for error in errors:
+        log.warning("seamark: %s", error["errorDescription"])

@@ -1,0 +1,366 @@
+"""One run on its way: its journals are read from their beginning, and sent from where they are.
+
+How far they are is kept there, in the same request as what it speaks of, so that it is true
+whenever the answer was lost. After whatever went wrong a run is opened anew, from what is there.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.blobs import open_blob
+from seamark.errors import FileMissingError, JournalError
+from seamark.journal.format import FILE_HEADER_BYTES, Kind
+from seamark.journal.headers import header_of, may_grow
+from seamark.journal.reader import JournalReader
+from seamark.journal.walk import walk
+from seamark.neptune.forward.batch import Batch, entry_of
+from seamark.neptune.forward.doubts import without_known
+from seamark.neptune.forward.held import OWN, Held
+from seamark.neptune.forward.items import NUMERIC
+from seamark.neptune.forward.journal import START, Journal, Place, assigned
+from seamark.neptune.forward.record import recorded_counts, recorded_id, write_record
+from seamark.process.interrupts import let_pass
+from seamark.remote.files import files_of
+from seamark.remote.protocol import Unreachable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from seamark.journal.folder import RunFolder
+    from seamark.neptune.forward.client import Client, Seen
+    from seamark.neptune.forward.locks import Locks
+    from seamark.neptune.forward.work import Task
+
+__all__ = ["ForwardedRun"]
+
+_LONGEST_ID: Final = 36
+_TURN_S: Final = 2.0
+"""How long one call sends at most before it says how far it is, seconds."""
+_PING_S: Final = 10.0
+_ALIVE_NS: Final = 60 * 10**9
+
+
+class ForwardedRun:
+    """A run of this disk and what is there of it.
+
+    Two threads use it: one sends what journals say, one the files that they name.
+
+    Args:
+        client: Asks the server.
+        place: URI of where it goes.
+        folder: The run.
+        locks: Keep other processes of this machine from sending the same journal.
+        parent: Pid of the process that is spoken for.
+    """
+
+    def __init__(
+        self, client: Client, place: str, folder: RunFolder, locks: Locks, parent: int
+    ) -> None:
+        self._client, self._place, self._folder, self._locks = client, place, folder, locks
+        self._parent = parent
+        self._lock = threading.Lock()
+        self._is_open = False
+        self._id = ""
+        self._seen: dict[str, Seen] = {}
+        self._held = Held({})
+        self._journals: dict[str, Journal] = {}
+        self._pinged = 0.0
+        self._noted: dict[str, int] = {}
+        self._said = ""
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Have what is there to oneself; whatever goes wrong, it is looked at anew next time.
+
+        Raises:
+            RemoteError: If it cannot be opened there.
+        """
+        with self._lock:
+            if not self._is_open:
+                self._open()
+            self._is_open = False
+            yield
+            self._is_open = True
+
+    def _open(self) -> None:
+        known = recorded_id(self._folder, self._place)
+        if known is not None:
+            self._id = known
+            self._client.expect(known)
+        else:
+            self._id = self._client.create(_custom_id(self._folder))
+            write_record(self._folder, self._place, self._id, {})
+        self._seen = self._look()
+        self._held = Held(self._seen)
+        self._journals = {}
+        self._noted = recorded_counts(self._folder, self._place)
+
+    def _look(self) -> dict[str, Seen]:
+        """Return what is there, with all that was ever acknowledged.
+
+        Raises:
+            Unreachable: If what was just written is not seen: then older things may not be either.
+        """
+        mark, path = secrets.token_hex(8), f"{OWN}/opened"
+        self._client.execute(self._id, [assigned(path, "String", mark)])
+        found = self._client.attributes(self._id)
+        if path not in found or found[path].value != mark:
+            msg = "what was written is not to be read yet"
+            raise Unreachable(msg)
+        return found
+
+    # ---------------------------------------------------------------- journals
+
+    def known(self) -> dict[str, int]:
+        """Return how many bytes of each journal are there, by file name; nothing is made there.
+
+        Raises:
+            RemoteError: If it cannot be found out.
+        """
+        if recorded_id(self._folder, self._place) is None:
+            return {}
+        with self._opened():
+            found = {}
+            for file in self._folder.journals():
+                if self._is_record(file.path.name):
+                    found[file.path.name] = file.path.stat().st_size
+                    continue
+                offset, _ = self._journal(file.path.name).sent
+                if offset > FILE_HEADER_BYTES:
+                    found[file.path.name] = offset
+            return found
+
+    def send(self, name: str, end: int) -> int:
+        """Send what a journal holds up to an offset, for a while; return how far it is.
+
+        Raises:
+            RemoteError: If it is not taken.
+            OSError: If the journal cannot be read.
+        """
+        if self._is_record(name):
+            return end
+        with self._opened():
+            journal = self._journal(name)
+            if end > journal.sent[0]:
+                self._locks.take(name)
+                self._read_others()
+            if self._advance(journal, end) and time.monotonic() > self._pinged + _PING_S:
+                self._pinged = time.monotonic()
+                self._client.ping(self._id)
+            self._note()
+            return journal.pos
+
+    def _read_others(self) -> None:
+        """Read what is there, before anything is added: it may be newer than that."""
+        for file in self._folder.journals():
+            if not self._is_record(file.path.name):
+                one = self._journal(file.path.name)
+                if one.pos < one.sent[0]:
+                    self._advance(one, one.sent[0])
+
+    def _advance(self, journal: Journal, end: int) -> bool:
+        """Read on, and send what is not there; return whether it is of these minutes."""
+        until = time.monotonic() + _TURN_S
+        batch, place, lives = Batch(), (journal.pos, 0), False
+        with JournalReader(self._folder.journal_dir / journal.name, walk=walk) as reader:
+            for frame in reader.frames(journal.pos):
+                if frame.end > end:
+                    journal.pos = max(journal.pos, end)
+                    break
+                if batch.full and time.monotonic() > until:
+                    break
+                lives = lives or frame.t > time.time_ns() - _ALIVE_NS
+                if self._is_sent(journal, frame):
+                    journal.items.learn(frame)
+                    journal.pos = frame.end
+                    continue
+                for number, item in enumerate(journal.items.of(frame)):
+                    place = (frame.offset, number)
+                    if place < journal.sent:
+                        journal.translation.take(None, item, place)
+                        continue
+                    if batch.full:
+                        self._flush(journal, batch, place)
+                        batch = Batch()
+                    journal.translation.take(batch, item, place)
+                journal.pos = frame.end
+            else:
+                journal.pos = max(journal.pos, end)  # what is no frame was declared so
+        if journal.pos > journal.sent[0] or batch.operations:
+            self._flush(journal, batch, (journal.pos, 0))
+        return lives
+
+    @staticmethod
+    def _is_sent(journal: Journal, frame: Any) -> bool:
+        return frame.end <= journal.sent[0] and frame.kind in (*NUMERIC, Kind.TEXT, Kind.HISTOGRAM)
+
+    def _flush(self, journal: Journal, batch: Batch, place: Place) -> None:
+        """Send a batch, and with it how far the journal is then."""
+        operations = batch.operations
+        if journal.doubt:
+            operations = without_known(operations, self._seen, self._tail)
+        journal.lacking.update(batch.lacking)
+        operations = [*operations, *journal.about("position", place)]
+        self._execute(journal, operations)
+        journal.sent, journal.doubt = place, False
+
+    def _execute(self, journal: Journal, operations: list[dict[str, Any]]) -> None:
+        self._refused(journal, self._client.execute(self._id, operations))
+
+    def _refused(self, journal: Journal, wrong: list[str]) -> None:
+        """Count what was refused; the first reason is told."""
+        if wrong:
+            journal.lacking["refused"] += len(wrong)
+            self._said = self._said or wrong[0][:300]
+
+    def _tail(self, path: str, kind: str, count: int) -> list[tuple[float, int, Any]]:
+        return self._client.tail(self._id, path, kind, count)
+
+    def _journal(self, name: str) -> Journal:
+        if name not in self._journals:
+            self._journals[name] = Journal(name, self._seen, self._held)
+        return self._journals[name]
+
+    def _is_record(self, name: str) -> bool:
+        """Return whether a journal only says that and how the run was forwarded."""
+        try:
+            return "forwarded_to" in header_of(self._folder.journal_dir / name)
+        except JournalError as error:
+            let_pass(error)
+            return False
+
+    # ---------------------------------------------------------------- files
+
+    def files_left(self) -> dict[str, int]:
+        """Return the files of what was sent that are not there yet: sizes by digest.
+
+        Raises:
+            RemoteError: If it cannot be found out.
+        """
+        if recorded_id(self._folder, self._place) is None:
+            return files_of(self._folder)
+        with self._opened():
+            found: dict[str, int] = {}
+            for journal in self._with_files():
+                found |= journal.work.left()
+            return found
+
+    def send_file(self) -> int:
+        """Send the next file; return its size in bytes, -1 if there is none.
+
+        Raises:
+            RemoteError: If it is not taken.
+        """
+        with self._opened():
+            todo = ((one, one.work.next()) for one in self._with_files())
+            journal, task = next((each for each in todo if each[1] is not None), (None, None))
+            if journal is None or task is None:
+                return -1
+            self._locks.take(journal.name)
+            batch = Batch()
+            kind = {"image": "imageSeries", "member": "fileSet"}.get(task.what, "file")
+            target = journal.translation.room(batch, task.path, kind)
+            if task.item is not None:  # small, and a point: with how far the files are
+                self._add_image(batch, target, task)
+                self._note_sent(journal, task, batch)
+                return task.size
+            if batch.operations:
+                self._execute(journal, batch.operations)
+        wrong = self._upload(task, target)  # others send meanwhile: it may take long
+        with self._opened():
+            if self._journals.get(journal.name) is journal:  # else it is sent once more
+                batch = Batch()
+                if wrong is None:
+                    batch.lacking["files_gone"] += 1
+                self._refused(journal, wrong or [])
+                self._note_sent(journal, task, batch)
+        return task.size
+
+    def _with_files(self) -> list[Journal]:
+        """Return the journals whose files are to be sent from here, read as far as they are there.
+
+        The files of other processes that live are theirs.
+        """
+        self._read_others()
+        below = self._folder.journal_dir
+        read = [one for one in self._journals.values() if one.sent > START]
+        return [one for one in read if self._is_ours(below / one.name)]
+
+    def _is_ours(self, path: Path) -> bool:
+        """Return whether nobody else will send the files that a journal names."""
+        with JournalReader(path) as reader:
+            return reader.header().get("pid") == self._parent or not may_grow(reader)
+
+    def _note_sent(self, journal: Journal, task: Task, batch: Batch) -> None:
+        """Send what a batch holds, and with it how far the files of a journal are then."""
+        place = journal.work.after(task, (journal.pos, 0))
+        journal.lacking.update(batch.lacking)
+        self._execute(journal, [*batch.operations, *journal.about("files", place)])
+        journal.work.sent(task)
+        self._note()
+
+    def _add_image(self, batch: Batch, target: str, task: Task) -> None:
+        assert task.item is not None  # noqa: S101 - asked by who calls
+        try:
+            with open_blob(self._folder, task.digest, task.size) as file:
+                value = {"data": base64.b64encode(file.read()).decode()}
+        except FileMissingError as error:
+            let_pass(error)
+            batch.lacking["files_gone"] += 1
+            return
+        for name in ("name", "description"):
+            value[name] = task.item.value.get(name)
+        entry = entry_of(value, task.item.step, task.item.t)
+        batch.operations.append({"path": target, "logImages": {"entries": [entry]}})
+
+    def _upload(self, task: Task, target: str) -> list[str] | None:
+        """Send a file; return what was wrong, or None if it is not on this disk any more."""
+        try:
+            with open_blob(self._folder, task.digest, task.size) as file:
+                source = f"/dev/fd/{file.fileno()}"
+                if task.what == "member":
+                    return self._client.upload_member(self._id, target, task.name, source)
+                return self._client.upload(self._id, target, task.ext, source)
+        except FileMissingError as error:
+            let_pass(error)
+            return None
+
+    # ---------------------------------------------------------------- what could not be held
+
+    def lacking(self) -> tuple[dict[str, int], str]:
+        """Return how often something could not be held, by kind, and why something was refused."""
+        total: Counter[str] = Counter()
+        for one in list(self._journals.values()):
+            total.update(one.lacking)
+        return {kind: count for kind, count in sorted(total.items()) if count}, self._said
+
+    def end(self) -> None:
+        """Note on the run of this disk what could not be held: nothing more comes."""
+        with self._lock:
+            self._note(last=self._id != "")
+
+    def _note(self, *, last: bool = False) -> None:
+        """Note what could not be held: at once, and each time that it has doubled."""
+        found, _ = self.lacking()
+        doubled = any(count >= 2 * self._noted.get(kind, 0) for kind, count in found.items())
+        if doubled or (last and found != self._noted):
+            self._noted = found
+            write_record(self._folder, self._place, self._id, found)
+
+
+def _custom_id(folder: RunFolder) -> str:
+    """Return the id by which a run is found again there; the package takes 36 characters."""
+    if len(folder.run) <= _LONGEST_ID:
+        return folder.run
+    digest = hashlib.sha256(json.dumps([folder.project, folder.run]).encode()).hexdigest()
+    return f"{folder.run[:19]}-{digest[:16]}"

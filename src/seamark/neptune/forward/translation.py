@@ -1,0 +1,267 @@
+"""What a journal says, in the words of Neptune's protocol, and what of it has none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.neptune.forward.batch import Batch, entry_of
+from seamark.neptune.forward.held import is_own, usual
+from seamark.process.interrupts import let_pass
+from seamark.reading.interest import is_background
+from seamark.store.fold.payloads import atom_of
+
+if TYPE_CHECKING:
+    from seamark.neptune.forward.held import Held
+    from seamark.neptune.forward.items import Item
+    from seamark.neptune.forward.work import Work
+
+__all__ = ["Translation"]
+
+_INT32: Final = 1 << 31
+_SETS: Final = ("sys/tags", "sys/group_tags")
+_LAST: Final = frozenset({"atom", "file", "header", "own", "state"})
+"""What counts only as it was said last."""
+_CLEARS: Final = {
+    "floatSeries": "clearFloatSeries",
+    "stringSeries": "clearStringSeries",
+    "imageSeries": "clearImageSeries",
+    "stringSet": "clearStringSet",
+}
+_ABOUT: Final = {"run": "id", "project": "project", "user": "owner", "host": "hostname"}
+
+
+class Translation:
+    """Turns the items of one journal into operations.
+
+    Args:
+        held: What the run holds there; shared by its journals.
+        work: Takes the files that the journal names.
+    """
+
+    def __init__(self, held: Held, work: Work) -> None:
+        self._held, self._work = held, work
+        self._tokens: dict[str, Any] = {}
+        self._statistics: set[str] = set()
+        self._acts: dict[str, Callable[[Batch, Item], None]] = {
+            "number": self._number,
+            "text": self._text,
+            "histogram": lambda batch, _: batch.lacking.update(["histograms"]),
+            "atom": self._atom,
+            "delete": self._delete,
+            "clear": self._clear,
+            "add": self._change_set,
+            "remove": self._change_set,
+            "assign_set": self._change_set,
+            "series_config": self._configure,
+            "state": self._state,
+            "header": self._header,
+            "artifact": lambda batch, _: batch.lacking.update(["artifacts"]),
+            "statistic": self._statistic,
+            "unfiles": self._remove_members,
+        }
+
+    def take(self, batch: Batch | None, item: Item, place: tuple[int, int]) -> None:
+        """Add what an item means to a batch.
+
+        Args:
+            batch: That is sent next; None if the item is there already, and only noted as far as
+                what follows depends on it.
+            item: The item.
+            place: Offset of its frame, and its number there.
+        """
+        if is_own(item.path):
+            return
+        try:
+            if item.what in _LAST and self._is_late(item):
+                return
+            self._note_files(item, place, batch)
+            if batch is None:
+                self._remember(item)
+            elif (act := self._acts.get(item.what)) is not None:
+                act(batch, item)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            let_pass(error)
+            if batch is not None:
+                batch.lacking["damaged"] += 1
+
+    def _remember(self, item: Item) -> None:
+        if item.what in ("add", "remove", "assign_set"):
+            self._keep_set(item)
+        elif item.what == "statistic":
+            self._statistics.add(item.path)
+
+    def _is_late(self, item: Item) -> bool:
+        """Return whether something newer stands there already; else this is the newest."""
+        newest, what = self._held.newest, item.path or item.what
+        if item.t < newest.get(what, 0):
+            return True
+        newest[what] = item.t
+        return False
+
+    # ---------------------------------------------------------------- where
+
+    def room(self, batch: Batch, path: str, kind: str) -> str:
+        """Return where something of a kind goes; what is in its place is removed."""
+        held = self._held
+        target = held.place(path)
+        if target not in held.kinds and target != usual(path):
+            batch.lacking["renamed"] += 1
+        there = held.kinds.get(target)
+        if there is not None and there != kind:
+            batch.barrier()
+            batch.add(target, "deleteAttribute")
+            held.free(target)
+        held.holds(target, kind)
+        return target
+
+    # ---------------------------------------------------------------- series
+
+    def _number(self, batch: Batch, item: Item) -> None:
+        if not math.isfinite(item.value):
+            batch.lacking["not_finite"] += 1
+            return
+        path = self.room(batch, item.path, "floatSeries")
+        batch.point(path, "logFloats", entry_of(item.value, item.step, item.t))
+
+    def _text(self, batch: Batch, item: Item) -> None:
+        if not isinstance(item.value, str):
+            batch.lacking["long_texts"] += 1
+            return
+        path = self.room(batch, item.path, "stringSeries")
+        batch.point(path, "logStrings", entry_of(item.value, item.step, item.t))
+
+    def _clear(self, batch: Batch, item: Item) -> None:
+        target = self._held.place(item.path)
+        if (verb := _CLEARS.get(self._held.kinds.get(target, ""))) is not None:
+            batch.barrier()
+            batch.add(target, verb)
+
+    def _configure(self, batch: Batch, item: Item) -> None:
+        told = {name: item.value[name] for name in ("min", "max", "unit") if name in item.value}
+        batch.add(self.room(batch, item.path, "floatSeries"), "configFloatSeries", **told)
+
+    def _statistic(self, batch: Batch, item: Item) -> None:
+        if item.path not in self._statistics:  # it is said again and again
+            self._statistics.add(item.path)
+            batch.lacking["statistics"] += 1
+
+    # ---------------------------------------------------------------- single values
+
+    def _atom(self, batch: Batch, item: Item) -> None:
+        kind, value = item.value
+        if kind == "text":
+            batch.lacking["long_texts"] += 1
+        elif kind == "datetime":
+            moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+            path = self.room(batch, item.path, "datetime")
+            batch.add(path, "assignDatetime", valueMilliseconds=int(moment.timestamp() * 1000))
+        elif kind == "bool":
+            self._assign(batch, item.path, "bool", bool(value))
+        elif kind in ("int", "float"):
+            number = atom_of(kind, value) if isinstance(value, str) else value
+            self._assign_number(batch, item.path, number, kind)
+        else:
+            if kind in ("null", "json") and not is_background(item.path):  # what comes unasked
+                batch.lacking["nulls" if kind == "null" else "lists"] += 1
+            self._assign(batch, item.path, "string", "None" if value is None else str(value))
+
+    def _assign_number(self, batch: Batch, path: str, value: Any, kind: str) -> None:
+        if isinstance(value, float) and not math.isfinite(value):
+            batch.lacking["not_finite_values"] += 1
+            self._assign(batch, path, "string", str(value))
+        elif kind == "int" and not -_INT32 <= value < _INT32:
+            batch.lacking["large_integers"] += 1
+            if abs(value) < 1 << 1023:
+                self._assign(batch, path, "float", float(value))
+            else:
+                self._assign(batch, path, "string", hex(value))
+        elif kind == "int" and self._held.kinds.get(self._held.place(path)) != "float":
+            self._assign(batch, path, "int", value)
+        else:
+            self._assign(batch, path, "float", float(value))
+
+    def _assign(self, batch: Batch, path: str, kind: str, value: Any) -> None:
+        batch.add(self.room(batch, path, kind), f"assign{kind.capitalize()}", value=value)
+
+    def _header(self, batch: Batch, item: Item) -> None:
+        if item.value.get("owner") is not True:
+            return
+        for key, name in _ABOUT.items():
+            if isinstance(value := item.value.get(key), str):
+                self._assign(batch, f"sys/{name}", "string", value)
+
+    def _state(self, batch: Batch, item: Item) -> None:
+        self._assign(batch, "sys/state", "string", str(item.value["state"]))
+        error = item.value.get("error")
+        if isinstance(error, dict):
+            words = f"{error.get('type')}: {error.get('message')}"
+            self._assign(batch, "sys/error", "string", words)
+
+    # ---------------------------------------------------------------- sets, removing
+
+    def _keep_set(self, item: Item) -> dict[str, None]:
+        if item.what == "assign_set":
+            self._held.sets[item.path] = {}
+        kept = self._held.sets.setdefault(item.path, {})
+        for value in item.value["values"]:
+            if item.what == "remove":
+                kept.pop(str(value), None)
+            else:
+                kept[str(value)] = None
+        return kept
+
+    def _change_set(self, batch: Batch, item: Item) -> None:
+        kept, values = self._keep_set(item), [str(one) for one in item.value["values"]]
+        if item.path not in _SETS:
+            batch.lacking["sets"] += not is_background(item.path)
+            self._assign(batch, item.path, "string", ", ".join(sorted(kept)))
+            return
+        self._held.holds(item.path, "stringSet")
+        if item.what == "assign_set":
+            batch.add(item.path, "clearStringSet")
+        if values:
+            verb = "removeStrings" if item.what == "remove" else "insertStrings"
+            batch.add(item.path, verb, values=values)
+
+    def _delete(self, batch: Batch, item: Item) -> None:
+        batch.barrier()
+        for target in self._held.inside(item.path):
+            if item.t < self._held.newest.get(target, 0):
+                continue
+            batch.add(target, "deleteAttribute")
+            self._held.free(target)
+
+    # ---------------------------------------------------------------- files
+
+    def _note_files(self, item: Item, place: tuple[int, int], batch: Batch | None) -> None:
+        """Have the files sent that an item names, behind what is sent here.
+
+        Args:
+            item: The item.
+            place: Where it stands.
+            batch: That is sent; None for what was sent before.
+        """
+        lacking = None if batch is None else batch.lacking
+        work, value = self._work, item.value
+        if item.what == "delete":
+            work.forget(item.path)
+        elif item.what == "image":
+            work.image(place, item, lacking)
+        elif item.what in ("file", "own", "digest"):
+            token = value.get("token")
+            if item.what == "digest" and self._tokens.get(item.path) != token:
+                return  # something else was put there since
+            self._tokens[item.path] = token
+            work.file(place, item.path, value.get("file"), lacking)
+        elif item.what == "files" and isinstance(value.get("members"), dict):
+            for name, file in value["members"].items():
+                work.member(place, item.path, str(name), file, lacking)
+
+    def _remove_members(self, batch: Batch, item: Item) -> None:
+        names = [str(one) for one in item.value["names"]]
+        self._work.forget_members(item.path, names)
+        batch.barrier()
+        batch.add(self._held.place(item.path), "deleteFiles", filePaths=names)

@@ -1,0 +1,179 @@
+"""One run as a document of JSON values: what ``seamark export --format json`` writes of each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.paths import home_of, kind_of
+from seamark.reading.attributes import INHERITED, Attribute
+from seamark.reading.plain import plain
+from seamark.values import encode_atom
+from seamark.values.keeping import Keep
+
+if TYPE_CHECKING:
+    from seamark.reading.points import Attempt, Points
+    from seamark.reading.reader import Reader
+
+__all__ = [
+    "SERIES",
+    "attributes_of",
+    "document_of",
+    "inherited_by",
+    "own_attributes",
+    "ref_of",
+    "utc",
+    "value_mapping",
+]
+
+SERIES: Final[Mapping[str, str]] = {
+    "series": "float_series",
+    "texts": "string_series",
+    "files": "file_series",
+    "histograms": "histogram_series",
+}
+"""The parts of a document that hold points, and the family of each."""
+
+Whole = Callable[[Any, str], Any]
+"""Returns a text in full, given it or the record of its blob, and the path."""
+
+
+def document_of(
+    view: Reader,
+    parts: Collection[str] = ("attributes", *SERIES),
+    *,
+    wanted: Callable[[str], bool] = lambda _: True,
+    attempt: Attempt = "latest",
+    whole: Whole,
+) -> dict[str, Any]:
+    """Return a run as a document: strict JSON, in which NaN and infinities are texts.
+
+    Args:
+        view: The run.
+        parts: ``"attributes"``, and those of `SERIES`.
+        wanted: Which paths.
+        attempt: Which attempts.
+        whole: What is written for a text.
+    """
+    out: dict[str, Any] = ref_of(view.project, view.name)
+    own = [one for one in own_attributes(view) if wanted(one.path)]
+    if "attributes" in parts:
+        out["attributes"] = plain(attributes_of(one for one in own if one.path != INHERITED))
+        if inherited := inherited_by(view):
+            keys = ("value", "project")
+            told = {key: {name: one[name] for name in keys} for key, one in inherited.items()}
+            out["inherited_tags"] = plain(told)
+    for part, family in SERIES.items():
+        if part in parts:
+            paths = [one.path for one in own if one.family == family]
+            out[part] = {path: _columns(view, part, path, attempt, whole) for path in paths}
+    return out
+
+
+def ref_of(project: str, run: str) -> dict[str, str]:
+    """Return what names a run for programs, with its kind where it is no run."""
+    kind = kind_of(project, run)
+    named = {"project": home_of(project), "run": run}
+    return named if kind == "run" else {**named, "kind": kind}
+
+
+def attributes_of(attributes: Iterable[Attribute]) -> dict[str, dict[str, Any]]:
+    """Return attributes as ``{path: {family, type, value}}``, summaries as mappings.
+
+    What is kept of a fast series is there in full, too, as ``kept``.
+    """
+    return {one.path: _attribute(one) for one in attributes}
+
+
+def _attribute(one: Attribute) -> dict[str, Any]:
+    told = {"family": one.family, "type": one.type, "value": value_mapping(one.value)}
+    if isinstance(one.value, Keep):
+        told["kept"] = {"kind": one.value.kind, "state": one.value.state_dict()}
+    return told
+
+
+def value_mapping(value: Any) -> Any:
+    """Return an attribute's value for JSON: summaries of series as mappings, the rest as it is."""
+    if isinstance(value, Keep):
+        return value.to_dict()
+    return (
+        dataclasses.asdict(value)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type)
+        else value
+    )
+
+
+def own_attributes(view: Reader) -> Iterator[Attribute]:
+    """Yield the attributes of a run with the keyed tags that are its own.
+
+    What it inherits from projects is told by `INHERITED`: where it is copied to, it inherits
+    from others.
+    """
+    tags = inherited_by(view)
+    for one in view.attributes():
+        told = tags.get(one.path.removeprefix("tags/")) if one.path.startswith("tags/") else None
+        if told is None:
+            yield one
+        elif "own" in told:
+            yield Attribute(one.path, "atom", encode_atom(told["own"]).type, told["own"])
+
+
+def inherited_by(view: Reader) -> Mapping[str, Mapping[str, Any]]:
+    """Return the keyed tags that a run has from projects above it, by key."""
+    found = view.attribute(INHERITED)
+    return found.value if found is not None and isinstance(found.value, dict) else {}
+
+
+def utc(time_ns: Any) -> list[str]:
+    """Return times, in nanoseconds since the Unix epoch, as ISO 8601 with all their digits."""
+    import numpy as np
+
+    times = np.asarray(time_ns, np.int64).astype("datetime64[ns]")
+    return [f"{time}Z" for time in np.datetime_as_string(times).tolist()]
+
+
+# -------------------------------------------------------------------- points
+
+
+def _columns(
+    view: Reader, part: str, path: str, attempt: Attempt, whole: Whole
+) -> dict[str, list[Any]]:
+    if part == "series":
+        return _floats(view.points(path, attempt))
+    if part == "texts":
+        texts = view.texts(path, attempt)
+        return _rows(texts, [plain(whole(one.text, path)) for one in texts])
+    if part == "histograms":
+        histograms = view.histograms(path, attempt)
+        return _rows(histograms, [plain([one.edges, one.counts]) for one in histograms])
+    files = view.files(path, attempt)
+    told = [_with_words(one.file, one.name, one.description) for one in files]
+    return _rows(files, plain(told))
+
+
+def _with_words(file: Mapping[str, Any], name: str | None, description: str | None) -> Any:
+    said = {"called": name, "description": description}
+    return {**file, **{key: text for key, text in said.items() if text is not None}}
+
+
+def _floats(points: Points) -> dict[str, list[Any]]:
+    import numpy as np
+
+    values = points.value.tolist()
+    return {
+        "step": points.step.tolist(),
+        "value": values if np.isfinite(points.value).all() else plain(values),
+        "time": utc(points.time_ns),
+        "attempt": points.attempt.tolist(),
+    }
+
+
+def _rows(points: Iterable[Any], values: list[Any]) -> dict[str, list[Any]]:
+    told = list(points)
+    return {
+        "step": [one.step for one in told],
+        "value": values,
+        "time": utc([one.time_ns for one in told]),
+        "attempt": [one.attempt for one in told],
+    }

@@ -1,0 +1,124 @@
+"""What went wrong with a run, error by error, as its processes recorded it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.reading.points import time_of
+
+if TYPE_CHECKING:
+    from seamark.reading.attributes import JournalInfo
+    from seamark.reading.reader import Reader
+
+__all__ = ["ERRORS", "RecordedError", "recorded_errors"]
+
+ERRORS: Final = "errors"
+"""The last part of the paths at which processes record the errors that they met."""
+_SPACE: Final = "monitoring/"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedError:
+    """An error that a process of the run met.
+
+    Attributes:
+        type: Name of its class, such as ``"ValueError"``.
+        message: What it says, secrets masked.
+        traceback: As Python prints it, causes included, secrets masked; None if it was not
+            recorded.
+        time: When it was recorded, UTC.
+        rank: Of the process, 0-based; None if it is not known.
+    """
+
+    type: str
+    message: str
+    traceback: str | None
+    time: datetime
+    rank: int | None
+
+
+def recorded_errors(view: Reader) -> list[RecordedError]:
+    """Return the errors of a run, those of all ranks and attempts, the oldest first.
+
+    What processes met that only added to the run is not among them.
+
+    Args:
+        view: Of the run.
+    """
+    journals = {one.writer: one for one in view.journals()}
+    owners = {_line(one) for one in journals.values() if one.header.get("owner") is True}
+    found: list[RecordedError] = []
+    for path, family in view.families().items():
+        if family != "string_series" or path.rpartition("/")[2] != ERRORS:
+            continue
+        journal = journals.get(path.removeprefix(_SPACE).rpartition("/")[0])
+        if journal is None:  # a namespace that somebody chose, or a series of somebody's own
+            found += _read(view, path, None, whole=True)
+        elif _takes_part(journal, owners):
+            rank = journal.header.get("rank")
+            found += _read(view, path, rank if type(rank) is int else None)
+    return sorted(found, key=lambda one: one.time) or list(_of_state(view))
+
+
+def _takes_part(journal: JournalInfo, owners: set[tuple[str, ...]]) -> bool:
+    """Return whether a journal is of a process that owns the run, or of another rank of it."""
+    of_rank = bool(journal.header.get("rank")) and journal.header.get("attempt") is not None
+    return of_rank or _line(journal) in owners
+
+
+def _line(journal: JournalInfo) -> tuple[str, ...]:
+    """Return what tells a run object, its copies and what it resumes from every other."""
+    header = journal.header
+    keys = ("lineage",) if header.get("lineage") else ("host", "boot", "pid", "start")
+    # As text: a header may come from a stranger, and hold what cannot be compared.
+    return tuple(repr(header.get(key)) for key in keys)
+
+
+def _read(
+    view: Reader, path: str, rank: int | None, *, whole: bool = False
+) -> Iterator[RecordedError]:
+    """Yield the errors at a path; a stranger may have written anything there.
+
+    Args:
+        view: Of the run.
+        path: Of a series of texts.
+        rank: Of the process that wrote it.
+        whole: Pass over what does not say all that is said of an error.
+    """
+    for point in view.texts(path, attempt="all"):
+        told = _told(view, point.text)
+        if whole and not told.keys() >= {"type", "message"}:
+            continue
+        kind, message, trace = (told.get(key) for key in ("type", "message", "traceback"))
+        yield RecordedError(
+            type=str(kind or ""),
+            message=str(message or ""),
+            traceback=trace if isinstance(trace, str) else None,
+            time=time_of(point.time_ns),
+            rank=rank,
+        )
+
+
+def _told(view: Reader, text: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        text = text if isinstance(text, str) else view.contents.text(text)
+        found = json.loads(text)
+    except (OSError, ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {"message": text}
+
+
+def _of_state(view: Reader) -> Iterator[RecordedError]:
+    """Yield the error that the state of a run names, of one whose errors were not listed."""
+    if view.state != "failed" or view.signal or not (reason := view.reason):
+        return
+    kind, _, message = reason.partition(": ")
+    end = view.attribute("sys/end_time")
+    trace = view.attribute(path) if (path := view.traceback) else None
+    text = trace.value if trace is not None and isinstance(trace.value, str) else None
+    if end is not None:
+        yield RecordedError(kind, message, text, end.value, None)

@@ -1,0 +1,217 @@
+"""What a run or a project comes to: a dict that prints and displays itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.reading.html import block, harmless, table, text
+from seamark.reading.interest import aside, holds_parameters, is_counter, metric_order
+
+if TYPE_CHECKING:
+    from seamark.reading.attributes import Attribute
+    from seamark.reading.recorded_errors import RecordedError
+
+__all__ = ["Report", "report_of_project", "report_of_run"]
+
+_DETAIL: Final = "sys/state_detail"
+_FACTS: Final = {
+    "name": "sys/name",
+    "state": "sys/state",
+    "detail": _DETAIL,
+    "description": "sys/description",
+    "revision": "sys/revision",
+    "version": "source_code/version",
+    "start_time": "sys/start_time",
+    "end_time": "sys/end_time",
+    "running_time_s": "sys/running_time",
+}
+_INTERNAL: Final = {
+    "id": "sys/id",
+    "parent": "sys/parent",
+    "owner": "sys/owner",
+    "hostname": "sys/hostname",
+    "creation_time": "sys/creation_time",
+}
+_SETS: Final = {"tags": "sys/tags", "groups": "sys/group_tags"}
+_HEAD: Final = frozenset({"name", "state", "detail"})
+_LONGEST: Final = 200
+"""Characters of a value that are printed."""
+
+
+class Report(dict[str, Any]):
+    """What a run or a project comes to, by name; ``print(report)`` and notebooks show it."""
+
+    def __str__(self) -> str:
+        """Return lines for people: facts first, then a section for each group of values."""
+        return "\n".join(self._lines())
+
+    __repr__ = __str__
+
+    def _lines(self) -> Iterator[str]:
+        yield " ".join(self._title())
+        facts, sections = self._facts(), self._sections()
+        names = [name for name, _ in facts] or [""]
+        width = max(map(len, names)) + 2
+        for name, words in facts:
+            yield f"{name:<{width}}{words}"
+        for name, rows in sections:
+            yield f"\n{name}"
+            width = max(len(key) for key, _ in rows) + 2
+            yield from (f"  {key:<{width}}{words}".rstrip() for key, words in rows)
+
+    def _title(self) -> Iterator[str]:
+        yield _words(self.get("name") or self.get("id") or "(no name)")
+        if self.get("state"):
+            yield f"- {_words(self['state'])}"
+        if self.get("detail"):
+            yield f"({_words(self['detail'])})"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [
+            (name.replace("_", " "), _words(value))
+            for name, value in self.items()
+            if name not in _HEAD and not _is_section(value) and value not in (None, [], "")
+        ]
+
+    def _sections(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        found = []
+        for name, value in self.items():
+            rows: list[tuple[str, str]] = []
+            if isinstance(value, Mapping):
+                rows = [(_plain(key), _words(each)) for key, each in value.items()]
+            elif _is_section(value):
+                rows = [(_plain(str(one["type"])), _error_words(one)) for one in value]
+            if rows:
+                found.append((name.replace("_", " "), rows))
+        return found
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows; never raises."""
+
+        def page() -> str:
+            facts = [(text(name), text(words, 1000)) for name, words in self._facts()]
+            parts = [table((), facts)]
+            for name, rows in self._sections():
+                cells = [(text(key), text(words, 1000)) for key, words in rows]
+                parts.append(table((name, ""), cells))
+            return block(text(" ".join(self._title())), *parts)
+
+        return harmless(page, self.__str__)
+
+
+def report_of_run(
+    attributes: Sequence[Attribute],
+    errors: Iterable[RecordedError],
+    *,
+    project: str,
+    short: bool = False,
+) -> Report:
+    """Return what a run comes to.
+
+    Args:
+        attributes: All that it shows.
+        errors: What went wrong with it.
+        project: Its project.
+        short: Leave out ids, where it ran, and tracebacks.
+    """
+    atoms = {one.path: one.value for one in attributes if one.family == "atom"}
+    sets = {one.path: one.value for one in attributes if one.family == "string_set"}
+    found = Report({name: atoms.get(path) for name, path in _FACTS.items()})
+    if not short:
+        found["project"] = project
+        found |= {name: atoms.get(path) for name, path in _INTERNAL.items()}
+    found |= {name: sorted(sets.get(path, ())) for name, path in _SETS.items()}
+    found["keyed_tags"] = _below("tags", atoms)
+    found["parameters"] = {
+        path.removeprefix("parameters/"): value
+        for path, value in atoms.items()
+        if holds_parameters(path) and not (path.startswith("sys/") or aside(path))
+    }
+    found["metadata"] = _below("metadata", atoms)
+    series = [one for one in attributes if one.family == "float_series" and not aside(one.path)]
+    series.sort(key=lambda one: (is_counter(one.path), metric_order(one.path)))
+    found["metrics"] = {one.path: one.value.last for one in series}
+    found["chronos"] = {
+        one.path.removeprefix("chronos/"): one.value.to_dict()
+        for one in attributes
+        if one.family == "statistic" and one.path.startswith("chronos/")
+    }
+    found["errors"] = [_error(one, short=short) for one in errors]
+    return found
+
+
+def report_of_project(
+    path: str, attributes: Sequence[Attribute], states: Iterable[str], *, short: bool = False
+) -> Report:
+    """Return what a project comes to.
+
+    Args:
+        path: Of the project.
+        attributes: All that its own log shows.
+        states: Those of its runs.
+        short: Leave out who made it and when.
+    """
+    atoms = {one.path: one.value for one in attributes if one.family == "atom"}
+    sets = {one.path: one.value for one in attributes if one.family == "string_set"}
+    found = Report(name=atoms.get("sys/name") or path, description=atoms.get("sys/description"))
+    if not short:
+        found["project"] = path
+        found |= {name: atoms.get(_INTERNAL[name]) for name in ("owner", "creation_time")}
+    found["tags"] = sorted(sets.get("sys/tags", ()))
+    found["keyed_tags"] = _below("tags", atoms)
+    found["metadata"] = _below("metadata", atoms)
+    groups = {one.path.split("/")[1] for one in attributes if one.path.startswith("groups/")}
+    found["groups"] = sorted(groups)
+    counts: dict[str, int] = {}
+    for state in states:
+        counts[state] = counts.get(state, 0) + 1
+    found["runs"] = dict(sorted(counts.items()))
+    return found
+
+
+def _below(namespace: str, atoms: Mapping[str, Any]) -> dict[str, Any]:
+    start = f"{namespace}/"
+    return {path[len(start) :]: each for path, each in atoms.items() if path.startswith(start)}
+
+
+def _error(error: RecordedError, *, short: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": error.type, "message": error.message, "time": error.time}
+    found["rank"] = error.rank
+    return found if short else {**found, "traceback": error.traceback}
+
+
+def _is_section(value: Any) -> bool:
+    is_list = isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
+    return is_list or isinstance(value, Mapping)
+
+
+def _error_words(one: Mapping[str, Any]) -> str:
+    rank = f", rank {one['rank']}" if one.get("rank") else ""
+    return f"{_words(one['message'])} ({_words(one['time'])}{rank})"
+
+
+def _words(value: Any) -> str:
+    """Return a value in one line, safe to print."""
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.6g}"
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="seconds")
+    if isinstance(value, Mapping):
+        kept = {key: each for key, each in value.items() if each not in (None, 0)}
+        return ", ".join(f"{_plain(str(key))} {_words(each)}" for key, each in kept.items())
+    if isinstance(value, list):
+        return ", ".join(map(_words, value))
+    return _plain(str(value))
+
+
+def _plain(words: str) -> str:
+    """Return a text that a stranger may have written, cut to a length, with nothing to obey."""
+    cut = words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
+    if cut.isprintable():
+        return cut
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut
+    )

@@ -1,0 +1,75 @@
+"""What can be said of ``neptune://workspace/project`` before anybody there is asked."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import re
+from importlib.machinery import PathFinder
+from typing import Final
+from urllib.parse import urlsplit
+
+from seamark.errors import ArgumentError, MissingExtraError
+from seamark.remote.http.address import is_loopback, shown
+
+__all__ = ["address_in", "check_project", "token_to_show"]
+
+_PROJECT: Final = re.compile(r"[^/\s?#@]+/[^/\s?#@]+")
+
+
+def check_project(uri: str) -> None:
+    """Make sure that a project is named, and that the package is there to ask for it.
+
+    Raises:
+        ArgumentError: If no project is named.
+        MissingExtraError: If the package is not installed.
+    """
+    if _PROJECT.fullmatch(uri.partition("://")[2]) is None:
+        msg = f"remote: expected 'neptune://workspace/project', got {shown(uri)!r}"
+        raise ArgumentError(msg)
+    # The path alone is asked: whatever stands in for the package in this process is not it.
+    found = PathFinder.find_spec("neptune")
+    if found is None or found.origin is None:
+        msg = 'remote: neptune:// needs the package neptune: pip install "seamark[neptune]"'
+        raise MissingExtraError(msg, name="neptune")
+
+
+def token_to_show(given: str | None) -> str:
+    """Return the token that names a server of Neptune's protocol, and opens it.
+
+    Args:
+        given: By ``api_token=``; it may be meant for a Seamark server beside this one.
+
+    Raises:
+        ArgumentError: If there is none, or it may not be sent to where it says.
+    """
+    found = [one.strip() for one in (given, os.environ.get("NEPTUNE_API_TOKEN")) if one]
+    token = next((one for one in found if address_in(one)), None)
+    if token is None:
+        got = "what was given names no server" if found else "got none"
+        msg = (
+            "remote: neptune:// needs an API token of that server in NEPTUNE_API_TOKEN or "
+            f"api_token=, {got}"
+        )
+        raise ArgumentError(msg)
+    parts = urlsplit(address_in(token))
+    allowed = is_loopback(parts.hostname or "") or os.environ.get("OAUTHLIB_INSECURE_TRANSPORT")
+    if parts.scheme == "http" and not allowed:
+        msg = (
+            f"remote: the API token leads to http://{parts.hostname}, where anybody on the way "
+            "reads it; set OAUTHLIB_INSECURE_TRANSPORT=1 if that is as it should be"
+        )
+        raise ArgumentError(msg)
+    return token
+
+
+def address_in(token: str) -> str:
+    """Return the address that an API token of Neptune's names; empty if it is none."""
+    with contextlib.suppress(ValueError, TypeError):
+        told = json.loads(base64.b64decode(token))
+        found = told.get("api_url") or told.get("api_address") if isinstance(told, dict) else None
+        if isinstance(found, str) and urlsplit(found).hostname:
+            return found
+    return ""

@@ -1,0 +1,586 @@
+"""Artifacts: sets of files and references, in versions that never change."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final
+
+from seamark.blobs.draft import files_below
+from seamark.blobs.store import open_blob
+from seamark.errors import (
+    ArgumentError,
+    FileMissingError,
+    InactiveRunError,
+    RunNotFoundError,
+    RunNotNamedError,
+    SeamarkError,
+)
+from seamark.journal.folder import DRAFT, RunFolder, mint_run_id
+from seamark.journal.numbers import take_number
+from seamark.paths import ARTIFACTS, check_artifact, home_of, model_key
+from seamark.pictures.progress import progress_bar
+from seamark.process.interrupts import quietly
+from seamark.process.quiet import is_quiet
+from seamark.reading.artifacts import ArtifactName, check_alias
+from seamark.run.artifact_names import find_artifact, rows_of
+from seamark.run.draft import Draft, UnreadDraft
+from seamark.run.lifecycle import RECORDING
+from seamark.run.logbook import Logbook, Progress
+from seamark.run.objects import (
+    OBJECTS,
+    ArtifactObject,
+    destination_of,
+    digest_of_objects,
+    objects_in,
+    uri_of,
+)
+from seamark.run.options import WITHOUT_MEANING, given_tags, refuse_unknown
+from seamark.run.place import expect_writable
+from seamark.run.registry import Place, check_texts, expect_writing, made_at, names_there
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from seamark.reading.tables import RunsTable
+
+__all__ = ["Artifact", "init_artifact"]
+
+_NUMBER: Final = "sys/version"
+_TAKEN: Final = WITHOUT_MEANING - {"enable_remote_signals"}
+
+
+def init_artifact(
+    with_id: str | None = None,
+    *,
+    name: str | None = None,
+    project: str | None = None,
+    tags: Any = None,
+    description: str | None = None,
+    mode: str | None = None,
+    root: str | os.PathLike[str] | None = None,
+    remote: str | Sequence[str] | None = None,
+    api_token: str | None = None,
+    **others: Any,
+) -> Artifact:
+    """Begin a version of an artifact, or open one that exists.
+
+    A new one is a draft that nobody else sees until `Artifact.save`, or until the end of ``with``.
+    The same content is the same version, whoever saves it.
+
+    Args:
+        with_id: A version to open: ``NAME:3``, ``NAME:latest``, ``NAME:best`` (an alias),
+            ``NAME@sha256:...``, or ``NAME`` for the latest, perhaps behind ``PROJECT/``.
+        name: Of the artifact that a new version is of: letters, digits, ``.``, ``_`` and ``-``.
+        project: Path of the project; SEAMARK_PROJECT, NEPTUNE_PROJECT or ``"default"``.
+        tags: Words, kept in ``sys/tags``; of a mapping, keyed tags under ``tags/``.
+        description: What it is, free text.
+        mode: ``"read-only"`` opens with_id for reading; the others as in `init_run`.
+        root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``.
+        remote: Where it is sent once it is saved, or read from with ``mode="read-only"``.
+        api_token: For remotes; kept in memory only.
+        **others: Arguments of Neptune's that have no meaning here.
+
+    Raises:
+        UnknownArgumentError: If an argument does not exist; the nearest one is named.
+        RunNotNamedError: If neither ``with_id`` nor ``name`` says which artifact.
+        RunNotFoundError: If ``with_id`` names none.
+        PathError: If the project or the name breaks the grammar.
+        ArgumentError: If another argument has no legal value.
+        JournalError: If the root cannot be written to.
+
+    .. versionadded:: 0.2
+    """
+    own = {"with_id", "name", "project", "tags", "description", "mode", "root", "remote"}
+    refuse_unknown("init_artifact", others, own | {"api_token"} | _TAKEN)
+    check_texts(with_id=with_id, name=name, description=description)
+    words = given_tags("tags", tags)
+    place = Place.of(project, mode, root, remote, api_token, named=with_id)
+    if with_id is not None:
+        if name is not None:
+            msg = "init_artifact: expected with_id of a version or the name of a new one, got both"
+            raise ArgumentError(msg)
+        ref, elsewhere = _found(place, with_id)
+        made = made_at(Artifact, place, ref, elsewhere=elsewhere)
+    elif name is None:
+        msg = "init_artifact: expected name='...' of a new version, or with_id='...', got neither"
+        raise RunNotNamedError(msg)
+    else:
+        expect_writing(place, "init_artifact")
+        made = _begin(place, check_artifact(name))
+    made._say(words, description)  # noqa: SLF001 - a part of making it
+    return made
+
+
+class Artifact(Logbook):
+    """A version of an artifact: objects that never change, and what is said of them.
+
+    Made by `init_artifact`; ``Artifact(...)`` with its arguments is the same. It has the verbs of a
+    run for what is said of it; objects are added as long as it is a draft.
+
+    .. versionadded:: 0.2
+    """
+
+    container_type: ClassVar[str] = "artifact"
+
+    def __init__(self, folder: RunFolder, mode: str, **given: Any) -> None:
+        self._given = given
+        self._made_in: Place
+        self._draft: Draft | None = None
+        if not folder.run.startswith(DRAFT):
+            super().__init__(folder, mode, **given)
+            self.recorder.fixed = OBJECTS
+            return
+        super().__init__(folder, mode)  # sent and read is what is sealed
+        silent = self.recorder.silent
+        self.recorded = UnreadDraft(folder, silent=lambda: silent, known=list, disabled=silent)
+        self._draft = Draft(None if silent else self.recorder)
+        if self.recorder.recording:
+            expect_writable(folder)
+            self.start()  # whose draft it is
+
+    @classmethod
+    def _opened(cls, *given: Any, **named: Any) -> Artifact:
+        return init_artifact(*given, **named)
+
+    def __repr__(self) -> str:
+        """Return which version it is."""
+        which = "draft" if self.is_draft else f"@sha256:{self.digest[:12]}"
+        return f"<seamark.Artifact {self.project}/{self.name} {which}>"
+
+    # ---------------------------------------------------------------- which it is
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether objects can be added still; nobody else sees it then."""
+        return self._draft is not None
+
+    @property
+    def name(self) -> str:
+        """What all its versions are called."""
+        return model_key(self.folder.project, self.folder.run)
+
+    @property
+    def project(self) -> str:
+        """Project path."""
+        return home_of(self.folder.project)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its objects, hex: what names this version everywhere and always.
+
+        Raises:
+            InactiveRunError: If it is a draft.
+        """
+        self._expect_sealed("digest")
+        return self.folder.run
+
+    @property
+    def version(self) -> int | None:
+        """Its number (1-based) among the versions of the artifact; None if it has none here.
+
+        Raises:
+            InactiveRunError: If it is a draft.
+        """
+        self._expect_sealed("version")
+        found = self._rows().get(self.folder.run, {}).get(_NUMBER)
+        return None if found is None else int(found)
+
+    @property
+    def aliases(self) -> list[str]:
+        """Its aliases, sorted; ``latest`` is that of the greatest number.
+
+        Raises:
+            InactiveRunError: If it is a draft.
+        """
+        self._expect_sealed("aliases")
+        return list(self._rows().get(self.folder.run, {}).get("sys/aliases", ()))
+
+    def _rows(self) -> dict[str, dict[str, Any]]:
+        if self.recorded.is_empty:
+            return {}
+        return rows_of(self._refreshed(self.folder.project, False), self.folder.project)  # noqa: FBT003 - no progress bar
+
+    # ---------------------------------------------------------------- what it consists of
+
+    @property
+    def objects(self) -> list[ArtifactObject]:
+        """Its objects, sorted by name.
+
+        Raises:
+            FileMissingError: If they are not those that were saved.
+        """
+        if self._draft is not None:
+            return list(self._draft.objects)
+        if self.recorded.silent:
+            return []
+        found = self.recorded.reader()
+        members = None if found is None else found.attribute(OBJECTS)
+        objects = objects_in(members.value if members and members.family == "file_set" else {})
+        if (digest := digest_of_objects(objects)) != self.folder.run:
+            msg = (
+                f"{self.recorded.words}: its objects are not those that were saved: expected the "
+                f"digest {self.folder.run}, got {digest}"
+            )
+            raise FileMissingError(msg)
+        return objects
+
+    def add_file(self, path: str | os.PathLike[str], destination: str | None = None) -> None:
+        """Add a copy of a file.
+
+        Args:
+            path: The file; a link stands for what it leads to.
+            destination: Its name within the artifact, with ``/``; one that ends with ``/`` is the
+                folder to put it into. None for its own name.
+
+        Raises:
+            FileMissingError: If there is no such file, or it is changed while it is read.
+            ArgumentError: If the destination leads out of the artifact, or something is there.
+            InactiveRunError: If the artifact was saved or stopped already.
+            OSError: If it cannot be copied.
+        """
+        draft = self._to_change("add_file")
+        source = _local(path)
+        if not Path(source).is_file():
+            hint = ": add_dir adds a folder" if Path(source).is_dir() else ""
+            msg = f"path: expected an existing file, got {os.fspath(path)!r:.200}{hint}"
+            raise FileMissingError(msg)
+        draft.add({destination_of(Path(source).name, destination): source})
+
+    def add_dir(self, path: str | os.PathLike[str], destination: str | None = None) -> None:
+        """Add copies of all files below a folder.
+
+        A link in it counts as the file that it leads to, and has to lead into the folder.
+
+        Args:
+            path: The folder.
+            destination: What it is called within the artifact; one that ends with ``/`` is the
+                folder to put it into. None for its own name.
+
+        Raises:
+            FileMissingError: If there is no such folder, something in it is no file, a link leads
+                out of it, or a file is changed while it is read.
+            ArgumentError: If a name cannot be that of an object, or something is there.
+            InactiveRunError: If the artifact was saved or stopped already.
+            OSError: If something cannot be copied; nothing of the folder is added then.
+        """
+        draft = self._to_change("add_dir")
+        source = _local(path)
+        below = destination_of(Path(source).name, destination and destination.removesuffix("./"))
+        draft.add({f"{below}/{name}": file for name, file in files_below(source).items()})
+
+    def add_reference(self, uri: str, destination: str | None = None) -> None:
+        """Add an object that stays where it is; nothing is read of it.
+
+        Args:
+            uri: Such as ``s3://bucket/key``. User and password in it are not kept.
+            destination: As in `add_file`.
+
+        Raises:
+            ArgumentError: If it is no URI, the destination leads out of the artifact, or something
+                is there.
+            InactiveRunError: If the artifact was saved or stopped already.
+        """
+        draft = self._to_change("add_reference")
+        told, own = uri_of(uri)
+        name = destination_of(own, destination)
+        draft.objects.put([ArtifactObject(name, uri=self.recorder.hide(OBJECTS, told))])
+
+    # ---------------------------------------------------------------- sealing
+
+    def save(self) -> Artifact:
+        """Seal the draft: from here on it is a version that never changes, and everybody sees it.
+
+        If a version with the same objects exists, this becomes that one. A process that is killed
+        leaves either the draft or the whole version. Saved once, it does nothing.
+
+        Returns:
+            Itself.
+
+        Raises:
+            ArgumentError: If it has no objects.
+            InactiveRunError: If it was stopped before.
+            OSError: If the disk refuses; it stays a draft then.
+        """
+        draft = self._draft
+        if draft is None or self.recorder.silent:
+            return self
+        self._to_change("save")
+        if not len(draft.objects):
+            msg = f"save: {self.name!r} has no objects: add_file, add_dir or add_reference adds one"
+            raise ArgumentError(msg)
+        writer = self.recorder.writer
+        folder, again = draft.seal(partial(_number, self._made_in))
+        self.__init__(folder, self.mode, **self._given)  # type: ignore[misc]
+        if again:
+            self._restore()
+        self._shipping.begin(writer)  # which has ended, and is not to be forgotten
+        return self
+
+    def _restore(self) -> None:
+        """Take a version out of the trash that somebody saves again."""
+        if self._rows().get(self.folder.run, {}).get("sys/trashed"):
+            self.start()
+            self.recorder.assign_quietly({"sys/trashed": False})
+
+    def stop(self, *, seconds: float | None = None) -> None:
+        """Finish writing; a draft that was not saved is dropped. May be called twice.
+
+        Args:
+            seconds: As of a run.
+        """
+        super().stop(seconds=seconds)
+        if self._draft is not None:
+            self._draft.drop()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Save and stop; after an exception, drop the draft."""
+        try:
+            if kind is None and self.mode != "read-only":
+                self.save()
+        finally:
+            self.stop()
+
+    def alias(self, name: str) -> None:
+        """Give this version an alias, which no other version of the artifact has from then on.
+
+        Args:
+            name: Such as ``"best"``; no number, and not ``latest``.
+
+        Raises:
+            PathError: If it is no name.
+            ArgumentError: If it means something of its own.
+            InactiveRunError: If the version was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        alias = f"aliases/{check_alias(name)}"
+        others = () if self.is_draft else self._rows().items()
+        if self.recorder.to_share(alias) is None:
+            return
+        self.assign({alias: True})
+        for digest, row in others:
+            if digest != self.folder.run and name in row.get("sys/aliases", ()):
+                # Whoever reads takes the newest; that the older one is taken back, is for queries.
+                folder = RunFolder(self.folder.root, self.folder.project, digest)
+                if folder.is_there():
+                    with quietly(), Artifact(folder, self.mode, **self._given) as other:
+                        other.recorder.delete(alias)
+
+    # ---------------------------------------------------------------- reading
+
+    def download(self, to: str | os.PathLike[str] | None = None, *, verify: bool = True) -> Path:
+        """Write its files below a folder, and return the folder; references are left out.
+
+        Whatever was recorded, nothing is written outside, and no link there is followed. A file is
+        there whole or not at all.
+
+        Args:
+            to: The folder; one called like the artifact in the working directory if left out.
+            verify: Whether the bytes of each file are compared with its digest.
+
+        Raises:
+            FileMissingError: If the objects are not those that were saved, bytes are missing or
+                are not what was saved, or a link or another file is in the way.
+            ArgumentError: If a recorded name leads out of the folder.
+            InactiveRunError: If it is a draft.
+        """
+        self._expect_sealed("download")
+        target = Path(self.name if to is None else to)
+        files = [one for one in self.objects if one.sha256 is not None]
+        target.mkdir(parents=True, exist_ok=True)
+        contents = self.recorded.contents() if files else None
+        with progress_bar(f"Downloading {self.name}", quiet=is_quiet()) as show:
+            for done, one in enumerate(files, 1):
+                assert contents is not None  # noqa: S101 - there are files
+                contents.write(one.record, target, OBJECTS, name=one.path, verify=verify)
+                show(done, len(files))
+        return target
+
+    def open(self, destination: str) -> BinaryIO:
+        """Open an object for reading.
+
+        Args:
+            destination: Its name within the artifact.
+
+        Raises:
+            FileMissingError: If there is none, it is a reference, or its bytes are missing.
+            InactiveRunError: If it is a draft.
+        """
+        self._expect_sealed("open")
+        found = {one.path: one for one in self.objects}.get(destination)
+        if found is None:
+            msg = f"{self.recorded.words} has no object {destination!r:.200}"
+            raise FileMissingError(msg)
+        if found.uri is not None:
+            msg = f"{destination!r:.200} is a reference to {found.uri}: nothing of it is kept"
+            raise FileMissingError(msg)
+        if self.recorded.remote:
+            return io.BytesIO(self.recorded.contents().read(found.record, destination))
+        root = self._given.get("place") or self.folder.root
+        folder = RunFolder(Path(root), self.folder.project, self.folder.run)
+        return open_blob(folder, str(found.sha256), found.size)
+
+    def fetch_versions_table(
+        self,
+        *,
+        query: str | None = None,
+        columns: Iterable[str] | None = None,
+        trashed: bool | None = False,
+        limit: int | None = None,
+        sort_by: str = _NUMBER,
+        ascending: bool = False,
+        progress_bar: Progress = None,
+    ) -> RunsTable:
+        """Return the versions of the artifact, one row each.
+
+        ``sys/id`` is the digest, ``sys/version`` the number, ``sys/aliases`` what else it goes by.
+
+        Args:
+            query: See `Project.fetch_runs_table`, also for the others.
+            columns: Paths and patterns; None for everything. ``sys/id`` is always there.
+            trashed: False for versions that are not in the trash, True for those that are, None for
+                both.
+            limit: At most this many versions.
+            sort_by: Path, perhaps with an aggregate.
+            ascending: Smallest first.
+            progress_bar: Whether, or with what, it is shown how far reading is.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query, a column or ``sort_by`` breaks the grammar, or can mean
+                nothing.
+        """
+        from seamark.store.query.selection import Selection
+
+        selection = Selection(
+            project=self.folder.project,
+            kind="artifact",
+            query=query,
+            trashed=trashed,
+            limit=limit,
+            sort_by=sort_by,
+            ascending=ascending,
+        )
+        return self._table(selection, columns, progress_bar)
+
+    # ---------------------------------------------------------------- inside
+
+    def _say(self, words: Any, description: str | None) -> None:
+        """Record what it was given beside its objects."""
+        if not self.recorder.recording:
+            return
+        if description is not None:
+            self["sys/description"] = description
+        if words.words:
+            self["sys/tags"].add(words.words)
+        if words.keyed:
+            self.recorder.record_atoms(words.keyed)
+
+    def _expect_sealed(self, verb: str) -> None:
+        if self.is_draft and self.mode != "disabled":
+            msg = f"{verb}: {self.recorder.folder.words} is not saved yet: save() makes a version"
+            raise InactiveRunError(msg)
+
+    def _to_change(self, verb: str) -> Draft:
+        """Return the draft.
+
+        Raises:
+            InactiveRunError: If there is none any more.
+        """
+        if self._draft is None or not (self.recorder.recording or self.recorder.silent):
+            state = "was stopped" if self._draft is not None else "is saved and never changes"
+            msg = (
+                f"{verb}: {self.recorder.folder.words} {state}; init_artifact(name={self.name!r}) "
+                "begins another version"
+            )
+            raise InactiveRunError(msg)
+        self._draft.expect_own()
+        return self._draft
+
+    def _start(self) -> None:
+        if self._draft is None:
+            super()._start()
+            return
+        self.recorder.open().beat_every(math.inf)  # and no index is to know of it
+        self.lifecycle.phase = RECORDING
+
+    def _header(self) -> dict[str, Any]:
+        told = super()._header()
+        return told if self._draft is None else {**told, "run": None}  # which is not known yet
+
+
+def _local(path: str | os.PathLike[str]) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        msg = f"path: expected a path, got {type(path).__name__}: {path!r:.80}"
+        raise ArgumentError(msg)
+    return str(Path(path).expanduser().absolute())
+
+
+def _found(place: Place, word: str) -> tuple[tuple[str, str], bool]:
+    """Return where the version that a word means lies, and whether nothing of it is on this disk.
+
+    Raises:
+        RunNotFoundError: If nothing is meant.
+        ArgumentError: If several may be.
+    """
+    if place.mode in ("disabled", "debug"):
+        meant = ArtifactName.of(word)
+        name = meant.name if meant is not None else "artifact"
+        return (f"{place.project}/{ARTIFACTS}/{name}", "0" * 64), False
+    missing: SeamarkError | None = None
+    for at in dict.fromkeys([place.reads, place.asked]):
+        try:
+            with place.catalog("" if "/" in word else place.project, at) as catalog:
+                ref = find_artifact(catalog, word, place.project)
+        except RunNotFoundError as error:
+            missing = missing or error
+        else:
+            return ref, not place.folder(*ref).is_there()
+    assert missing is not None  # noqa: S101 - one place was asked at least
+    raise missing
+
+
+def _begin(place: Place, name: str) -> Artifact:
+    """Begin a draft.
+
+    Raises:
+        ArgumentError: If the project has an artifact whose name differs by case alone.
+        JournalError: If the root cannot be written to.
+    """
+    artifacts = f"{place.project}/{ARTIFACTS}"
+    if place.mode != "disabled":
+        with contextlib.suppress(OSError):
+            for one in os.listdir(place.root / artifacts):  # noqa: PTH208 - names, and no paths
+                if one != name and one.casefold() == name.casefold():
+                    msg = (
+                        f"name: project {place.project!r} has an artifact {one!r}, which differs "
+                        f"from {name!r} by case alone: not every disk tells them apart"
+                    )
+                    raise ArgumentError(msg)
+    made = made_at(Artifact, place, (f"{artifacts}/{name}", DRAFT + mint_run_id()))
+    made._made_in = place  # noqa: SLF001 - a part of making it
+    return made
+
+
+def _number(place: Place, sealed: RunFolder) -> int:
+    """Return the number of a version that is about to be: its own, or the next."""
+    known = set()
+    for at in dict.fromkeys((None, place.asked)):
+        for one in names_there(place, at, sealed.project, "artifact"):
+            number = (one.name or "").rpartition(":")[2]
+            if one.project == sealed.project and number.isdecimal():
+                if one.run == sealed.run:
+                    return int(number)
+                known.add(int(number))
+    above, _, name = sealed.project.rpartition("/")
+    return take_number(RunFolder(sealed.root, above, name), sealed.run, known, again=True)

@@ -1,0 +1,243 @@
+"""What a run read and made: its inputs and outputs, each by what tells it from all others."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import ArgumentError, FileMissingError, RunNotFoundError
+from seamark.paths import check_path, home_of, kind_of, model_key
+from seamark.reading.artifacts import ArtifactName
+from seamark.run.artifact import artifact_op
+from seamark.run.artifact_names import find_artifact, rows_of
+from seamark.run.catalogs import first_remote, open_catalog, readable
+from seamark.run.container import Container
+from seamark.run.objects import uri_of
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.reading.catalog import Ref
+    from seamark.run.options import RunOptions
+    from seamark.run.recorder import Recorder
+
+__all__ = ["SPACES", "Associations", "Reference", "hash_of"]
+
+SPACES: Final = {"input": "artifacts/inputs", "output": "artifacts/outputs"}
+"""Where a run has them."""
+_KINDS: Final = ("dataset", "model", "branch", "tag", "commit")
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Something that lies elsewhere, as an input or output of a run; nothing is read of it.
+
+    .. versionadded:: 0.2
+
+    Attributes:
+        uri: Such as ``"s3://bucket/key"`` or ``"https://git.lab/team/code@1f3a9c"``. User and
+            password in it are not kept.
+        kind: ``"dataset"``, ``"model"``, ``"branch"``, ``"tag"`` or ``"commit"``; None if it is
+            none of them.
+
+    Raises:
+        ArgumentError: If the URI is none, or there is no such kind.
+    """
+
+    uri: str
+    kind: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check both."""
+        uri_of(self.uri)
+        if self.kind is not None and self.kind not in _KINDS:
+            msg = f"kind: expected one of {', '.join(map(repr, _KINDS))} or None, got {self.kind!r}"
+            raise ArgumentError(msg)
+
+
+def hash_of(kind: str, name: str) -> str:
+    """Return what tells a container from all others; of an artifact, its digest."""
+    return name if kind == "artifact" else hashlib.sha256(f"{kind}:{name}".encode()).hexdigest()
+
+
+class Associations:
+    """The part of a run that records what it reads and makes.
+
+    Args:
+        recorder: Of the run.
+        options: Of the run.
+    """
+
+    def __init__(self, recorder: Recorder, options: RunOptions) -> None:
+        self._recorder, self._options = recorder, options
+        self._marked: dict[str, str] = {}
+
+    def mark(self, kind: str, what: Any, name: str | None) -> None:
+        """Record an input or output, if it is this rank's to say; `op` says what else is raised.
+
+        Raises:
+            ArgumentError: If this process called something else so.
+            FamilyError: If something that is no input or output is in its place.
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        writer = self._recorder.to_share(SPACES[kind])
+        if writer is None:
+            return
+        op = self.op(kind, what, name)
+        path, digest = op["path"], op["hash"]
+        if self._marked.setdefault(path, digest) != digest:
+            msg = f"mark_{kind}: {path!r} is another {kind} already; give this one a name="
+            raise ArgumentError(msg)
+        writer.claim(path, "artifact")
+        writer.append_op(op)
+
+    def op(self, kind: str, what: Any, name: str | None) -> dict[str, Any]:
+        """Return the op that records an input or output.
+
+        Args:
+            kind: ``input`` or ``output``.
+            what: A container, a `Reference`, a URL, an existing path, or
+                ``[PROJECT/]NAME:VERSION``.
+            name: What it is called in the run; None for its own name.
+
+        Raises:
+            ArgumentError: If it is nothing of that kind, or a text may mean two.
+            FileMissingError: If a path leads nowhere.
+            RunNotFoundError: If there is no such artifact.
+            PathError: If the name cannot be a path.
+            InactiveRunError: If an artifact is not saved yet.
+            OSError: If a file cannot be read.
+        """
+        if name is not None and (not isinstance(name, str) or not name.strip("/")):
+            msg = f"name: expected a text or None, got {name!r:.80}"
+            raise ArgumentError(msg)
+        of: dict[str, Any] | None = None
+        if isinstance(what, str) and _URL.match(what) and not what.startswith("file://"):
+            what = Reference(what)
+        if isinstance(what, Reference):
+            uri, own = uri_of(what.uri)
+            path = _path(kind, name, own)
+            uri = self._recorder.hide(path, uri)
+            told = {"kind": what.kind or "reference", "uri": uri}
+            return _op(kind, path, told, hash_of("reference", uri), [uri])
+        if isinstance(what, Container):
+            of = _of_container(what)
+        elif isinstance(what, str):
+            of = self._meant(kind, what)
+        elif not isinstance(what, os.PathLike):
+            msg = (
+                f"mark_{kind}: expected a container, an existing path, '[PROJECT/]NAME:VERSION' "
+                f"or a seamark.Reference, got {type(what).__name__}: {what!r:.80}"
+            )
+            raise ArgumentError(msg)
+        if of is not None:
+            return _op(kind, _path(kind, name, _own(of)), of, hash_of(of["kind"], of["id"]))
+        path = _path(kind, name, Path(os.fspath(what)).absolute().name or "root")
+        return artifact_op(path, kind, what, hide=partial(self._recorder.hide, path))
+
+    def _meant(self, kind: str, word: str) -> dict[str, Any] | None:
+        """Return what is recorded of the artifact that a text means; None if it is a path.
+
+        Raises:
+            ArgumentError: If it may mean both.
+            RunNotFoundError: If it may mean an artifact, and means neither.
+            FileMissingError: If it can only be a path, and there is nothing.
+        """
+        meant = ArtifactName.of(word)
+        there = word.startswith("file://") or os.path.lexists(Path(word).expanduser())
+        if meant is None or not meant.says_version:
+            if not there:
+                msg = f"mark_{kind}: expected an existing path, got {word!r:.200}"
+                raise FileMissingError(msg)
+            return None
+        try:
+            of = self._artifact(word)
+        except RunNotFoundError as error:
+            if there:
+                return None
+            msg = f"mark_{kind}: {error}, and no path is called so"
+            raise RunNotFoundError(msg) from None
+        if there:
+            msg = (
+                f"mark_{kind}: {word!r:.200} is a path and an artifact: give {f'./{word}'!r:.200} "
+                f"for the path, or what init_artifact({word!r:.200}) returns"
+            )
+            raise ArgumentError(msg)
+        return of
+
+    def _artifact(self, word: str) -> dict[str, Any]:
+        """Return what is recorded of an artifact: of this disk, else of where the run is sent.
+
+        Raises:
+            RunNotFoundError: If there is none in either.
+            ArgumentError: If several may be meant.
+        """
+        options, folder = self._options, self._recorder.folder
+        places: list[Path | str] = [folder.root]
+        if (uri := first_remote(options.remotes)) is not None:
+            places.append(readable(uri))
+        missing: RunNotFoundError | None = None
+        for place in places:
+            with contextlib.closing(open_catalog(place, options.api_token)) as catalog:
+                catalog.refresh()
+                try:
+                    ref = find_artifact(catalog, word, folder.project)
+                except RunNotFoundError as error:
+                    missing = missing or error
+                    continue
+                number = rows_of(catalog, ref[0]).get(ref[1], {}).get("sys/version")
+                return _of_artifact(ref, number)
+        assert missing is not None  # noqa: S101 - one place was asked at least
+        raise missing
+
+
+def _path(kind: str, name: str | None, own: str) -> str:
+    return check_path(f"{SPACES[kind]}/{own if name is None else name}")
+
+
+def _op(
+    kind: str, path: str, of: dict[str, Any], digest: str, references: list[str] | None = None
+) -> dict[str, Any]:
+    told = {"kind": kind, "files": [], "references": references or [], "hash": digest, "of": of}
+    return {"op": "artifact", "path": path, **told}
+
+
+def _own(of: dict[str, Any]) -> str:
+    return str(of.get("name") or of["id"])
+
+
+def _of_artifact(ref: Ref, number: Any) -> dict[str, Any]:
+    of = {"kind": "artifact", "project": home_of(ref[0]), "name": model_key(*ref), "id": ref[1]}
+    return of if number is None else {**of, "version": number}
+
+
+def _of_container(what: Container) -> dict[str, Any]:
+    """Return what is recorded of a container.
+
+    Raises:
+        InactiveRunError: If it is an artifact that is not saved yet.
+    """
+    folder: RunFolder = what.folder
+    kind = kind_of(folder.project, folder.run)
+    if kind == "artifact":
+        saved: Any = what
+        return _of_artifact((folder.project, saved.digest), saved.version)
+    home = home_of(folder.project)
+    if kind == "project":
+        return {"kind": kind, "id": home}
+    of: dict[str, Any] = {"kind": kind, "project": home, "id": folder.run}
+    if kind == "model":
+        of["id"] = f"{home}/{folder.run}"  # a key is one of a project's
+        of["name"] = folder.run
+    elif kind == "model_version":
+        of["name"] = model_key(folder.project, folder.run)
+        with contextlib.suppress(Exception):  # a number is for people
+            of["version"] = int(what["sys/version"].fetch())
+    return of

@@ -1,0 +1,326 @@
+"""Claiming: one of many workers gets a run or a group that matches, and no two get the same.
+
+What settles it is a `Place`: files in the project's folder, or a table of a server. Who was first
+there brings what it knows of the run up to date and asks the query again, because whoever had the
+claim before may have changed what it asks for.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from seamark.errors import ArgumentError, SeamarkError
+from seamark.journal.claims import Claim, Claims, claimant
+from seamark.journal.folder import PROJECT_LOG, RunFolder
+from seamark.process.interrupts import let_pass
+from seamark.run.writes import gather
+
+if TYPE_CHECKING:
+    from seamark.journal.claims import Standing
+    from seamark.reading.catalog import Catalog, Ref
+    from seamark.remote.http.catalog import RemoteCatalog
+
+__all__ = ["CLAIMED_BY", "Hold", "Place", "check_set", "claimed_by", "first_free", "place_of"]
+
+log = logging.getLogger("seamark")
+
+CLAIMED_BY: Final = "sys/claimed_by"
+"""Who has a run: what its claimant wrote, and takes away when it gives the run back."""
+_GROUPS: Final = "groups"
+_PATIENCE_S: Final = 5.0
+"""How long journals of the last claimant are waited for that the disk does not show yet."""
+_PAUSE_S: Final = 0.05
+_TRIES: Final = 5
+_AT_ONCE: Final = 200
+"""How many runs a server is asked for at a time."""
+
+
+class Place(Protocol):
+    """Settles who claims what.
+
+    Attributes:
+        is_far: Whether it is asked over a network.
+    """
+
+    is_far: bool
+
+    def take(self, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Claim]]:
+        """Yield what could be claimed, in the order of ``refs``, each claimed by then.
+
+        Args:
+            refs: Project and run id, or name of a group; in order of preference.
+        """
+        ...
+
+    def is_up_to_date(self, ref: Ref, claim: Claim) -> bool:
+        """Wait until what earlier claimants recorded can be read; False if it cannot."""
+        ...
+
+    def holds(self, ref: Ref, claim: Claim) -> bool:
+        """Return whether a claim is still the newest."""
+        ...
+
+    def release(self, ref: Ref, claim: Claim, positions: Mapping[str, int]) -> None:
+        """Give a claim back."""
+        ...
+
+
+class Folders:
+    """Claims by files; see `seamark.journal.claims`.
+
+    Args:
+        root: Root of the runs.
+        index: What has them.
+        groups: Whether groups are claimed, and not runs.
+    """
+
+    is_far = False
+
+    def __init__(self, root: Path, index: Catalog, *, groups: bool = False) -> None:
+        self._root, self._now_ns, self._groups = root, index.now_ns, groups
+
+    def _claims(self, project: str) -> Claims:
+        return Claims(self._root, project, (_GROUPS,) if self._groups else ())
+
+    def _log(self, ref: Ref) -> RunFolder:
+        project, name = ref
+        return RunFolder(self._root, project, PROJECT_LOG if self._groups else name)
+
+    def take(self, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Claim]]:
+        """Yield what could be claimed; see `Place.take`."""
+        standings: dict[str, Mapping[str, Standing]] = {}
+        for ref in refs:
+            project, name = ref
+            claims = self._claims(project)
+            if project not in standings:
+                standings[project] = claims.standings()
+            now = standings[project].get(name)
+            if (
+                now
+                and now.held
+                and not claims.lapsed(name, now.number, self._log(ref), self._now_ns())
+            ):
+                continue
+            claim = claims.take(name, 1 if now is None else now.number + 1)
+            if claim is not None:
+                yield ref, claim
+
+    def is_up_to_date(self, ref: Ref, claim: Claim) -> bool:
+        """Wait until journals are as long as the last claimant left them."""
+        until = time.monotonic() + _PATIENCE_S
+        while not self._has(ref, claim.positions):
+            if time.monotonic() > until:
+                return False
+            time.sleep(_PAUSE_S)
+        return True
+
+    def _has(self, ref: Ref, positions: Mapping[str, int]) -> bool:
+        if not positions:
+            return True
+        sizes: dict[str, int] = {}
+        for journal in self._log(ref).journals():
+            try:
+                sizes[journal.writer] = journal.path.lstat().st_size
+            except OSError as error:
+                let_pass(error)
+        return all(sizes.get(writer, 0) >= at for writer, at in positions.items())
+
+    def holds(self, ref: Ref, claim: Claim) -> bool:
+        """Return whether there is no newer file."""
+        return self._claims(ref[0]).holds(claim)
+
+    def release(self, ref: Ref, claim: Claim, positions: Mapping[str, int]) -> None:
+        """Make the file that says so."""
+        self._claims(ref[0]).release(claim, positions)
+
+
+class Served:
+    """Claims by transactions of a server.
+
+    Args:
+        catalog: What asks it.
+        groups: Whether groups are claimed, and not runs.
+    """
+
+    is_far = True
+
+    def __init__(self, catalog: RemoteCatalog, *, groups: bool = False) -> None:
+        self._catalog, self._groups = catalog, groups
+
+    def take(self, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Claim]]:
+        """Yield what could be claimed; see `Place.take`."""
+        left = list(refs)
+        while left:
+            some, facts = left[:_AT_ONCE], claimant()
+            found = self._catalog.take_claim(some, facts, groups=self._groups)
+            if found is None:
+                left = left[_AT_ONCE:]
+                continue
+            ref, number = found
+            yield ref, Claim(ref[1], number, facts["key"], facts)
+            left = left[left.index(ref) + 1 :]
+
+    def is_up_to_date(self, ref: Ref, claim: Claim) -> bool:
+        """Wait until the server has folded what it had when it was claimed."""
+        log = (ref[0], PROJECT_LOG) if self._groups else ref
+        for _ in range(_TRIES):
+            self._catalog.losses([log])  # a small question, which waits a little for that
+            if not self._catalog.behind:
+                return True
+        return False
+
+    def holds(self, ref: Ref, claim: Claim) -> bool:
+        """Ask whether it is the newest."""
+        return self._catalog.holds_claim(ref, claim.number, claim.key, groups=self._groups)
+
+    def release(self, ref: Ref, claim: Claim, positions: Mapping[str, int]) -> None:
+        """Give it back; the server knows how much it has."""
+        self._catalog.release_claim(ref, claim.number, claim.key, groups=self._groups)
+
+
+class Hold:
+    """A claim that this process has, until it is released or somebody else takes it over.
+
+    Args:
+        place: What settles claims.
+        ref: Project and run id, or name of a group.
+        claim: The claim.
+
+    Attributes:
+        on_loss: Called once if somebody else took it over.
+    """
+
+    def __init__(self, place: Place, ref: Ref, claim: Claim) -> None:
+        self.ref, self.claim = ref, claim
+        self.on_loss: Callable[[], object] = _nothing
+        self._place = place
+        self._pid = os.getpid()
+        self._open = True
+
+    def look(self) -> None:
+        """Find out whether somebody else has it now; beside this thread if that may take long."""
+        if self._place.is_far:
+            threading.Thread(target=self.is_lost, name="seamark-claim", daemon=True).start()
+        else:
+            self.is_lost()
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this process made it, and has not given it back; no forked copy of it did."""
+        return self._open and self._pid == os.getpid()
+
+    def is_lost(self) -> bool:
+        """Return whether somebody else has it now, and say so once; if it is not known, False."""
+        if not self.is_mine:
+            return False
+        try:
+            held = self._place.holds(self.ref, self.claim)
+        except (SeamarkError, OSError) as error:
+            log.debug("seamark: whether %s is still claimed is not known: %s", self.ref[1], error)
+            return False
+        if not held:
+            self._open = False
+            log.warning(
+                "seamark: %s of project %s is claimed by another process: nothing was heard of "
+                "this one for so long that it counted as crashed. What it records from now on "
+                "changes no state",
+                self.ref[1],
+                self.ref[0],
+            )
+            self.on_loss()
+        return not held
+
+    def release(self, positions: Mapping[str, int]) -> bool:
+        """Give it back, and return whether it was still this process's. Never raises.
+
+        Args:
+            positions: Up to where what this process recorded has to be read.
+        """
+        if not self.is_mine or self.is_lost():
+            return False
+        self._open = False
+        try:
+            self._place.release(self.ref, self.claim, positions)
+        except (SeamarkError, OSError) as error:
+            log.warning(
+                "seamark: %s could not be given back, and counts as claimed for 90 s after this "
+                "process ended: %s",
+                self.ref[1],
+                error,
+            )
+        return True
+
+
+def _nothing() -> None:
+    pass
+
+
+def claimed_by(facts: Mapping[str, Any]) -> str:
+    """Return who a claimant is, as people read it: ``ada@node7:4121``."""
+    user = facts.get("user")
+    host = f"{facts.get('host')}:{facts.get('pid')}"
+    return f"{user}@{host}" if user else host
+
+
+def check_set(values: object) -> dict[str, Any]:
+    """Return what a claim is to record, checked before anything is claimed.
+
+    Raises:
+        ArgumentError: If it is no mapping.
+        PathError: If a path is derived or illegal.
+        ValueKindError: If a value cannot be kept.
+    """
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        msg = f"set: expected a mapping of paths to values, got {type(values).__name__}"
+        raise ArgumentError(msg)
+    for path, value in values.items():
+        gather(path, value)
+    return dict(values)
+
+
+def place_of(index: Catalog, place: Path | str, *, groups: bool = False) -> Place:
+    """Return what settles claims of the runs, or groups, of a place.
+
+    Args:
+        index: What has its runs.
+        place: A root, or the address of a server.
+        groups: Whether groups are claimed, and not runs.
+    """
+    if isinstance(place, Path):
+        return Folders(place, index, groups=groups)
+    from seamark.remote.http.catalog import RemoteCatalog
+
+    assert isinstance(index, RemoteCatalog)  # noqa: S101 - what asks a server
+    return Served(index, groups=groups)
+
+
+def first_free(place: Place, refs: Iterable[Ref], matches: Callable[[Ref], bool]) -> Hold | None:
+    """Claim the first of some that nobody has, and that still matches; None if there is none.
+
+    Args:
+        place: What settles claims.
+        refs: In order of preference.
+        matches: Asks the query again, of what was recorded up to now.
+
+    Raises:
+        SeamarkError: If that cannot be asked.
+        OSError: If nothing can be claimed there.
+    """
+    for ref, claim in place.take(list(refs)):
+        hold = Hold(place, ref, claim)
+        try:
+            if place.is_up_to_date(ref, claim) and matches(ref):
+                return hold
+        except BaseException:
+            hold.release(claim.positions)
+            raise
+        hold.release(claim.positions)
+    return None

@@ -1,0 +1,193 @@
+"""Groups: runs of a project that belong together, and what is recorded of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from seamark.errors import MissingFieldError
+from seamark.journal.writer import HEARTBEAT_S
+from seamark.paths import check_name, given_path
+from seamark.run.claims import claimed_by
+from seamark.store.query.selection import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from seamark.reading.catalog import Catalog
+    from seamark.reading.tables import RunsTable
+    from seamark.run.claims import Hold
+    from seamark.run.handler import Handler
+    from seamark.run.lifecycle import Lifecycle
+    from seamark.run.recorded import Recorded
+    from seamark.run.recorder import Recorder
+
+__all__ = ["Group", "group_rows"]
+
+_GROUPS: Final = "groups"
+_OF_RUNS: Final = "sys/group_tags"
+CLAIMED: Final = "claimed_by"
+"""Who has a group, below what its project's log holds of it."""
+
+
+class Home(Protocol):
+    """What a group belongs to: a `seamark.Project`."""
+
+    @property
+    def path(self) -> str:
+        """Project path."""
+
+    @property
+    def recorded(self) -> Recorded:
+        """What reads its log."""
+
+    @property
+    def recorder(self) -> Recorder:
+        """What writes its log."""
+
+    @property
+    def lifecycle(self) -> Lifecycle:
+        """What calls those who follow it to its end."""
+
+    def __delitem__(self, path: str) -> None:
+        """Delete what its log has at and below a path."""
+
+    def __getitem__(self, path: str) -> Handler:
+        """Return the handler of a path of its log."""
+
+    def exists(self, path: str) -> bool:
+        """Return whether its log has something at a path."""
+
+    @property
+    def fetch_runs_table(self) -> Callable[..., RunsTable]:
+        """Return its runs."""
+
+
+class Group:
+    """Runs of a project and of those below that have a name in ``sys/group_tags``.
+
+    Made by `seamark.Project.group`. What is recorded of a group is in the log of the project:
+    ``group["key"] = value`` under ``groups/<name>/metadata/``.
+
+    .. versionadded:: 0.2
+    """
+
+    def __init__(self, project: Home, name: str, hold: Hold | None = None) -> None:
+        self._project = project
+        self._name = check_name(name, "group")
+        self._hold = hold
+        if hold is not None:
+            self._begin(hold)
+
+    def _begin(self, hold: Hold) -> None:
+        """Show others who has claimed it, and that this process lives, until it is released."""
+        if (writer := self._project.recorder.to_write()) is not None:
+            writer.beat_every(HEARTBEAT_S)
+            writer.rest(0)  # the thread beside the journal that is open beats as it did
+        self._project[self._path(CLAIMED)].assign(claimed_by(hold.claim.facts))
+        self._project.lifecycle.on(heartbeat=hold.look, stop=self.release)
+
+    def release(self) -> bool:
+        """Give back a group that `seamark.Project.claim_group` returned; stopping its project does.
+
+        Returns:
+            Whether it was still this process's: somebody else may have it, if nothing was heard of
+            this process for so long that it counted as crashed.
+        """
+        hold = self._hold
+        if hold is None or not hold.is_mine or hold.is_lost():
+            return False
+        del self._project[self._path(CLAIMED)]
+        return hold.release(self._project.recorder.positions())
+
+    def __repr__(self) -> str:
+        """Return which group of which project it is."""
+        return f"<Group {self._name} of {self._project!r}>"
+
+    @property
+    def name(self) -> str:
+        """What stands in ``sys/group_tags`` of its runs."""
+        return self._name
+
+    @property
+    def project(self) -> Home:
+        """The project that it belongs to."""
+        return self._project
+
+    @property
+    def description(self) -> str | None:
+        """Free text, kept in the log of the project; to be assigned."""
+        try:
+            return str(self._project[self._path("description")].fetch())
+        except MissingFieldError:
+            return None
+
+    @description.setter
+    def description(self, text: str) -> None:
+        self._project[self._path("description")].assign(text)
+
+    def _path(self, *parts: str) -> str:
+        return "/".join((_GROUPS, self._name, *parts))
+
+    def __getitem__(self, path: str) -> Handler:
+        """Return the handler of a path of the group's metadata.
+
+        Raises:
+            PathError: If the path breaks the grammar.
+        """
+        return self._project[self._path("metadata", given_path(path))]
+
+    def __setitem__(self, path: str, value: Any) -> None:
+        """Record a value, or those of a mapping; see `Handler.assign`."""
+        self[path].assign(value)
+
+    def __delitem__(self, path: str) -> None:
+        """Delete what is at and below a path; see `Handler.pop`."""
+        self[path].pop()
+
+    def __contains__(self, path: object) -> bool:
+        """Return whether something is recorded at a path, or below it."""
+        return isinstance(path, str) and self._project.exists(self._path("metadata", path))
+
+    def exists(self) -> bool:
+        """Return whether a run is in it, or something is recorded of it."""
+        return self._project.exists(self._path()) or bool(
+            self.fetch_runs_table(columns=["sys/id"], trashed=None, limit=1).total
+        )
+
+    def fetch_runs_table(self, *, query: str | None = None, **others: Any) -> RunsTable:
+        """Return its runs, one row each.
+
+        Args:
+            query: Only runs that match, too.
+            **others: As in `seamark.Project.fetch_runs_table`, which says what is raised.
+        """
+        Selection(query=query).expression()  # a mistake in it is shown as it was written
+        wanted = f'{_OF_RUNS} CONTAINS "{self._name}"'
+        query = wanted if query is None else f"{wanted} AND ({query})"
+        return self._project.fetch_runs_table(query=query, **others)
+
+
+def group_rows(project: Home, index: Catalog) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what is known of each group of a project, by project and name.
+
+    Args:
+        project: The project; groups of runs below it count.
+        index: What has the runs, up to date.
+    """
+    at = project.path
+
+    def unknown(_: Exception) -> None:
+        """Nobody is in a group."""
+
+    table = index.table(Selection(project=at), [_OF_RUNS], unknown)
+    names: Iterable[str] = (name for row in table for name in row.get(_OF_RUNS, ()))
+    rows: dict[str, dict[str, Any]] = {}
+    for name in names:
+        row = rows.setdefault(name, {"sys/id": name, "runs": 0})
+        row["runs"] += 1
+    for one in project.recorded.attributes(_GROUPS):
+        _, name, *below = one.path.split("/")
+        if below and one.family == "atom":
+            row = rows.setdefault(name, {"sys/id": name, "runs": 0})
+            row["/".join(below)] = one.value
+    return {(at, name): rows[name] for name in sorted(rows)}

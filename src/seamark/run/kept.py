@@ -1,0 +1,258 @@
+"""What a process keeps of fast series in place of their points."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import FamilyError
+from seamark.journal.families import spoken
+from seamark.paths import check_path, is_inside
+from seamark.process.interrupts import let_pass, quietly
+
+if TYPE_CHECKING:
+    from seamark.journal.writer import JournalWriter
+    from seamark.values.keeping import Keep
+
+__all__ = ["Cell", "Kept", "observed"]
+
+_FAMILY: Final = "statistic"
+_EVERY_NS: Final = 1_000_000_000
+_PLAIN_LIMIT: Final = 4096
+
+
+class Cell:
+    """What this process keeps of one path.
+
+    Attributes:
+        keep: What it has seen.
+        part: Its name among what all processes have seen of it.
+        told: The state that was written last.
+        update: Takes in one observation.
+    """
+
+    __slots__ = ("keep", "part", "told", "update")
+
+    def __init__(self, keep: Keep) -> None:
+        self.begin(keep)
+
+    def begin(self, keep: Keep) -> None:
+        """Begin from nothing."""
+        self.keep = keep
+        self.part = secrets.token_hex(8)
+        self.told = keep.state_dict()
+        self.update = keep.update
+
+
+class Kept:
+    """Takes observations at paths that keep no points, and writes what they come to.
+
+    That is at most once a second while they come in, and where somebody says that it is time: with
+    checkpoints, when the state of the run changes, at the end.
+
+    Args:
+        writer: Returns the journal; None before the first record.
+        patterns: See below.
+        learned: Waits until it is known what an opened run holds.
+        begin: Called before anything is written: a run that was not started begins with that.
+
+    Attributes:
+        cells: What is kept, by path.
+        patterns: What is to be kept at paths that are not known yet, by path or pattern.
+        due_ns: When it is to be written next, as ``perf_counter_ns()`` counts.
+    """
+
+    def __init__(
+        self,
+        writer: Callable[[], JournalWriter | None],
+        patterns: Mapping[str, Keep],
+        learned: Callable[[], object],
+        begin: Callable[[], object],
+    ) -> None:
+        self.cells: dict[str, Cell] = {}
+        self.patterns = dict(patterns)
+        self._writer, self._learned, self._begin = writer, learned, begin
+        self._plain: set[str] = set()
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Begin from nothing in a forked child: what its parent has seen is its parent's."""
+        self._lock = threading.RLock()
+        self._writing = False
+        self.due_ns = 0
+        for cell in self.cells.values():
+            cell.begin(cell.keep.fresh())
+
+    def travelling(self) -> dict[str, Keep]:
+        """Return what a copy in another process keeps, by path or pattern."""
+        return self.patterns | {path: cell.keep.fresh() for path, cell in self.cells.items()}
+
+    # ---------------------------------------------------------------- what is kept where
+
+    def keep(self, writer: JournalWriter, path: str, what: Keep) -> Cell:
+        """Keep this from now on at a path.
+
+        Raises:
+            FamilyError: If the path holds something else, or is kept in another way.
+        """
+        with self._lock:
+            if (cell := self.cells.get(path)) is not None:
+                if type(what) is type(cell.keep):
+                    return cell
+                msg = (
+                    f"path {path!r} keeps {cell.keep.kind} and cannot keep {what.kind}; use "
+                    f"another path, or free this one with `del run[{path!r}]`"
+                )
+                raise FamilyError(msg)
+            if (held := writer.families.get(path, _FAMILY)) != _FAMILY:
+                msg = (
+                    f"path {path!r} holds {spoken(held)}, of which nothing else can be kept; use "
+                    f"another path, or free this one with `del run[{path!r}]`"
+                )
+                raise FamilyError(msg)
+            writer.claim(path, _FAMILY)
+            cell = self.cells[path] = Cell(what.fresh())
+            writer.divert = self.divert
+            return cell
+
+    def begin(self, writer: JournalWriter) -> None:
+        """Have a writer pass on what is kept, if that may be anything."""
+        if self.patterns or self.cells:
+            writer.divert = self.divert
+            for path in self.cells:
+                writer.families.setdefault(path, _FAMILY)
+
+    def takes(self, path: str) -> bool:
+        """Return whether numbers at a path are kept as something else than points."""
+        if path in self.cells:
+            return True
+        writer = self._writer()
+        if not self.patterns or path in self._plain or writer is None or writer.closed:
+            return False
+        matching = (keep for each, keep in self.patterns.items() if fnmatchcase(path, each))
+        if (what := self.patterns.get(path) or next(matching, None)) is not None:
+            self._learned()
+            if writer.families.get(path, _FAMILY) == _FAMILY:
+                self.keep(writer, check_path(path), what)
+                return True
+        if len(self._plain) >= _PLAIN_LIMIT:
+            self._plain.clear()
+        self._plain.add(path)
+        return False
+
+    # ---------------------------------------------------------------- observations
+
+    def divert(self, metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Take in the observations among metrics; return the others, or all if there are none."""
+        found = [path for path in metrics if path in self.cells or self.takes(path)]
+        if not found:
+            return metrics
+        for path in found:
+            try:
+                self.cells[path].update(metrics[path])
+            except Exception as error:  # noqa: BLE001 - see `let_pass`
+                let_pass(error)
+                self._left_out(path, error)
+        if perf_counter_ns() >= self.due_ns:
+            self.write()
+        return {path: value for path, value in metrics.items() if path not in self.cells}
+
+    def observe(self, path: str, value: Any, now_ns: int | None = None) -> None:
+        """Take in one observation at a path that is kept.
+
+        Args:
+            path: That is in `cells`.
+            value: A number.
+            now_ns: ``perf_counter_ns()``, where it is known.
+
+        Raises:
+            ValueKindError: If it is none.
+        """
+        self.cells[path].update(value)
+        if (now_ns or perf_counter_ns()) >= self.due_ns:
+            self.write()
+
+    def _left_out(self, path: str, error: Exception) -> None:
+        if (writer := self._writer()) is not None:
+            what = f"log_metrics: {path!r} is left out: {error}"
+            writer.drop("metrics", 1, what, once=("metrics", path))
+
+    # ---------------------------------------------------------------- writing
+
+    def write(self) -> None:
+        """Write what has changed since the last time. Never raises."""
+        self.due_ns = perf_counter_ns() + _EVERY_NS
+        if self.cells:
+            with quietly(self._lost):
+                self._write()
+
+    def _write(self) -> None:
+        writer = self._writer()
+        if writer is None or writer.closed:
+            return
+        with self._lock:
+            if self._writing:  # a signal handler has interrupted this very thread in here
+                return
+            self._writing = True
+            try:
+                states = [(p, cell, cell.keep.state_dict()) for p, cell in self.cells.items()]
+                changed = [each for each in states if each[2] != each[1].told]
+                if not changed:
+                    self.due_ns = 0  # what is seen next is written at once
+                    return
+                self._begin()
+                for _, cell, state in changed:
+                    cell.told = state
+                writer.append_ops([_op(path, cell, state) for path, cell, state in changed])
+            finally:
+                self._writing = False
+
+    def _lost(self, error: Exception) -> None:
+        if (writer := self._writer()) is not None:
+            what = f"what is kept of series could not be written: {error!r:.200}"
+            writer.drop("statistics", 1, what)
+
+    # ---------------------------------------------------------------- beginning again
+
+    def renew(self) -> None:
+        """Write all, and count from nothing: a part ends where an attempt does."""
+        self.write()
+        with self._lock:
+            for cell in self.cells.values():
+                cell.begin(cell.keep.resumed())
+
+    def clear(self, path: str) -> None:
+        """Count from nothing at a path that was emptied."""
+        with self._lock:
+            if (cell := self.cells.get(path)) is not None:
+                cell.begin(cell.keep.fresh())
+
+    def end(self) -> None:
+        """Write all, and take nothing any more."""
+        self.write()
+        self.cells.clear()
+
+    def forget(self, namespace: str) -> None:
+        """Keep nothing at a path and below it any more: it was deleted."""
+        with self._lock:
+            for path in [path for path in self.cells if is_inside(path, namespace)]:
+                del self.cells[path]
+            self._plain = {path for path in self._plain if not is_inside(path, namespace)}
+
+
+def _op(path: str, cell: Cell, state: Mapping[str, Any]) -> dict[str, Any]:
+    told = {"kind": cell.keep.kind, "part": cell.part, "state": state}
+    return {"op": "statistic", "path": path, **told}
+
+
+def observed(kept: Kept, parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Take out of points, by family and path, what keeps none, and return it."""
+    floats = parts.get("float_series", {})
+    found = {path: floats.pop(path) for path in [each for each in floats if kept.takes(each)]}
+    if found and not floats:
+        del parts["float_series"]
+    return found

@@ -1,0 +1,267 @@
+"""Bringing runs to another place: under which name, and not seen there before they are whole."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.errors import RunExistsError, SeamarkError
+from seamark.journal.folder import PROJECT_LOG
+from seamark.journal.headers import begun_ns
+from seamark.process.interrupts import let_pass
+from seamark.process.liveness import user_name
+from seamark.remote.arrival import ArrivalJournal, trashing
+from seamark.remote.protocol import Purged, RemoteError, RunKey
+from seamark.remote.sync import Patience, Synced, sync_run, what_is_left
+from seamark.run.arriving import ask_arrival
+from seamark.run.edits import record_beside
+from seamark.run.transfers import TRANSFERS
+from seamark.values import encode_atom
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.reading.arriving import Arrival, Conflict
+    from seamark.reading.reader import Reader
+    from seamark.remote.protocol import Remote
+    from seamark.remote.sync import Left
+
+__all__ = ["Moved", "Mover"]
+
+_NAME: Final = "sys/name"
+_TRASHED: Final = "sys/trashed"
+
+
+@dataclass(slots=True)
+class Moved:
+    """What became of a run that was to be moved.
+
+    Attributes:
+        folder: The run, here.
+        to: Where to.
+        name: Its name there; None if it has none, or if it was there before.
+        called: Its name here, if that was asked for.
+        skipped: Whether nothing was sent, because another run there has its name.
+        journal_bytes: How much of its journals was sent.
+        files: How many contents of files were sent.
+        file_bytes: Their size together.
+        problems: What could not be sent, a line each.
+    """
+
+    folder: RunFolder
+    to: str
+    name: str | None
+    called: str | None
+    skipped: bool
+    journal_bytes: int
+    files: int
+    file_bytes: int
+    problems: list[str]
+
+    @property
+    def project(self) -> str:
+        """Project path, here and there."""
+        return self.folder.project
+
+    @property
+    def run(self) -> str:
+        """Run id, here and there."""
+        return self.folder.run
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a run says of itself here, as far as it matters where it comes to."""
+
+    name: str | None
+    trashed: bool
+    last_ns: int
+
+
+class Mover:
+    """Moves runs to one place; may be used by several threads.
+
+    Args:
+        remote: The place.
+        uri: How it is called.
+        conflict: What to do where another run of the project has the name of one that comes.
+        make_project: Whether projects that are not there are made.
+        patience: With a place that does not answer.
+    """
+
+    def __init__(
+        self,
+        remote: Remote,
+        uri: str,
+        *,
+        conflict: Conflict = "new",
+        make_project: bool = True,
+        patience: Patience | None = None,
+    ) -> None:
+        self._remote, self._uri = remote, uri
+        self._conflict, self._make_project = conflict, make_project
+        self._patience = patience or Patience()
+
+    def look(self, folder: RunFolder) -> Left:
+        """Return what of a run is not there; see `what_is_left`."""
+        return what_is_left(folder, self._remote, self._patience)
+
+    def move(self, left: Left, progress: Callable[[int], None] = lambda _: None) -> Moved:
+        """Send what is left of a run.
+
+        What is there already goes on: only a run of which nothing is there, or that was cut short
+        on its way, is asked for by name. Never raises for what is wrong with the run or the place:
+        that is among the problems.
+
+        Args:
+            left: As `look` returned it.
+            progress: Told after each part how many bytes were sent.
+
+        Raises:
+            RunExistsError: If another run there has its name, and that is to be an error.
+        """
+        folder = left.folder
+        if folder.run == PROJECT_LOG or folder.kind != "run" or left.problems:
+            return self._told(sync_run(left, self._remote, progress, self._patience))
+        journal = ArrivalJournal(RunKey(folder.project, folder.run), begun_ns(folder))
+        arrived = left.known.get(journal.name, 0)
+        is_on_its_way = (not left.known) or 0 < arrived <= len(journal.begin)
+        if not is_on_its_way or not folder.journals():
+            return self._told(sync_run(left, self._remote, progress, self._patience))
+        try:
+            return self._bring(left, journal, progress)
+        except Purged as error:
+            return self._told(Synced(folder, problems=[f"{error}; it stays here"]))
+        except RunExistsError:
+            raise
+        except (SeamarkError, OSError) as error:
+            let_pass(error)
+            return self._told(Synced(folder, problems=[str(error)]))
+
+    # ---------------------------------------------------------------- one that comes
+
+    def _bring(self, left: Left, journal: ArrivalJournal, progress: Callable[[int], None]) -> Moved:
+        folder, key = left.folder, RunKey(left.folder.project, left.folder.run)
+        known = _known(folder)
+        arrival = self._ask(folder, known)
+        if arrival is None:  # a place that knows no names
+            return self._told(sync_run(left, self._remote, progress, self._patience))
+        if arrival.outcome == "skip":
+            return self._told(Synced(folder), skipped=True)
+        if journal.name not in left.known:
+            self._patience.ask(lambda: self._remote.send(key, journal.name, 0, journal.begin))
+        synced = sync_run(left, self._remote, progress, self._patience)
+        if synced.problems:
+            return self._told(synced)
+        arrival = self._ask(folder, known) or arrival  # it may have taken hours
+        if arrival.outcome == "skip":
+            return self._told(synced, skipped=True)
+        t_ns = max(time.time_ns(), known.last_ns + 1000)
+        for other in arrival.others:
+            self._trash(RunKey(folder.project, other), t_ns)
+        told = self._transfer(folder, arrival.name, t_ns)
+        atoms = {_TRASHED: encode_atom(known.trashed), **told}
+        if arrival.name is not None and arrival.name != known.name:
+            atoms[_NAME] = encode_atom(arrival.name)
+        end = journal.end([{"op": "assign", "atoms": atoms}], t_ns + 1)
+        at = len(journal.begin)
+        self._patience.ask(lambda: self._remote.send(key, journal.name, at, end))
+        self._note_here(folder, told)
+        return self._told(synced, arrival.name, known.name)
+
+    def _ask(self, folder: RunFolder, known: _Known) -> Arrival | None:
+        """Return what becomes of the run there; None of a place that cannot be asked.
+
+        Raises:
+            RunExistsError: If another run has its name, and that is to be an error.
+            RemoteError: If there is no such project, and none is to be made.
+        """
+        found = self._patience.ask(
+            lambda: ask_arrival(
+                self._remote,
+                RunKey(folder.project, folder.run),
+                known.name if not known.trashed else None,
+                self._conflict,
+                make_project=self._make_project,
+            )
+        )
+        if found is not None and found.outcome == "taken":
+            others = ", ".join(found.others)
+            msg = (
+                f"{folder.words}: run {others} of project {folder.project!r} at {self._uri} has the"
+                f" name {found.name!r:.200} (conflict= says what to do then)"
+            )
+            raise RunExistsError(msg)
+        if found is not None and found.outcome == "no project":
+            msg = (
+                f"there is no project {folder.project!r} at {self._uri} "
+                "(make_project=True, or without --no-make-project, makes it)"
+            )
+            raise RemoteError(msg)
+        return found
+
+    def _trash(self, other: RunKey, t_ns: int) -> None:
+        name, data = trashing(other, t_ns)
+        self._patience.ask(lambda: self._remote.send(other, name, 0, data))
+
+    def _transfer(self, folder: RunFolder, name: str | None, t_ns: int) -> dict[str, Any]:
+        """Return what both places record of the transfer."""
+        source = f"file://{socket.gethostname()}{folder.root.as_posix()}"
+        made = hashlib.sha256(f"{source}\0{self._uri}".encode("utf-8", "replace")).hexdigest()[:12]
+        told = {
+            "time": datetime.fromtimestamp(t_ns / 1e9, timezone.utc).isoformat(),
+            "from": source,
+            "to": self._uri,
+            "by": user_name(),
+            "name": name,
+        }
+        return {f"{TRANSFERS}/{made}": encode_atom(told)}
+
+    def _note_here(self, folder: RunFolder, told: dict[str, Any]) -> None:
+        """Record the transfer here too, and send that; a root may be one that is only read."""
+        try:
+            record_beside(folder, [{"op": "assign", "atoms": told}])
+            left = what_is_left(folder, self._remote, self._patience)
+            sync_run(left, self._remote, patience=self._patience)
+        except (SeamarkError, OSError) as error:
+            let_pass(error)
+
+    def _told(
+        self,
+        synced: Synced,
+        name: str | None = None,
+        called: str | None = None,
+        *,
+        skipped: bool = False,
+    ) -> Moved:
+        return Moved(
+            synced.folder,
+            self._uri,
+            name,
+            called,
+            skipped,
+            synced.journal_bytes,
+            synced.files,
+            synced.file_bytes,
+            synced.problems,
+        )
+
+
+def _known(folder: RunFolder) -> _Known:
+    """Return what a run says of itself."""
+    from seamark.local.index import Index
+
+    with Index.open(folder.root) as index:
+        index.refresh(folder.project, folder.run)
+        view = index.view(folder.project, folder.run)
+        last = max((one.last_t for one in view.journals()), default=0)
+        return _Known(_value(view, _NAME, str), bool(_value(view, _TRASHED, bool)), last)
+
+
+def _value(view: Reader, path: str, kind: type) -> Any:
+    found = view.attribute(path)
+    return found.value if found is not None and isinstance(found.value, kind) else None

@@ -1,0 +1,375 @@
+"""`Run.params`: the hyperparameters of a run as a mapping."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from seamark.errors import MissingFieldError, ValueKindError
+from seamark.paths import check_writable, is_inside, join_path
+from seamark.pictures.printing import show as print_line
+from seamark.process.interrupts import quietly
+from seamark.process.rank import current_rank
+from seamark.reading.attributes import CHANGES
+from seamark.run.lifecycle import NEW
+from seamark.run.options import PARAMETERS
+from seamark.run.parameters import is_parameter
+from seamark.run.tree import nest
+from seamark.values import Atom, decode_atom, encode_atom, is_container, parameters
+from seamark.values._fields import members, thaw
+from seamark.values._parameters import legal_key
+
+if TYPE_CHECKING:
+    from seamark.capture import Secrets
+    from seamark.run.lifecycle import Lifecycle
+    from seamark.run.options import RunOptions
+    from seamark.run.recorded import Recorded
+    from seamark.run.recorder import Recorder
+    from seamark.run.resume import Resume
+
+__all__ = ["Held", "Params"]
+
+log = logging.getLogger("seamark")
+
+
+class Held:
+    """The hyperparameters of a run: what this process set, over what the run held before.
+
+    Args:
+        options: Of the run.
+        recorder: Of the run.
+        recorded: Of the run.
+        resume: Of the run.
+        lifecycle: Of the run.
+        tell: Records values with the first record of the run.
+    """
+
+    def __init__(
+        self,
+        options: RunOptions,
+        recorder: Recorder,
+        recorded: Recorded,
+        resume: Resume,
+        lifecycle: Lifecycle,
+        tell: Callable[[Mapping[str, Atom]], None],
+    ) -> None:
+        self._options, self._recorder, self._recorded = options, recorder, recorded
+        self._resume, self._lifecycle, self._tell = resume, lifecycle, tell
+        self._was_read = False
+
+    @property
+    def secrets(self) -> Secrets:
+        """What is hidden where values are shown."""
+        return self._recorder.secrets
+
+    def known(self) -> dict[str, Atom]:
+        """Return encoded values by name."""
+        if not self._was_read and self._was_there:
+            self._was_read = True
+            self._read()
+        return self._recorder.parameters.by_name()
+
+    @property
+    def _was_there(self) -> bool:
+        """Whether the run may hold what this process did not give it."""
+        origin = self._resume.origin
+        return self._options.names_a_run or bool(origin.begun) or origin.continues
+
+    def _read(self) -> None:
+        def lost(error: Exception) -> None:
+            what = self._recorded.words
+            log.warning("seamark: the parameters of %s could not be read: %s", what, error)
+
+        with quietly(lost):
+            found = {}
+            reader = self._recorded.reader()
+            for one in () if reader is None else reader.attributes():
+                if one.family == "atom" and is_parameter(one.path):
+                    found[one.path] = encode_atom(self._recorded.whole_if_there(one.value))
+            self._recorder.parameters.add_recorded(found)
+
+    def put(self, atoms: Mapping[str, Atom], gone: Iterable[str] = ()) -> None:
+        """Record values by path, and delete what is called by some names.
+
+        Raises:
+            FamilyError: If a path holds another family; nothing is written then.
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        recorder = self._recorder
+        paths = recorder.parameters.paths_of(gone)
+        begins = recorder.writer is None and recorder.mode != "read-only"
+        if begins and self._lifecycle.phase == NEW and not paths:
+            self._tell(atoms)
+            return
+        recorder.expect_values(atoms)
+        for path in paths:
+            recorder.delete(path)
+        recorder.record_atoms(atoms)
+
+    def changes(self) -> dict[str, Any]:
+        """Return what was changed of what is recorded, by path."""
+        recorder = self._recorder
+        if recorder.silent or self._recorded.is_empty:
+            return {}
+        found = self._recorded.find(self._recorded.reader(), CHANGES)
+        return {} if found is None else dict(found.value)
+
+
+class Params(MutableMapping[str, Any]):
+    """The hyperparameters of a run: a view of what is kept under ``parameters/``.
+
+    ``run.params["lr"]``, ``run.params.lr`` and ``run["parameters/lr"]`` are one value. A mapping in
+    it is such a view again: ``run.params.optimizer.lr``. Keys that are names of methods (``keys``,
+    ``update``, ...) are reached by item only.
+
+    It answers from memory with what this process gave the run, and what a run held that was opened,
+    in every mode and on every rank; no secret is hidden in it. Values come back as they are kept:
+    a tuple as a list, a class or function as its name. What an adapter recorded (``hyperparams/``)
+    can be read here, too; what is set here stands over it.
+
+    .. versionadded:: 0.2
+    """
+
+    __slots__ = ("_at", "_held")
+
+    def __init__(self, held: Held, at: str = "") -> None:
+        object.__setattr__(self, "_held", held)
+        object.__setattr__(self, "_at", at)
+
+    # ---------------------------------------------------------------- reading
+
+    def _known(self) -> dict[str, Atom]:
+        """Return encoded values by their path from here."""
+        found: dict[str, Atom] = self._held.known()
+        if not (at := self._at):
+            return found
+        return {name[len(at) + 1 :]: each for name, each in found.items() if _below(name, at)}
+
+    def __getitem__(self, key: str) -> Any:
+        """Return a value, or a view of the values below a key.
+
+        Raises:
+            MissingFieldError: If there is none; the nearest one is named.
+        """
+        name, known = legal_key(key), self._known()
+        if any(_below(one, name) for one in known):
+            return Params(self._held, join_path(self._at, name))
+        if name in known:
+            return _value(known[name])
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        msg = f"params: there is no {join_path(self._at, name)!r:.200}{hint}"
+        raise MissingFieldError(msg)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the keys of the first level, in the order in which they were given."""
+        return iter(dict.fromkeys(name.partition("/")[0] for name in self._known()))
+
+    def __len__(self) -> int:
+        """Return the number of keys of the first level."""
+        return len({name.partition("/")[0] for name in self._known()})
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether there is a value at a key, or below it."""
+        name = legal_key(key)
+        return any(is_inside(one, name) for one in self._known())
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what is at a key that is no method's name.
+
+        Raises:
+            MissingFieldError: If nothing is, which is an AttributeError.
+        """
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __dir__(self) -> list[str]:
+        """Return methods and keys."""
+        return sorted({*object.__dir__(self), *self})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as nested dicts.
+
+        Where ``a`` and ``a/b`` both have a value, that of ``a`` is under the key ``""``.
+        """
+        return nest({name: _value(atom) for name, atom in self._known().items()})
+
+    def __repr__(self) -> str:
+        """Return the values; what looks like a secret is hidden, as it is where it is recorded."""
+        shown = self._held.secrets.atoms(self._known())
+        return f"Params({nest({name: _value(atom) for name, atom in shown.items()})!r})"
+
+    def __reduce__(self) -> Any:
+        """Travel as nested dicts; the run itself takes its parameters along."""
+        return dict, (self.as_dict(),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        """Return nested dicts, which can be changed without recording anything."""
+        return self.as_dict()
+
+    # ---------------------------------------------------------------- writing
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        """Record a value, or those of a mapping, in the place of what is at a key.
+
+        Raises:
+            FamilyError: If the path holds a series, a file or the like; nothing is written then.
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        self._put({legal_key(key): value})
+
+    def __delitem__(self, key: str) -> None:
+        """Delete what is at and below a key.
+
+        Raises:
+            MissingFieldError: If nothing is.
+        """
+        name = legal_key(key)
+        if key not in self:
+            _ = self[key]  # which says so
+        at = join_path(self._at, name)
+        self._held.put({}, [one for one in self._held.known() if is_inside(one, at)])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Record a value at a key that is no method's name.
+
+        Raises:
+            AttributeError: If it is a method's name.
+        """
+        if hasattr(type(self), name):
+            msg = f"params: {name!r} is the name of a method: write params[{name!r}] = ..."
+            raise AttributeError(msg)
+        self[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        """Delete what is at and below a key; see ``__delitem__``."""
+        del self[name]
+
+    def update(  # type: ignore[override] # has two switches of its own
+        self,
+        new: Any = None,
+        /,
+        override: bool = True,  # noqa: FBT001, FBT002 - by position in t9k.em
+        show: bool = False,  # noqa: FBT001, FBT002
+        **more: Any,
+    ) -> Namespace:
+        """Record many values in one go; nested ones are taken one by one.
+
+        Args:
+            new: A mapping, dataclass, Namespace or OmegaConf; pairs of keys and values; or an
+                ``ArgumentParser``, which reads the command line.
+            override: Whether values that are known already are replaced.
+            show: Print what was given as a table, on rank 0.
+            **more: Further values.
+
+        Returns:
+            What was given, by key; a value that was known and not replaced in its place.
+
+        Raises:
+            ValueKindError: If ``new`` is nothing of that.
+            FamilyError: If a path holds a series, a file or the like; nothing is written then.
+            InactiveRunError: If the run was stopped.
+            ReadOnlyError: If it was opened for reading.
+        """
+        given = {**_pairs(new), **more}
+        flat = _flat(given)
+        known = self._known()
+        kept = set() if override else {one for one in flat if _is_known(one, known)}
+        if taken := {name: atom for name, atom in flat.items() if name not in kept}:
+            self._record(taken)
+        if show and not current_rank().rank:
+            self._show(flat)
+        left = {one.partition("/")[0] for one in kept}
+        told = {}
+        for key, value in given.items():
+            name = legal_key(key)
+            if name.partition("/")[0] in left:
+                value = self[name]  # noqa: PLW2901 - what stands
+                value = value.as_dict() if isinstance(value, Params) else value  # noqa: PLW2901
+            told[key if isinstance(key, str) else name] = value
+        return Namespace(**told)
+
+    def _put(self, given: Mapping[str, Any]) -> None:
+        """Replace what is at some keys."""
+        flat, known = _flat(given), self._known()
+        stale = [
+            one for one in known if one not in flat and any(is_inside(one, key) for key in given)
+        ]
+        self._record(flat, stale)
+
+    def _record(self, flat: Mapping[str, Atom], stale: list[str] | None = None) -> None:
+        def full(name: str) -> str:
+            return check_writable(f"{PARAMETERS}/{join_path(self._at, name)}")
+
+        atoms = {full(name): atom for name, atom in flat.items()}
+        self._held.put(atoms, [join_path(self._at, name) for name in stale or ()])
+
+    def _show(self, flat: Mapping[str, Atom]) -> None:
+        known = self._known()
+        shown = self._held.secrets.atoms({name: known.get(name, flat[name]) for name in flat})
+        width = max(map(len, shown), default=0)
+        for name, atom in sorted(shown.items()):
+            print_line(f"{name:<{width}}  {_value(atom)}")
+
+    def changes(self) -> dict[str, list[dict[str, Any]]]:
+        """Return what was changed after it was recorded, as anybody recorded it, oldest first.
+
+        Returns:
+            By path, each value with the time from which on it stood: ``{"value", "time"}``. The
+            last one is the value that stands.
+        """
+        found = self._held.changes()
+        below = join_path(PARAMETERS, self._at)
+        return {path: told for path, told in found.items() if is_inside(path, below)}
+
+
+def _pairs(new: Any) -> dict[Any, Any]:
+    """Return what was given to `Params.update` by key.
+
+    Raises:
+        ValueKindError: If it is nothing that has keys.
+    """
+    if new is None:
+        return {}
+    if isinstance(new, ArgumentParser):
+        new = new.parse_args()
+    new = thaw(new)
+    if isinstance(new, Params):
+        return new.as_dict()
+    if not is_container(new):
+        try:
+            return dict(new)
+        except (TypeError, ValueError):
+            msg = (
+                "params: expected a mapping, dataclass, Namespace, OmegaConf or ArgumentParser, "
+                f"got {type(new).__name__}: {new!r:.80}"
+            )
+            raise ValueKindError(msg) from None
+    return dict(members(new) or ())
+
+
+def _flat(given: Mapping[Any, Any]) -> dict[str, Atom]:
+    plain = {
+        key: value.as_dict() if isinstance(value, Params) else value for key, value in given.items()
+    }
+    return parameters(plain, "") if plain else {}
+
+
+def _is_known(name: str, known: Mapping[str, Atom]) -> bool:
+    """Return whether there is a value at a name, above or below it."""
+    return any(is_inside(one, name) or is_inside(name, one) for one in known)
+
+
+def _below(name: str, namespace: str) -> bool:
+    return name != namespace and is_inside(name, namespace)
+
+
+def _value(atom: Atom) -> Any:
+    """Return a value that whoever asks may change."""
+    return decode_atom(atom.type, atom.value)

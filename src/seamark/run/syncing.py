@@ -1,0 +1,160 @@
+"""Moving runs from Python: `sync`, as the command ``seamark sync`` does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.journal.folder import RunFolder, iter_runs, root_dir
+from seamark.journal.safe import is_folder
+from seamark.reading.arriving import check_conflict
+from seamark.remote.protocol import RemoteError
+from seamark.run.container import Container
+from seamark.run.moving import Mover
+from seamark.run.named import folder_at, path_of
+
+if TYPE_CHECKING:
+    from seamark.reading.arriving import Conflict
+    from seamark.remote.protocol import Remote
+    from seamark.run.moving import Moved
+
+__all__ = ["expect_other_place", "sync"]
+
+
+def sync(
+    what: Any,
+    to: str | None = None,
+    *,
+    make_project: bool = True,
+    conflict: Conflict = "new",
+    project: str | None = None,
+    root: str | os.PathLike[str] | None = None,
+    api_token: str | None = None,
+) -> list[Moved]:
+    """Send runs to a server or to another root, as ``seamark sync`` does.
+
+    A run of which something is there goes on there, and nothing is sent twice. One that comes for
+    the first time is seen there once it is whole. It may be cut short at any time and be called
+    again.
+
+    Args:
+        what: A run: the object, its id, its name, ``PROJECT/NAME``, ``"latest"``, or its folder; a
+            folder with runs; or several of these.
+        to: Where to, such as ``"https://seamark.lab"`` or ``"file:///mnt/runs"``; SEAMARK_REMOTE,
+            if that names one place.
+        make_project: Whether a project that is not there is made.
+        conflict: What becomes of a run that comes where another run of its project has its name:
+            ``"new"`` calls it ``<name>-2`` there, ``"skip"`` leaves it here, ``"error"`` raises,
+            ``"replace"`` puts the other one into the trash there.
+        project: Where a name without ``PROJECT/`` is looked for; None for all projects.
+        root: Folder of all runs, in which names are looked for; SEAMARK_DIR or the nearest
+            ``.seamark``.
+        api_token: For the server; SEAMARK_API_TOKEN, or what ``seamark login`` has kept.
+
+    Returns:
+        What became of each run.
+
+    Raises:
+        ArgumentError: If an argument cannot be used, or a name may mean several runs.
+        RunNotFoundError: If ``what`` names no run.
+        RunExistsError: If another run there has its name, with ``conflict="error"``.
+        RemoteError: If something could not be sent; the rest was.
+
+    .. versionadded:: 0.2
+    """
+    from seamark.blobs import finish_staged
+    from seamark.remote.places import canonical, open_remote, shown
+
+    check_conflict(conflict)
+    uri = _place(to)
+    folders = list(dict.fromkeys(_folders(what, root, project)))
+    if not folders:
+        msg = f"what: expected runs, got nothing in {what!r:.200}"
+        raise RunNotFoundError(msg)
+    remote = open_remote(uri, api_token)
+    try:
+        expect_other_place(remote, folders)
+        place = shown(canonical(uri))
+        mover = Mover(remote, place, conflict=conflict, make_project=make_project)
+        done = []
+        for folder in folders:
+            finish_staged(folder)
+            done.append(mover.move(mover.look(folder)))
+    finally:
+        remote.close()
+    if problems := [line for one in done for line in one.problems]:
+        msg = f"not everything was sent to {place}: {'; '.join(dict.fromkeys(problems))}"
+        raise RemoteError(msg[:2000])
+    return done
+
+
+def expect_other_place(remote: Remote, folders: Iterable[RunFolder]) -> None:
+    """Refuse to send a root to itself.
+
+    Raises:
+        ArgumentError: If the remote is the root of one of the runs.
+    """
+    there = getattr(remote, "root", None)
+    for root in {folder.root for folder in folders}:
+        if isinstance(there, Path) and there.exists() and there.samefile(root):
+            msg = f"to: expected another place than the root itself, got {there}"
+            raise ArgumentError(msg)
+
+
+def _place(to: str | None) -> str:
+    from seamark.remote.places import check_uri
+
+    given = [to] if to else os.environ.get("SEAMARK_REMOTE", "").replace(",", " ").split()
+    if len(given) != 1:
+        msg = f"to: expected one place, or one in SEAMARK_REMOTE, got {len(given)}"
+        raise ArgumentError(msg)
+    return check_uri(given[0])
+
+
+def _folders(
+    what: Any, root: str | os.PathLike[str] | None, project: str | None
+) -> Iterator[RunFolder]:
+    """Yield the folders of what is to be moved.
+
+    Raises:
+        ArgumentError: If it is neither runs nor names of runs.
+        RunNotFoundError: If a name is none of a run.
+    """
+    if isinstance(what, Container):
+        yield what.folder
+    elif isinstance(what, str | os.PathLike):
+        yield from _named(what, root, project)
+    elif isinstance(what, Iterable):
+        for one in what:
+            yield from _folders(one, root, project)
+    else:
+        msg = f"what: expected a run, its name, a folder or several of these, got {what!r:.80}"
+        raise ArgumentError(msg)
+
+
+def _named(
+    what: str | os.PathLike[str], root: str | os.PathLike[str] | None, project: str | None
+) -> Iterator[RunFolder]:
+    if (place := path_of(what)) is not None:
+        if not place.is_dir():
+            msg = f"what: expected a folder with runs, got {os.fspath(what)!r:.200}"
+            raise RunNotFoundError(msg)
+        if (found := folder_at(place)) is not None:
+            yield found
+            return
+        inside = (one for one in sorted(place.iterdir()) if is_folder(one))
+        yield from filter(None, map(folder_at, inside))  # of one project
+        for one in iter_runs(place):
+            if not one.is_purged:
+                yield folder_at(one.path) or one
+        return
+    from seamark.local.index import Index
+    from seamark.reading.finding import Finder
+
+    with Index.open(root_dir(root)) as index:
+        index.refresh(project)
+        ref = Finder(index).find(str(what), project)
+    yield RunFolder(root_dir(root), *ref)

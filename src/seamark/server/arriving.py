@@ -1,0 +1,86 @@
+"""Saying under which name a run may come; see `seamark.reading.arriving`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import sqlalchemy as sa
+
+from seamark.reading.arriving import Arrival, settle
+from seamark.server.accounts import tables
+from seamark.server.kept import tables as kept
+from seamark.store.database import Conflict as InTheWay
+from seamark.store.read.names import run_names
+
+if TYPE_CHECKING:
+    from seamark.reading.arriving import Conflict
+    from seamark.server.state import Server
+
+__all__ = ["arrive"]
+
+_TRIES: Final = 20
+_fact: Final = tables.fact
+
+
+def arrive(
+    server: Server,
+    project: str,
+    run: str,
+    name: str | None,
+    conflict: Conflict,
+    *,
+    make_project: bool,
+) -> Arrival:
+    """Return what becomes of a run that is to come; its name is taken if it goes.
+
+    Args:
+        server: The server.
+        project: Project path.
+        run: Run id.
+        name: Its name; None if it has none.
+        conflict: What to do if another run of the project has it.
+        make_project: Whether a project that is not there is made.
+    """
+    if not make_project and not _is_there(server, project):
+        return Arrival("no project")
+    if name is None:
+        return Arrival("go")
+    store, key = server.store(), f"arriving:{project}"
+    for last in range(_TRIES, 0, -1):
+        try:
+            with server.databases.account.writing() as connection:
+                if connection.dialect.name == "postgresql":
+                    connection.execute(sa.text("LOCK TABLE fact IN EXCLUSIVE MODE"))
+                asked = sa.select(_fact.c.value).where(_fact.c.key == key)
+                row = connection.execute(asked).first()
+                held = json.loads(row[0]) if row else {}
+                # After the lock: whoever had it before has said by then what comes.
+                with store.database.reading() as reading:
+                    known = run_names(store, reading, lambda one: one == project, "run")
+                found = settle(held, known, run, name, conflict, server.now_ns())
+                _keep(connection, key, json.dumps(held), is_new=row is None)
+        except InTheWay:
+            if last == 1:
+                raise
+        else:
+            return found
+    raise AssertionError  # the last try returns or raises
+
+
+def _keep(connection: sa.Connection, key: str, value: str, *, is_new: bool) -> None:
+    if is_new:
+        connection.execute(sa.insert(_fact).values(key=key, value=value))
+    else:
+        connection.execute(sa.update(_fact).where(_fact.c.key == key).values(value=value))
+
+
+def _is_there(server: Server, project: str) -> bool:
+    """Return whether a project was made, or anything of it was sent."""
+    made = sa.select(tables.project.c.path).where(tables.project.c.path == project)
+    with server.databases.account.reading() as connection:
+        if connection.execute(made).first() is not None:
+            return True
+    sent = sa.select(kept.runs.c.number).where(kept.runs.c.project == project).limit(1)
+    with server.databases.kept.reading() as connection:
+        return connection.execute(sent).first() is not None

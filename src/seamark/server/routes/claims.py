@@ -1,0 +1,106 @@
+"""Claiming runs and groups: of many workers one gets each; see `seamark.server.claims`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from seamark.server.access import Role
+from seamark.server.failures import Refusal
+from seamark.server.guard import asker, expect
+from seamark.server.models import answers
+from seamark.server.routes.tables import All, Ref, Text  # noqa: TC001 - FastAPI asks for them
+
+__all__ = ["router"]
+
+router: Final = APIRouter(tags=["runs"])
+_MOST: Final = 1000
+_LAST: Final = (1 << 63) - 1
+
+Kind = Literal["run", "group"]
+Key = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+Name = Annotated[str, Field(max_length=200)]
+Count = Annotated[int, Field(ge=0, le=_LAST)]
+
+
+class _Claimant(BaseModel):
+    """What a process says of itself; see the HEADER of a journal.
+
+    Attributes:
+        key: Random, without which nobody else can release the claim.
+        t: When it asked, ns since the Unix epoch.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    user: Name | None = None
+    host: Name
+    boot: Name | None = None
+    pid: Count
+    start: Count | None = None
+    pid_namespace: Count | None = None
+    key: Key
+    t: Count
+
+
+class _TakeBody(BaseModel):
+    """Which runs or groups, the best first, and for whom."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    refs: Annotated[list[Ref], Field(max_length=_MOST)]
+    kind: Kind = "run"
+    claimant: _Claimant
+
+
+class _ClaimBody(BaseModel):
+    """A claim that was made."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    project: Text
+    name: Text
+    kind: Kind = "run"
+    number: Annotated[int, Field(ge=1, le=_LAST)]
+    key: Key
+
+
+@router.post("/runs/claims", operation_id="claimRun", responses=answers("claimed"))
+def take(every: All, body: _TakeBody) -> Response:
+    """Claim the first of some runs, or groups, that nobody has and the asker may write to.
+
+    A claim ends when it is released, or when nothing was heard of the claimant for 90 s.
+    """
+    who, roles = asker(every.request), {}
+    for project, _ in body.refs:
+        if project not in roles:
+            roles[project] = every.server.accounts.role(who, project)
+    refs = [ref for ref in body.refs if (roles[ref[0]] or 0) >= Role.CONTRIBUTOR]
+    if body.refs and not refs:
+        hint = f"this needs the role contributor in {body.refs[0][0][:200]}"
+        raise Refusal(403, "role-too-small", hint)
+    found = every.server.claims.take(refs, body.kind, body.claimant.model_dump())
+    told: dict[str, Any] = {"ref": None, "number": None, "position": None}
+    if found is not None:
+        told = {"ref": list(found.ref), "number": found.number, "position": found.position}
+    return every.answer(lambda: told)
+
+
+@router.post("/runs/claims/held", operation_id="holdsClaim", responses=answers("held"))
+def held(every: All, body: _ClaimBody) -> Response:
+    """Return whether a claim is still the newest, and was not released."""
+    expect(every.request, body.project, Role.CONTRIBUTOR)
+    ref = (body.project, body.name)
+    found = every.server.claims.holds(ref, body.kind, body.number, body.key)
+    return every.answer(lambda: {"held": found})
+
+
+@router.post("/runs/claims/release", operation_id="releaseClaim", responses=answers("held"))
+def release(every: All, body: _ClaimBody) -> Response:
+    """Give a claim back; ``held`` says whether it was the newest, and the asker's."""
+    expect(every.request, body.project, Role.CONTRIBUTOR)
+    ref = (body.project, body.name)
+    found = every.server.claims.release(ref, body.kind, body.number, body.key)
+    return every.answer(lambda: {"held": found})

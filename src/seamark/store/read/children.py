@@ -1,0 +1,131 @@
+"""What the parts of a run show together: columns such as ``children/val/acc:mean``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from seamark.errors import QueryError
+from seamark.reading.attributes import PARENT
+from seamark.store import schema
+from seamark.store.runs import filled
+
+if TYPE_CHECKING:
+    from seamark.store.runs import Store
+
+__all__ = ["CHILDREN", "children_of", "columns_of_children"]
+
+CHILDREN: Final = "children/"
+"""Begins a column that shows what the parts of a run have at a path."""
+_AT_ONCE: Final = 100
+_run, _cell = schema.run.c, schema.attribute.c
+_AGGREGATES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    "min": min,
+    "max": max,
+    "mean": lambda numbers: math.fsum(numbers) / len(numbers),
+    "count": len,
+}
+
+Ref = tuple[str, str]
+
+
+def _in_parts(column: Any) -> Any:
+    return column.in_([sa.bindparam(f"at{place}") for place in range(_AT_ONCE)])
+
+
+_PARENTS: Final = (
+    sa.select(_run.id, _run.project, _cell.text)
+    .join(schema.attribute, _cell.run == _run.id)
+    .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.type == "string")
+    .where(_run.trashed == 0, _in_parts(_cell.text))
+)
+_NUMBERS: Final = (
+    sa.select(_cell.run, _cell.number)
+    .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.number.is_not(None))
+    .where(_in_parts(_cell.run))
+)
+
+
+def children_of(
+    store: Store,
+    connection: sa.Connection,
+    refs: Sequence[Ref],
+    is_meant: Callable[[str], bool],
+) -> dict[int, int]:
+    """Return the runs that are parts of some runs: by number, the place of the run among these.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        refs: Project and id of the runs.
+        is_meant: Tells which projects parts count in.
+    """
+    number = store.numbers.number(connection, PARENT)
+    places = {ref: at for at, ref in enumerate(refs)}
+    words = [word for project, run in refs for word in (run, f"{project}/{run}")]
+    found: dict[int, int] = {}
+    for start in range(0, len(words) if number is not None else 0, _AT_ONCE):
+        some = filled(words[start : start + _AT_ONCE], _AT_ONCE)
+        for child, project, parent in store.database.rows(
+            connection, _PARENTS, path=number, **some
+        ):
+            above, slash, run = parent.rpartition("/")
+            at = places.get((above if slash else project, run))
+            if at is not None and is_meant(project):
+                found[child] = at
+    return found
+
+
+def columns_of_children(
+    store: Store,
+    connection: sa.Connection,
+    refs: Sequence[Ref],
+    wanted: Iterable[tuple[str, str | None]],
+    is_meant: Callable[[str], bool],
+) -> dict[tuple[str, str | None], list[Any]]:
+    """Return a column for each path and aggregate: of the finite numbers that the parts show there.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        refs: Project and id of the runs.
+        wanted: Paths with `CHILDREN` before them, and aggregates.
+        is_meant: See `children_of`.
+
+    Raises:
+        QueryError: If there is no such aggregate.
+    """
+    asked = list(dict.fromkeys(wanted))
+    for path, aggregate in asked:
+        if aggregate not in _AGGREGATES:
+            known = ", ".join(f":{name}" for name in _AGGREGATES)
+            msg = f"column: {path!r:.200}: expected one of {known} behind it"
+            raise QueryError(msg)
+    children = children_of(store, connection, refs, is_meant) if asked else {}
+    numbers: dict[str, list[list[float]]] = {}
+    for path, _ in asked:
+        if path not in numbers:
+            numbers[path] = _numbers(store, connection, path, children, len(refs))
+    return {
+        (path, aggregate): [
+            _AGGREGATES[str(aggregate)](each) if each else None for each in numbers[path]
+        ]
+        for path, aggregate in asked
+    }
+
+
+def _numbers(
+    store: Store, connection: sa.Connection, path: str, children: Mapping[int, int], size: int
+) -> list[list[float]]:
+    found: list[list[float]] = [[] for _ in range(size)]
+    number = store.numbers.number(connection, path.removeprefix(CHILDREN))
+    runs = list(children) if number is not None else []
+    for start in range(0, len(runs), _AT_ONCE):
+        part = runs[start : start + _AT_ONCE]
+        some = filled(part, _AT_ONCE)
+        for run, value in store.database.rows(connection, _NUMBERS, path=number, **some):
+            found[children[run]].append(value)
+    return found

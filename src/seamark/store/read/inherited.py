@@ -1,0 +1,148 @@
+"""Keyed tags that a container has from the projects that it is in.
+
+They are in the logs of these projects alone, and read along with whatever lies below: nothing is
+written for it, and what is moved inherits from where it is then. Of several projects that say
+something of one key, the uppermost counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from seamark.paths import PROJECT_LOG, home_of
+from seamark.store import schema
+from seamark.store.cells import FAMILY_NUMBERS, atom_value, decoded
+from seamark.store.runs import filled
+
+if TYPE_CHECKING:
+    from seamark.store.runs import Store
+
+__all__ = ["TAGS", "Inherited", "holder", "inherited_tags", "projects_above"]
+
+TAGS: Final = "tags/"
+"""Below it are keyed tags."""
+_AT_ONCE: Final = 100
+_run, _cell, _path = schema.run.c, schema.attribute.c, schema.path.c
+_of_projects: Final = (
+    _run.name == PROJECT_LOG,
+    _run.trashed == 0,
+    _cell.visible == 1,
+    _cell.family == FAMILY_NUMBERS["atom"],
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """One tag.
+
+    Attributes:
+        project: The project that says so.
+        type: Type of the value.
+        value: As it is kept.
+        cells: Type, class, number, whole and text, as a table shows it.
+    """
+
+    project: str
+    type: str
+    value: Any
+    cells: tuple[Any, ...]
+
+
+def projects_above(project: str, run: str) -> list[str]:
+    """Return the projects that a container inherits from, the uppermost first.
+
+    Args:
+        project: Where it lies; see `seamark.paths.kind_of`.
+        run: What it is called there; a project itself inherits from those above it.
+    """
+    parts = home_of(project).split("/")
+    most = len(parts) - (run == PROJECT_LOG)
+    return ["/".join(parts[:end]) for end in range(1, most + 1)]
+
+
+def _statement() -> sa.Select[Any]:
+    some: list[Any] = [sa.bindparam(f"at{place}") for place in range(_AT_ONCE)]
+    values = (_cell.type, _cell["class"], _cell.number, _cell.whole, _cell.text, _cell.registers)
+    return (
+        sa.select(_run.project, _path.path, *values)
+        .select_from(
+            schema.run.join(schema.attribute, _cell.run == _run.id).join(
+                schema.path, _path.id == _cell.path
+            )
+        )
+        .where(
+            *_of_projects,
+            _run.project.in_(some),
+            _path.path > TAGS,
+            _path.path < TAGS[:-1] + chr(ord("/") + 1),
+        )
+    )
+
+
+_TAGS_OF: Final = _statement()
+
+
+def inherited_tags(
+    store: Store, connection: sa.Connection, refs: Iterable[tuple[str, str]]
+) -> Iterator[tuple[tuple[str, str], Mapping[str, Inherited]]]:
+    """Yield what containers inherit, by path; those that inherit nothing are left out.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        refs: Project and run id of each.
+    """
+    above = {ref: projects_above(*ref) for ref in dict.fromkeys(refs)}
+    projects = sorted({one for found in above.values() for one in found})
+    said: dict[str, dict[str, Inherited]] = {}
+    for start in range(0, len(projects), _AT_ONCE):
+        some = filled(projects[start : start + _AT_ONCE], _AT_ONCE)
+        for project, path, *cells in store.database.rows(connection, _TAGS_OF, **some):
+            kind, klass, number, whole, text, registers = cells
+            value = decoded(kind, atom_value(kind, klass, number, whole, text, registers))
+            one = Inherited(project, kind, value, (kind, klass, number, whole, text))
+            said.setdefault(project, {})[path] = one
+    for ref, found in above.items() if said else ():
+        tags: dict[str, Inherited] = {}
+        for project in reversed(found):
+            tags |= said.get(project, {})
+        if tags:
+            yield ref, tags
+
+
+def holder(store: Store, connection: sa.Connection, path: str) -> sa.ColumnElement[Any]:
+    """Return which row says for each run what it has at a path: its own, or a project's above it.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        path: Attribute path.
+    """
+    if not path.startswith(TAGS):
+        return _run.id
+    number = store.numbers.number(connection, path)
+    statement = (
+        sa.select(_run.project, _run.id)
+        .join(schema.attribute, _cell.run == _run.id)
+        .where(*_of_projects, _cell.path == number)
+        .order_by(_run.project)
+    )
+    rows = [] if number is None else store.database.query(connection, statement)
+    upper = {project: at for project, at in rows if not _is_below_any(project, dict(rows))}
+    if not upper:
+        return _run.id
+    return sa.case(*((_within(project), at) for project, at in upper.items()), else_=_run.id)
+
+
+def _is_below_any(project: str, others: Mapping[str, int]) -> bool:
+    return any(one in others for one in projects_above(project, PROJECT_LOG))
+
+
+def _within(project: str) -> sa.ColumnElement[bool]:
+    """Return the condition that a run is in a project or below it, by the order of code points."""
+    below = sa.and_(_run.project >= f"{project}/", _run.project < f"{project}0")
+    return sa.or_(_run.project == project, below)

@@ -1,0 +1,300 @@
+"""What can be kept of a fast series in place of its points: the kinds, and how their states lie."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from seamark.errors import ArgumentError
+from seamark.values._numbers import shown, to_float
+
+__all__ = ["MOST_KEPT", "Keep", "Last", "Ring", "a_count", "a_float", "a_mapping"]
+
+MOST_KEPT: Final = 1_000
+"""So many observations a `Ring` keeps at most: all of them are written once a second."""
+_COUNTS: Final = 1 << 63
+_ODD: Final = ("nan", "inf", "-inf")
+
+
+class Keep:
+    """What is kept of a series of observations; `Statistics`, `Last` and `Ring` are the kinds.
+
+    .. versionadded:: 0.1
+    """
+
+    __slots__ = ()
+
+    kind: ClassVar[str]
+    """The kind as records name it."""
+
+    @abstractmethod
+    def fresh(self) -> Keep:
+        """Return one of the same kind that has seen nothing."""
+
+    def resumed(self) -> Keep:
+        """Return one that has seen nothing, to go on in the same process."""
+        return self.fresh()
+
+    @abstractmethod
+    def update(self, value: float) -> None:
+        """Take in one observation.
+
+        Raises:
+            ValueKindError: If it is no number.
+        """
+
+    @abstractmethod
+    def merge(self, other: Keep) -> None:
+        """Take in what another one has seen, as if that came after what this one has seen.
+
+        Raises:
+            ArgumentError: If it is of another kind.
+        """
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it as numbers, texts and lists that JSON can hold."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return what people look at, by name; NaN where there is nothing."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many observations there are."""
+
+    @property
+    @abstractmethod
+    def last(self) -> float:
+        """The last of them; NaN without any."""
+
+
+class Last(Keep):
+    """The last observation alone.
+
+    .. versionadded:: 0.1
+    """
+
+    kind: ClassVar[str] = "last"
+
+    __slots__ = ("_count", "_last")
+
+    def __init__(self) -> None:
+        self._last = math.nan
+        self._count = 0
+
+    def fresh(self) -> Last:
+        """Return one that has seen nothing."""
+        return type(self)()
+
+    def update(self, value: float) -> None:
+        """Take in one observation.
+
+        Raises:
+            ValueKindError: If it is no number.
+        """
+        self._last = to_float(value)
+        self._count += 1
+
+    def merge(self, other: Keep) -> None:
+        """Take in a later one.
+
+        Raises:
+            ArgumentError: If it is of another kind.
+        """
+        if not isinstance(other, Last):
+            msg = f"merge: expected Last, got {shown(other)}"
+            raise ArgumentError(msg)
+        if other.count:
+            self._last = other.last
+        self._count += other.count
+
+    @property
+    def count(self) -> int:
+        """How many observations there were."""
+        return self._count
+
+    @property
+    def last(self) -> float:
+        """The last of them; NaN without any."""
+        return self._last
+
+    def __repr__(self) -> str:
+        """Return it."""
+        return f"<Last: {self._last!r}, count {self._count:,}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it, and how many there were."""
+        return {"last": self._last, "count": self._count}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {"count": self._count, "last": _plain(self._last) if self._count else None}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Last:
+        """Return what `state_dict` was called on.
+
+        Raises:
+            ArgumentError: If it is no such state.
+        """
+        found, told = cls(), a_mapping(cls, state)
+        found._count = a_count("count", told.get("count"))
+        found._last = a_float("last", told.get("last"), odd=True) if found._count else math.nan
+        return found
+
+
+class Ring(Keep):
+    """The last so many observations.
+
+    Args:
+        size: How many, at most 1,000.
+
+    Raises:
+        ArgumentError: If that is no such number.
+
+    .. versionadded:: 0.1
+    """
+
+    kind: ClassVar[str] = "ring"
+
+    __slots__ = ("_count", "_kept", "size")
+
+    def __init__(self, size: int) -> None:
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= MOST_KEPT:
+            msg = f"size: expected a whole number from 1 to {MOST_KEPT}, got {shown(size)}"
+            raise ArgumentError(msg)
+        self.size = size
+        self._kept: deque[float] = deque(maxlen=size)
+        self._count = 0
+
+    def fresh(self) -> Ring:
+        """Return one of this size that has seen nothing."""
+        return type(self)(self.size)
+
+    def update(self, value: float) -> None:
+        """Take in one observation.
+
+        Raises:
+            ValueKindError: If it is no number.
+        """
+        self._kept.append(to_float(value))
+        self._count += 1
+
+    def merge(self, other: Keep) -> None:
+        """Take in later ones.
+
+        Raises:
+            ArgumentError: If it is of another kind.
+        """
+        if not isinstance(other, Ring):
+            msg = f"merge: expected a Ring, got {shown(other)}"
+            raise ArgumentError(msg)
+        self._kept.extend(other.values)
+        self._count += other.count
+
+    @property
+    def values(self) -> list[float]:
+        """Those that are kept, the oldest first."""
+        while True:
+            try:
+                return list(self._kept)
+            except RuntimeError:  # another thread has added one meanwhile
+                continue
+
+    @property
+    def count(self) -> int:
+        """How many observations there were."""
+        return self._count
+
+    @property
+    def last(self) -> float:
+        """The last of them; NaN without any."""
+        return self._kept[-1] if self._kept else math.nan
+
+    def __repr__(self) -> str:
+        """Return how many there are."""
+        return f"<Ring of {self.size:,}: last {self.last!r}, count {self._count:,}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return those that are kept, and how many there were."""
+        return {"values": self.values, "last": self.last, "count": self._count}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON can hold it."""
+        return {"size": self.size, "count": self._count, "values": list(map(_plain, self.values))}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Ring:
+        """Return what `state_dict` was called on.
+
+        Raises:
+            ArgumentError: If it is no such state.
+        """
+        told = a_mapping(cls, state)
+        found, values = cls(told.get("size", 0)), told.get("values")
+        if not isinstance(values, list | tuple) or len(values) > found.size:
+            msg = f"values: expected at most {found.size} numbers, got {values!r:.80}"
+            raise ArgumentError(msg)
+        found._kept.extend(a_float("values", each, odd=True) for each in values)
+        found._count = a_count("count", told.get("count"))
+        return found
+
+
+# ---------------------------------------------------------------------- states
+
+
+def _plain(number: float) -> float | str:
+    return number if math.isfinite(number) else str(number)
+
+
+def a_mapping(kind: type, state: object) -> Mapping[str, Any]:
+    """Return the state of a kind.
+
+    Raises:
+        ArgumentError: If it is no mapping.
+    """
+    if not isinstance(state, Mapping):
+        msg = f"{kind.__name__}.from_dict: expected what state_dict() returned, got {shown(state)}"
+        raise ArgumentError(msg)
+    return state
+
+
+def a_count(name: str, given: object) -> int:
+    """Return a number of observations.
+
+    Raises:
+        ArgumentError: If it is no whole number from 0 on that 64 bits hold.
+    """
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < _COUNTS:
+        msg = f"{name}: expected a whole number from 0 on, got {shown(given)}"
+        raise ArgumentError(msg)
+    return given
+
+
+def a_float(name: str, given: object, *, odd: bool = False) -> float:
+    """Return a float of a state.
+
+    Args:
+        name: What it is, for the message.
+        given: As JSON holds it.
+        odd: Whether it may be NaN or infinite, which JSON holds as texts.
+
+    Raises:
+        ArgumentError: If it is none.
+    """
+    if odd and isinstance(given, str) and given in _ODD:
+        return float(given)
+    if isinstance(given, float | int) and not isinstance(given, bool):
+        try:
+            found = float(given)
+        except OverflowError:
+            found = math.inf
+        if odd or math.isfinite(found):
+            return found
+    msg = f"{name}: expected a{'' if odd else ' finite'} number, got {shown(given)}"
+    raise ArgumentError(msg)

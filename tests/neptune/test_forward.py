@@ -1,0 +1,302 @@
+"""Runs on their way to what speaks Neptune's protocol, which stands here in memory."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+import seamark
+from seamark.cli import app
+from seamark.neptune.forward.client import Seen
+from seamark.neptune.forward.locks import Locks
+from seamark.neptune.forward.run import ForwardedRun
+from seamark.remote.protocol import Purged, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from seamark.journal.folder import RunFolder
+
+PLACE = "neptune://team/digits"
+KINDS = {
+    "assignFloat": "float",
+    "assignInt": "int",
+    "assignBool": "bool",
+    "assignString": "string",
+    "assignDatetime": "datetime",
+    "logFloats": "floatSeries",
+    "logStrings": "stringSeries",
+    "logImages": "imageSeries",
+    "insertStrings": "stringSet",
+}
+
+
+class Place:
+    """One run as the protocol has it; a request is done as a whole, or not at all.
+
+    Attributes:
+        held: Kind and value by path; of a series all its points, of a set its members.
+        fails: Asked before and after each request; True loses it, or its answer.
+        torn: Whether half of what a lost request asks for is done.
+    """
+
+    def __init__(self, fails: Callable[[], bool] = lambda: False, *, torn: bool = False) -> None:
+        self.held: dict[str, tuple[str, Any]] = {}
+        self.fails, self.torn = fails, torn
+        self.files: Counter[tuple[str, str]] = Counter()
+        self.gone = False
+
+    def create(self, custom_id: str) -> str:
+        return f"id of {custom_id}"
+
+    def expect(self, container: str) -> None:
+        if self.gone:
+            raise Purged(container)
+
+    def ping(self, container: str) -> None:
+        pass
+
+    def attributes(self, container: str) -> dict[str, Seen]:
+        found = {}
+        for path, (kind, value) in self.held.items():
+            last = value[-1][0] if kind.endswith("Series") and value else None
+            found[path] = Seen(kind, last, value if kind in ("int", "float", "string") else None)
+        return found
+
+    def tail(self, container: str, path: str, kind: str, count: int) -> list[Any]:
+        return list(self.held[path][1][-count:])
+
+    def execute(self, container: str, operations: list[dict[str, Any]]) -> list[str]:
+        lost = self.fails()
+        done = operations[: len(operations) // 2 if self.torn else 0] if lost else operations
+        for one in done:
+            (verb,) = one.keys() - {"path"}
+            self.do(one["path"], verb, one[verb])
+        if lost or self.fails():
+            msg = "no answer"
+            raise Unreachable(msg)
+        return []
+
+    def do(self, path: str, verb: str, given: dict[str, Any]) -> None:
+        if verb == "deleteAttribute":
+            del self.held[path]
+            return
+        if verb.startswith("clear"):
+            self.held[path] = (self.held[path][0], [])
+            return
+        kind = KINDS[verb]
+        inside = [each for each in self.held if each.startswith(f"{path}/")]
+        above = [each for each in self.held if path.startswith(f"{each}/")]
+        assert not inside, f"{path} is a namespace"
+        assert not above, f"{path} is below a value"
+        held = self.held.setdefault(path, (kind, [] if "Series" in kind or "Set" in kind else None))
+        assert held[0] == kind, f"{path} holds {held[0]}, not {kind}"
+        if "entries" in given:
+            assert given["entries"], f"{path}: nothing to add"
+            for point in given["entries"]:
+                place = point["step"], point["timestampMilliseconds"], point["value"]
+                assert "Floats" not in verb or math.isfinite(point["value"])
+                held[1].append(place)
+        elif "values" in given:
+            held[1].extend(given["values"])
+        else:
+            value = given.get("value", given.get("valueMilliseconds"))
+            assert kind != "int" or -(1 << 31) <= value < 1 << 31
+            self.held[path] = (kind, value)
+
+    def upload(self, container: str, path: str, ext: str, source: str) -> list[str]:
+        self.held[path] = ("file", Path(source).read_text())
+        self.files[path, ext] += 1
+        return []
+
+    def points(self, path: str) -> list[tuple[float, Any]]:
+        kind, found = self.held[path]
+        assert kind.endswith("Series")
+        return [(step, value) for step, _, value in found]
+
+    def value(self, path: str) -> Any:
+        return self.held[path][1]
+
+
+@pytest.fixture
+def forwarded(tmp_path) -> Callable[..., ForwardedRun]:
+    """Return what makes the one that sends a run, as a new process would."""
+
+    def make(place: Place, folder: RunFolder) -> ForwardedRun:
+        client: Any = place
+        return ForwardedRun(client, PLACE, folder, Locks(PLACE), os.getpid())
+
+    return make
+
+
+def send_all(run: ForwardedRun, folder: RunFolder) -> None:
+    """Send a run as it lies there, as often as it takes."""
+    for journal in sorted(folder.journals(), key=lambda one: one.path.stat().st_mtime_ns):
+        size = journal.path.stat().st_size
+        while run.send(journal.path.name, size) < size:
+            pass
+    while run.send_file() >= 0:
+        pass
+    run.end()
+
+
+def test_what_the_protocol_holds_is_there_as_it_was(forwarded) -> None:
+    """Values, points and steps, tags, texts and files arrive; sent again, nothing changes."""
+    with seamark.init_run("demo", name="hello", tags=["a", "b"]) as run:
+        run["lr"] = 1
+        run["lr"] = 0.5
+        run["ok"] = True
+        for step in range(50):
+            run.log_metrics({"train/loss": 1 / (step + 1)}, step=step)
+        run["text"].append("halfway", step=0.5)
+        run["text"].append("done", step=7)
+        run["moved"] = 1
+        del run["moved"]
+        run["notes"].upload(seamark.types.File.from_content("hello", extension="txt"))
+        run["twice"].extend([1.0, 2.0], steps=[3, 3])
+    place = Place()
+    for _ in range(2):
+        send_all(forwarded(place, run.folder), run.folder)
+        assert place.value("sys/name") == "hello"
+        assert sorted(set(place.value("sys/tags"))) == ["a", "b"]
+        assert place.held["lr"] == ("float", 0.5)
+        assert place.value("ok") is True
+        assert place.points("train/loss") == [(step, 1 / (step + 1)) for step in range(50)]
+        assert place.points("text") == [(0.5, "halfway"), (7, "done")]
+        assert place.points("twice") == [(3, 1.0), (3, 2.0)]
+        assert "moved" not in place.held
+        assert place.value("notes") == "hello"
+        assert place.files["notes", "txt"] == 1
+
+
+def test_what_the_protocol_cannot_hold_is_counted_on_the_run(forwarded) -> None:
+    """Each kind is sent in another form or left out, and counted on the run of this disk."""
+    with seamark.init_run("demo") as run:
+        run["big"] = 1 << 40
+        run["none"] = None
+        run["list"] = [1, {"a": None}]
+        run["source_code/arguments"] = []  # what comes unasked is sent and not told
+        run["nan"] = math.nan
+        run["labels"] = seamark.types.StringSet(["x", "y"])
+        run["a"] = 1
+        run["a/b"] = 2
+        run["loss"].extend([1.0, math.nan, math.inf], steps=[0, 1, 2])
+        run["weights"].append(seamark.types.Histogram([0, 1, 2], [3, 4]), step=0)
+        run["gpu"].keep(seamark.Statistics())
+        for _ in range(10):
+            run["gpu"].append(1.5)
+    place = Place()
+    send_all(forwarded(place, run.folder), run.folder)
+    assert place.value("big") == float(1 << 40)
+    assert place.value("none") == "None"
+    assert place.value("list") == '[1,{"a":null}]'
+    assert place.value("nan") == "nan"
+    assert place.value("labels") == "x, y"
+    assert (place.value("a"), place.value("a_/b")) == (1, 2)
+    assert place.points("loss") == [(0, 1.0)]
+    lacking = {
+        "histograms": 1,
+        "large_integers": 1,
+        "lists": 1,
+        "not_finite": 2,
+        "not_finite_values": 1,
+        "nulls": 1,
+        "renamed": 1,
+        "sets": 1,
+        "statistics": 1,
+    }
+    read = seamark.init_run("demo", with_id=run.id, mode="read-only")
+    counted = read["monitoring/seamark/forward/team-digits"].fetch()
+    assert counted == {"to": PLACE, **lacking}
+    send_all(again := forwarded(place, run.folder), run.folder)
+    assert again.lacking() == (lacking, "")
+    shown = CliRunner().invoke(app, ["show", run.id]).stdout
+    assert "! not all of it has a form at neptune://team/digits; it is whole here" in shown
+    assert "  2  points that are NaN or infinite: left out\n" in shown
+    assert "  1  sets other than tags: sent as texts\n" in shown
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_lost_request_or_answer_loses_and_doubles_nothing(forwarded, torn) -> None:
+    """Whichever one is lost, before it is done, after or (of points) half, each is there once."""
+    with seamark.init_run("demo") as run:
+        for step in range(40):
+            run.log_metrics({"loss": step / 7}, step=step)
+            run["text"].append(f"line {step}", step=step)
+            if step == 20:
+                run["text"].clear()
+        for step in range(0 if torn else 3):
+            run["img"].append(seamark.types.File.from_content(b"\x89PNG", "png"), step=step)
+    for lost in range(20):
+        asked = iter(range(1000))
+        place = Place(lambda asked=asked, lost=lost: next(asked) == lost, torn=torn)
+        sender = forwarded(place, run.folder)
+        while True:
+            try:
+                send_all(sender, run.folder)
+                break
+            except Unreachable:
+                if lost % 4 < 2:  # its process is killed, and another one goes on
+                    sender = forwarded(place, run.folder)
+        assert place.points("loss") == [(step, step / 7) for step in range(40)], lost
+        assert place.points("text") == [(step, f"line {step}") for step in range(21, 40)], lost
+        assert torn or [step for step, _ in place.points("img")] == [0, 1, 2], lost
+        if next(asked) <= lost:
+            break
+    else:
+        pytest.fail("not every request was lost once")
+
+
+def test_a_run_that_was_deleted_there_is_not_made_again(forwarded) -> None:
+    """Whoever deletes it there means it; what is on this disk stays."""
+    with seamark.init_run("demo") as run:
+        run["a"] = 1
+    place = Place()
+    send_all(forwarded(place, run.folder), run.folder)
+    place.gone = True
+    with pytest.raises(Purged):
+        send_all(forwarded(place, run.folder), run.folder)
+
+
+def test_what_an_earlier_attempt_could_not_send_changes_nothing_newer(forwarded) -> None:
+    """Its points come late, and its values not at all where a later attempt has given others."""
+    place = Place()
+    with seamark.init_run("demo", custom_run_id="one") as run:
+        run["lr"] = 0.1
+        run["first"] = True
+        run["loss"].append(1.0, step=0)
+    first = list(run.folder.journals())
+    with seamark.init_run("demo", custom_run_id="one") as run:
+        run["lr"] = 0.01
+        run["loss"].append(0.5, step=1)
+    second = next(one for one in run.folder.journals() if one not in first)
+    sender = forwarded(place, run.folder)
+    sender.send(second.path.name, second.path.stat().st_size)
+    send_all(forwarded(place, run.folder), run.folder)
+    assert place.value("lr") == 0.01
+    assert place.value("first") is True
+    assert sorted(place.points("loss")) == [(0, 1.0), (1, 0.5)]
+
+
+def test_what_takes_the_place_of_something_else_there_is_put_there(forwarded) -> None:
+    """A path that held a value, was freed and holds points then does so there; so do attempts."""
+    with seamark.init_run("demo", custom_run_id="one") as run:
+        run["x"] = 1
+        run["was/a"] = 1
+        del run["was"]
+        run["was"] = 2
+    place = Place()
+    send_all(forwarded(place, run.folder), run.folder)
+    with seamark.init_run("demo", custom_run_id="one") as run:
+        del run["x"]
+        run["x"].append(1.5, step=4)
+    send_all(forwarded(place, run.folder), run.folder)
+    assert place.points("x") == [(4, 1.5)]
+    assert place.value("was") == 2
+    assert not [path for path in place.held if path.startswith("was/")]

@@ -1,0 +1,205 @@
+"""Models and versions through the routes for Neptune's client: whoever calls them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from asking import ask
+
+import seamark
+
+
+def stage(word: str) -> dict[str, Any]:
+    return {"path": "sys/stage", "assignString": {"value": word}}
+
+
+def table(client: Any, project: str, kind: str, query: str = "") -> list[dict[str, Any]]:
+    given = {"query": {"query": query}, "pagination": {"limit": 100, "offset": 0}}
+    found = client.ok("searchLeaderboardEntries", given, projectIdentifier=project, type=kind)
+    return [
+        {one["name"]: one[f"{one['type']}Properties"].get("value") for one in each["attributes"]}
+        for each in found["entries"]
+    ]
+
+
+def test_keys_and_numbers_are_given_once(admin: Any) -> None:
+    """Of many who want a key one gets it, however it is written; each version has a number."""
+    project = "models/once"
+
+    def make(key: str) -> int:
+        given = {"projectIdentifier": project, "type": "model", "key": key}
+        status, _ = admin.call("createExperiment", given)
+        return int(status)
+
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(make, ["NET", "net", "Net", "NET"] * 2))
+    assert sorted(told) == [200] + [409] * 7
+    (model,) = table(admin, project, "model")
+    key = model["sys/id"]
+    found = admin.ok("getExperiment", experimentId=f"{project}/{key}")
+    with ThreadPoolExecutor(8) as pool:
+        versions = list(pool.map(lambda _: admin.new_version(project, found), range(12)))
+    ids = {one["shortId"] for one in versions}
+    assert ids == {f"{key}-{n}" for n in range(1, 13)}
+    for each in versions:
+        assert admin.ok("getExperiment", experimentId=f"{project}/{each['shortId']}") == each
+    for wrong in ("", "a-b", "../x", "x/y", None, 3):
+        assert make(wrong) == 400, wrong  # type: ignore[arg-type]
+    rows = table(admin, project, "modelVersion", f'`sys/model_id`:string = "{key}"')
+    assert {row["sys/id"] for row in rows} == ids
+    one = table(admin, project, "modelVersion", f'`sys/id`:string = "{key}-7"')
+    assert [row["sys/version"] for row in one] == [7]
+    assert table(admin, project, "run") == []
+
+
+def test_stages_are_the_four(admin: Any) -> None:
+    """A stage is one of four, and nobody else's facts can be assigned."""
+    version = admin.new_version("models/stages", admin.new_model("models/stages", "M"))
+    assert admin.shown(version)["sys/stage"]["value"] == "none"
+    assert admin.do(version, stage("production")) == []
+    assert len(admin.do(version, stage("Production"))) == 1
+    wrong = [{"path": f"sys/{name}", "assignInt": {"value": 1}} for name in ("version", "stage")]
+    assert len(admin.do(version, *wrong)) == 2
+    assert len(admin.do(version, {"path": "sys/model_id", "assignString": {"value": "X"}})) == 1
+    shown = admin.shown(version)
+    assert shown["sys/stage"]["value"] == "production"
+    assert (shown["sys/version"]["value"], shown["sys/model_id"]["value"]) == (1, "STA-M")
+    run = admin.new_run("models/stages")
+    assert len(admin.do(run, stage("production"))) == 1
+    admin.do(version, {"path": "of/version", "assignInt": {"value": 1}})
+    admin.do(run, {"path": "of/run", "assignInt": {"value": 1}})
+    at = {"projectIdentifier": "models/stages"}
+    for kind, own, other in (
+        ("run", "of/run", "of/version"),
+        ("modelVersion", "of/version", "of/run"),
+    ):
+        found = admin.ok("searchLeaderboardAttributes", {}, **at, type=kind)["entries"]
+        names = [each["name"] for each in found]
+        assert own in names
+        assert other not in names
+        assert ("sys/stage" in names) == (kind != "run")
+
+
+def test_a_model_takes_its_versions_into_the_trash(admin: Any) -> None:
+    """And out of the world; a version that was left outside keeps it."""
+    project = "models/trash"
+    model = admin.new_model(project, "M")
+    first = admin.new_version(project, model)
+    at = {"projectIdentifier": project}
+    told = admin.ok("trashExperiments", [f"{project}/TRA-M"], **at)
+    assert told == {"errors": [], "updatedExperimentIdentifiers": [f"{project}/TRA-M"]}
+    for each in (model, first):
+        assert admin.ok("getExperiment", experimentId=each["id"])["trashed"]
+    assert [row["sys/trashed"] for row in table(admin, project, "modelVersion")] == [True]
+    second = admin.new_version(project, model)
+    told = admin.ok("deleteExperiments", [model["id"]], **at)
+    assert len(told["errors"]) == 1
+    assert admin.ok("getExperiment", experimentId=first["id"])["trashed"]
+    told = admin.ok("trashExperiments", [second["id"]], **at)
+    told = admin.ok("deleteAllExperiments", **at)
+    assert len(told["updatedExperimentIdentifiers"]) == 3
+    for each in (model, first, second):
+        assert admin.call("getExperiment", experimentId=each["id"])[0] == 404
+    given = {"projectIdentifier": project, "type": "model", "key": "M"}
+    assert admin.call("createExperiment", given)[0] == 409
+
+
+def test_who_may_not_is_refused(admin: Any, running: Any) -> None:
+    """Viewers, strangers and owners of the project beside it get nothing through these routes."""
+    from neptune_client import Client
+
+    project = "hidden/models"
+    model = admin.new_model(project, "M")
+    version = admin.new_version(project, model)
+
+    def client(role: str, at: str) -> Any:
+        given = {"user": f"m-{role}-{at.replace('/', '-')}", "project": at, "role": role}
+        made = ask(running.url, "POST", "accounts/tokens", running.token, given)
+        return Client(running.url, made.json()["token"])
+
+    viewer, sibling = client("viewer", project), client("owner", "hidden/models2")
+    stranger, contributor = client("owner", "other/place"), client("contributor", project)
+    new = {"projectIdentifier": project, "type": "model", "key": "N"}
+    newer = {"projectIdentifier": project, "type": "modelVersion", "parentId": model["id"]}
+    writes: list[tuple[str, Any, dict[str, Any]]] = [
+        ("createExperiment", new, {}),
+        ("createExperiment", newer, {}),
+        ("executeOperations", [stage("archived")], {"experimentId": version["id"]}),
+        ("ping", None, {"experimentId": model["id"]}),
+        ("fileAtomUpload", b"x", {"experimentIdentifier": version["id"], "attribute": "f"}),
+        ("uploadFileSetAttributeTar", b"", {"experimentId": model["id"], "attribute": "f"}),
+    ]
+    for name, body, query in writes:
+        assert viewer.call(name, body, **query)[0] == 403, name
+        for one in (sibling, stranger):
+            assert one.call(name, body, **query)[0] == 404, name
+    assert viewer.shown(version)["sys/id"]["value"] == "MOD-M-1"
+    assert [row["sys/id"] for row in table(viewer, project, "model")] == ["MOD-M"]
+    found = {"pagination": {}}
+    for one in (sibling, stranger):
+        for identifier in (model["id"], version["id"], f"{project}/MOD-M", f"{project}/MOD-M-1"):
+            for name in ("getExperiment", "getExperimentAttributes"):
+                assert one.call(name, experimentId=identifier)[0] == 404, name
+        at = {"projectIdentifier": project, "type": "modelVersion"}
+        assert one.call("searchLeaderboardEntries", found, **at)[0] == 404
+        assert one.call("searchLeaderboardAttributes", {}, **at)[0] == 404
+    mine = "hidden/models2"
+    for body in ({**newer, "projectIdentifier": mine}, {**new, "projectIdentifier": model["id"]}):
+        assert sibling.call("createExperiment", body)[0] == 404
+    for name in ("trashExperiments", "deleteExperiments"):
+        told = sibling.ok(name, [model["id"], f"{project}/MOD-M-1"], projectIdentifier=mine)
+        assert len(told["errors"]) == 2, name
+        assert sibling.call(name, [model["id"]], projectIdentifier=project)[0] == 404
+    told = viewer.ok("trashExperiments", [model["id"]], projectIdentifier=project)
+    assert len(told["errors"]) == 1
+    told = contributor.ok("deleteExperiments", [version["id"]], projectIdentifier=project)
+    assert len(told["errors"]) == 1
+    assert contributor.call("deleteAllExperiments", projectIdentifier=project)[0] == 403
+    assert contributor.ok("createExperiment", newer)["shortId"] == "MOD-M-2"
+    elsewhere = {"projectIdentifier": "other/x", "type": "modelVersion", "parentId": model["id"]}
+    assert admin.call("createExperiment", elsewhere)[0] == 400
+    for odd in (version["id"], admin.new_run(project)["id"], f"{project}/.models", "x"):
+        assert admin.call("createExperiment", {**newer, "parentId": odd})[0] == 404, odd
+
+
+def test_both_write_and_read_the_same(
+    admin: Any, running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Seamark makes, the client's routes show and go on with; and the other way round."""
+    project = "models/both"
+    to = {"project": project, "remote": running.url, "api_token": running.token}
+    with seamark.init_model(key="OURS", name="made here", **to) as model:
+        model["card"] = "text"
+    with seamark.init_model_version(model="OURS", **to) as version:
+        version["acc"] = 0.5
+        version["weights"].upload(seamark.types.File.from_content("bytes"))
+        version.change_stage("staging")
+    ours = admin.ok("getExperiment", experimentId=f"{project}/BOT-OURS")
+    assert (ours["type"], admin.shown(ours)["card"]["value"]) == ("model", "text")
+    first = admin.ok("getExperiment", experimentId=f"{project}/BOT-OURS-1")
+    shown = admin.shown(first)
+    assert (shown["acc"]["value"], shown["sys/stage"]["value"]) == (0.5, "staging")
+    at = {"experimentId": first["id"], "attribute": "weights"}
+    assert admin.ok("downloadAttribute", **at) == b"bytes"
+    assert admin.do(first, stage("production"), {"path": "n", "assignInt": {"value": 7}}) == []
+    second = admin.new_version(project, ours)
+    assert second["shortId"] == "BOT-OURS-2"
+    theirs = admin.new_model(project, "THEIRS")
+    admin.do(theirs, {"path": "note", "assignString": {"value": "hello"}})
+    admin.new_version(project, theirs)
+
+    reading = {**to, "mode": "read-only"}
+    with seamark.init_model_version(with_id="OURS-1", **reading) as version:
+        assert (version["n"].fetch(), version["sys/stage"].fetch()) == (7, "production")
+    with seamark.init_model(with_id="THEIRS", **reading) as model:
+        assert (model["note"].fetch(), model["sys/owner"].fetch()) == ("hello", "admin")
+        assert len(model.fetch_model_versions_table().to_rows()) == 1
+    with seamark.init_model_version(model="THEIRS", **to) as version:
+        assert version["sys/version"].fetch() == 2
+    with pytest.raises(seamark.errors.KeyTakenError):
+        seamark.init_model(key="theirs", **to)
+    for key, count in (("OURS", 2), ("THEIRS", 2)):
+        rows = table(admin, project, "modelVersion", f'sys/model_id:string = "BOT-{key}"')
+        assert sorted(row["sys/id"] for row in rows) == [f"BOT-{key}-{n + 1}" for n in range(count)]

@@ -1,0 +1,331 @@
+"""What Neptune's routes let nobody do who may not: every operation, with a request that is good.
+
+The operations come from the routes that a server has: one that is new, and of which nothing is said
+in `neptune_requests` or below, fails here until it is said what a good request is and who may.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from asking import ask
+from fastapi import APIRouter, FastAPI
+from neptune_client import Client
+from neptune_requests import Place, call, good, make
+
+from seamark.neptune.server import mount
+from seamark.neptune.server.documents import BY_NAME, DOCUMENTS
+from seamark.neptune.server.names import Container, container_id, named
+from seamark.server.accounts.logins import Logins
+
+if TYPE_CHECKING:
+    from served import Served
+
+PROJECT, GONE = "hushed/secret", "hushed/nowhere"
+WORDS = ("secret", "sec-1", "hushed")
+"""What nobody may learn who may not see the project."""
+BESIDE = {
+    ("GET", "/api/{name}/swagger.json"),
+    ("POST", "/api/auth/protocol/openid-connect/token"),
+    ("GET", "/api/leaderboard/v1/download/zip"),
+}
+"""What the client is led to by answers, and no operation of the documents."""
+
+OPEN = {"getClientConfig"}
+"""For everybody who shows no token that is wrong."""
+OWN = {"exchangeApiToken", "listProjects", "listOrganizations", "getDownloadPrepareRequest"}
+"""For everybody with a token: about what is theirs, or what they said."""
+WORKSPACE = {
+    "createProject",
+    "createOrganizationInvitations",
+    "listOrganizationMembers",
+    "listServiceAccounts",
+    "workspaceStatus",
+}
+OWNERS = {"addProjectMember", "addProjectServiceAccount", "deleteAllExperiments", "deleteProject"}
+OWNERS |= {"deleteProjectMember", "deleteProjectServiceAccount"}
+CONTRIBUTORS = {"listProjectMembers", "listProjectServiceAccounts"}
+READING = {"prepareForDownloadFileSetAttributeZip", "searchLeaderboardEntries"}
+READING |= {"searchLeaderboardAttributes"}
+EACH = {"trashExperiments": "contributor", "deleteExperiments": "owner"}
+"""Answered for each run: who may not is told so of each."""
+NEVER = {"createEmptyCheckpoint": 404, "deleteProject": 400}
+"""What is not done here for anybody: there are no notebooks, and no project goes that has runs."""
+BEFORE = {
+    "fileAtomMultipartUploadFinish": ["fileAtomMultipartUploadPart"],
+    "fileSetFileMultipartUploadFinish": ["fileSetFileMultipartUploadPart"],
+    "deleteProjectMember": ["addProjectMember"],
+    "deleteProjectServiceAccount": ["addProjectServiceAccount"],
+    "deleteExperiments": ["trashExperiments"],
+    "deleteAllExperiments": ["trashExperiments"],
+}
+"""What has to be done before the request can be."""
+AFTER = {
+    "addProjectMember": ["deleteProjectMember"],
+    "addProjectServiceAccount": ["deleteProjectServiceAccount"],
+}
+"""What brings back what was there."""
+DELETING = {"trashExperiments", "deleteExperiments", "deleteAllExperiments"}
+STRANGERS = ("stranger", "sibling", "namesake", "elsewhere")
+ROLES = ("viewer", "contributor", "owner")
+
+
+@pytest.fixture(scope="module")
+def admin(here: Served) -> Client:
+    """The admin of the server in this process."""
+    return Client(here.url, here.token)
+
+
+@pytest.fixture(scope="module")
+def there(admin: Client) -> Place:
+    """A project with a run that has something of all kinds."""
+    admin.ok("createProject", {"organizationId": "hushed", "name": "secret", "projectKey": "SEC"})
+    return make(admin, PROJECT)
+
+
+def token_of(here: Served, user: str, project: str = "", role: str = "", **more: Any) -> Any:
+    given = {"user": user, **more}
+    if project:
+        given |= {"project": project, "role": role}
+    made = ask(here.url, "POST", "accounts/tokens", here.token, given)
+    assert made.status == 201, made.body
+    return made.json()
+
+
+@pytest.fixture(scope="module")
+def others(admin: Client, here: Served, there: Place) -> dict[str, Client]:
+    """Clients of those who may not, or not everything."""
+    del there
+    given = {
+        "stranger": ("other/project", "owner"),
+        "sibling": ("hushed/sibling", "owner"),
+        "namesake": (f"{PROJECT}-too", "owner"),  # another project, whose name begins the same
+        "elsewhere": ("other/project", "owner"),  # may, but not with this token
+        **{role: (PROJECT, role) for role in ROLES},
+    }
+    clients = {
+        user: Client(here.url, token_of(here, user, *limits)["token"])
+        for user, limits in given.items()
+    }
+    token_of(here, "spare", "other/project", "viewer", service=True)
+    token_of(here, "lonely")
+    at = {"projectIdentifier": PROJECT}
+    admin.ok("addProjectMember", {"userId": "elsewhere", "role": "manager"}, **at)
+    nobody = clients["nobody"] = Client(here.url, "")
+    nobody.headers = {}
+    return clients
+
+
+def state(admin: Client, here: Served, there: Place) -> Any:
+    """Return all that somebody could have changed."""
+    run = admin.ok("getExperiment", experimentId=there.run)
+    at = {"projectIdentifier": PROJECT}
+    changing = ("sys/ping_time", "sys/running_time", "sys/modification_time")
+    uploads = here.server.settings.folder / "neptune-uploads"
+    runs = sorted(_all_runs(here))
+    return {
+        "run": run,
+        "shown": {path: to for path, to in admin.shown(run).items() if path not in changing},
+        "runs": runs,
+        "bytes": [here.server.intake.known(*one)[1] for one in runs],
+        "members": admin.ok("listProjectMembers", **at),
+        "accounts": admin.ok("listProjectServiceAccounts", **at),
+        "belong": admin.ok("listOrganizationMembers", organizationIdentifier="hushed"),
+        "projects": admin.ok("listProjects", limit=100),
+        "uploads": {path.name: path.read_bytes() for path in uploads.iterdir()},
+    }
+
+
+def _all_runs(here: Served) -> list[tuple[str, str]]:
+    return [(one.project, one.run) for one in here.server.kept.runs()]
+
+
+def expected(who: str, name: str) -> int:
+    """Return what somebody is answered, see `ROLES` and `STRANGERS`."""
+    if name in OPEN:
+        return 200
+    if who == "nobody":
+        return 401
+    if name in OWN:
+        return 200
+    if name == "createEmptyCheckpoint" or who in STRANGERS or name in WORKSPACE:
+        return 404
+    if name in EACH:
+        return 200
+    if (BY_NAME[name].method == "GET" and name not in CONTRIBUTORS) or name in READING:
+        return 200
+    least = "owner" if name in OWNERS else "contributor"
+    if ROLES.index(who) < ROLES.index(least):
+        return 403
+    return NEVER.get(name, 200)
+
+
+class _App(FastAPI):
+    """Notes which routers are added to it: how it keeps them is FastAPI's own affair."""
+
+    def include_router(self, router: APIRouter, **_: Any) -> None:  # type: ignore[override]
+        self.router.routes.extend(router.routes)
+
+
+def test_all_routes_are_operations_or_named(here: Served) -> None:
+    """What is walked below is all that there is beside Seamark's own routes."""
+    app = _App(openapi_url=None)
+    app.state.server = here.server
+    mount(app)
+    found = {(method, route.path) for route in app.routes for method in route.methods}  # type: ignore[attr-defined]
+    assert found == BESIDE | {(one.method, one.path) for one in BY_NAME.values()}
+
+
+def test_every_operation_refuses_who_may_not(
+    admin: Client, here: Served, there: Place, others: dict[str, Client]
+) -> None:
+    """Good requests of all others: refused as they have to be, nothing learnt, nothing changed."""
+    nowhere = there._replace(
+        project=GONE, run=container_id(Container(GONE, "0123456789abcdef")), model="x"
+    )
+    before = state(admin, here, there)
+    for who in (*STRANGERS, "nobody"):
+        for name in BY_NAME:
+            status, found = call(others[who], name, there)
+            case = (who, name, status, found)
+            assert status == expected(who, name), case
+            _tells_nothing(who, found, good(name, there), case)
+            if name not in OPEN | OWN:  # what is not there is answered in the same words
+                again, other = call(others[who], name, nowhere)
+                same = str(other).replace(GONE, PROJECT).replace(nowhere.run, there.run)
+                assert (again, same) == (status, str(found)), (case, other)
+    assert state(admin, here, there) == before
+    for who in ("viewer", "contributor"):
+        for name in BY_NAME:
+            if who == "viewer" or expected(who, name) != 200:  # what is done is done below
+                status, found = call(others[who], name, there)
+                assert status == expected(who, name), (who, name, status, found)
+                assert name not in EACH or found["updatedExperimentIdentifiers"] == []
+    told = others["contributor"].ok("deleteExperiments", [there.run], projectIdentifier=PROJECT)
+    assert told["updatedExperimentIdentifiers"] == []
+    assert state(admin, here, there) == before
+
+
+def _tells_nothing(who: str, found: Any, asked: Any, case: Any) -> None:
+    """Look for what nobody may learn in an answer, but for what they have said themselves."""
+    text = found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
+    said = str(asked)
+    for word in WORDS:
+        knows = {"sibling": "hushed", "namesake": "hushed secret"}.get(who, "")
+        if word not in knows:
+            assert word not in text.lower() or word in said, case
+
+
+def test_tokens_that_are_none_or_no_longer_open_nothing(
+    admin: Client, here: Served, there: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In all places where the client shows them; nor do they lead to another one."""
+    # Who is wrong that often waits: the clock of this test goes on by an hour at each look.
+    clock = itertools.count(step=3600 * 10**9)
+    logins = Logins(here.server.accounts, steady_ns=lambda: next(clock))
+    monkeypatch.setattr(here.server, "logins", logins)
+    made = token_of(here, "former", PROJECT, "owner")
+    former = Client(here.url, made["token"])
+    given = {"X-Neptune-Api-Token": former.api_token}
+    assert former.call("getExperiment", experimentId=there.run)[0] == 200
+    assert ask(here.url, "DELETE", f"accounts/tokens/{made['id']}", here.token).status in (200, 204)
+    garbage = {"Authorization": "Bearer " + "x" * 40}
+    before = state(admin, here, there)
+    for headers in (former.headers, given, garbage, {"X-Neptune-Api-Token": "bm9uZQ=="}):
+        client = Client(here.url, "")
+        client.headers = headers
+        for name in BY_NAME:
+            status, found = call(client, name, there)
+            assert status == 401, (headers, name, status, found)
+            _tells_nothing("", found, good(name, there), (headers, name))
+    refresh = former.headers["Authorization"].removeprefix("Bearer ")
+    for secret in (refresh, "", "x.y.z", "x"):
+        told = ask(
+            here.url,
+            "POST",
+            "../auth/protocol/openid-connect/token",
+            body=f"grant_type=refresh_token&refresh_token={secret}".encode(),
+        )
+        assert (told.status, told.json()) == (400, {"error": "invalid_grant"})
+    assert state(admin, here, there) == before
+
+
+def test_archives_are_for_who_may_read(
+    there: Place, others: dict[str, Client], here: Served
+) -> None:
+    """Their address says what they are of; knowing it opens nothing."""
+    address = others["viewer"].ok(
+        "prepareForDownloadFileSetAttributeZip", experimentId=there.run, attribute="v/files"
+    )["id"]
+    for who, client in others.items():
+        told = ask(
+            here.url,
+            "GET",
+            f"../leaderboard/v1/download/zip?id={address}",
+            headers=dict(client.headers),
+        )
+        wanted = 401 if who == "nobody" else 404 if who in STRANGERS else 200
+        assert told.status == wanted, (who, told.body)
+        assert (b"PK" in told.body) == (wanted == 200)
+    for name in DOCUMENTS:
+        assert ask(here.url, "GET", f"../{name}/swagger.json").status == 200
+    assert ask(here.url, "GET", "../nothing/swagger.json").status == 404
+
+
+def test_runs_of_others_are_not_reached_through_a_project_of_ones_own(
+    admin: Client, here: Served, there: Place, others: dict[str, Client]
+) -> None:
+    """The project in the address is another than that of what the body or the path means."""
+    before = state(admin, here, there)
+    inside = [f"{PROJECT}/SEC-1", f"{PROJECT}/{named(there.run).run}", there.run, there.model]  # type: ignore[union-attr]
+    for who, project in [("stranger", "other/project"), ("sibling", "hushed/sibling")]:
+        client, at = others[who], {"projectIdentifier": project}
+        for name in EACH:
+            told = client.ok(name, inside, **at)
+            assert told["updatedExperimentIdentifiers"] == []
+            assert len(told["errors"]) == len(inside)
+        version = {"type": "modelVersion", "parentId": there.model, **at}
+        assert client.call("createExperiment", version)[0] == 404
+        run = client.new_run(project)
+        assert client.do(run, {"path": "a", "assignArtifact": {"hash": there.artifact}}) != []
+        assert client.call("listArtifactFiles", **at, hash=there.artifact)[0] == 404
+        into = {"experimentIdentifier": run["id"], "attribute": "v/large"}
+        for name in ("fileAtomMultipartUploadPart", "fileAtomMultipartUploadFinish"):
+            further = {"X-Range": "bytes=0-4/5"}
+            status, _ = client.call(name, b"abcde", further, uploadId=there.upload, **into)
+            assert status == 404, name
+        query = {"query": {"query": f'`sys/id`:string = "{PROJECT}/SEC-1" OR `v/int` > 0'}}
+        assert client.ok("searchLeaderboardEntries", query, **at, type="run")["entries"] == []
+        assert client.ok("getLeaderboard", **at, shortId="SEC-1")["entries"] == []
+        told = client.ok("deleteExperiments", [run["id"]], **at)
+        assert len(told["errors"]) == 1  # it is not in the trash
+        client.ok("trashExperiments", [run["id"]], **at)
+        client.ok("deleteAllExperiments", **at)
+    after = state(admin, here, there)
+    assert before["shown"] == after["shown"]
+    assert [one for one in after["runs"] if one[0].startswith(PROJECT)] == [
+        one for one in before["runs"] if one[0].startswith(PROJECT)
+    ]
+
+
+def test_the_requests_are_good(admin: Client, others: dict[str, Client], there: Place) -> None:
+    """Who may is answered: what was refused above was refused for who asked, not for what."""
+    del there
+    at = make(admin, PROJECT)
+    for name in BY_NAME:
+        for before in BEFORE.get(name, ()):
+            call(admin, before, at)
+        # Who owns a project owns not its workspace.
+        status, found = call(admin if name in WORKSPACE else others["owner"], name, at)
+        assert status == NEVER.get(name, 200), (name, status, found)
+        if name in EACH:
+            assert found["updatedExperimentIdentifiers"] == [at.run], (name, found)
+        for after in AFTER.get(name, ()):
+            call(admin, after, at)
+        if name in DELETING:
+            at = make(admin, PROJECT)

@@ -1,0 +1,98 @@
+"""``neptune://`` before anybody is asked: what is wrong with it is said at once."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import seamark
+from seamark.errors import ArgumentError, MissingExtraError
+from seamark.remote.neptune import token_to_show
+from seamark.remote.places import canonical
+from seamark.run.catalogs import readable
+
+
+def token_of(**told: str) -> str:
+    """Return an API token of Neptune's."""
+    return base64.b64encode(json.dumps(told).encode()).decode()
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a package neptune on the path; nothing is imported from it here."""
+    (tmp_path / "site" / "neptune").mkdir(parents=True)
+    (tmp_path / "site" / "neptune" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize(
+    "place", ["", "project", "a/b/c", "a/", "/b", "a b/c", "me@a/b", "a/b?c=1"]
+)
+def test_a_uri_that_names_no_project_is_refused(place: str) -> None:
+    """A workspace and a project, and nothing else."""
+    with pytest.raises(ArgumentError, match=r"^remote: expected .* got "):
+        seamark.init_run("demo", remote=f"neptune://{place}", api_token="x")
+    assert not Path(".seamark").exists()
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [
+        (None, "NEPTUNE_API_TOKEN or api_token=, got none"),
+        ("seamark_abc", "what was given names no server"),
+        (token_of(api_address="nowhere"), "what was given names no server"),
+        (token_of(api_address="http://host.lab"), "leads to http://host.lab"),
+    ],
+)
+def test_a_token_that_cannot_be_shown_is_said_before_anything_is_recorded(
+    token: str | None, words: str
+) -> None:
+    """None, one of another kind, and one that everybody on the way would read."""
+    remote = "neptune://team/digits"
+    for make in (seamark.init_run, seamark.init_project, seamark.init_model):
+        with pytest.raises(ArgumentError, match=words):
+            make(project="demo", remote=remote, api_token=token)
+    assert not Path(".seamark").exists()
+
+
+@pytest.mark.parametrize(
+    "address", ["https://host.lab", "http://127.0.0.1:8450", "http://localhost:8450"]
+)
+def test_the_token_is_the_one_that_names_a_server(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``api_token`` may be meant for a Seamark server that the run is sent to as well."""
+    token = token_of(api_address="https://old.lab", api_url=address)
+    monkeypatch.setenv("NEPTUNE_API_TOKEN", token)
+    assert token_to_show("seamark_abc") == token
+    assert token_to_show(None) == token
+    assert token_to_show(f" {token} ") == token
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where Seamark stands in for ``neptune``, as nobody else is reached through that."""
+    monkeypatch.setattr(sys, "path", [str(Path(seamark.__file__).parents[1])])
+    with pytest.raises(MissingExtraError, match=r'pip install "seamark\[neptune\]"'):
+        seamark.init_run("demo", remote="neptune://team/digits")
+    assert not Path(".seamark").exists()
+
+
+@pytest.mark.usefixtures("package")
+def test_what_is_sent_on_is_read_where_it_was_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With it in the environment tables and runs are those of this disk; named, it is refused."""
+    with seamark.init_run("demo") as run:
+        run["a"] = 1
+    monkeypatch.setenv("SEAMARK_REMOTE", "neptune://team/digits")
+    monkeypatch.setenv("NEPTUNE_API_TOKEN", token_of(api_address="https://host.lab"))
+    assert len(seamark.init_project("demo", mode="read-only").fetch_runs_table()) == 1
+    read = seamark.init_run("demo", with_id=run.id, mode="read-only")
+    assert read["a"].fetch() == 1
+    with pytest.raises(ArgumentError, match="is read on this disk, or with the package neptune"):
+        readable("neptune://team/digits")
+    assert canonical("NEPTUNE://team/digits") == "neptune://team/digits"

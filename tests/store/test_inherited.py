@@ -1,0 +1,96 @@
+"""Keyed tags of projects, changes of parameters and parts of runs, on each engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from seamark.store.query.selection import Selection
+from seamark.store.read.inherited import inherited_tags
+
+START = 10**18
+
+
+@pytest.fixture
+def filled(store, builder, engines):
+    """Return a store with logs of projects, and runs below and beside them."""
+    said = {
+        ("a", ".project"): {"tags/t": "top", "tags/n": 3},
+        ("a/b", ".project"): {"tags/t": "hidden", "tags/m": 1.5},
+        ("ab", ".project"): {"tags/t": "beside"},
+        ("a/b/c", "run1"): {"tags/t": "own", "tags/o": 1},
+        ("a", "run2"): {"x": 1},
+        ("ab", "run3"): {"x": 1},
+        ("z", "run4"): {"tags/t": "own"},
+    }
+    for at, ((project, run), values) in enumerate(said.items()):
+        journal = builder(f"j{at}", t=START + at * 10**9).op(
+            "assign",
+            atoms={
+                path: [{str: "string", int: "int", float: "float"}[type(value)], value]
+                for path, value in values.items()
+            },
+        )
+        engines.fold(store, run, [journal], project=project)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("query", "runs"),
+    [
+        ('tags/t = "top"', {"run1", "run2"}),
+        ('tags/t = "own"', {"run4"}),
+        ('tags/t = "hidden"', set()),
+        ('tags/t != "top"', {"run3", "run4"}),
+        ("tags/n >= 3 AND tags/m < 2", {"run1"}),
+        ("NOT tags/n = 3", {"run3", "run4"}),
+        ('tags/t IN ("beside", "own")', {"run3", "run4"}),
+        ('tags/t =~ "^to"', {"run1", "run2"}),
+        ("tags/o = 1", {"run1"}),
+    ],
+)
+def test_queries_ask_for_what_counts(filled, engines, query, runs):
+    """That of the uppermost project that says something, else the run's own."""
+    tables = engines.Tables(filled)
+    assert {run for _, run in tables.select(Selection(query=query))} == runs
+
+
+def test_tables_show_and_sort_by_what_counts(filled, engines):
+    """A name that begins alike is another project's."""
+    tables = engines.Tables(filled)
+    table = tables.table(Selection(sort_by="tags/t", ascending=True), ["tags/*"])
+    rows = [(row["sys/id"], row.get("tags/t"), row.get("tags/m")) for row in table]
+    assert rows[0] == ("run3", "beside", None)
+    assert rows[1] == ("run4", "own", None)
+    assert set(rows[2:]) == {("run1", "top", 1.5), ("run2", "top", None)}
+
+
+def test_only_what_may_be_read_is_known_of(filled, engines):
+    """A tag of a project that nobody who asks may read is as unknown as one that is not there."""
+    tables = engines.Tables(filled)
+    only = Selection(query="tags/m > 1", readable=lambda project: project == "z")
+    assert tables.select(only) == []
+    assert "no run has 'tags/m'" in tables.told.pop()
+    below = Selection(query="tags/m > 1", readable=lambda project: project == "a/b/c")
+    assert tables.select(below) == [("a/b/c", "run1")]
+    assert not tables.told
+
+
+def test_many_containers_are_asked_for_at_once(filled):
+    """And those that inherit nothing are left out."""
+    refs = [(f"a/{number}", "run") for number in range(250)] + [("z", "run4"), ("a", ".project")]
+    with filled.database.reading() as connection:
+        found = dict(inherited_tags(filled, connection, refs))
+    assert found.keys() == {(f"a/{number}", "run") for number in range(250)}
+    assert {one.value for one in found["a/7", "run"].values()} == {"top", 3}
+
+
+def test_parts_of_runs_are_counted(store, builder, engines):
+    """By the id of the run, or with its project."""
+    for at, (project, run, parent) in enumerate(
+        [("p", "whole", ""), ("p", "one", "whole"), ("q", "two", "p/whole"), ("q", "no", "whole")]
+    ):
+        journal = builder(f"j{at}", t=START + at * 10**9).assign(sys__parent=parent, x=at)
+        engines.fold(store, run, [journal], project=project)
+    table = engines.Tables(store).table(Selection(), ["children/x:max", "children/x:count"])
+    found = {row["sys/id"]: row.get("children/x:max") for row in table}
+    assert found == {"whole": 2, "one": None, "two": None, "no": None}

@@ -1,0 +1,157 @@
+"""A server that is killed and started again, and the way to it, on which anything goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import sqlalchemy as sa
+import urllib3
+from proxy import Proxy, Trouble
+from server_process import Running, running_server
+
+from seamark.reading import wire
+from seamark.server.databases import open_databases
+from seamark.server.kept.journals import KeptJournals
+from seamark.server.objects import open_objects
+
+
+class Place:
+    """A server that can be killed and started again, behind a way on which anything goes wrong."""
+
+    def __init__(self, folder: Path, store: str | None, draw: random.Random) -> None:
+        self.folder, self.store, self.draw = folder, store, draw
+        self.token = ""
+        self.trainings: list[Any] = []
+        self._stack = contextlib.ExitStack()
+        self.server: Running = self.start()
+        parts = urlsplit(self.server.url)
+        self.proxy = Proxy((str(parts.hostname), int(parts.port or 0)), self._trouble)
+        self._stack.callback(self.proxy.close)
+        self.troubles = True
+
+    def _trouble(self, number: int) -> Trouble | None:
+        """Return what happens to a connection: every third is cut somewhere."""
+        del number
+        if not self.troubles or self.draw.random() < 0.7:
+            return None
+        kind = self.draw.random()
+        if kind < 0.4:
+            return Trouble(after_sent=self.draw.randrange(1, 20_000), reset=kind < 0.2)
+        if kind < 0.8:
+            return Trouble(after_answered=self.draw.choice([0, 0, 40, 500]))
+        return Trouble(after_sent=self.draw.randrange(1, 3000), delay_s=0.01)
+
+    def start(self) -> Running:
+        options = ["--fold-workers", "2"]
+        if self.store:
+            options += ["--workers", "2"]
+        self.server = self._stack.enter_context(
+            running_server(self.folder, *options, store=self.store)
+        )
+        self.token = self.server.token or self.token
+        if hasattr(self, "proxy"):
+            parts = urlsplit(self.server.url)
+            self.proxy.to = str(parts.hostname), int(parts.port or 0)
+        return self.server
+
+    def kill(self) -> str:
+        """Kill one of the server's processes, the one that starts them, or all; say which."""
+        workers = self.server.workers()
+        kind = self.draw.random()
+        if workers and kind < 0.7:
+            os.kill(self.draw.choice(workers), signal.SIGKILL)
+            return "one process"
+        if kind < 0.85:  # the others notice, and finish while new ones work already
+            self.server.stop(signal.SIGKILL)
+        else:
+            self.end(signal.SIGKILL)
+        self.start()
+        return "supervisor" if kind < 0.85 else "all processes"
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        workers = self.server.workers()
+        self.server.stop(number)
+        for pid in workers if number == signal.SIGKILL else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        for training in self.trainings:
+            if training.lives():  # the test has failed
+                training.kill()
+        self._stack.close()
+
+    # ------------------------------------------------------------------ what it says
+
+    def get(self, at: str, position: tuple[str, int], /, **query: Any) -> Any:
+        headers = {
+            "Authorization": f"Bearer {self.token}",
+            "Seamark-Position": f"{position[0]}={position[1]}",
+        }
+        address = f"{self.server.url}/api/v1/{at}?{urlencode(query)}"
+        with urllib3.PoolManager() as pool:
+            while True:  # each waits for two seconds at most; the test has a limit
+                answer = pool.request("GET", address, headers=headers, retries=False)
+                if answer.status == 404 or "Seamark-Behind" in answer.headers:
+                    continue
+                assert answer.status == 200, answer.data
+                return wire.loads(answer.data)
+
+    def request(self, method: str, at: str, body: Any = None) -> int:
+        """Ask for something and return the status."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        with urllib3.PoolManager(headers=headers) as pool:
+            url = f"{self.server.url}/api/v1/{at}"
+            return pool.request(method, url, json=body, retries=False).status
+
+    @contextlib.contextmanager
+    def kept(self):
+        """Open what is kept, as a fold worker does."""
+        with self.opened() as (databases, objects):
+            yield KeptJournals(databases.kept, objects)
+
+    @contextlib.contextmanager
+    def opened(self):
+        """Open databases and objects, as a process of the server does."""
+        databases = open_databases(self.store or f"sqlite:///{self.folder}", statement_s=0)
+        objects = open_objects((self.folder / "objects").absolute().as_uri())
+        try:
+            yield databases, objects
+        finally:
+            objects.close()
+            databases.close()
+
+
+def refold(place: Place) -> None:
+    """Lose every derived table and make all of them again from the objects."""
+    place.end()
+    options = ["--store", place.store] if place.store else []
+    if place.store:
+        drop_derived(place.store)
+    else:
+        for file in place.folder.glob("*.db*"):
+            if not file.name.startswith("account"):
+                file.unlink()
+    words = ["server", "--folder", str(place.folder), *options, "refold", "--objects"]
+    subprocess.run([sys.executable, "-m", "seamark", *words], check=True, timeout=600)
+    place.start()
+
+
+def drop_derived(url: str) -> None:
+    """Drop all schemas of a server on PostgreSQL but that of its accounts."""
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg"))
+    with engine.begin() as connection:
+        names = sa.inspect(connection).get_schema_names()
+        mine = [name for name in names if name == "kept" or name.startswith("store_v")]
+        assert len(mine) > 1
+        for name in mine:
+            connection.exec_driver_sql(f'DROP SCHEMA "{name}" CASCADE')
+    engine.dispose()

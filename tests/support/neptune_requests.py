@@ -1,0 +1,204 @@
+"""Requests that are answered to those who may, for every operation of Neptune's routes."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from seamark.neptune.server.documents import BY_NAME
+from seamark.neptune.server.lists import hash_of
+
+ATTRIBUTES = {
+    "getFloatAttribute": "v/float",
+    "getIntAttribute": "v/int",
+    "getBoolAttribute": "v/bool",
+    "getStringAttribute": "v/string",
+    "getDatetimeAttribute": "v/datetime",
+    "getStringSetAttribute": "sys/tags",
+    "getFileAttribute": "v/file",
+    "downloadAttribute": "v/file",
+    "getArtifactAttribute": "v/artifact",
+    "getFloatSeriesAttribute": "v/floats",
+    "getFloatSeriesValues": "v/floats",
+    "getFloatSeriesValuesCSV": "v/floats",
+    "getStringSeriesAttribute": "v/strings",
+    "getStringSeriesValues": "v/strings",
+    "getImageSeriesValues": "v/images",
+    "getImageSeriesValue": "v/images",
+    "lsFileSetAttribute": "v/files",
+    "prepareForDownloadFileSetAttributeZip": "v/files",
+    "fileAtomMultipartUploadPart": "v/large",
+    "fileAtomMultipartUploadFinish": "v/large",
+    "fileSetFileMultipartUploadPart": "v/members",
+    "fileSetFileMultipartUploadFinish": "v/members",
+    "fileSetFileUpload": "v/files",
+    "uploadFileSetAttributeTar": "v/files",
+}
+PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n of some kind").decode()
+FILE = {
+    "filePath": "a",
+    "fileHash": "0" * 64,
+    "type": "Local",
+    "size": 1,
+    "metadata": [{"key": "location", "value": "file:///a"}],
+}
+TIME = {"timestampMilliseconds": 1000}
+
+
+class Place(NamedTuple):
+    """What good requests are about.
+
+    Attributes:
+        project: Its path.
+        run: Id of a run in it that has something of all kinds.
+        upload: A large file of it that is on its way.
+        member: The same, of a set of files.
+        artifact: Hash of one that is known in the project.
+        model: Id of a model.
+    """
+
+    project: str
+    run: str
+    upload: str
+    member: str
+    artifact: str
+    model: str
+
+    @property
+    def workspace(self) -> str:
+        """Of the project."""
+        return self.project.partition("/")[0]
+
+
+QUERY: dict[str, Callable[[str, Place], Any]] = {
+    "projectIdentifier": lambda _, at: at.project,
+    "organizationIdentifier": lambda _, at: at.workspace,
+    "experimentId": lambda _, at: at.run,
+    "experimentIdentifier": lambda _, at: at.run,
+    "notebookId": lambda _, at: at.run,
+    "attribute": lambda name, _: ATTRIBUTES.get(name, "v/new"),
+    "uploadId": lambda name, at: at.upload if "Atom" in name else at.member,
+    "hash": lambda _, at: at.artifact,
+    "id": lambda _, at: at.run,
+    "userId": lambda *_: "lonely",
+    "serviceAccountId": lambda *_: "spare",
+    "subPath": lambda *_: "a.bin",
+    "totalLength": lambda *_: 5,
+    "uploadPartIdx": lambda *_: 0,
+    "ext": lambda *_: "bin",
+    "index": lambda *_: 0,
+    "limit": lambda *_: 10,
+    "offset": lambda *_: 0,
+    "size": lambda *_: 1,
+    "reset": lambda *_: "False",
+    "path": lambda *_: "",
+    "search": lambda *_: "",
+    "type[]": lambda *_: "run",
+    "alpha": lambda *_: "true",
+    "deactivated": lambda *_: "false",
+    "parentIdentifier": lambda _, at: at.project,
+    "searchTerm": lambda *_: "",
+    "sortBy[]": lambda *_: "sys/id",
+    "sortDirection[]": lambda *_: "ascending",
+    "sortFieldType[]": lambda *_: "string",
+    "userRelation": lambda *_: "viewerOrHigher",
+    "shortId[]": lambda *_: "SEC-1",
+    "state[]": lambda *_: "running",
+    "owner[]": lambda *_: "admin",
+    "tags[]": lambda *_: "t",
+    "tagsMode": lambda *_: "and",
+    "minRunningTimeSeconds": lambda *_: 0,
+}
+"""Values of parameters, by name: of an operation and a place."""
+BODY: dict[str, Callable[[Place], Any]] = {
+    "projectToCreate": lambda at: {
+        "organizationId": at.workspace,
+        "name": "made",
+        "visibility": "priv",
+        "projectKey": "MAD",
+    },
+    "newOrganizationInvitations": lambda at: {
+        "newOrganizationInvitations": {
+            "organizationIdentifier": at.workspace,
+            "invitationsEntries": [
+                {"invitee": "lonely", "invitationType": "user", "roleGrant": "member"}
+            ],
+        }
+    },
+    "member": lambda _: {"userId": "lonely", "role": "member"},
+    "account": lambda _: {"serviceAccountId": "spare", "role": "member"},
+    "experimentCreationParams": lambda at: {"projectIdentifier": at.project, "type": "run"},
+    "operations": lambda _: [{"path": "v/more", "assignInt": {"value": 7}}],
+    "experimentIdentifiers": lambda at: [at.run],
+    "checkpoint": lambda _: {"name": "c"},
+    "params": lambda _: {
+        "query": {"query": '`sys/id`:string = "SEC-1"'},
+        "pagination": {"limit": 10, "offset": 0},
+        "sorting": {"sortBy": {"name": "sys/id"}, "dir": "ascending"},
+        "attributeFilters": [{"path": "sys/id"}],
+    },
+    "artifactFilesDTO": lambda _: {"files": [FILE]},
+}
+"""Bodies by the name that the documents have for them."""
+
+
+def good(name: str, at: Place) -> tuple[Any, dict[str, Any]]:
+    """Return body and query of a request that is answered to those who may."""
+    body: Any = None
+    query = {}
+    for parameter in BY_NAME[name].parameters.split():
+        if parameter.startswith("@"):
+            body = BODY[parameter[1:]](at)
+        elif not parameter.startswith("^"):
+            query[parameter.removesuffix("[]")] = QUERY[parameter](name, at)
+    if name.endswith("Part") or name in ("fileAtomUpload", "fileSetFileUpload"):
+        body = b"abcde"
+    if name == "uploadFileSetAttributeTar":
+        body = b""
+    return body, query
+
+
+def call(client: Any, name: str, at: Place) -> tuple[int, Any]:
+    """Ask as `good` says; return status and answer."""
+    body, query = good(name, at)
+    headers = {"X-Range": "bytes=0-4/5"} if name.endswith("Part") else {}
+    found: tuple[int, Any] = client.call(name, body, headers, **query)
+    return found
+
+
+def make(admin: Any, project: str) -> Place:
+    """Make a run that has something of all kinds, with two large files on their way."""
+    artifact, run = hash_of([FILE]), admin.new_run(project)
+    at = {"projectIdentifier": project}
+    admin.ok("uploadArtifactFilesMetadata", {"files": [FILE]}, **at, hash=artifact)
+    assert admin.do(run, *operations(artifact)) == []
+    into = {"experimentIdentifier": run["id"]}
+    admin.ok("fileAtomUpload", b"abc", **into, attribute="v/file", ext="txt")
+    admin.ok("fileSetFileUpload", b"abc", **into, attribute="v/files", subPath="a")
+    upload, member = (
+        admin.ok(name, **into, attribute=path, subPath="a.bin", totalLength=5)["uploadId"]
+        for name, path in [
+            ("fileAtomMultipartUploadStart", "v/large"),
+            ("fileSetFileMultipartUploadStart", "v/members"),
+        ]
+    )
+    model = admin.new_model(project, f"M{run['shortId'].rpartition('-')[2]}")
+    return Place(project, run["id"], upload, member, artifact, model["id"])
+
+
+def operations(artifact: str) -> list[dict[str, Any]]:
+    """Return what gives a run something of all kinds."""
+    return [
+        {"path": "v/float", "assignFloat": {"value": 0.5}},
+        {"path": "v/int", "assignInt": {"value": 1}},
+        {"path": "v/bool", "assignBool": {"value": True}},
+        {"path": "v/string", "assignString": {"value": "x"}},
+        {"path": "v/datetime", "assignDatetime": {"valueMilliseconds": 1000}},
+        {"path": "v/floats", "logFloats": {"entries": [{"value": 1.0, "step": 1.0, **TIME}]}},
+        {"path": "v/floats", "configFloatSeries": {"min": 0.0, "max": 2.0, "unit": "m"}},
+        {"path": "v/strings", "logStrings": {"entries": [{"value": "x", **TIME}]}},
+        {"path": "v/images", "logImages": {"entries": [{"value": {"data": PICTURE}, **TIME}]}},
+        {"path": "v/artifact", "assignArtifact": {"hash": artifact}},
+        {"path": "sys/tags", "insertStrings": {"values": ["t"]}},
+    ]

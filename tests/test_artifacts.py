@@ -1,0 +1,723 @@
+"""Artifacts: sets of files and references, in versions that never change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import seamark
+from seamark.cli import app
+from seamark.errors import (
+    ArgumentError,
+    FileMissingError,
+    InactiveRunError,
+    PathError,
+    ReadOnlyError,
+    RunNotFoundError,
+    RunNotNamedError,
+    UnknownArgumentError,
+)
+from seamark.journal.folder import RunFolder, iter_runs
+from seamark.run.objects import ArtifactObject, digest_of_objects
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, Any]:
+    """Where all artifacts of a test are."""
+    return {"project": "team/p", "root": tmp_path / "root"}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder with two files, one of them in a folder."""
+    data = tmp_path / "data"
+    (data / "in").mkdir(parents=True)
+    (data / "a.txt").write_text("a")
+    (data / "in/b.txt").write_text("b")
+    return data
+
+
+def saved(given: dict[str, Any], name: str, content: str, **more: Any) -> seamark.Artifact:
+    """Return a version with one file."""
+    file = Path("content.txt")
+    file.write_text(content)
+    with seamark.init_artifact(name=name, **given, **more) as artifact:
+        artifact.add_file(file)
+    return artifact
+
+
+def opened(given: dict[str, Any], word: str) -> seamark.Artifact:
+    return seamark.init_artifact(word, mode="read-only", **given)
+
+
+def tree(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
+
+
+def command(root: Path, *words: str) -> str:
+    found = CliRunner().invoke(app, [*words, "--root", str(root)], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+# ------------------------------------------------------------------- mistakes
+
+
+def test_what_is_no_artifact_is_refused(given: dict[str, Any], data: Path) -> None:
+    """Where it is asked for, and nothing is made for it."""
+    with pytest.raises(RunNotNamedError, match="name="):
+        seamark.init_artifact(**given)
+    with pytest.raises(UnknownArgumentError, match="did you mean 'description'"):
+        seamark.init_artifact(name="x", descripton="", **given)  # codespell:ignore
+    with pytest.raises(ArgumentError, match="got both"):
+        seamark.init_artifact("x:1", name="x", **given)
+    for name in ("../x", "a/b", "", ".artifacts", "con", "journal", "x:1", "x" * 101):
+        with pytest.raises(PathError, match="name"):
+            seamark.init_artifact(name=name, **given)
+    with pytest.raises(RunNotFoundError, match="no artifact 'x:1'"):
+        seamark.init_artifact("x:1", **given)
+    with pytest.raises(RunNotNamedError, match="read-only"):
+        seamark.init_artifact(name="x", mode="read-only", **given)
+    assert not given["root"].exists()
+    saved(given, "Data", "1")
+    with pytest.raises(ArgumentError, match=r"'Data'.* by case alone"):
+        seamark.init_artifact(name="data", **given)
+    with pytest.raises(RunNotFoundError, match="Data has 1, latest"):
+        opened(given, "Data:7")
+
+
+@pytest.mark.parametrize(
+    ("destination", "why"),
+    [
+        ("/etc/passwd", "inside the folder"),
+        ("../x", "inside the folder"),
+        ("a/../../x", "inside the folder"),
+        ("a//b", "inside the folder"),
+        ("a/./b", "inside the folder"),
+        ("", "inside the folder"),
+        ("a\\..\\b", "every file system"),
+        ("sub/aux.txt", "every file system"),
+        ("x. ", "every file system"),
+        ("a\nb", "every file system"),
+        ("x" * 300, "at most 255 bytes"),
+        ("DATA.txt", "by case alone"),
+        ("Dir/other.txt", "by case alone"),
+        ("data.txt/below", "has 'data.txt' already"),
+        ("dir", "has 'dir/' already"),
+        ("data.txt", "another object"),
+        (7, "a name or None"),
+    ],
+)
+def test_an_object_has_a_place_on_every_disk(
+    given: dict[str, Any], data: Path, destination: Any, why: str
+) -> None:
+    """Its name leads nowhere else and is in nobody's way; else the draft stays as it is."""
+    with seamark.init_artifact(name="x", **given) as artifact:
+        artifact.add_file(data / "a.txt", "data.txt")
+        artifact.add_file(data / "a.txt", "dir/file")
+        before = artifact.objects
+        with pytest.raises(ArgumentError, match=why):
+            artifact.add_file(data / "in/b.txt", destination)
+        with pytest.raises(ArgumentError, match=why):
+            artifact.add_reference("s3://bucket/key", destination)
+        assert artifact.objects == before
+    assert opened(given, "x:1").objects == before
+
+
+def test_nothing_outside_of_a_folder_comes_with_it(given: dict[str, Any], data: Path) -> None:
+    """A link counts as the file that it leads to in there; all others are errors that say so."""
+    secret = data.parent / "secret"
+    secret.write_text("secret")
+    (data / "link").symlink_to("a.txt")
+    artifact = seamark.init_artifact(name="x", **given)
+    for target, why in (
+        (secret, "link out of the folder"),
+        ("nowhere", "leads nowhere"),
+        ("in", "a link to a folder"),
+        ("/etc", "link out of the folder"),
+    ):
+        (data / "odd").symlink_to(target)
+        with pytest.raises(FileMissingError, match=why):
+            artifact.add_dir(data)
+        (data / "odd").unlink()
+    os.mkfifo(data / "odd")
+    with pytest.raises(FileMissingError, match="a pipe"):
+        artifact.add_dir(data)
+    with pytest.raises(FileMissingError, match="existing file"):
+        artifact.add_file(data / "odd")
+    (data / "odd").unlink()
+    (data / "IN").mkdir()
+    (data / "IN/c.txt").write_text("c")
+    with pytest.raises(ArgumentError, match="by case alone"):
+        artifact.add_dir(data)
+    (data / "IN/c.txt").unlink()
+    with pytest.raises(FileMissingError, match="add_dir adds a folder"):
+        artifact.add_file(data)
+    with pytest.raises(FileMissingError, match="add_file adds it"):
+        artifact.add_dir(secret)
+    with pytest.raises(ArgumentError, match="add_file copies"):
+        artifact.add_reference(str(secret))
+    with pytest.raises(ArgumentError, match="has no objects"):
+        artifact.save()
+    artifact.add_dir(data)
+    assert [one.path for one in artifact.save().objects] == [
+        *("data/a.txt", "data/in/b.txt", "data/link"),
+    ]
+
+
+# ------------------------------------------------------------------- versions
+
+
+def test_names_of_objects_follow_the_rules(given: dict[str, Any], data: Path) -> None:
+    """A destination is the name; one that ends with ``/`` is the folder to put it into."""
+    with seamark.init_artifact(name="x", **given) as artifact:
+        artifact.add_file(data / "a.txt")
+        artifact.add_file(data / "a.txt", "f/")
+        artifact.add_file(data / "a.txt", "f/b.txt")
+        artifact.add_dir(data)
+        artifact.add_dir(f"{data}/", "b/")
+        artifact.add_dir(data, "c/d")
+        artifact.add_reference("https://me:secret@host/x/model.pt?v=1")
+        artifact.add_reference("s3://bucket/x/model.pt", "r/")
+    names = [one.path for one in artifact.objects]
+    assert names == sorted(
+        ["a.txt", "f/a.txt", "f/b.txt", "model.pt", "r/model.pt"]
+        + [f"{at}/{name}" for at in ("data", "b/data", "c/d") for name in ("a.txt", "in/b.txt")]
+    )
+    uris = [one.uri for one in artifact.objects if one.uri]
+    assert uris == ["https://host/x/model.pt?v=1", "s3://bucket/x/model.pt"]
+    assert tree(artifact.download("back")).keys() == set(names) - {"model.pt", "r/model.pt"}
+    with artifact.open("b/data/in/b.txt") as file:
+        assert file.read() == b"b"
+    for name, why in (("nothing", "has no object"), ("model.pt", "is a reference")):
+        with pytest.raises(FileMissingError, match=why):
+            artifact.open(name)
+
+
+def test_a_draft_is_seen_by_nobody(given: dict[str, Any], data: Path) -> None:
+    """It becomes a version at the end of ``with``; an exception drops it."""
+    artifact = seamark.init_artifact(name="x", tags=["raw"], description="one", **given)
+    artifact.add_dir(data)
+    artifact["rows"] = 7
+    assert artifact.is_draft
+    for read in (
+        artifact["rows"].fetch,
+        artifact.fetch,
+        artifact.download,
+        lambda: artifact.digest,
+        lambda: artifact.version,
+        lambda: artifact.open("a.txt"),
+    ):
+        with pytest.raises(InactiveRunError, match=r"save\(\)"):
+            read()
+    assert list(iter_runs(given["root"], models=True)) == []
+    with pytest.raises(RunNotFoundError):
+        opened(given, "x")
+    assert artifact.save() is artifact.save()
+    assert (artifact.version, artifact.aliases) == (1, ["latest"])
+    assert artifact["rows"].fetch() == 7
+    assert artifact["sys/tags"].fetch() == {"raw"}
+    with pytest.raises(InactiveRunError, match="is saved and never changes"):
+        artifact.add_dir(data)
+    for change in (
+        lambda: artifact["objects"].upload_files(str(data)),
+        lambda: artifact["objects"].delete_files("data/a.txt"),
+        lambda: artifact.pop("objects"),
+        lambda: artifact.assign({"objects": 1}),
+    ):
+        with pytest.raises(PathError, match="never changes"):
+            change()
+    artifact["later"] = "said"
+    artifact.stop()
+    with pytest.raises(ReadOnlyError):
+        opened(given, "x")["later"] = 1
+
+    def fail() -> None:
+        with seamark.init_artifact(name="x", **given) as other:
+            other.add_file(data / "a.txt")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    (folder,) = iter_runs(given["root"], models=True)
+    assert sorted(one.name for one in folder.path.parent.iterdir()) == [".numbers", folder.run]
+    assert opened(given, "x")["later"].fetch() == "said"
+
+
+def test_the_same_content_is_the_same_version(given: dict[str, Any]) -> None:
+    """Whoever saves it says what it has to say of the version that is there; so one is found."""
+    first = saved(given, "x", "1", tags=["one"])
+    second = saved(given, "x", "2")
+    again = saved(given, "x", "1", tags=["two"], description="again")
+    assert (first.version, second.version, again.version) == (1, 2, 1)
+    assert (
+        first.digest
+        == again.digest
+        == digest_of_objects([ArtifactObject("content.txt", 1, hashlib.sha256(b"1").hexdigest())])
+    )
+    assert opened(given, "x:1")["sys/tags"].fetch() == {"one", "two"}
+    assert opened(given, "x:1")["sys/description"].fetch() == "again"
+    journals = len(first.folder.journals())
+    saved(given, "x", "1")
+    assert len(first.folder.journals()) == journals  # it had nothing to say
+    table = again.fetch_versions_table(columns=["sys/version", "sys/aliases"]).to_rows()
+    assert [(row["sys/version"], row.get("sys/aliases")) for row in table] == [
+        (2, ["latest"]),
+        (1, None),
+    ]
+
+
+def test_an_alias_is_that_of_one_version(given: dict[str, Any], tmp_path: Path) -> None:
+    """The version to which it was given last has it, also where folders were put together."""
+    one, two = saved(given, "x", "1"), saved(given, "x", "2")
+    one = seamark.init_artifact("x:1", **given)
+    one.alias("best")
+    one.stop()
+    copytree(given["root"], tmp_path / "copy")
+    with seamark.init_artifact(f"x@sha256:{two.digest[:9]}", **given) as two:
+        two.alias("best")
+        assert two.aliases == ["best", "latest"]
+    assert opened(given, "x:best").version == 2
+    assert not opened(given, "x:1").exists("aliases/best")
+    elsewhere = {**given, "root": tmp_path / "copy"}
+    with seamark.init_artifact("x:1", **elsewhere) as again:
+        again.alias("best")
+    assert opened(elsewhere, "x:best").version == 1
+    copytree(given["root"], tmp_path / "copy", dirs_exist_ok=True)
+    assert opened(elsewhere, "x:best").version == 1
+    assert opened(elsewhere, "team/p/x").aliases == ["latest"]
+    for alias in ("latest", "7", "a/b", ""):
+        with pytest.raises((ArgumentError, PathError), match="alias"):
+            one.alias(alias)
+
+
+def test_versions_of_two_machines(given: dict[str, Any], tmp_path: Path) -> None:
+    """Of two that took one number, the earlier keeps it; the same content is one version."""
+    other = {**given, "root": tmp_path / "other"}
+    same = saved(given, "x", "same")
+    assert saved(other, "x", "mine").version == 1
+    assert saved(other, "x", "same").digest == same.digest
+    copytree(tmp_path / "other", given["root"], dirs_exist_ok=True)
+    table = same.fetch_versions_table(columns=["sys/version"])
+    assert sorted(row["sys/version"] for row in table.to_rows()) == [1, 2]
+    assert tree(opened(given, "x:1").download("one", verify=True)).keys() == {"content.txt"}
+    assert saved(given, "x", "new").version == 3
+
+
+_TOGETHER = """
+import sys
+import seamark
+root, content = sys.argv[1:]
+artifact = seamark.init_artifact(name="x", project="team/p", root=root, tags=[sys.argv[2]])
+open(content, "w").write(content * 100)
+artifact.add_file(content, "file")
+print("ready", flush=True)
+sys.stdin.readline()
+artifact.save()
+print(artifact.digest, artifact.version)
+artifact.stop()
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_save_at_once(given: dict[str, Any]) -> None:
+    """The same content is one version with one number, other content another."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", _TOGETHER, str(given["root"]), content],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for content in ("one", "one", "two", "two")
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    told = [process.communicate()[0].split() for process in processes]
+    assert all(process.returncode == 0 for process in processes)
+    numbers = dict(told)
+    assert len({tuple(one) for one in told}) == len(numbers) == 2
+    assert sorted(numbers.values()) == ["1", "2"]
+    versions = list(iter_runs(given["root"], models=True))
+    assert {one.run for one in versions} == numbers.keys()
+    place = versions[0].path.parent
+    assert {one.name for one in place.iterdir()} == {".numbers", *numbers}
+    for digest in numbers:
+        artifact = opened(given, f"x@sha256:{digest}")
+        assert len(artifact["sys/tags"].fetch()) == 1
+        artifact.download(digest)
+
+
+_KILLED = """
+import os, random, signal, sys
+from pathlib import Path
+import seamark
+import seamark.local.index  # now, and not in each child
+import seamark.run.artifacts
+
+LOOKED_AT = ("draft.py", "numbers.py", "artifacts.py", "segment.py", "stream.py", "safe.py")
+root, points = Path(sys.argv[1]), int(sys.argv[2])
+for name in ("a", "b", "c"):
+    Path(name).write_text(name)
+
+
+def child(root, kill_at):
+    seen = 0
+
+    def trace(frame, event, argument):
+        nonlocal seen
+        if not frame.f_code.co_filename.endswith(LOOKED_AT):
+            return None
+        seen += 1
+        is_version = kill_at < 0 and any(name[0] != "." for name in os.listdir(place))
+        if seen == kill_at or is_version:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    artifact = seamark.init_artifact(name="x", project="p", root=root, tags=["t"])
+    for name in ("a", "b", "c"):
+        artifact.add_file(name)
+    place = artifact.folder.path.parent
+    sys.settrace(trace)
+    artifact.save()
+    sys.settrace(None)
+    artifact.stop()
+    print(seen, flush=True)
+
+
+def fork(at, kill_at):
+    if (pid := os.fork()) == 0:
+        child(root / str(at), kill_at)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+
+read, write = os.pipe()
+kept = os.dup(1)
+os.dup2(write, 1)
+assert fork("whole", 0) == 0
+os.dup2(kept, 1)
+events = int(os.read(read, 100))
+ends = [fork(at, 1 + at * events // points) for at in range(points - 1)]
+ends.append(fork(points - 1, -1))  # the first moment at which there is a version
+print(sum(end != 0 for end in ends))
+"""
+
+
+@pytest.mark.slow
+def test_a_kill_leaves_a_draft_or_a_version(given: dict[str, Any], tmp_path: Path) -> None:
+    """Whenever it comes; whoever saves the same content then has the whole version."""
+    roots, points = tmp_path / "roots", 8
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(roots), str(points)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) > points // 2, done.stderr  # most of them died on the way
+    ends = set()
+    for root in (roots / str(at) for at in range(points)):
+        where = {"project": "p", "root": root}
+        versions = list(iter_runs(root, models=True))
+        ends.add(len(versions))
+        if versions:
+            whole = opened(where, f"x@sha256:{versions[0].run}")
+            assert tree(whole.download(root / "back")) == {"a": "a", "b": "b", "c": "c"}
+            assert whole.version == 1
+        with seamark.init_artifact(name="x", **where) as again:
+            for name in ("a", "b", "c"):
+                Path(name).write_text(name)
+                again.add_file(name)
+        assert again.version == 1
+        assert again.download(root / "again").is_dir()
+        drafts = list(again.folder.path.parent.glob(".draft-*"))
+        assert len(drafts) == (not versions)
+        if drafts:
+            assert "removed" in CliRunner().invoke(app, ["purge", "--root", str(root)]).output
+            assert not drafts[0].exists()
+    assert ends == {0, 1}
+
+
+def test_a_draft_of_somebody_who_lives_stays(given: dict[str, Any], data: Path) -> None:
+    """``purge`` removes those alone that nobody can save any more."""
+    artifact = seamark.init_artifact(name="x", **given)
+    artifact.add_dir(data)
+    command(given["root"], "purge")
+    assert artifact.save().version == 1
+
+
+# ------------------------------------------------------------------- bytes
+
+
+def test_bytes_are_kept_once(given: dict[str, Any], data: Path) -> None:
+    """Versions share what they have in common, unless what one has is not what it was."""
+    (data / "large").write_bytes(os.urandom(1 << 21))
+    with seamark.init_artifact(name="x", **given) as one:
+        one.add_dir(data)
+    (data / "a.txt").write_text("changed")
+    with seamark.init_artifact(name="x", **given) as two:
+        two.add_dir(data)
+        two.add_dir(data, "twice")
+    links = {path.stat().st_nlink for path in two.folder.blobs_dir.iterdir()}
+    shared = one.folder.blobs_dir / hashlib.sha256(b"b").hexdigest()
+    assert (links, shared.stat().st_nlink) == ({1, 2}, 2)
+    shared.chmod(0o600)
+    shared.write_text("x")  # of the same length
+    with seamark.init_artifact(name="x", **given) as three:
+        three.add_file(data / "in/b.txt")
+    assert tree(three.download("back")) == {"b.txt": "b"}
+
+
+def test_what_is_downloaded_is_what_was_saved(
+    given: dict[str, Any], data: Path, tmp_path: Path
+) -> None:
+    """Other bytes, more or less of them, are errors that say so, and no file has them then."""
+    with seamark.init_artifact(name="x", **given) as artifact:
+        artifact.add_dir(data)
+    artifact = opened(given, "x:1")
+    blob = artifact.folder.blobs_dir / hashlib.sha256(b"b").hexdigest()
+    for content, why in (
+        (b"", "have 0 bytes, recorded were 1"),
+        (b"b" * 1_000_001, "have 1,000,001 bytes, recorded were 1"),
+        (b"x", "its bytes are not what was recorded"),
+    ):
+        blob.write_bytes(content)
+        with pytest.raises(FileMissingError, match=why):
+            artifact.download("back")
+        assert tree(Path("back")) == {"data/a.txt": "a"}
+    artifact.download("unverified", verify=False)
+    assert tree(Path("unverified"))["data/in/b.txt"] == "x"
+    blob.unlink()
+    with pytest.raises(FileMissingError, match="are not in"):
+        artifact.download("back")
+    blob.symlink_to(tmp_path / "root")
+    with pytest.raises(FileMissingError, match="link"):
+        artifact.open("data/in/b.txt")
+    blob.unlink()
+    blob.write_bytes(b"b")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    Path("linked").mkdir()
+    Path("linked/data").symlink_to(outside)
+    with pytest.raises(FileMissingError, match="link"):
+        artifact.download("linked")
+    assert not any(outside.iterdir())
+
+
+@pytest.mark.parametrize("name", ["../out.txt", "/tmp/out.txt", "a/../../out.txt", "other.txt"])
+def test_a_strangers_journal_changes_no_version(
+    given: dict[str, Any], data: Path, name: str
+) -> None:
+    """Whatever it says, its digest is another one; and nothing is written outside in any case."""
+    with seamark.init_artifact(name="x", **given) as artifact:
+        artifact.add_dir(data)
+    stranger = seamark.Artifact(artifact.folder, "offline")
+    stranger.start()
+    writer = stranger.recorder.writer
+    assert writer is not None
+    file = {"name": "x", "size": 1, "sha256": hashlib.sha256(b"b").hexdigest()}
+    writer.append_op({"op": "files", "path": "objects", "members": {name: file}})
+    stranger.stop()
+    with pytest.raises(FileMissingError, match="are not those that were saved"):
+        opened(given, "x:1").download("back")
+    assert not Path("back").exists()
+    # Where the stranger made the digest, too:
+    objects = [ArtifactObject("x", 1, file["sha256"]), ArtifactObject(name, 1, file["sha256"])]
+    made = RunFolder(given["root"], artifact.folder.project, digest_of_objects(objects[1:]))
+    forged = seamark.Artifact(made, "offline")
+    forged.start()
+    writer = forged.recorder.writer
+    assert writer is not None
+    writer.append_op({"op": "files", "path": "objects", "members": {name: file}})
+    forged.stop()
+    made.blobs_dir.mkdir()
+    (made.blobs_dir / str(file["sha256"])).write_text("b")
+    if name == "other.txt":
+        assert tree(opened(given, made.run).download("back")) == {name: "b"}
+        return
+    with pytest.raises(ArgumentError, match="stays inside"):
+        opened(given, made.run).download("back")
+    assert tree(Path("back")) == {}
+
+
+def test_disabled_records_nothing(data: Path, tmp_path: Path) -> None:
+    """Every verb is there and does nothing, but mistakes are mistakes."""
+    given = {"project": "p", "root": tmp_path / "none", "mode": "disabled"}
+    with seamark.init_artifact(name="x", **given) as artifact, seamark.init_run(**given) as run:
+        artifact.add_dir(data)
+        artifact.alias("best")
+        run.mark_input("x:1")
+        run.mark_output(artifact)
+        with pytest.raises(ArgumentError):
+            artifact.add_file(data / "a.txt", "../x")
+    assert not (tmp_path / "none").exists()
+
+
+# ------------------------------------------------------------------- inputs, outputs, lineage
+
+
+@pytest.fixture
+def quick(given: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a run that looks nothing up."""
+    off = ("stdout", "stderr", "hardware_metrics", "traceback")
+    return {**given, **{f"capture_{name}": False for name in off}}
+
+
+def test_what_a_run_reads_is_known_by_what_it_is(quick: dict[str, Any], data: Path) -> None:
+    """A container, a path, a version, a reference: each is recorded so that no other is meant."""
+    given = {key: quick[key] for key in ("project", "root")}
+    version = saved(given, "digits", "1")
+    draft = seamark.init_artifact(name="draft", **given)
+    with seamark.init_model(key="NET", **given), seamark.init_run(name="one", **quick) as one:
+        pass
+    with seamark.init_run(**quick) as run:
+        run.mark_input(version)
+        run.mark_input("digits:1")  # the same
+        run.mark_input("team/p/digits:latest", name="again")
+        run.mark_input(one, name="before")
+        run.mark_input(data)
+        run.mark_input(seamark.Reference("https://me:pw@git.lab/code@12af", "commit"), name="code")
+        run.mark_output(seamark.init_model("NET", mode="read-only", **given))
+        run.mark_output("s3://bucket/model.pt")
+        found = {one.path: one.value for one in run.recorded.attributes("artifacts")}
+        with pytest.raises(ArgumentError, match="give this one a name="):
+            run.mark_input(one, name="code")
+        with pytest.raises(FileMissingError, match="expected an existing path"):
+            run.mark_input("nothing")
+        with pytest.raises(RunNotFoundError, match=r"no artifact 'digits:7'.*no path"):
+            run.mark_input("digits:7")
+        with pytest.raises(ArgumentError, match="expected a container"):
+            run.mark_output(7)
+        with pytest.raises(InactiveRunError, match=r"save\(\)"):
+            run.mark_input(draft)
+        with pytest.raises(ArgumentError, match="kind: expected one of"):
+            seamark.Reference("s3://x/y", "comit")  # codespell:ignore
+        Path("digits:1").write_text("")
+        with pytest.raises(ArgumentError, match="is a path and an artifact"):
+            run.mark_input("digits:1")
+        run.mark_input("./digits:1", name="the file")
+        run.mark_input("content.txt:1" if Path("content.txt:1").exists() else "content.txt")
+    inputs = "artifacts/inputs"
+    assert found[f"{inputs}/digits"]["of"] == {
+        "kind": "artifact",
+        "project": "team/p",
+        "name": "digits",
+        "id": version.digest,
+        "version": 1,
+    }
+    assert found[f"{inputs}/again"]["hash"] == found[f"{inputs}/digits"]["hash"] == version.digest
+    assert found[f"{inputs}/code"]["of"] == {"kind": "commit", "uri": "https://git.lab/code@12af"}
+    assert [one["path"] for one in found[f"{inputs}/data"]["files"]] == ["a.txt", "in/b.txt"]
+    assert found["artifacts/outputs/NET"]["of"]["kind"] == "model"
+    assert found["artifacts/outputs/model.pt"]["references"] == ["s3://bucket/model.pt"]
+    draft.stop()
+
+
+def test_a_file_names_artifacts(quick: dict[str, Any]) -> None:
+    """``inputs`` of ``config_path`` takes what ``mark_input`` takes."""
+    version = saved({key: quick[key] for key in ("project", "root")}, "digits", "1")
+    Path("run.yaml").write_text("inputs:\n- digits:1\n- content.txt\n")
+    with seamark.init_run(config_path="run.yaml", **quick) as run:
+        assert run["artifacts/inputs/digits"].fetch_hash() == version.digest
+        assert run["artifacts/inputs/content.txt"].fetch_files_list()
+
+
+def test_lineage_goes_over_generations_and_ends(quick: dict[str, Any]) -> None:
+    """Both ways, through artifacts, files and runs; what comes back to itself is shown once."""
+    given = {key: quick[key] for key in ("project", "root")}
+    raw = saved(given, "raw", "raw")
+    clean = saved(given, "clean", "clean")
+    Path("w.pt").write_text("weights")
+    runs = {}
+    for name in ("prepare", "train", "evaluate", "apart"):
+        runs[name] = seamark.init_run(name=name, **quick)
+    runs["prepare"].mark_input(raw)
+    runs["prepare"].mark_output(clean)
+    runs["train"].mark_input("clean:1")
+    runs["train"].mark_output("w.pt")
+    runs["evaluate"].mark_input("w.pt")
+    runs["evaluate"].mark_input(runs["train"], name="of")
+    runs["evaluate"].mark_output(raw, name="back")  # a circle
+    runs["apart"].mark_output("content.txt")
+    lineage = runs["train"].lineage()
+    for run in runs.values():
+        run.stop()
+    labels = {one.label for one in lineage.nodes.values()}
+    assert labels == {
+        *("team/p/raw:1", "team/p/clean:1", "w.pt"),
+        *(f"team/p/{name}" for name in ("prepare", "train", "evaluate")),
+    }
+    told = {key: one.label.rpartition("/")[2] for key, one in lineage.nodes.items()}
+    assert {(told[one.source], told[one.target]) for one in lineage.edges} == {
+        *(("raw:1", "prepare"), ("prepare", "clean:1"), ("clean:1", "train")),
+        *(("train", "w.pt"), ("w.pt", "evaluate"), ("train", "evaluate"), ("evaluate", "raw:1")),
+    }
+    assert str(lineage).count("(shown above)") >= 2
+    told_by_command = command(given["root"], "lineage", "train")
+    assert told_by_command.rstrip() == str(lineage)
+    document = json.loads(command(given["root"], "lineage", "raw:1", "--json"))
+    assert document["start"] == raw.digest
+    assert {one["label"] for one in document["nodes"]} == labels
+    dot = command(given["root"], "lineage", "clean", "--dot")
+    assert dot.count(" -> ") == 7
+    assert dot.startswith("digraph")
+    alone = seamark.init_run("apart", mode="read-only", **given).lineage()
+    assert len(alone.nodes) == 2
+    assert "comes from: nothing that is known" in str(alone)
+
+
+# ------------------------------------------------------------------- commands
+
+
+def test_commands_take_artifacts(given: dict[str, Any], tmp_path: Path) -> None:
+    """``ls``, ``show``, ``tag``, ``trash`` and ``purge`` know them by what people call them."""
+    root = given["root"]
+    one = saved(given, "digits", "1", description="first")
+    two = saved(given, "digits", "2")
+    rows = json.loads(command(root, "ls", "--kind", "artifact", "--json"))
+    assert [(row["sys/name"], row["sys/version"]) for row in rows] == [("digits", 2), ("digits", 1)]
+    assert two.digest[:12] in command(root, "ls", "--kind", "artifact")
+    shown = command(root, "show", "digits:1")
+    assert one.digest in shown
+    assert "first" in shown
+    command(root, "tag", "digits:latest", "--add", "good")
+    project = seamark.init_project("team", root=root, mode="read-only")
+    table = project.fetch_artifacts_table(columns=["sys/version", "sys/tags"])
+    assert table.to_rows() == [{"sys/id": two.digest, "sys/version": 2, "sys/tags": ["good"]}]
+    command(root, "trash", "digits:2")
+    assert opened(given, "digits").version == 1
+    assert saved(given, "digits", "2").version == 2  # whoever saves it again wants it
+    assert opened(given, "digits").version == 2
+    command(root, "trash", "digits:2")
+    command(root, "purge", "--yes")
+    with pytest.raises(RunNotFoundError):
+        opened(given, "digits:2")
+    assert saved(given, "digits", "3").version == 3
+    assert saved(given, "digits", "2").version == 2
+    assert command(root, "fsck", "--blobs")
+
+
+def test_a_copy_elsewhere_is_the_same(given: dict[str, Any], data: Path, tmp_path: Path) -> None:
+    """``sync`` to a folder takes artifacts along."""
+    with seamark.init_artifact(name="x", **given) as artifact:
+        artifact.add_dir(data)
+    there = tmp_path / "there"
+    command(given["root"], "sync", "--to", there.as_uri())
+    copy = opened({**given, "root": there}, "x:1")
+    assert copy.digest == artifact.digest
+    assert tree(copy.download("back")) == {"data/a.txt": "a", "data/in/b.txt": "b"}

@@ -1,0 +1,409 @@
+"""Claims: one of many workers gets a run, or a group, and no two get the same."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import seamark
+from seamark import errors
+from seamark.journal.claims import CLAIMS, MOST_CLAIMS, Claims
+from seamark.journal.reader import SETTLE_NS
+
+QUIET = {
+    f"capture_{name}": False
+    for name in ("stdout", "stderr", "hardware_metrics", "script", "packages", "host", "git")
+} | {"capture_signals": False, "capture_traceback": False}
+
+
+def seamark_command(*words: str) -> str:
+    """Call the command in this process; return what it prints."""
+    from click.testing import CliRunner
+
+    from seamark.cli import app
+
+    done = CliRunner().invoke(app, list(words), prog_name="seamark")
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def begin(count: int = 1, project: str = "team/x", **given: object) -> list[str]:
+    """Record runs that have something to do, the oldest first."""
+    ids = []
+    for number in range(count):
+        with seamark.init_run(project=project, **QUIET, **given) as run:
+            run["todo"], run["priority"] = True, number
+        ids.append(run.id)
+    return ids
+
+
+def claim(project: seamark.Project, query: str = "todo = true", **given: object):
+    return project.claim(query, **given, **QUIET)
+
+
+class TestClaim:
+    def test_nobody_else_gets_it(self):
+        """The oldest first; it runs, holds what was set, and says who has it."""
+        first, second = begin(2)
+        with seamark.init_project("team") as project:
+            one = claim(project, set={"worker/name": "a", "todo": True})
+            two = claim(project)
+            assert (one.id, two.id) == (first, second)
+            assert claim(project) is None
+            assert one["worker/name"].fetch() == "a"
+            assert one["sys/state"].fetch() == "running"
+            by = one["sys/claimed_by"].fetch()
+            assert by.endswith(f":{os.getpid()}")
+            table = project.fetch_runs_table(query=f'sys/claimed_by = "{by}"', columns=[])
+            assert table.total == 2
+            one.stop()
+            two.stop()
+
+    def test_order_and_query(self):
+        """``sort_by`` says which is first; a query that nothing matches claims nothing."""
+        ids = begin(3)
+        with seamark.init_project("team/x") as project:
+            run = claim(project, sort_by="priority", ascending=False)
+            assert run.id == ids[2]
+            run.stop()
+            assert claim(project, "priority > 7") is None
+            assert not (project.folder.path.parent / CLAIMS / f"{ids[0]}.1").exists()
+
+    def test_released_it_can_be_claimed_again(self):
+        """By ``release`` and by ``stop``; what was recorded before is seen by the next query."""
+        (only,) = begin()
+        with seamark.init_project("team/x") as project:
+            first = claim(project)
+            assert first.release()
+            assert not first.release()
+            assert "sys/claimed_by" not in first
+            second = claim(project)
+            assert second.id == only
+            second["todo"] = False
+            second.stop()
+            first.stop()
+            assert claim(project) is None
+
+    def test_the_query_is_asked_again(self):
+        """What an earlier claimant changed counts, though a look at all runs was before that."""
+        (only,) = begin()
+        with seamark.init_project("team/x") as project, seamark.init_project("team/x") as other:
+            project.fetch_runs_table()
+            index, select = project.recorded.index, project.recorded.index.select
+            meanwhile = []
+
+            def late(*given, **named):
+                found = select(*given, **named)
+                if not meanwhile:
+                    meanwhile.append(claim(other))
+                    meanwhile[0]["todo"] = False
+                    meanwhile[0].stop()
+                return found
+
+            index.select = late
+            assert claim(project) is None
+            assert meanwhile[0].id == only
+            index.select = select
+            free = claim(project, "todo = false")  # and what did not match was given back
+            assert free.id == only
+            free.stop()
+
+    def test_mistakes_claim_nothing(self):
+        """Each is an exact error, and the run stays free."""
+        (only,) = begin()
+        with seamark.init_project("team/x") as project:
+            with pytest.raises(errors.QueryError, match="todo >"):
+                project.claim("todo >")
+            with pytest.raises(errors.ArgumentError, match="set: expected a mapping"):
+                project.claim(set=["a"])
+            with pytest.raises(errors.PathError, match="sys/state"):
+                project.claim(set={"sys/state": "running"})
+            with pytest.raises(errors.UnknownArgumentError, match="capture_stdot"):
+                project.claim(capture_stdot=False)
+            found = claim(project)
+            assert found.id == only
+            found.stop()
+            with pytest.raises(errors.PathError, match="sys/claimed_by"):
+                project["sys/claimed_by"] = "me"
+        with (
+            seamark.init_project("team/x", mode="read-only") as project,
+            pytest.raises(errors.ReadOnlyError, match="claim"),
+        ):
+            project.claim()
+        assert seamark.init_project("team/x", mode="disabled").claim() is None
+
+    def test_trash_and_purge(self):
+        """A run in the trash is not claimed; of a purged one no claim is left."""
+        first, second = begin(2)
+        with seamark.init_project("team/x") as project:
+            claim(project).stop()
+            seamark_command("trash", first)
+            run = claim(project)
+            assert run.id == second
+            run.stop()
+            seamark_command("purge", first, "--yes")
+            left = (project.folder.path.parent / CLAIMS).iterdir()
+            assert sorted(one.name for one in left) == [f"{second}.1", f"{second}.1.released"]
+
+    def test_the_command_says_who(self):
+        """In ``ls`` only where somebody has one."""
+        begin(2)
+        assert "CLAIMED" not in seamark_command("ls")
+        with seamark.init_project("team/x") as project:
+            run = claim(project)
+            by = run["sys/claimed_by"].fetch()
+            assert by in seamark_command("ls", "--columns", "sys/claimed_by")
+            shown = seamark_command("show", run.id)
+            assert f"claimed by  {by}" in shown
+            run.stop()
+            assert "claimed by" not in seamark_command("show", run.id)
+
+
+class TestLapse:
+    def test_silent_for_90_s(self, caplog):
+        """As a run counts as crashed; who wakes up late is told, and changes no state."""
+        (only,) = begin()
+        with seamark.init_project("team/x") as project, seamark.init_project("team/x") as later:
+            late = claim(project)
+            clock = time.time_ns() + SETTLE_NS - 10**9
+            later.recorded.index.now_ns = lambda: clock
+            assert claim(later) is None
+            clock += 3 * 10**9
+            run = claim(later, set={"worker": 2})
+            assert run.id == only
+            assert (project.folder.path.parent / CLAIMS / f"{only}.2").is_file()
+            with caplog.at_level(logging.WARNING, "seamark"):
+                late.recorder.writer.keep(heartbeat=True)  # what it does when it wakes up
+            assert f"{only} of project team/x is claimed by another process" in caplog.text
+            assert not late.release()
+            late.stop()
+            assert run["sys/state"].fetch() == "running"
+            assert run["sys/claimed_by"].fetch()
+            assert run.release()
+            run.stop()
+
+    def test_killed(self, tmp_path):
+        """A claimant that is gone has none; what it set stays."""
+        (only,) = begin()
+        script = (
+            "import os, seamark\n"
+            "run = seamark.init_project('team/x').claim('todo = true', set={'worker': 1})\n"
+            "os.kill(os.getpid(), 9)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", script], check=False, timeout=120)
+        assert done.returncode == -signal.SIGKILL
+        with seamark.init_project("team/x") as project:
+            run = claim(project, "worker = 1")
+            assert run.id == only
+            run.stop()
+
+
+def workers(count: int, script: str) -> list[subprocess.Popen[str]]:
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(number)], stdout=subprocess.PIPE, text=True
+        )
+        for number in range(count)
+    ]
+
+
+WORKER = """
+import os, sys, random, seamark
+quiet = {f"capture_{n}": False for n in ("stdout", "stderr", "hardware_metrics", "script",
+    "packages", "host", "git", "signals", "traceback")}
+random.seed(int(sys.argv[1]))
+deadly = float(os.environ.get("DEADLY", 0))
+with seamark.init_project("team/x") as project:
+    while (run := project.claim("todo = true", **quiet)) is not None:
+        print(run.id, run._hold.claim.number, flush=True)
+        if random.random() < deadly:
+            os.kill(os.getpid(), 9)
+        run["todo"] = False
+        run.stop()
+        print(run.id, "done", flush=True)
+"""
+
+
+def work(runs: int, count: int, deadly: float, monkeypatch) -> None:
+    """Have workers do all runs, some of which die, and compare what each says it claimed."""
+    ids = begin(runs)
+    monkeypatch.setenv("DEADLY", str(deadly))
+    claimed: dict[str, list[int]] = {one: [] for one in ids}
+    done: list[str] = []
+    seed = 0
+    while len(done) < runs:
+        assert seed < 40 * count
+        some = workers(count, WORKER.replace("sys.argv[1]", f"{seed} + int(sys.argv[1])"))
+        seed += count
+        for process in some:
+            for line in process.communicate(timeout=600)[0].splitlines():
+                run, _, what = line.partition(" ")
+                if what == "done":
+                    done.append(run)
+                else:
+                    claimed[run].append(int(what))
+            assert process.returncode in (0, -signal.SIGKILL)
+    assert sorted(done) == sorted(ids), "each was done once"
+    for run, numbers in claimed.items():  # and claimed again only by another number
+        assert sorted(numbers) == list(range(1, len(numbers) + 1)), run
+    died = sum(map(len, claimed.values())) - runs
+    assert bool(died) is bool(deadly)
+
+
+@pytest.mark.slow
+def test_workers_that_die(monkeypatch):
+    """Three workers, of whom some are killed: each run is claimed once, or after a crash again."""
+    work(10, 3, 0.2, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+def test_sixteen_workers_and_a_thousand_runs(monkeypatch):
+    """The same with 16 workers and 1,000 runs."""
+    work(1000, 16, 0.02, monkeypatch)
+
+
+class TestStrangers:
+    def test_what_lies_in_the_folder(self, tmp_path):
+        """Links, folders, pipes, huge and odd files: a claim is made beside them."""
+        first, second, third, fourth = begin(4)
+        claims = Path(".seamark/team/x") / CLAIMS
+        claims.mkdir()
+        (claims / f"{first}.1").symlink_to("/etc/passwd")
+        (claims / f"{second}.1").mkdir()
+        os.mkfifo(claims / f"{third}.7")
+        old = time.time() - 1000
+        (claims / f"{fourth}.1").write_bytes(b"[" * (1 << 20))
+        os.utime(claims / f"{fourth}.1", (old, old))
+        for odd in ("x", ".1", f"{first}.0", f"{first}.01", f"{first}.1x", "a.released"):
+            (claims / odd).write_text("{}")
+        (claims / f"{first}.{'9' * 30}").write_text("{}")
+        with seamark.init_project("team/x") as project:
+            found = [claim(project) for _ in range(4)]
+            assert [run.id for run in found] == [first, second, third, fourth]
+            assert (claims / f"{third}.8").is_file()
+            assert claim(project) is None
+            for run in found:
+                run.stop()
+            assert project.fetch_runs_table().total == 4
+        assert Path("/etc/passwd").read_text()
+
+    def test_facts_that_lie(self):
+        """A process of another host, a time in the far future, numbers without end."""
+        ids = begin(4)
+        claims = Path(".seamark/team/x") / CLAIMS
+        claims.mkdir()
+        fresh = {"host": "elsewhere", "pid": 3, "t": time.time_ns()}
+        for run, told in zip(
+            ids,
+            (
+                {**fresh, "t": 2**80},
+                {"pid": "x", "host": [1], "boot": {}, "start": None, "t": -5},
+                fresh,
+                {},
+            ),
+            strict=True,
+        ):
+            (claims / f"{run}.1").write_text(json.dumps(told))
+        (claims / f"{ids[3]}.{MOST_CLAIMS}").write_text("{}")
+        with seamark.init_project("team/x") as project:
+            one, two = claim(project), claim(project)
+            assert [one.id, two.id] == ids[:2]
+            assert claim(project) is None  # one is held, and of the other there is no next number
+            one.stop()
+            two.stop()
+
+    def test_a_link_in_the_place_of_the_folder(self, tmp_path):
+        """Is not followed, and said."""
+        begin()
+        Path(".seamark/team/x", CLAIMS).symlink_to(tmp_path)
+        with (
+            seamark.init_project("team/x") as project,
+            pytest.raises(errors.FileMissingError, match="link"),
+        ):
+            claim(project)
+        assert not list(tmp_path.glob("*.1"))
+
+    def test_merged_folders(self):
+        """Two machines claimed the same run as number 1: it is read, and one of them is told."""
+        (only,) = begin()
+        with seamark.init_project("team/x") as project:
+            run = claim(project)
+            file = project.folder.path.parent / CLAIMS / f"{only}.1"
+            told = json.loads(file.read_text())
+            file.write_text(json.dumps({**told, "host": "elsewhere", "key": "0" * 16}))
+            assert not run.release()
+            run.stop()
+            assert project.fetch_runs_table(columns=["sys/state"]).total == 1
+            standing = Claims(project.folder.root, "team/x").standings()[only]
+            assert (standing.number, standing.held) == (1, True)
+
+
+class TestGroups:
+    def test_one_worker_gets_a_group(self):
+        """What is set is its metadata; stopping the project gives it back."""
+        for name in ("folds", "seeds"):
+            begin(groups=[name])
+        with seamark.init_project("team/x") as project, seamark.init_project("team/x") as other:
+            one = project.claim_group(set={"worker": "a"})
+            assert one.name == "folds"
+            two = other.claim_group("runs > 0", sort_by="sys/id")
+            assert two.name == "seeds"
+            assert other.claim_group() is None
+            assert one["worker"].fetch() == "a"
+            rows = {row["sys/id"]: row for row in project.fetch_groups_table()}
+            assert rows["folds"]["claimed_by"].endswith(f":{os.getpid()}")
+            assert one.release()
+            assert not one.release()
+            again = other.claim_group('metadata/worker = "a"')
+            assert again.name == "folds"
+            assert not project.group("folds").release()
+        with seamark.init_project("team/x") as project:
+            assert project.claim_group().name == "folds"
+
+    def test_a_claim_of_it_lapses(self):
+        """The project's log shows whether the claimant lives: it beats from then on."""
+        begin(groups=["folds"])
+        with seamark.init_project("team/x") as project, seamark.init_project("team/x") as later:
+            group = project.claim_group()
+            clock = time.time_ns() + SETTLE_NS + 10**9
+            later.recorded.index.now_ns = lambda: clock
+            assert later.claim_group().name == "folds"
+            assert not group.release()
+
+
+def test_random_claims_and_a_plain_model():
+    """Any order of claims, releases, stops and changes gives what a plain set gives."""
+    ids = begin(4)
+    chance = random.Random(3)
+    held: dict[str, seamark.Run] = {}
+    todo = set(ids)
+    with seamark.init_project("team/x") as project:
+        for _ in range(30):
+            if held and chance.random() < 0.5:
+                name = chance.choice(sorted(held))
+                run = held.pop(name)
+                if chance.random() < 0.3:
+                    run["todo"] = False
+                    todo.discard(name)
+                if chance.random() < 0.3:
+                    assert run.release()
+                run.stop()
+            else:
+                run = claim(project)
+                free = [one for one in ids if one in todo and one not in held]
+                assert (run and run.id) == (free[0] if free else None)
+                if run:
+                    held[run.id] = run
+        for run in held.values():
+            run.stop()

@@ -1,0 +1,118 @@
+"""`init_run(config_path=)`: a file says what a run is given."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+import seamark
+from seamark.errors import ArgumentError
+
+WHOLE = """
+name: digits
+description: "two\\nlines"
+project: team/x
+tags: [best, "2024"]
+groups: fold
+params:
+  lr: 1e-3
+  big: 1_000
+  opt: {betas: [0.9, 0.99]}
+inputs:
+  data: data.csv
+  far: s3://bucket/key
+"""
+
+
+def write(text: str, name: str = "run.yaml") -> str:
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+def test_a_file_says_it_all():
+    """Every key is recorded where its argument would record it."""
+    Path("data.csv").write_text("1", encoding="utf-8")
+    with seamark.init_run(config_path=write(WHOLE)) as run:
+        assert run.project == "team/x"
+        assert run["sys/name"].fetch() == "digits"
+        assert run["sys/description"].fetch() == "two\nlines"
+        assert run["sys/tags"].fetch() == {"best", "2024"}
+        assert run["sys/group_tags"].fetch() == {"fold"}
+        assert run["parameters"].fetch() == run.params
+        assert run.params == {"lr": 0.001, "big": 1000, "opt": {"betas": [0.9, 0.99]}}
+        assert [one["path"] for one in run["artifacts/inputs/data"].fetch_files_list()] == [
+            "data.csv"
+        ]
+        assert run.exists("artifacts/inputs/far")
+
+
+def test_the_file_wins_over_arguments_and_these_over_the_environment(monkeypatch):
+    """What both say is taken together where that can be."""
+    monkeypatch.setenv("SEAMARK_PROJECT", "of/environment")
+    path = write("name: file\ntags: [a]\nparams: {lr: 1, opt: {eps: 1}, flat: 3}\n")
+    params = {"lr": 2, "bs": 3, "opt": {"eps": 2, "beta": 3}, "flat": {"below": 1}}
+    with seamark.init_run(
+        config_path=path, name="argument", project="of/argument", tags=["b"], params=params
+    ) as run:
+        assert run.project == "of/argument"
+        assert run["sys/name"].fetch() == "file"
+        assert run["sys/tags"].fetch() == {"a", "b"}
+        assert run.params == {"lr": 1, "bs": 3, "opt": {"eps": 1, "beta": 3}, "flat": 3}
+    with seamark.init_run(config_path=path) as run:
+        assert run.project == "of/environment"
+
+
+def test_the_words_of_t9k_are_read_with_one_hint(caplog):
+    """One line says what all of them are called here."""
+    path = write("labels: [a]\nhparams: {lr: 1}\nfolder: /alice/digits/\n")
+    with caplog.at_level(logging.WARNING), seamark.init_run(config_path=path) as run:
+        assert run.project == "alice/digits"
+        assert run["sys/tags"].fetch() == {"a"}
+        assert run.params == {"lr": 1}
+    (hint,) = [one for one in caplog.messages if "names here" in one]
+    assert "'tags' for 'labels', 'params' for 'hparams', 'project' for 'folder'" in hint
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "why"),
+    [
+        ("name: x\nparms: {}\n", "2:1", "expected one of name, .*'parms'; did you mean 'params'"),
+        ("name: 2024\n", "1:7", r"name: expected a text, got int: 2024 \(in quotes it is a text\)"),
+        ("name: [a]\n", "1:7", "name: expected a text, got list"),
+        ("params: [1]\n", "1:9", "params: expected keys and values, got list"),
+        ("params: 3\n", "1:9", "params: expected keys and values, got int"),
+        ("tags:\n  - a\n  - 3\n", "3:5", "tags: expected texts, got int: 3"),
+        ("tags: {a: [1]}\n", "1:11", "tags: expected one value for 'a', got list"),
+        ("groups: [a, b/c]\n", "1:13", "groups: group: expected .* got 'b/c'"),
+        ("project: a//b\n", "1:10", "project: project 'a//b': expected"),
+        ("inputs: {d: nowhere.csv}\n", "1:13", "inputs: expected an existing file .*nowhere"),
+        ("params:\n  lr: 1\n  lr: 2\n", "3:3", r"each key once, got 'lr' again \(first in line 2"),
+        ("tags: [a]\nlabels: [b]\n", "2:1", "expected one of 'tags' and 'labels', got both"),
+        ("labels: [b]\ntags: [a]\n", "2:1", "expected one of 'tags' and 'labels', got both"),
+        ("name: [a\n", "2:1", "expected"),
+        ("name: !!python/object:os.system x\n", "1:7", "could not determine a constructor"),
+        ("- a\n", "1:1", "expected keys and values, got a list"),
+        ("name: a\x00\n", "", "special characters"),
+    ],
+)
+def test_mistakes_are_named_with_file_line_and_column(text, where, why):
+    """And nothing is recorded."""
+    at = f"run.yaml:{where}: " if where else "run.yaml: "
+    with pytest.raises(ArgumentError, match=f"^config_path: {re.escape(at)}.*{why}"):
+        seamark.init_run(config_path=write(text))
+    assert not Path(".seamark").exists()
+
+
+def test_what_is_no_file_is_named():
+    """A mapping belongs to ``params=``; a file that is not there is not found."""
+    with pytest.raises(ArgumentError, match="got a mapping: give it as params="):
+        seamark.init_run(config_path={"lr": 1})
+    with pytest.raises(FileNotFoundError, match=r"config_path: there is no file 'no\.yaml'"):
+        seamark.init_run(config_path="no.yaml")
+    with pytest.raises(ArgumentError, match=r"config_path: '\.' cannot be read"):
+        seamark.init_run(config_path=".")
+    with seamark.init_run(config_path=write("")) as run:
+        assert run.params == {}

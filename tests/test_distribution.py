@@ -1,0 +1,86 @@
+"""`run.log_distribution` and `seamark.utils.device`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import seamark
+from seamark import errors
+
+ALONE = """
+import os, torch, seamark
+import torch.distributed as dist
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), static_graph=True)
+with seamark.init_run() as run:
+    print(run.log_distribution(model))
+    found = run["distributed"].fetch()
+    assert (found["strategy"], found["backend"]) == ("DistributedDataParallel", "gloo"), found
+    assert found["world_size"] == 1 and found["accelerator"] == "cpu" and found["static_graph"]
+    assert run.log_distribution(dist)["backend"] == "gloo"
+"""
+
+
+def test_a_real_process_group_is_described():
+    """The model that is trained says how."""
+    pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_classes_of_libraries_that_are_not_here_are_known_by_name():
+    """A class of that name in a package of that name is asked for plain facts only."""
+
+    class MirroredStrategy:
+        num_replicas_in_sync = 4
+
+    class DeepSpeedEngine:
+        world_size = 8
+
+        def zero_optimization_stage(self):
+            return 2
+
+        def bfloat16_enabled(self):
+            return True
+
+        def train_batch_size(self):
+            raise RuntimeError
+
+    DeepSpeedEngine.__module__ = "deepspeed.runtime.engine"
+    with seamark.init_run() as run:
+        told = run.log_distribution(MirroredStrategy())
+        assert told == {"strategy": "MirroredStrategy", "world_size": 4, **told}
+        run.log_distribution(DeepSpeedEngine())
+        found = run["distributed"].fetch()
+        assert found["strategy"] == "DeepSpeed"
+        assert (found["zero_stage"], found["precision"], found["world_size"]) == (2, "bf16", 8)
+        assert "effective_batch_size" not in found
+        with pytest.raises(errors.ArgumentError, match="got dict"):
+            run.log_distribution({})
+        with pytest.raises(errors.ArgumentError, match="got os"):
+            run.log_distribution(os)
+
+
+def test_data_parallel_is_one_process():
+    """What it holds is known, not what the environment says of others."""
+    torch = pytest.importorskip("torch")
+    with seamark.init_run() as run:
+        told = run.log_distribution(torch.nn.DataParallel(torch.nn.Linear(2, 2)))
+        assert told["strategy"] == "DataParallel"
+        assert told["world_size"] == 1
+
+
+def test_the_device_is_one_of_torch():
+    """Without an accelerator it is the CPU."""
+    torch = pytest.importorskip("torch")
+    found = seamark.utils.device()
+    assert isinstance(found, torch.device)
+    if not torch.cuda.is_available():
+        assert found.type in {"cpu", "mps", "xpu"}

@@ -1,0 +1,323 @@
+"""A run is a document and a document a run: `Run.to_dict`, `seamark.from_dict`, the command."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import tempfile
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recording import QUIET
+
+import seamark
+from seamark.cli import app
+from seamark.errors import ArgumentError, RunExistsError, SeamarkError
+
+FIRST, SECOND = Path("first"), Path("second")
+
+
+def command(*words: object, root: Path = FIRST) -> Result:
+    given = [str(word) for word in words]
+    return CliRunner().invoke(app, [*given, "--root", str(root)], prog_name="seamark")
+
+
+def recorded(root: Path = FIRST) -> seamark.Run:
+    """A run with something of each family, of two attempts, and a parameter that was changed."""
+    Path("notes.txt").write_text("notes", encoding="utf-8")
+    given: Any = {"name": "one", "tags": ["x"], "params": {"lr": 1, "deep": [1, {"a": math.nan}]}}
+    with seamark.init_run("team/p", root=root, custom_run_id="same", **given, **QUIET) as run:
+        run["values"] = {"f": math.inf, "big": 2**5000, "none": None, "empty": {}, "no": False}
+        run["when"] = datetime(2026, 2, 3, 4, 5, 6, 7, tzinfo=timezone.utc)
+        run["text"] = "\x00 \ud800 é"
+        run["loss"].extend([1.0, math.nan, 3.0], steps=[3, 1, 1])
+        run["log"].append("hello")
+        run["gone"].append(1.0)
+        run["gone"].clear()
+        run["pictures"].append(seamark.types.File.from_content("a"), name="a", description="b")
+        run["counts"].append(seamark.types.Histogram([0, 1, 2], [3, 4]))
+        run["kept"].keep(seamark.Statistics(skip=1))
+        run["kept"].extend([1.0, 2.0, 4.0])
+        run["file"].upload(seamark.types.File.from_content("abc"))
+        run["set"].upload_files("notes.txt")
+        run["data"].track_files("notes.txt")
+        run["parameters/lr"] = 2
+        run.begin_again()
+        run["loss"].append(5.0, step=1)
+        run["log"].append("again", step=0)
+    return run
+
+
+def test_a_document_is_what_the_command_exports(tmp_path: Path) -> None:
+    """And what it imports: the run is the same, and files are known but not there."""
+    run = recorded()
+    document = run.to_dict()
+    exported = command("export", run.id, "--format", "json", "-o", tmp_path / "x.json")
+    assert exported.exit_code == 0, exported.output
+    told = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
+    assert told == {"runs": [document]}
+    assert document["series"]["loss"]["attempt"] == [0, 0, 1, 0]
+    done = command("import", tmp_path / "x.json", root=SECOND)
+    assert done.exit_code == 0, done.output
+    assert "imported 1 run to" in done.stderr
+    again = seamark.init_run("team/p", with_id="one", root=SECOND, mode="read-only")
+    assert again.to_dict() == document
+    assert again["sys/creation_time"].fetch() == run["sys/creation_time"].fetch()
+    assert command("fsck", root=SECOND).exit_code == 1  # it names the files that did not come
+    with pytest.raises(seamark.errors.FileMissingError):
+        again["file"].download("there")
+
+
+def test_an_imported_run_is_a_run() -> None:
+    """It can be found, queried, gone on with, and told again."""
+    document = recorded().to_dict()
+    there = seamark.from_dict(document, root=SECOND, project="mine")
+    assert there.project == "mine"
+    assert (
+        seamark.init_project("mine", root=SECOND)
+        .fetch_runs_table(query="parameters/lr = 2")
+        .to_rows()
+    )
+    with seamark.init_run("mine", with_id=there.id, root=SECOND, **QUIET) as run:
+        run["sys/tags"].add("seen")
+        run["loss"].append(0.5, step=9)
+    told = there.to_dict()
+    assert told["attributes"]["sys/tags"]["value"] == ["seen", "x"]
+    assert told["series"]["loss"]["value"][-1] == 0.5
+    assert told["attributes"]["sys/owner"] == document["attributes"]["sys/owner"]
+
+
+def test_one_that_exists_is_refused() -> None:
+    """Nothing is written over, also by the command, and of several runs none is written then."""
+    run = recorded()
+    document = run.to_dict()
+    with pytest.raises(RunExistsError, match=f"run {run.id!r} of project 'team/p' exists below"):
+        seamark.from_dict(document, root=FIRST)
+    other = {**document, "run": "another"}
+    Path("x.json").write_text(json.dumps({"runs": [other, document]}), encoding="utf-8")
+    done = command("import", "x.json")
+    assert done.exit_code == 2
+    assert "exists below" in done.stderr
+    assert not (FIRST / "team/p/another").exists()
+
+
+WRONG: list[tuple[tuple[Any, ...], Any, str]] = [
+    (("run",), "../x", "run: "),
+    (("project",), 3, "project: expected a name, got int: 3"),
+    (("project",), "a/.models/b", "project: "),
+    (("kind",), "model", "kind: expected a run, got str: 'model'"),
+    (("attributes",), [], "attributes: expected an object, got list: []"),
+    (("attributes", "values/f", "type"), "float64", "attributes['values/f'].type: expected one of"),
+    (("attributes", "values/no", "value"), 1, "attributes['values/no'].value: expected a value of"),
+    (("attributes", "when", "value"), "now", "attributes.when.value: expected a value of type dat"),
+    (("attributes", "text", "family"), "x", "attributes.text.family: expected one of the families"),
+    (("attributes", "/bad"), {}, "attributes['/bad']: expected non-empty parts"),
+    (
+        ("attributes", "file", "value", "sha256"),
+        "../x",
+        "attributes.file.value: expected what a doc",
+    ),
+    (("attributes", "set", "value", "notes.txt"), 7, "attributes.set.value: expected what a docum"),
+    (("attributes", "kept", "kept", "state"), None, "attributes.kept.kept: Statistics.from_dict:"),
+    (
+        ("attributes", "sys/tags", "value"),
+        "x",
+        "attributes['sys/tags'].value: expected a list of t",
+    ),
+    (("attributes", "sys/state", "value"), "x", "attributes['sys/state'].value: expected one of c"),
+    (
+        ("attributes", "sys/creation_time", "value"),
+        "2300-01-01T00:00:00+00:00",
+        "attributes['sys/cr",
+    ),
+    (
+        ("attributes", "sys/running_time", "value"),
+        -1,
+        "attributes['sys/running_time'].value: expec",
+    ),
+    (("series",), None, "series: expected an object with the points of 'gone'"),
+    (("series", "loss"), None, "series.loss: expected an object with step, value, time and attem"),
+    (("series", "loss", "value", 2), "3", "series.loss.value[2]: expected a number, 'nan', 'inf'"),
+    (("series", "loss", "value", 2), True, "series.loss.value[2]: expected a number, 'nan', 'inf'"),
+    (("series", "loss", "value", 2), 10**400, "series.loss.value[2]: expected a number that fits"),
+    (("series", "loss", "step", 0), "nan", "series.loss.step[0]: expected a finite number, got"),
+    (("series", "loss", "step"), [1], "series.loss.value: expected 1 as step has, got 4"),
+    (("series", "loss", "time", 1), "2026-13-01T00:00:00Z", "series.loss.time[1]: expected a time"),
+    (("series", "loss", "time", 1), "NaT", "series.loss.time[1]: expected a time such as"),
+    (("series", "loss", "attempt", 3), -2, "series.loss.attempt[3]: expected the number of an att"),
+    (("texts", "log", "value", 0), {"sha256": "x"}, "texts.log.value[0]: expected a text"),
+    (
+        ("histograms", "counts", "value", 0),
+        [[1], [2]],
+        "histograms.counts.value[0]: expected one m",
+    ),
+    (
+        ("files", "pictures", "value", 0),
+        {"size": -1},
+        "files.pictures.value[0]: expected the recor",
+    ),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "said"), WRONG, ids=[one[2][:40] for one in WRONG])
+def test_a_wrong_value_is_named_by_its_place(
+    place: tuple[Any, ...], value: Any, said: str, document: dict[str, Any]
+) -> None:
+    """Before anything is written: there is not even a root."""
+    broken = copy.deepcopy(document)
+    at: Any = broken
+    for key in place[:-1]:
+        at = at[key]
+    at[place[-1]] = value
+    with pytest.raises(ArgumentError) as caught:
+        seamark.from_dict(broken, root=SECOND)
+    assert str(caught.value).startswith(said)
+    assert not SECOND.exists()
+    Path("x.json").write_text(json.dumps({"runs": [document, broken]}), encoding="utf-8")
+    done = command("import", "x.json", root=SECOND)
+    assert done.exit_code == 2
+    assert f"runs[1].{said}"[:30] in done.stderr
+    assert not SECOND.exists()
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a run with something of each family is told as."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("document"))
+        return recorded().to_dict()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "expected JSON as seamark export --format json writes it"),
+        ('{"run": NaN}', "expected strict JSON, got NaN"),
+        ("[" * 100_000, "expected JSON"),
+        ("[]", "the document: expected an object, got list: []"),
+        ('{"runs": 1}', "runs: expected a list, got int: 1"),
+    ],
+)
+def test_a_file_that_is_no_document_is_refused(text: str, said: str) -> None:
+    """In one line, and nothing is made."""
+    Path("x.JSON").write_text(text, encoding="utf-8")
+    done = command("import", "x.JSON", root=SECOND)
+    assert done.exit_code == 2
+    assert said in done.stderr.replace("\n", " ")
+    assert not SECOND.exists()
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_no_document_breaks_a_root(document: dict[str, Any], data: st.DataObject) -> None:
+    """Whatever is put wherever in it: it is refused by an error of ours, or it is a run that reads.
+
+    A refused one leaves nothing behind.
+    """
+    broken = copy.deepcopy(document)
+    at: Any = broken
+    for _ in range(data.draw(st.integers(0, 4))):
+        keys = list(at) if isinstance(at, dict) else range(len(at))
+        inner = [key for key in keys if isinstance(at[key], dict | list) and at[key]]
+        if not inner:
+            break
+        at = at[data.draw(st.sampled_from(inner))]
+    key = data.draw(st.sampled_from(list(at) if isinstance(at, dict) else range(len(at))))
+    at[key] = data.draw(JUNK)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder, "root")
+        try:
+            run = seamark.from_dict(broken, root=root)
+        except SeamarkError:
+            assert not root.exists()
+        else:
+            told = run.to_dict()
+            json.dumps(told, allow_nan=False)
+            assert "monitoring/seamark/fold_errors" not in told["attributes"]
+
+
+PATHS = st.sampled_from(["a", "b/c", "d", "parameters/x", "tags/t"])
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
+    | st.datetimes(timezones=st.just(timezone.utc))
+    | st.lists(st.integers() | st.text(max_size=3), max_size=3)
+)
+POINTS = st.lists(st.tuples(st.integers(0, 5), st.floats()), min_size=1, max_size=5)
+STEPS = st.one_of(
+    st.tuples(st.just("assign"), PATHS, VALUES),
+    st.tuples(st.just("points"), PATHS, POINTS),
+    st.tuples(st.just("text"), PATHS, st.text(max_size=10)),
+    st.tuples(st.just("delete"), PATHS, st.none()),
+    st.tuples(st.just("clear"), PATHS, st.none()),
+    st.tuples(st.just("again"), PATHS, st.none()),
+    st.tuples(st.just("tag"), PATHS, st.text(max_size=5)),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(STEPS, max_size=12))
+def test_to_dict_of_from_dict_is_the_same(steps: list[tuple[str, str, Any]]) -> None:
+    """Whatever was recorded."""
+    with tempfile.TemporaryDirectory() as folder:
+        with seamark.init_run("p", root=Path(folder, "first"), **QUIET) as run:
+            for what, path, value in steps:
+                try:
+                    _do(run, what, path, value)
+                except SeamarkError:  # another family is there, or nothing
+                    continue
+        told = run.to_dict()
+        assert seamark.from_dict(told, root=Path(folder, "second")).to_dict() == told
+
+
+def _do(run: seamark.Run, what: str, path: str, value: Any) -> None:
+    if what == "assign":
+        run[path] = value
+    elif what == "points":
+        run[path].extend([each for _, each in value], steps=[step for step, _ in value])
+    elif what == "text":
+        run[path].append(value)
+    elif what == "delete":
+        del run[path]
+    elif what == "clear":
+        run[path].clear()
+    elif what == "again":
+        run.begin_again()
+    else:
+        run["sys/tags"].add(value)
+
+
+def test_a_server_tells_the_same_document(run_server) -> None:
+    """Also of a run that came to it out of a document."""
+    pytest.importorskip("fastapi")
+    server = run_server()
+    document = recorded().to_dict()
+    there = seamark.from_dict(document, root=SECOND)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEAMARK_API_TOKEN", server.token)
+        done = command("sync", there.id, "--to", server.url, root=SECOND)
+        assert done.exit_code in (0, 1), done.output
+        seen = seamark.init_run("team/p", with_id=there.id, remote=server.url, mode="read-only")
+        told = seen.to_dict()
+        assert len(seen.transfers) == 1
+        for path in [*told["attributes"]]:  # what the transfer adds
+            if path.startswith("sys/transfers/") or path == "sys/modification_time":
+                told["attributes"].pop(path)
+                document["attributes"].pop(path, None)
+        assert told == document

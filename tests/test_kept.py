@@ -1,0 +1,328 @@
+"""What is kept of fast series in place of their points: `keep`, read from any process."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from click.testing import CliRunner
+from recording import QUIET
+
+import seamark
+from seamark import Last, Ring, Statistics
+from seamark.cli import app
+from seamark.errors import ArgumentError, FamilyError, InactiveRunError
+from seamark.journal.format import Kind
+from seamark.journal.reader import JournalReader, decode_json
+from seamark.run.run import make_run
+
+HEAD = f"import seamark, os, signal, sys; from seamark import *; quiet = {QUIET!r}\n"
+
+
+def script(code, *args, **environment):
+    """Run a script and return its exit status and what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + textwrap.dedent(code), *args],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout
+
+
+def states(run):
+    """Return how many states were written, by path."""
+    found = {}
+    for journal in run.folder.journals():
+        with JournalReader(journal.path) as reader:
+            for frame in reader.frames():
+                record = decode_json(frame.payload) if frame.kind == Kind.OP else {}
+                if record.get("op") == "statistic":
+                    found[record["path"]] = found.get(record["path"], 0) + 1
+    return found
+
+
+def opened(run):
+    return seamark.init_run(with_id=run.id, mode="read-only")
+
+
+def test_numbers_at_the_path_are_taken_in_by_every_verb():
+    """Instead of points; the other paths of a call keep theirs."""
+    with seamark.init_run(**QUIET) as run:
+        assert run["gpu/power"].keep(Statistics(skip=1)).path == "gpu/power"
+        run.log_metrics({"gpu/power": 900.0, "loss": 1.0}, step=0)
+        run.log_metrics({"gpu/power": 1.0}, step=1)
+        run["gpu"].log_metrics({"power": 2.0})
+        run["gpu/power"].append(3.0)
+        run["gpu/power"].append(4, step=7)
+        run["gpu"].append({"power": 5.0, "clock": 1.0})
+        run["gpu/power"].extend([6.0, 7.0])
+        found = run["gpu/power"].fetch()
+        assert (found.mean, found.count, found.skipped) == (4.0, 7, 1)
+        assert run["loss"].fetch() == 1.0
+        assert run["gpu/clock"].fetch() == 1.0
+    again = opened(run)
+    assert again["gpu/power"].fetch().to_dict() == found.to_dict()
+    assert again.get_attribute_type("gpu/power") == "statistic"
+
+
+def test_patterns_keep_what_comes_later(caplog):
+    """A path that holds points already stays a series; what is no number is left out."""
+    with seamark.init_run(**QUIET, keep={"gpu/*": Statistics(), "seen": Last()}) as run:
+        run.log_metrics({"gpu/0": 1.0, "gpu/1": 2.0, "seen": 3.0, "loss": 0.5})
+        run.log_metrics({"gpu/0": 3.0, "gpu/1": "hot", "loss": 0.5})
+        assert run["gpu/0"].fetch().mean == 2.0
+        assert run["gpu/1"].fetch().count == 1
+        assert (run["seen"].fetch().last, run["loss"].fetch_points().value.size) == (3.0, 2)
+        assert "'gpu/1' is left out" in caplog.text
+    assert opened(run)["monitoring/seamark/dropped"].fetch() == {"metrics": 1}
+
+
+def test_a_path_keeps_one_thing():
+    """A series refuses `keep`, what is kept refuses another kind and texts; deleting frees it."""
+    with seamark.init_run(**QUIET) as run:
+        run["loss"].append(1.0)
+        with pytest.raises(FamilyError, match="'loss' holds a float series"):
+            run["loss"].keep(Last())
+        run["a"].keep(Last())
+        run["a"].keep(Last())
+        with pytest.raises(FamilyError, match="'a' keeps last and cannot keep ring"):
+            run["a"].keep(Ring(3))
+        with pytest.raises(FamilyError, match="'a' holds a statistic"):
+            run["a"] = 5
+        run["a"].append(1.0)
+        del run["a"]
+        run["a"].append(2.0)
+        assert run["a"].fetch_points().value.tolist() == [2.0]
+        for wrong in (Statistics, "mean", None):
+            with pytest.raises(ArgumentError, match=r"keep: expected Statistics\(\)"):
+                run["b"].keep(wrong)
+    with pytest.raises(ArgumentError, match=r"keep\['a'\]: expected Statistics"):
+        seamark.init_run(**QUIET, keep={"a": 3})
+    with pytest.raises(ArgumentError, match="keep: expected a mapping"):
+        seamark.init_run(**QUIET, keep=Statistics())
+
+
+def test_an_opened_run_is_known_before_anything_is_kept_in_it():
+    """What was a series stays one, whatever a pattern says; what was kept goes on."""
+    with seamark.init_run(**QUIET, keep={"new": Last()}) as run:
+        run["gpu/power"].append(1.0)
+        run["new"].append(1.0)
+    with seamark.init_run(**QUIET, with_id=run.id, keep={"*": Statistics(), "new": Last()}) as run:
+        run.log_metrics({"gpu/power": 2.0, "new": 2.0, "other": 2.0})
+        with pytest.raises(FamilyError, match="'gpu/power' holds a float series"):
+            run["gpu/power"].keep(Last())
+    assert run["gpu/power"].fetch_points().value.tolist() == [1.0, 2.0]
+    assert run["new"].fetch().to_dict() == {"last": 2.0, "count": 2}  # its own name comes first
+    assert run["other"].fetch().count == 1
+
+
+def test_a_run_that_was_stopped_takes_nothing(caplog):
+    """It says so, as of a series."""
+    with seamark.init_run(**QUIET) as run:
+        run["a"].keep(Statistics()).append(1.0)
+    with pytest.raises(InactiveRunError):
+        run["a"].append(2.0)
+    run.log_metrics({"a": 2.0})
+    assert "nothing is recorded" in caplog.text
+    assert run["a"].fetch().count == 1
+
+
+def test_emptied_it_counts_from_nothing():
+    """As a series does."""
+    with seamark.init_run(**QUIET) as run:
+        run["a"].keep(Statistics())
+        run["a"].append(1.0)
+        run["a"].clear()
+        assert run["a"].fetch().count == 0
+        run["a"].append(5.0)
+        assert run["a"].fetch().mean == 5.0
+
+
+def test_what_came_after_a_checkpoint_is_hidden_by_loading_it():
+    """In the same process and in others; and nothing counts twice."""
+    run = seamark.init_run(**QUIET, keep={"a": Statistics(skip=1)})
+    for each in (100.0, 1.0, 2.0):
+        run.log_metrics({"a": each})
+    state = run.checkpoint_state()
+    run.log_metrics({"a": 1000.0})
+    assert run["a"].fetch().count == 3
+    assert run.resumed(state) is run
+    run.log_metrics({"a": 3.0})
+    found = run["a"].fetch()
+    assert (found.count, found.sum, found.skipped) == (3, 6.0, 1)
+    second = run.checkpoint_state(marked=True)
+    run.log_metrics({"a": 4.0})
+    run.mark_checkpoint()
+    run.log_metrics({"a": 1000.0})
+    run.stop()
+    third = make_run(**QUIET, keep={"a": Statistics()}).resumed(second)
+    third.log_metrics({"a": 5.0})
+    third.stop()
+    found = opened(third)["a"].fetch()
+    assert (found.count, found.sum, found.last) == (5, 15.0, 5.0)
+
+
+def test_a_killed_process_has_lost_what_it_saw_in_its_last_second_alone():
+    """What a checkpoint held is whole, and the next attempt adds to it."""
+    code = """
+    run = seamark.init_run(**quiet, custom_run_id="killed", keep={"a": Statistics()})
+    for at in range(100):
+        run.log_metrics({"a": 1.0, "loss": 1.0})
+    import pickle
+    open("state", "wb").write(pickle.dumps(run.checkpoint_state()))
+    for at in range(50):
+        run.log_metrics({"a": 1000.0, "loss": 2.0})
+    os.kill(os.getpid(), signal.SIGKILL)
+    """
+    assert script(code)[0] == -signal.SIGKILL
+    killed = seamark.init_run(custom_run_id="killed", mode="read-only")
+    assert 100 <= killed["a"].fetch().count <= 150
+    code = """
+    import pickle
+    run = seamark.init_run(**quiet, custom_run_id="killed", keep={"a": Statistics()})
+    run = run.resumed(pickle.load(open("state", "rb")))
+    for at in range(10):
+        run.log_metrics({"a": 3.0})
+    run.stop()
+    """
+    assert script(code)[0] == 0
+    found = killed["a"].fetch()
+    assert (found.count, found.sum, found.max) == (110, 130.0, 3.0)
+
+
+def test_a_signal_writes_it_first():
+    """SIGTERM ends a process whose last second would be lost otherwise."""
+    code = """
+    run = seamark.init_run(**{**quiet, "capture_signals": True}, custom_run_id="ended")
+    run["a"].keep(Statistics())
+    for at in range(1000):
+        run["a"].append(1.0)
+    os.kill(os.getpid(), signal.SIGTERM)
+    """
+    assert script(code)[0] == -signal.SIGTERM
+    assert seamark.init_run(custom_run_id="ended", mode="read-only")["a"].fetch().count == 1000
+
+
+def test_ranks_add_up_at_one_path():
+    """Series stand below ranks/<n>/, what is kept does not."""
+    code = """
+    run = seamark.init_run(**quiet, ranks="all", custom_run_id="all", keep={"gpu/*": Statistics()})
+    rank = int(os.environ["RANK"])
+    for at in range(10):
+        run.log_metrics({"gpu/power": float(rank), "loss": 1.0})
+    run["own"].keep(Last())
+    run["own"].append(5.0)
+    run.stop()
+    """
+    for rank in range(3):
+        assert script(code, RANK=str(rank), WORLD_SIZE="3")[0] == 0
+    run = seamark.init_run(custom_run_id="all", mode="read-only")
+    found = run["gpu/power"].fetch()
+    assert (found.count, found.mean) == (30, 1.0)
+    assert run["own"].fetch().count == 3
+    assert run["ranks/2/loss"].fetch_points().value.size == 10
+    assert not run.exists("ranks/2/gpu")
+
+
+def test_copies_and_forked_children_count_their_own():
+    """What a parent has seen is its own, and a copy keeps the same paths."""
+    run = seamark.init_run(**QUIET)
+    run["a"].keep(Statistics())
+    run["a"].append(1.0)
+    if not (child := os.fork()):
+        run["a"].append(2.0)
+        run.stop()
+        os._exit(0)
+    os.waitpid(child, 0)
+    copy = pickle.loads(pickle.dumps(run))
+    copy.log_metrics({"a": 3.0})
+    copy.stop()
+    run["a"].append(4.0)
+    found = run["a"].fetch()
+    run.stop()
+    assert (found.count, found.sum) == (4, 10.0)
+
+
+def test_it_is_written_once_a_second_at_most(monkeypatch):
+    """And once more at the end; what has not changed is not written again."""
+    now = [10**10]
+    monkeypatch.setattr("seamark.run.kept.perf_counter_ns", lambda: now[0])
+    run = seamark.init_run(**QUIET)
+    run["a"].keep(Statistics())
+    run["b"].keep(Last())
+    run["b"].append(1.0)
+    for _ in range(40):
+        run["a"].append(1.0)
+        now[0] += 100_000_000
+    run.stop()
+    assert states(run) == {"a": 4, "b": 1}
+    assert opened(run)["a"].fetch().count == 40
+
+
+def test_runs_that_record_nothing_take_it_all(tmp_path):
+    """Disabled runs, silent ranks."""
+    code = """
+    run = seamark.init_run(**quiet, keep={"a": Statistics()})
+    run["b"].keep(Last())
+    run["b"].append(1.0)
+    run.log_metrics({"a": 1.0})
+    print(run["b"].fetch())
+    """
+    assert script(code, RANK="1", WORLD_SIZE="2") == (0, "None\n")
+    with seamark.init_run(mode="disabled", keep={"a": Last()}) as run:
+        run["b"].keep(Ring(1)).append(1.0)
+
+
+def test_tables_and_queries_have_it_as_a_series():
+    """The path shows the last number; mean, min, max and count stand behind a colon."""
+    for name, numbers in (("low", [1.0, 3.0]), ("high", [5.0, 9.0]), ("odd", [math.nan])):
+        with seamark.init_run(**QUIET, name=name) as run:
+            run["power"].keep(Statistics() if name != "odd" else Last())
+            run["power"].extend(numbers)
+    project = seamark.init_project(mode="read-only")
+    columns = ["sys/name", "power", *(f"power:{one}" for one in ("min", "max", "mean", "count"))]
+    table = project.fetch_runs_table(columns=columns, sort_by="power:mean", ascending=True)
+    rows = {row["sys/name"]: list(row.values())[2:] for row in table}
+    assert rows["low"] == [3.0, 1.0, 3.0, 2.0, 2]
+    assert rows["high"] == [9.0, 5.0, 9.0, 7.0, 2]
+    assert math.isnan(rows["odd"][0])
+    for query, wanted in (
+        ("power:mean > 4", {"high"}),
+        ("power = 3", {"low"}),
+        ("power:count >= 1", {"low", "high", "odd"}),
+        ("power:statistic < 100", {"low", "high"}),
+    ):
+        found = project.fetch_runs_table(query=query, columns=["sys/name"])
+        assert {row["sys/name"] for row in found} == wanted
+
+
+def test_the_commands_show_it():
+    """In words, exactly in a pipe, and as JSON."""
+    with seamark.init_run(**QUIET, name="kept") as run:
+        run["power"].keep(Statistics(skip=1))
+        run["power"].extend([9.0, 1.0, 2.0])
+        run["ring"].keep(Ring(2))
+        run["ring"].extend([1.0, math.inf])
+
+    def run_command(*words):
+        return CliRunner().invoke(app, words)
+
+    shown = run_command("show", "kept").output
+    assert "Statistics (2)" in shown
+    assert "power   1.5  0.7071067811865476  1.0  2.0   2.0      2" in shown
+    assert "values      1.0, inf" in run_command("show", "kept", "ring").output
+    told = json.loads(run_command("show", "kept", "--json").output)["attributes"]
+    assert told["power"]["value"]["mean"] == 1.5
+    assert told["ring"]["value"]["values"] == [1.0, "inf"]
+    rows = run_command("export", "kept", "-w", "attributes", "-p", "power").output
+    assert '""count"": 2' in rows

@@ -1,0 +1,258 @@
+"""``seamark.management``: Neptune's calls about projects, members and the trash."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from asking import ask
+from recording import QUIET
+from server_process import Running, running_server
+
+import seamark
+from seamark import management
+from seamark.management import exceptions
+from seamark.remote.protocol import RemoteError
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: Any) -> Iterator[Running]:
+    """One server a module."""
+    pytest.importorskip("fastapi")
+    with running_server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+def token_of(running: Running, user: str, project: str, role: str, **more: Any) -> str:
+    """Return the token of somebody with a role, as `seamark token create --neptune` has it."""
+    given = {"user": user, "project": project, "role": role, **more}
+    secret = ask(running.url, "POST", "accounts/tokens", running.token, given).json()["token"]
+    return in_neptunes_form(running.url, secret)
+
+
+def in_neptunes_form(url: str, secret: str) -> str:
+    return base64.b64encode(json.dumps({"api_address": url, "api_key": secret}).encode()).decode()
+
+
+def make_run(project: str, **more: Any) -> str:
+    with seamark.init_run(project, **QUIET, **more) as run:
+        run["x"] = 1
+        return run.id
+
+
+def ids(project: str, *, trashed: bool = False, **more: Any) -> list[str]:
+    table = seamark.init_project(project, **more).fetch_runs_table(trashed=trashed)
+    return sorted(row["sys/id"] for row in table.to_rows())
+
+
+def test_a_folder_has_projects_and_a_trash(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a server it is about the folder: projects, the trash, what is deleted for good."""
+    assert management.get_project_list() == []
+    kept, gone, other = (make_run("team/one") for _ in range(3))
+    below = make_run("team/one/sub")
+    assert management.create_project("two", workspace="team", description="what for") == "team/two"
+    assert management.get_project_list() == ["team/one", "team/one/sub", "team/two"]
+    assert seamark.init_project("team/two")["sys/description"].fetch() == "what for"
+    for taken in ("team/two", "team/one"):
+        with pytest.raises(exceptions.ProjectAlreadyExists):
+            management.create_project(taken)
+    with seamark.init_model(key="NET", project="team/one"):
+        pass
+    for _ in range(2):
+        with seamark.init_model_version(model="NET", project="team/one"):
+            pass
+    with caplog.at_level(logging.WARNING, "seamark"):
+        management.trash_objects("team/one", [gone, "ONE-NET", "nothing", below])
+    assert ["no run 'nothing'" in record.message for record in caplog.records] == [True, False]
+    assert "is in project team/one/sub" in caplog.records[1].message
+    management.trash_objects("one", other, workspace="team")
+    assert ids("team/one") == sorted([kept, below])
+    with seamark.init_model(with_id="NET", project="team/one", mode="read-only") as model:
+        assert len(model.fetch_model_versions_table()) == 0
+
+    caplog.clear()
+    management.delete_objects_from_trash("team/one", [gone, kept])
+    assert [kept in record.message for record in caplog.records] == [True]
+    assert ids("team/one", trashed=True) == [other]
+    assert ids("team/one") == sorted([kept, below])
+    with seamark.init_model_version(model="NET", project="team/one"):
+        pass
+    management.clear_trash("team/one")
+    assert ids("team/one", trashed=True) == []
+    assert "1 of its versions" in caplog.records[-1].message
+    with seamark.init_model_version(with_id="NET-3", project="team/one", mode="read-only") as left:
+        assert left["sys/trashed"].fetch() is False
+
+
+def test_a_folder_has_no_accounts() -> None:
+    """What needs a server says so, and what to do."""
+    at = "team/one"
+    for call in (
+        lambda: management.get_project_member_list(at),
+        lambda: management.get_project_service_account_list(at),
+        lambda: management.add_project_member(at, "mia", "viewer"),
+        lambda: management.remove_project_member(at, "mia"),
+        lambda: management.add_project_service_account(at, "bot", "viewer"),
+        lambda: management.remove_project_service_account(at, "bot"),
+        lambda: management.get_workspace_member_list("team"),
+        lambda: management.get_workspace_service_account_list("team"),
+        lambda: management.get_workspace_status("team"),
+        lambda: management.invite_to_workspace(username="mia", workspace="team"),
+    ):
+        with pytest.raises(exceptions.ManagementOperationFailure, match="SEAMARK_REMOTE"):
+            call()
+    with pytest.raises(exceptions.ManagementOperationFailure, match="seamark purge"):
+        management.delete_project(at)
+
+
+def test_arguments_that_cannot_be_are_refused() -> None:
+    """Names, roles and visibility are looked at before anything is asked."""
+    with pytest.raises(exceptions.UnsupportedValue, match="'viewer'"):
+        management.add_project_member("a/b", "mia", "boss")
+    with pytest.raises(exceptions.UnsupportedValue, match="'priv'"):
+        management.create_project("a/b", visibility="secret")
+    with pytest.raises(exceptions.UnsupportedValue):
+        management.invite_to_workspace(username="mia", workspace="a", role="boss")
+    with pytest.raises(ValueError, match="both"):
+        management.invite_to_workspace(username="mia", email="m@x", workspace="a")
+    with pytest.raises(ValueError, match="neither"):
+        management.invite_to_workspace(workspace="a")
+    with pytest.raises(exceptions.ConflictingWorkspaceName):
+        management.clear_trash("a/b", workspace="c")
+    with pytest.raises(exceptions.InvalidProjectName):
+        management.trash_objects("a//b", "x")
+    with pytest.raises(TypeError, match="ids: expected str, got int"):
+        management.trash_objects("a/b", [1])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="project"):
+        management.clear_trash(3)  # type: ignore[arg-type]
+
+
+def test_a_token_of_the_service_that_is_no_more_is_not_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing is asked there: the folder answers, and a warning says so."""
+    make_run("team/one")
+    dead = in_neptunes_form("https://app.neptune.ai", "secret")
+    assert management.get_project_list(api_token=dead) == ["team/one"]
+    assert "app.neptune.ai" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_server_is_asked(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All calls, by SEAMARK_REMOTE as by a token that names the server; each error by its name."""
+    monkeypatch.setenv("SEAMARK_REMOTE", running.url)
+    monkeypatch.setenv("SEAMARK_API_TOKEN", running.token)
+    at = "lab/one"
+    assert management.create_project(at, key="ONE", visibility="workspace") == at
+    with pytest.raises(exceptions.ProjectAlreadyExists):
+        management.create_project("one", workspace="lab")
+    with pytest.raises(exceptions.ProjectKeyInvalid):
+        management.create_project("lab/two", key="no good")
+    with pytest.raises(exceptions.MissingWorkspaceName):
+        management.create_project("alone")
+    assert management.get_project_list() == [at]
+
+    token_of(running, "vera", at, "viewer")
+    owner = token_of(running, "olga", at, "owner")
+    token_of(running, "stan", "elsewhere/x", "owner")
+    token_of(running, "bot", "lab/other", "contributor", service=True)
+    management.add_project_service_account(at, "bot", "contributor")
+    everyone = {"admin": "owner", "vera": "viewer", "olga": "owner"}
+    assert management.get_project_member_list(at, api_token=owner) == everyone
+    assert management.get_project_service_account_list(at) == {"bot": "contributor"}
+    management.remove_project_member(at, "vera")
+    management.add_project_member(at, "stan", "contributor", api_token=owner)
+    with pytest.raises(exceptions.UserAlreadyHasAccess):
+        management.add_project_member(at, "stan", "owner")
+    with pytest.raises(exceptions.UserNotExistsOrWithoutAccess):
+        management.add_project_member(at, "nobody", "viewer")
+    with pytest.raises(exceptions.UserNotExistsOrWithoutAccess):
+        management.remove_project_member(at, "vera")
+    management.remove_project_member(at, "stan")
+    with pytest.raises(exceptions.ServiceAccountAlreadyHasAccess):
+        management.add_project_service_account(at, "bot", "viewer")
+    with pytest.raises(exceptions.ServiceAccountNotFound):
+        management.add_project_service_account(at, "robot", "viewer")
+    management.remove_project_service_account(at, "bot")
+    with pytest.raises(exceptions.ServiceAccountNotExistsOrWithoutAccess):
+        management.remove_project_service_account(at, "bot")
+    assert management.get_workspace_service_account_list("lab") == {"bot": "member"}
+    assert management.get_workspace_member_list("lab") == {}
+    assert management.get_workspace_status("lab")["membersCount"] == 0
+    with pytest.raises(exceptions.ManagementOperationFailure, match="seamark token create"):
+        management.invite_to_workspace(email="m@x.org", workspace="lab")
+    management.delete_project(at)  # nothing was ever recorded in it
+    assert at not in management.get_project_list()
+
+
+def test_neptunes_variable_names_the_server_where_ours_say_nothing(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the client reads it; what Seamark was told comes first."""
+    ours = token_of(running, "vera", "variables/mine", "owner")
+    token_of(running, "vera", "variables/second", "owner")
+    make_run("here/only")
+    assert management.get_project_list() == ["here/only"]
+    monkeypatch.setenv("NEPTUNE_API_TOKEN", ours)
+    assert management.get_project_member_list("variables/mine") == {"vera": "owner"}
+    monkeypatch.setenv("SEAMARK_API_TOKEN", "seamark_of_something_else")
+    assert management.get_project_list() == ["here/only"]
+    monkeypatch.delenv("SEAMARK_API_TOKEN")
+    monkeypatch.setenv("SEAMARK_REMOTE", "http://127.0.0.1:1")
+    with pytest.raises(RemoteError, match=r"127\.0\.0\.1:1"):
+        management.get_project_list()
+
+
+def test_the_trash_of_a_server(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only what is in the trash is deleted; who may not is told so, and strangers nothing."""
+    from neptune_client import Client
+
+    monkeypatch.setenv("SEAMARK_REMOTE", running.url)
+    monkeypatch.setenv("SEAMARK_API_TOKEN", running.token)
+    at = "lab/trash"
+    viewer = token_of(running, "vic", at, "viewer")
+    owner = token_of(running, "oleg", at, "owner")
+    stranger = token_of(running, "sid", "lab/trash2", "owner")
+    client = Client(running.url, running.token)
+    run = client.new_run(at)["shortId"]
+    management.trash_objects(at, run, api_token=owner)
+    assert ids(at) == []
+    caplog.clear()
+    management.delete_objects_from_trash(at, [run, "ONE-9"])
+    assert len(caplog.records) == 1
+    kept, gone = (client.new_run(at)["shortId"] for _ in range(2))
+    management.delete_objects_from_trash(at, kept)  # not in the trash
+    management.trash_objects(at, gone)
+    management.clear_trash(at)
+    assert (ids(at), ids(at, trashed=True)) == ([kept], [])
+
+    for token, missing, few in (
+        (viewer, None, exceptions.ManagementOperationFailure),
+        (stranger, exceptions.ProjectNotFound, exceptions.ProjectNotFound),
+    ):
+        for call in (
+            lambda token: management.get_project_member_list(at, api_token=token),
+            lambda token: management.add_project_member(at, "sid", "owner", api_token=token),
+            lambda token: management.clear_trash(at, api_token=token),
+        ):
+            with pytest.raises(few):
+                call(token)
+        if missing is not None:
+            with pytest.raises(missing):
+                management.trash_objects(at, kept, api_token=token)
+    with pytest.raises(exceptions.AccessRevokedOnMemberRemoval):
+        management.remove_project_member(at, "oleg", api_token=viewer)
+    management.trash_objects(at, kept, api_token=viewer)
+    assert ids(at) == [kept]
+    with pytest.raises(exceptions.WorkspaceNotFound):
+        management.get_workspace_member_list("lab", api_token=stranger)
+    with pytest.raises(seamark.errors.SeamarkError):
+        management.get_project_list(api_token=in_neptunes_form(running.url, "seamark_wrong"))

@@ -1,0 +1,315 @@
+"""Runs that are moved: nothing is half visible, and two of one name are settled as one says."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from recording import QUIET
+from server_waits import until
+
+import seamark
+from seamark.cli import app
+from seamark.errors import ArgumentError, RunExistsError, RunNotFoundError
+from seamark.journal.folder import RunFolder
+from seamark.reading.arriving import CONFLICTS
+from seamark.remote.protocol import RemoteError
+
+ROOT = Path("here")
+
+
+class Place:
+    """Where runs are moved to: another root, or a server.
+
+    Attributes:
+        uri: Of the place.
+        read: Arguments with which it is read.
+    """
+
+    def __init__(self, uri: str, read: dict[str, Any]) -> None:
+        self.uri, self.read = uri, read
+
+    def names(self) -> dict[str, str]:
+        """Names of the runs that a person sees there, by id."""
+        project = seamark.init_project("team/p", **self.read)
+        try:
+            table = project.fetch_runs_table(columns=["sys/name"])
+        except RunNotFoundError:
+            return {}
+        return {row["sys/id"]: row.get("sys/name") for row in table.to_rows()}
+
+    def shows(self, names: dict[str, str]) -> None:
+        """Expect these names, from a server once it has folded what came."""
+        until(lambda: self.names() == names)
+
+    def run(self, run: str) -> seamark.Run:
+        return seamark.init_run("team/p", with_id=run, mode="read-only", **self.read)
+
+
+@pytest.fixture
+def root_place(tmp_path: Path) -> Place:
+    there = tmp_path / "there"
+    return Place(there.as_uri(), {"root": there})
+
+
+@pytest.fixture(params=["root", "server"])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Another root, and a server."""
+    if request.param == "root":
+        return request.getfixturevalue("root_place")
+    pytest.importorskip("fastapi")
+    server = request.getfixturevalue("run_server")()
+    monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
+    return Place(server.url, {"remote": server.url})
+
+
+def record(name: str | None = "one", **given: Any) -> str:
+    with seamark.init_run("team/p", root=ROOT, name=name, **given, **QUIET) as run:
+        run["loss"].extend([3.0, 2.0, 1.0])
+        run["file"].upload(seamark.types.File.from_content("content"))
+    return run.id
+
+
+def here(run: str) -> seamark.Run:
+    return seamark.init_run("team/p", with_id=run, root=ROOT, mode="read-only")
+
+
+def command(*words: object) -> Result:
+    given = [str(word) for word in words]
+    return CliRunner().invoke(app, [*given, "--root", str(ROOT)], prog_name="seamark")
+
+
+def test_what_becomes_of_a_name_that_is_taken(place: Place) -> None:
+    """In all four ways, from Python and from the shell; the run itself is whole."""
+    first, second, third, last = (record() for _ in range(4))
+    (moved,) = seamark.sync(first, place.uri, root=ROOT, conflict="error")
+    assert (moved.project, moved.run, moved.name, moved.skipped) == ("team/p", first, "one", False)
+    with pytest.raises(RunExistsError, match=f"run {first} of project 'team/p' .*name 'one'"):
+        seamark.sync(second, place.uri, root=ROOT, conflict="error")
+    (moved,) = seamark.sync(second, place.uri, root=ROOT, conflict="skip")
+    assert (moved.skipped, moved.journal_bytes) == (True, 0)
+    place.shows({first: "one"})
+    assert place.run(first)["file"].fetch_bytes() == b"content"
+    (moved,) = seamark.sync(second, place.uri, root=ROOT)
+    assert moved.name == "one-2"
+    done = command("sync", third, "--to", place.uri)
+    assert done.exit_code == 0, done.output
+    assert "is called 'one-3' at" in done.stderr
+    place.shows({first: "one", second: "one-2", third: "one-3"})
+    done = command("sync", last, "--to", place.uri, "--conflict", "replace")
+    assert done.exit_code == 0, done.output
+    place.shows({last: "one", second: "one-2", third: "one-3"})
+    assert place.run(first)["sys/trashed"].fetch() is True
+    assert place.run(last)["loss"].fetch_points().value.tolist() == [3.0, 2.0, 1.0]
+
+
+def test_the_same_run_goes_on(place: Place) -> None:
+    """Whatever is to be done about names; both places know when it was moved, and by whom."""
+    run = record()
+    seamark.sync(run, place.uri, root=ROOT)
+    with seamark.init_run("team/p", with_id=run, root=ROOT, **QUIET) as again:
+        again["loss"].append(0.5)
+    assert seamark.sync(again, place.uri, conflict="error")[0].journal_bytes > 0
+    assert seamark.sync(again, place.uri, conflict="error")[0].journal_bytes == 0
+    place.shows({run: "one"})
+    assert len(place.run(run)["loss"].fetch_points()) == 4
+    (told,) = again.transfers
+    assert [told] == place.run(run).transfers
+    assert (told["to"], told["name"]) == (place.uri, "one")
+    assert told["from"].endswith(str(ROOT.absolute()))
+    assert told["by"] == here(run)["sys/owner"].fetch()
+
+
+def test_a_project_that_is_not_there(place: Place) -> None:
+    """It is made, unless that is not wanted."""
+    run = record()
+    with pytest.raises(RemoteError, match="there is no project 'team/p' at"):
+        seamark.sync(run, place.uri, root=ROOT, make_project=False)
+    done = command("sync", run, "--to", place.uri, "--no-make-project")
+    assert done.exit_code == 1
+    assert "there is no project" in done.stderr
+    place.shows({})
+    seamark.sync(run, place.uri, root=ROOT)
+    seamark.sync(record("two"), place.uri, root=ROOT, make_project=False)
+    until(lambda: sorted(place.names().values()) == ["one", "two"])
+
+
+def test_whatever_names_runs_can_be_moved(root_place: Place) -> None:
+    """Names, objects, folders of one run and of many, and several of these; else it says so."""
+    first, second = record("one"), record("two", tags=["x"])
+    third = record(None)
+    there = root_place.uri
+    assert [one.run for one in seamark.sync("team/p/one", there, root=ROOT)] == [first]
+    folder = ROOT / "team/p" / second
+    assert [one.run for one in seamark.sync(folder, there)] == [second]
+    for whole in (ROOT, ROOT / "team", f"{ROOT}/team/p"):
+        assert {one.run for one in seamark.sync(whole, there)} == {first, second, third}
+    opened = seamark.init_run("team/p", with_id=first, root=ROOT, mode="read-only")
+    assert len(seamark.sync([opened, third], there, root=ROOT)) == 2
+    for wrong, error in ((3, ArgumentError), ("nobody", RunNotFoundError), ([], RunNotFoundError)):
+        with pytest.raises(error):
+            seamark.sync(wrong, there, root=ROOT)
+    with pytest.raises(ArgumentError, match="expected another place than the root itself"):
+        seamark.sync(first, ROOT.absolute().as_uri(), root=ROOT)
+    with pytest.raises(ArgumentError, match="conflict: expected one of 'new', 'skip', "):
+        seamark.sync(first, there, root=ROOT, conflict="ask")
+
+
+SCRIPT = """
+import sys, seamark
+root, run, to, conflict = sys.argv[1:]
+try:
+    print(seamark.sync(run, to, root=root, conflict=conflict)[0].skipped)
+except seamark.errors.RunExistsError:
+    print("exists")
+"""
+
+
+def start(run: str, place: Place, conflict: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", SCRIPT, str(ROOT), run, place.uri, conflict]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("conflict", CONFLICTS)
+def test_two_processes_bring_one_name_to_a_server(place: Place, conflict: str) -> None:
+    """As they do to a root."""
+    test_two_processes_bring_one_name_at_once(place, conflict)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("conflict", CONFLICTS)
+def test_two_processes_bring_one_name_at_once(root_place: Place, conflict: str) -> None:
+    """In each way it ends as if one had come after the other."""
+    place = root_place
+    runs = [record(), record()]
+    processes = [start(run, place, conflict) for run in runs]
+    said = sorted(one.communicate(timeout=120)[0].strip() for one in processes)
+    names = place.names()
+    assert all(one.returncode == 0 for one in processes)
+    if conflict == "new":
+        assert sorted(names.values()) == ["one", "one-2"]
+        assert said == ["False", "False"]
+    else:
+        assert list(names.values()) == ["one"]
+        assert said == sorted(
+            {"skip": ["False", "True"], "error": ["False", "exists"]}.get(conflict, ["False"] * 2)
+        )
+
+
+def test_names_are_settled_one_after_the_other(root_place: Place) -> None:
+    """Many at once get names that nobody else has."""
+    runs = [record() for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda run: seamark.sync(run, root_place.uri, root=ROOT), runs))
+    wanted = {"one", *(f"one-{number}" for number in range(2, 9))}
+    assert set(root_place.names().values()) == wanted
+
+
+@pytest.mark.thorough
+def test_a_transfer_to_a_server_that_is_killed_goes_on(place: Place) -> None:
+    """As one to a root."""
+    test_a_transfer_that_is_killed_is_not_seen_and_goes_on(place)
+
+
+@pytest.mark.slow
+def test_a_transfer_that_is_killed_is_not_seen_and_goes_on(root_place: Place) -> None:
+    """At whatever moment: what is there is whole, or it is not shown; in the end it is the same."""
+    place, chance = root_place, random.Random(7)
+    run = record()
+    with seamark.init_run("team/p", with_id=run, root=ROOT, **QUIET) as more:
+        for number in range(20):
+            content = bytes([number]) * 200_000
+            more[f"files/{number}"].upload(seamark.types.File.from_content(content))
+    for _ in range(6):
+        process = start(run, place, "error")
+        try:
+            process.wait(0.4 + chance.random() * 0.8)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+        names = place.names()
+        if run in names:
+            assert names == {run: "one"}
+            for number in range(20):
+                assert place.run(run)[f"files/{number}"].fetch_bytes()[:1] == bytes([number])
+            break
+    assert seamark.sync(run, place.uri, root=ROOT, conflict="error")
+    place.shows({run: "one"})
+    there, own = place.run(run), here(run)
+    derived = ("sys/modification_time", "sys/state", "sys/trashed")
+    mine, theirs = (
+        {path: one for path, one in each.to_dict()["attributes"].items() if path not in derived}
+        for each in (own, there)
+    )
+    assert mine == theirs
+    assert there.to_dict()["series"] == own.to_dict()["series"]
+
+
+def test_a_run_on_its_way_is_in_no_list(root_place: Place, monkeypatch: Any) -> None:
+    """What was sent of it can be gone on with; a name that it took stays its own meanwhile."""
+    run, other = record(), record()
+    from seamark.run import moving
+
+    whole: Callable[..., Any] = moving.sync_run
+
+    def cut_short(left: Any, *rest: Any) -> Any:
+        done = whole(left, *rest)
+        done.problems.append("cut short")
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(moving, "sync_run", cut_short)
+        with pytest.raises(RemoteError, match="cut short"):
+            seamark.sync(run, root_place.uri, root=ROOT)
+    there = RunFolder(Path(root_place.read["root"]), "team/p", run)
+    assert len(there.journals()) > 1
+    assert root_place.names() == {}
+    assert seamark.sync(other, root_place.uri, root=ROOT)[0].name == "one-2"
+    assert seamark.sync(run, root_place.uri, root=ROOT, conflict="error")[0].name == "one"
+    assert root_place.names() == {run: "one", other: "one-2"}
+
+
+def test_a_trashed_run_stays_in_the_trash(root_place: Place) -> None:
+    """There as here; and it stands in nobody's way."""
+    trashed, other = record(), record()
+    assert command("trash", trashed).exit_code == 0
+    seamark.sync(trashed, root_place.uri, root=ROOT)
+    seamark.sync(other, root_place.uri, root=ROOT, conflict="error")
+    assert root_place.names() == {other: "one"}
+    assert root_place.run(trashed)["sys/trashed"].fetch() is True
+
+
+def test_a_run_settles_its_name_as_it_begins(root_place: Place) -> None:
+    """In all four ways, and by its project; then it is sent as it goes."""
+    given: Any = {"root": ROOT, "remote": root_place.uri, "name": "one", **QUIET}
+
+    def begin(**how: Any) -> seamark.Run:
+        with seamark.init_run("team/p", **given, **how) as run:
+            run["x"] = 1
+        return run
+
+    with pytest.raises(ArgumentError, match="project: there is no project 'team/p' at"):
+        begin(make_project=False)
+    first = begin(conflict="error")
+    with pytest.raises(RunExistsError, match=r"name: a run of project 'team/p' at .* name 'one'"):
+        begin(conflict="error", make_project=False)
+    assert begin(conflict="skip").id not in root_place.names()
+    second = begin(conflict="new")
+    assert second.name == second["sys/name"].fetch() == "one-2"
+    assert root_place.names() == {first.id: "one", second.id: "one-2"}
+    last = begin(conflict="replace")
+    assert root_place.names() == {last.id: "one", second.id: "one-2"}
+    with pytest.raises(ArgumentError, match="conflict: expected one of 'new', 'skip', 'error'"):
+        begin(conflict="ask")

@@ -1,0 +1,76 @@
+"""Runs that are parts of others: folds and trials."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from click.testing import CliRunner
+
+import seamark
+from seamark import errors
+from seamark.cli import app
+
+
+@pytest.fixture
+def family() -> tuple[str, list[str], str]:
+    """Record a run with three parts here, one elsewhere, and one run that is no part."""
+    with seamark.init_run(project="team/x", name="sweep") as run:
+        parts = []
+        for number in range(3):
+            with seamark.init_run(project="team/x", name=f"fold{number}", parent=run) as part:
+                part.log_metrics({"val/acc": 0.5 + number}, 0)
+                part["seed"] = number
+            parts.append(part.id)
+        with seamark.init_run(project="team/y", name="away", parent=run) as away:
+            away.log_metrics({"val/acc": math.inf}, 0)
+            away["seed"] = 10
+    with seamark.init_run(project="team/x", name="alone"):
+        pass
+    return run.id, parts, away.id
+
+
+def test_a_part_names_its_run(family):
+    """By its id, and its project where that is another; it can be asked for like any value."""
+    whole, parts, away = family
+    with seamark.init_run(with_id=parts[0], project="team/x", mode="read-only") as part:
+        assert part["sys/parent"].fetch() == whole
+    with seamark.init_run(with_id=away, project="team/y", mode="read-only") as part:
+        assert part["sys/parent"].fetch() == f"team/x/{whole}"
+    found = seamark.init_project("team").fetch_runs_table(query=f'sys/parent = "{whole}"')
+    assert {row["sys/id"] for row in found} == set(parts)
+
+
+def test_tables_have_aggregates_of_parts(family):
+    """Of the finite numbers of the parts in the project that is asked, without the trash."""
+    whole, parts, _ = family
+    columns = ["sys/name", "children/val/acc:max", "children/val/acc:mean", "children/seed:count"]
+    project = seamark.init_project("team/x")
+    rows = {row["sys/id"]: row for row in project.fetch_runs_table(columns=columns)}
+    assert rows[whole] == {
+        "sys/id": whole,
+        "sys/name": "sweep",
+        "children/val/acc:max": 2.5,
+        "children/val/acc:mean": 1.5,
+        "children/seed:count": 3,
+    }
+    everywhere = seamark.init_project("team").fetch_runs_table(columns=columns)
+    assert {row["sys/id"]: row for row in everywhere}[whole]["children/seed:count"] == 4
+    assert rows[parts[0]].keys() == {"sys/id", "sys/name"}
+    assert not CliRunner().invoke(app, ["trash", parts[2]]).exit_code
+    table = project.fetch_runs_table(columns=["children/val/acc:max"])
+    assert max(filter(None, table["children/val/acc:max"])) == 1.5
+    with pytest.raises(errors.QueryError, match="expected one of :min, :max, :mean, :count"):
+        project.fetch_runs_table(columns=["children/val/acc"])
+    assert not any(
+        project.fetch_runs_table(columns=["children/nothing:max"])["children/nothing:max"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("parent", "why"), [(3, "got int: 3"), ("a b", "got 'a b'"), ("x/../y", "project 'x/..'")]
+)
+def test_what_is_no_run_is_refused_at_once(parent, why):
+    """And nothing is recorded."""
+    with pytest.raises((errors.ArgumentError, errors.PathError), match=why):
+        seamark.init_run(parent=parent)

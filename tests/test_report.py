@@ -1,0 +1,130 @@
+"""Reports: what a run and a project come to, in a script, in a notebook and on a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recording import QUIET
+
+from seamark import Run, init_project, init_run
+
+Record = Callable[..., Run]
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    """Return a function that records a run that fails, and stops it."""
+
+    def record(**given: Any) -> Run:
+        run = init_run(
+            "team/p",
+            root=tmp_path / "root",
+            name="first",
+            description="of two layers",
+            tags=["baseline"],
+            groups=["sweep"],
+            params={"lr": 0.1, "net": {"depth": 3}},
+            code_version="2024.3",
+            **{**QUIET, **given},
+        )
+        run["tags/team"] = "vision"
+        run["metadata/seed"] = 7
+        run.log_metrics({"train/loss": 0.5, "val/loss": float("nan"), "epoch": 1}, 0)
+        run["monitoring/x/cpu"].append(1.0)
+        with run.chrono("batch"):
+            pass
+        run.set_state("suspended", error=ValueError("once"))
+        run.set_state("failed", detail="broken", error=RuntimeError("a \x1b[31m<b>word</b>"))
+        run.stop()
+        return run
+
+    return record
+
+
+def check(report: dict[str, Any], run: Run) -> None:
+    assert (report["name"], report["state"], report["detail"]) == ("first", "failed", "broken")
+    assert (report["description"], report["version"]) == ("of two layers", "2024.3")
+    assert (report["id"], report["project"], report["revision"]) == (run.id, "team/p", 1)
+    assert (report["tags"], report["groups"]) == (["baseline"], ["sweep"])
+    assert report["keyed_tags"] == {"team": "vision"}
+    assert report["parameters"] == {"lr": 0.1, "net/depth": 3}
+    assert report["metadata"] == {"seed": 7}
+    assert list(report["metrics"]) == ["val/loss", "train/loss", "epoch"]
+    assert report["metrics"]["train/loss"] == 0.5
+    assert report["chronos"]["batch"]["count"] == 1
+    assert [one["type"] for one in report["errors"]] == ["ValueError", "RuntimeError"]
+    assert report["start_time"] < report["end_time"]
+
+
+def test_a_report_says_what_a_run_comes_to(record: Record) -> None:
+    """In the order of interest; short without ids; printed without anything that is obeyed."""
+    run = record()
+    report = run.report()
+    check(report, run)
+    printed, short = str(report), run.report(short=True)
+    assert printed.startswith("first - failed (broken)\n")
+    assert "\x1b" not in printed
+    assert "val/loss" in printed
+    assert f"{report!r}" == printed
+    assert set(report) - set(short) == {
+        *("id", "project", "parent", "owner", "hostname", "creation_time")
+    }
+    assert "traceback" not in short["errors"][0]
+    assert run.id not in str(short)
+    page = report._repr_html_()
+    assert "<b>word" not in page
+    assert "&lt;b&gt;word" in page
+
+
+def test_a_report_of_what_is_not_recorded_is_empty(tmp_path: Path) -> None:
+    """Disabled, and before the first thing is recorded in a project."""
+    report = init_run(mode="disabled", root=tmp_path / "none").report()
+    assert (report["name"], report["metrics"], report["errors"]) == (None, {}, [])
+    assert str(report).startswith("(no name)")
+    found = init_project("new", root=tmp_path / "none").report(short=True)
+    assert found == {
+        "name": "new",
+        "description": None,
+        "tags": [],
+        "keyed_tags": {},
+        "metadata": {},
+        "groups": [],
+        "runs": {},
+    }
+
+
+def test_a_project_says_how_its_runs_are(record: Record) -> None:
+    """By state, with those of the projects below, and what the project says of itself."""
+    run = record()
+    init_run("team/q", root=run.root, start=False, **QUIET).stop()
+    with init_project("team", root=run.root) as project:
+        project["sys/name"] = "The team"
+        project["metadata/budget"] = 100
+        project.group("sweep")["seed"] = 1
+    report = init_project("team", root=run.root, mode="read-only").report()
+    assert report["runs"] == {"created": 1, "failed": 1}
+    assert (report["name"], report["project"]) == ("The team", "team")
+    assert (report["metadata"], report["groups"]) == ({"budget": 100}, ["sweep"])
+    assert str(report).startswith("The team\n")
+
+
+def test_show_is_of_the_same_digest(record: Record, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command's JSON holds the report; errors of which there are several are listed."""
+    click = pytest.importorskip("click.testing")
+    from seamark.cli import app
+
+    run = record()
+    show = ["show", run.id, "--root", str(run.root)]
+    told = json.loads(click.CliRunner().invoke(app, [*show, "--json"], prog_name="seamark").stdout)[
+        "report"
+    ]
+    assert told["state"] == run.report()["state"]
+    assert told["metrics"]["val/loss"] == "nan"
+    assert {**told["errors"][0], "time": None} == {**run.report()["errors"][0], "time": None}
+    printed = click.CliRunner().invoke(app, show, prog_name="seamark").stdout
+    assert "Errors (2)" in printed
+    assert "first  failed (broken)" in printed

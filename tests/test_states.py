@@ -1,0 +1,328 @@
+"""The states of a run: who says them, when it begins and ends, what went wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recording import QUIET
+
+from seamark import Run, init_project, init_run
+from seamark.errors import ArgumentError, InactiveRunError, QueryError, ReadOnlyError
+from seamark.journal.format import Kind
+from seamark.journal.reader import JournalReader
+from seamark.run.lifecycle import RECORDING, WAITING
+from seamark.types import Histogram
+from seamark.values.statistics import Statistics
+
+Start = Callable[..., Run]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def start(root: Path) -> Iterator[Start]:
+    """Return `init_run` without captures, below a root of the test's own."""
+    made: list[Run] = []
+
+    def start(**given: Any) -> Run:
+        made.append(init_run("p", **{"root": root, **QUIET, **given}))
+        return made[-1]
+
+    yield start
+    for run in made:
+        run.stop()
+
+
+def state(run: Run) -> Any:
+    return run["sys/state"].fetch()
+
+
+def heartbeats(run: Run) -> int:
+    readers = [JournalReader(journal.path) for journal in run.folder.journals()]
+    return sum(frame.kind == Kind.HEARTBEAT for one in readers for frame in one.frames())
+
+
+def fails(run: Run, error: BaseException) -> None:
+    """Have an error leave the block of a run."""
+    with pytest.raises(type(error)), run:
+        raise error
+
+
+# --------------------------------------------------------------------- what is said
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"state": "error"}, "got 'error' .it is a group of states"),
+        ({"state": "created"}, r"got 'created' .a run is created by init_run\(start=False"),
+        ({"state": "crashed"}, "got 'crashed' .readers derive it"),
+        ({"state": "Failed"}, "did you mean 'failed'"),
+        ({"state": 202}, "expected one of running, .*, got 202"),
+        ({"state": "failed", "detail": ""}, "detail: expected a text of 1 to 1,000"),
+        ({"state": "failed", "error": "boom"}, "error: expected an exception or None, got str"),
+    ],
+)
+def test_what_cannot_be_said_is_refused_and_nothing_written(
+    start: Start, given: Any, message: str
+) -> None:
+    """Groups of states, what is derived, and what has another type."""
+    run = start()
+    with pytest.raises(ArgumentError, match=message):
+        run.set_state(**given)
+    assert (run.state, run.errors) == ("running", [])
+
+
+def test_a_word_of_ones_own_stands_beside_the_state(start: Start, root: Path) -> None:
+    """Until another state is said; queries, columns and tables know it, and secrets are hidden."""
+    run = start()
+    run.set_state("failed", detail="broken")
+    run.stop()
+    run.stop()
+    assert (state(run), run["sys/state_detail"].fetch()) == ("failed", "broken")
+    other = start()
+    other.set_state("failed", detail="password=hunter2hunter2")
+    assert "hunter2" not in other["sys/state_detail"].fetch()
+    other.set_state("running")
+    assert not other.exists("sys/state_detail")
+    table = init_project("p", root=root, mode="read-only").fetch_runs_table
+
+    def found(query: str) -> list[str]:
+        return [row["sys/id"] for row in table(query=query).to_rows()]
+
+    assert found("sys/state_detail = broken") == found("sys/end_time > -1h") == [run.id]
+    assert found("NOT sys/state_detail = broken") == found("sys/end_time IS MISSING") == [other.id]
+    assert set(found("sys/start_time > -1h")) == {run.id, other.id}
+    rows = {row["sys/id"]: row for row in table(sort_by="sys/end_time").to_rows()}
+    assert rows[run.id]["sys/state_detail"] == "broken"
+    assert rows[other.id].get("sys/end_time") is None
+    with pytest.raises(ValueError, match="sys/state_detail"):
+        run["sys/state_detail"] = "fine"
+
+
+def test_groups_of_states_are_for_asking(start: Start, root: Path) -> None:
+    """For ``state=``; a query that takes one for a state is told what to write."""
+    for each in ("failed", "interrupted", "suspended", "completed"):
+        start(name=each).set_state(each)
+    start(name="created", start=False)
+    table = init_project("p", root=root, mode="read-only").fetch_runs_table
+
+    def names(group: str) -> set[str]:
+        return {row["sys/name"] for row in table(state=group).to_rows()}
+
+    assert names("error") == {"failed", "interrupted"}
+    assert names("finished") == {"suspended", "completed"}
+    assert names("created") == {"created"}
+    assert names("running") == set()
+    with pytest.raises(QueryError, match=r"the group 'error'.*IN \(interrupted, failed, crashed\)"):
+        table(query="sys/state = error")
+
+
+# --------------------------------------------------------------------- when it begins and ends
+
+
+def test_a_created_run_waits_and_holds_nothing(start: Start) -> None:
+    """Parameters and tags are recorded; no heartbeat, no captures, and its end is no end of it."""
+    threads = set(threading.enumerate())
+    run = start(start=False, params={"lr": 0.1}, tags=["a"], capture_stdout=True)
+    run["parameters/depth"] = 3
+    sys.stdout.write("not captured\n")
+    assert (run.lifecycle.phase, run.state, state(run)) == (WAITING, "created", "created")
+    assert run.params.as_dict() == {"lr": 0.1, "depth": 3}
+    assert (run["sys/tags"].fetch(), run["sys/running_time"].fetch()) == ({"a"}, 0)
+    assert not run.exists("sys/start_time")
+    assert not run.exists("monitoring")
+    run.recorder.rest()  # as at the first heartbeat
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(10)
+    assert set(threading.enumerate()) <= threads
+    run.stop()
+    assert (state(run), heartbeats(run)) == ("created", 0)
+    assert not run.exists("sys/end_time")
+    with pytest.raises(InactiveRunError):
+        run.start()
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda run: run.start(),
+        lambda run: run.__enter__(),
+        lambda run: run.log_metrics({"loss": 1.0}),
+        lambda run: run["loss"].append(1.0),
+        lambda run: run["note"].append("text"),
+        lambda run: run["h"].append(Histogram([0, 1], [1])),
+        lambda run: run["loss"].extend([1.0, 2.0]),
+        lambda run: run["fast"].keep(Statistics()).append(1.0),
+        lambda run: (
+            run.chrono("block").__enter__() and run.chrono("block").__exit__(None, None, None)
+        ),
+        lambda run: run.set_state("running"),
+    ],
+    ids=[
+        *("start", "with", "metrics", "float", "text", "histogram"),
+        *("extend", "keep", "chrono", "set_state"),
+    ],
+)
+def test_a_created_run_begins(start: Start, begin: Callable[[Run], Any]) -> None:
+    """By what it is told, and by its first point; from then on it is like any other."""
+    run = start(start=False)
+    run["value"] = 1
+    run["fast"].keep(Statistics())
+    assert state(run) == "created"
+    begin(run)
+    assert (run.lifecycle.phase, state(run)) == (RECORDING, "running")
+    began = run["sys/start_time"].fetch()
+    assert began > run["sys/creation_time"].fetch()
+    run.log_metrics({"a": 1.0})
+    assert run.recorder.row == run.recorder.writer.append_row  # type: ignore[union-attr]
+    run.start()
+    assert run["sys/start_time"].fetch() == began
+    run.stop()
+    assert state(run) == "completed"
+    assert run["sys/end_time"].fetch() >= run["sys/start_time"].fetch()
+
+
+def test_another_process_begins_a_created_run(start: Start, root: Path) -> None:
+    """It owns the run then; who only adds to it does not begin it."""
+    run = start(start=False, params={"lr": 0.1})
+    run.stop()
+    with start(with_id=run.id) as other:
+        other["note"] = "queued"
+    assert state(run) == "created"
+    with pytest.raises(ArgumentError, match="its owner's to tell"):
+        start(with_id=run.id, owner=False).start()
+    with start(with_id=run.id) as worker:
+        worker.start()
+        assert state(run) == "running"
+    assert state(run) == "completed"
+    start(with_id=run.id).start()  # it was running once
+    assert state(run) == "completed"
+    with pytest.raises(ReadOnlyError):
+        init_run("p", root=root, with_id=run.id, mode="read-only").set_state("failed")
+
+
+def test_a_run_that_is_silent_says_nothing(tmp_path: Path) -> None:
+    """Disabled: every verb does nothing, and what is wrong is wrong there, too."""
+    run = init_run(mode="disabled", root=tmp_path / "none", start=False)
+    with run:
+        run.start()
+        run.set_state("failed", error=ValueError("x"))
+    assert run.errors == []
+    with pytest.raises(ArgumentError):
+        run.set_state("error")
+
+
+# --------------------------------------------------------------------- whose it is
+
+
+def test_who_only_adds_changes_neither_state_nor_errors_nor_times(start: Start) -> None:
+    """An evaluation that fails is its own affair; one that says a state is told whose it is."""
+    run = start()
+    run.log_metrics({"loss": 1.0})
+    run.set_state("failed", error=ValueError("diverged"), detail="broken")
+    run.stop()
+    before = [run[f"sys/{name}"].fetch() for name in ("state", "state_detail", "end_time")]
+    evaluation = start(with_id=run.id)
+    evaluation.log_metrics({"eval/acc": 0.5}, step=0)
+    with pytest.raises(ArgumentError, match="open it with owner=True"):
+        evaluation.set_state("completed")
+    fails(evaluation, OSError("disk"))
+    with start(with_id=run.id) as again:  # a series of an evaluation is none of the training
+        again.log_metrics({"eval/acc": 0.6}, step=1)
+    after = [run[f"sys/{name}"].fetch() for name in ("state", "state_detail", "end_time")]
+    assert after == before
+    assert [(one.type, one.message) for one in run.errors] == [("ValueError", "diverged")]
+    with start(with_id=run.id, owner=True) as owner:
+        owner.set_state("suspended")
+    assert state(run) == "suspended"
+    with start(with_id=run.id) as training:
+        training.log_metrics({"loss": 0.5}, step=1)
+    assert (state(run), run.exists("sys/state_detail")) == ("completed", False)
+
+
+# --------------------------------------------------------------------- what went wrong
+
+
+def test_every_error_is_listed_once(start: Start) -> None:
+    """What was caught and told of, also when alike; what leaves the block; secrets are hidden."""
+    run = start(capture_traceback=True)
+    for _ in range(2):
+        try:
+            _ = 1 / 0
+        except ZeroDivisionError as error:
+            run.set_state("running", error=error)
+    told = KeyError("password=hunter2hunter2")
+
+    def twice() -> None:
+        try:
+            raise told
+        except KeyError as error:
+            run.set_state("failed", error=error)
+            raise
+
+    with pytest.raises(KeyError), run:
+        twice()
+    first, second, last = run.errors
+    assert (first.type, first.message, first.rank) == ("ZeroDivisionError", "division by zero", 0)
+    assert first.traceback is not None
+    assert "1 / 0" in first.traceback
+    assert first.time < second.time < last.time
+    assert last.type == "KeyError"
+    assert "hunter2" not in f"{last.message}{last.traceback}"
+    assert state(run) == "failed"
+
+
+def test_what_somebody_else_wrote_there_is_no_error(start: Start) -> None:
+    """A series of texts of that name is a person's own; a damaged record shows what it holds."""
+    run = start()
+    run["val/errors"].append("too many typos")
+    run[f"monitoring/{run.writer}/errors"].append("{[")
+    run.set_state("failed", error=ValueError("x"))
+    assert [(one.type, one.message) for one in run.errors] == [("", "{["), ("ValueError", "x")]
+
+
+@pytest.mark.slow
+def test_errors_of_all_ranks_and_attempts(tmp_path: Path) -> None:
+    """Each with its rank, whichever process ends first; those before a restart stay."""
+    code = """
+    import os, sys
+    import seamark
+    from recording import QUIET
+
+    run = seamark.init_run("p", root=sys.argv[1], custom_run_id="x", ranks="all", **QUIET)
+    with run:
+        run.log_metrics({"loss": 1.0}, 0)
+        raise ValueError(f"rank {run.recorder.rank} of attempt {os.environ['RESTARTS']}")
+    """
+    support = Path(__file__).parent / "support"
+
+    def work(rank: int, restarts: int) -> subprocess.Popen[bytes]:
+        environment = {"RANK": rank, "WORLD_SIZE": 2, "RESTARTS": restarts}
+        environment |= {"TORCHELASTIC_RESTART_COUNT": restarts, "TORCHELASTIC_RUN_ID": "j"}
+        path = os.pathsep.join([str(support), *filter(None, sys.path)])
+        given = {**os.environ, **{key: str(value) for key, value in environment.items()}}
+        return subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)],
+            env={**given, "PYTHONPATH": path},
+            stderr=subprocess.DEVNULL,
+        )
+
+    for restarts in range(2):
+        for process in [work(rank, restarts) for rank in range(2)]:
+            assert process.wait(120) == 1
+    run = init_run("p", root=tmp_path, custom_run_id="x", mode="read-only")
+    found = {(one.rank, one.message) for one in run.errors}
+    assert found == {(r, f"rank {r} of attempt {a}") for r in range(2) for a in range(2)}
+    assert len(run.errors) == 4

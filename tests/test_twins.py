@@ -1,0 +1,281 @@
+"""Runs that are the same experiment: hashes, revisions, and what is done about another one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import seamark
+from seamark import errors
+from seamark.journal.folder import RunFolder
+from seamark.journal.twins import TWINS, make_twin, twins_of
+
+QUIET = {
+    f"capture_{name}": False
+    for name in ("stdout", "stderr", "hardware_metrics", "script", "packages", "host", "git")
+} | {"capture_signals": False, "capture_traceback": False}
+PARAMS = {"lr": 0.1, "layers": [1, 2], "name": "a", "on": True, "none": None, "n": 3}
+
+
+def begin(project: str = "t", **given) -> seamark.Run:
+    run = seamark.init_run(project=project, **{**QUIET, **given})
+    run.stop()
+    return run
+
+
+def facts(run: seamark.Run) -> dict[str, object]:
+    with seamark.init_run(project=run.project, with_id=run.id, mode="read-only") as opened:
+        names = ("content_hash", "start_hash", "revision")
+        return {
+            one: opened[f"sys/{one}"].fetch() if f"sys/{one}" in opened else None for one in names
+        }
+
+
+class TestHash:
+    def test_what_counts(self):
+        """Parameters with their types, adapters' included, and nothing else; null without any."""
+        one = facts(begin(params=PARAMS))
+        assert one["content_hash"] == one["start_hash"]
+        assert len(one["content_hash"]) == 32
+        assert (
+            facts(begin(params=dict(reversed(PARAMS.items())), name="x"))["content_hash"]
+            == (one["content_hash"])
+        )
+        others = [
+            {**PARAMS, "lr": 0.2},
+            {**PARAMS, "n": 3.0},
+            {**PARAMS, "more": 1},
+            {**PARAMS, "none": "None"},
+        ]
+        hashes = {facts(begin(params=each))["content_hash"] for each in others}
+        assert len(hashes | {one["content_hash"]}) == 5
+        assert facts(begin()) == dict.fromkeys(one)
+        with seamark.init_run(project="t", **QUIET) as run:
+            run["training/hyperparams/lr"] = 1
+        found = facts(run)
+        assert found["content_hash"]
+        assert found["revision"] is None
+
+    def test_secrets_count_as_they_are_shown(self):
+        """Two runs that differ in a token are the same."""
+        hashes = [facts(begin(params={"api_key": key}))["content_hash"] for key in ("sk-1", "sk-2")]
+        assert hashes[0] == hashes[1]
+
+    def test_it_follows_what_is_recorded(self):
+        """A later change alters the hash, never the revision; so does a delete."""
+        run = seamark.init_run(project="t", params=PARAMS, **QUIET)
+        before = facts(run)
+        run["parameters/lr"] = 0.5
+        changed = facts(run)
+        assert changed["content_hash"] != before["content_hash"]
+        assert changed["start_hash"] == before["start_hash"]
+        run["parameters/lr"] = 0.1
+        assert facts(run) == before
+        run["source_code/version"] = "abc"
+        assert facts(run)["content_hash"] not in (None, before["content_hash"])
+        del run["parameters"]
+        assert facts(run) == {**before, "content_hash": None}
+        run.stop()
+        with pytest.raises(errors.PathError, match="sys/content_hash"):
+            seamark.init_run(project="t", **QUIET)["sys/content_hash"] = "x"
+
+    def test_any_order_gives_the_same(self, tmp_path):
+        """Folded from scratch, in one go or after each record, as the index has it."""
+        run = seamark.init_run(project="t", params=PARAMS, **QUIET)
+        for step in range(4):
+            run[f"parameters/p{step}"] = float("nan") if step % 2 else 2**70
+            facts(run)
+        run.stop()
+        told = facts(run)
+        with seamark.init_project("t") as project:
+            project.recorded.index.rebuild()
+        assert facts(run) == told
+        with seamark.init_project("t") as project:
+            table = project.fetch_runs_table(query=f'sys/content_hash = "{told["content_hash"]}"')
+            assert [row["sys/id"] for row in table] == [run.id]
+
+    @pytest.mark.slow
+    def test_the_code_counts(self, captured):
+        """Of a script: the version of what was executed when the run began."""
+        script = (
+            "import seamark, sys\n"
+            "run = seamark.init_run(project='t', params={'a': 1}, on_duplicate='reuse')\n"
+            "print(run.id)\nrun.stop()\n"
+        )
+
+        def ran(text: str) -> str:
+            Path("train.py").write_text(text)
+            done = subprocess.run(
+                [sys.executable, "train.py"], check=True, capture_output=True, text=True
+            )
+            return done.stdout.strip()
+
+        first = ran(script)
+        assert ran(script) == first
+        assert ran(script + "# other\n") != first
+
+
+class TestOnDuplicate:
+    def test_new(self):
+        """Revisions count up, of each hash and in each project by itself."""
+        runs = [begin(params=PARAMS) for _ in range(3)]
+        assert [facts(run)["revision"] for run in runs] == [1, 2, 3]
+        assert facts(begin(params={"lr": 1}))["revision"] == 1
+        assert facts(begin("t/below", params=PARAMS))["revision"] == 1
+
+    def test_reuse_and_error(self):
+        """The newest goes on, in the same project; with ``"error"`` it is named."""
+        first, second = begin(params=PARAMS), begin(params=PARAMS)
+        again = begin(params=PARAMS, on_duplicate="reuse")
+        assert again.id == second.id
+        assert facts(again)["revision"] == 2
+        with pytest.raises(errors.DuplicateRunError, match=second.id):
+            begin(params=PARAMS, on_duplicate="error")
+        assert begin(params={"lr": 7}, on_duplicate="error").id not in (first.id, second.id)
+        assert begin("t/below", params=PARAMS, on_duplicate="reuse").id != second.id
+        assert begin(params={"lr": 8}, on_duplicate="reuse").id != second.id
+
+    def test_what_was_thrown_away_is_no_twin(self):
+        """A run in the trash, and a purged one, whose number is not given again."""
+        from click.testing import CliRunner
+
+        from seamark.cli import app
+
+        first, second = begin(params=PARAMS), begin(params=PARAMS)
+        assert CliRunner().invoke(app, ["trash", second.id]).exit_code == 0
+        assert begin(params=PARAMS, on_duplicate="reuse").id == first.id
+        for run in (first, second):
+            CliRunner().invoke(app, ["trash", run.id])
+            assert CliRunner().invoke(app, ["purge", run.id, "--yes"]).exit_code == 0
+        third = begin(params=PARAMS, on_duplicate="error")
+        assert facts(third)["revision"] == 3
+
+    def test_a_folder_without_numbers(self):
+        """Merged or moved, it is known by what the runs recorded; a renamed run stays the same."""
+        import shutil
+
+        run = begin(params=PARAMS)
+        with seamark.init_run(project="t", with_id=run.id, **QUIET) as opened:
+            opened["sys/name"] = "other"
+        shutil.rmtree(Path(".seamark/t") / TWINS)
+        assert begin(params=PARAMS, on_duplicate="reuse").id == run.id
+
+    def test_mistakes(self):
+        """Each is said at once, and nothing is made."""
+        for given, told in (
+            ({"on_duplicate": "old", "params": PARAMS}, "on_duplicate: expected one of 'new'"),
+            ({"on_duplicate": "reuse"}, "on_duplicate='reuse': expected params="),
+            ({"on_duplicate": "error", "params": {}}, "expected params="),
+            ({"on_duplicate": "reuse", "params": PARAMS, "with_id": "a"}, "expected no with_id"),
+            (
+                {"on_duplicate": "reuse", "params": PARAMS, "custom_run_id": "a"},
+                "expected no custom_run_id",
+            ),
+        ):
+            with pytest.raises(errors.ArgumentError, match=told):
+                begin(**given)
+        assert not Path(".seamark").exists()
+
+    def test_from_a_file(self):
+        """The parameters of a ``config_path`` count as those given."""
+        Path("run.yaml").write_text("params: {lr: 0.1}\n")
+        run = begin(config_path="run.yaml")
+        assert begin(params={"lr": 0.1}, on_duplicate="reuse").id == run.id
+        assert begin(config_path="run.yaml", on_duplicate="reuse").id == run.id
+
+    @pytest.mark.slow
+    def test_processes_at_once(self):
+        """Make one run, of which one is revision 1."""
+        script = (
+            "import seamark\n"
+            "quiet = dict.fromkeys(['capture_git', 'capture_packages', 'capture_host'], False)\n"
+            "input()\n"
+            "run = seamark.init_run(project='t', params={'a': 1}, on_duplicate='reuse',"
+            " capture_script=False, **quiet)\n"
+            "print(run.id)\nrun.stop()\n"
+        )
+        some = [
+            subprocess.Popen(
+                [sys.executable, "-c", script],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(3)
+        ]
+        for process in some:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        ids = {process.communicate(timeout=120)[0].strip() for process in some}
+        assert len(ids) == 1
+        assert len(list(Path(".seamark/t", TWINS).iterdir())) == 1
+
+
+class TestFindRun:
+    def test_by_hash_and_revision(self):
+        """The newest, or the one asked for, opened for reading; None if there is none."""
+        first, second = begin(params=PARAMS), begin(params=PARAMS)
+        text = facts(first)["content_hash"]
+        with seamark.init_project("t") as project:
+            assert project.find_run(content_hash=text).id == second.id
+            found = project.find_run(content_hash=text, revision=1)
+            assert found.id == first.id
+            assert found.mode == "read-only"
+            assert project.find_run(content_hash=text, revision=3) is None
+            assert project.find_run(content_hash="0" * 32) is None
+            with pytest.raises(errors.ArgumentError, match="content_hash: expected 32"):
+                project.find_run(content_hash='" OR 1')
+            with pytest.raises(errors.ArgumentError, match="revision: expected a number"):
+                project.find_run(content_hash=text, revision=0)
+        with seamark.init_project("t/below") as project:
+            assert project.find_run(content_hash=text) is None
+
+
+class TestStrangers:
+    def test_what_lies_in_the_folder(self):
+        """Links, folders, huge and odd files give no run, and their numbers are passed over."""
+        first = begin(params=PARAMS)
+        text = facts(first)["start_hash"]
+        twins = Path(".seamark/t") / TWINS
+        (twins / f"{text}.1").unlink()
+        (twins / f"{text}.1").symlink_to("/etc/passwd")
+        (twins / f"{text}.2").mkdir()
+        old = time.time() - 1000
+        for number, told in enumerate(
+            (b"{" * (1 << 20), b'{"run": "../../x"}', b'{"run": 3, "t": "x"}', b'{"run": "gone"}'),
+            3,
+        ):
+            (twins / f"{text}.{number}").write_bytes(told)
+            os.utime(twins / f"{text}.{number}", (old, old))
+        (twins / "x").write_text("")
+        assert begin(params=PARAMS, on_duplicate="reuse").id == first.id
+        assert facts(begin(params=PARAMS))["revision"] == 7
+
+    def test_a_link_in_the_place_of_the_folder(self, tmp_path):
+        """Is not followed: the run is recorded all the same, without a revision."""
+        Path(".seamark/t").mkdir(parents=True)
+        Path(".seamark/t", TWINS).symlink_to(tmp_path)
+        run = begin(params=PARAMS)
+        assert facts(run)["revision"] is None
+        assert begin(params=PARAMS, on_duplicate="reuse").id == run.id  # it is known all the same
+        with pytest.raises(errors.JournalError, match="link"):
+            begin(params={"lr": 2}, on_duplicate="reuse")
+        assert not list(tmp_path.glob("*.1"))
+
+    def test_one_that_was_never_made(self):
+        """A process that took a number and died is no twin, and nobody waits for it."""
+        run = begin(params=PARAMS)
+        text = facts(run)["start_hash"]
+        project = Path(".seamark/t").absolute()
+        assert make_twin(project, text, 2, "0123456789abcdef")
+        file = project / TWINS / f"{text}.2"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "pid": 2**22 + 1}))
+        assert not twins_of(project, text)[1].is_coming
+        assert begin(params=PARAMS, on_duplicate="reuse").id == run.id
+        assert RunFolder(project.parent, "t", run.id).is_there()

@@ -1,0 +1,134 @@
+"""Files that are uploaded together: folders, modules, rules of what is left out, a limit."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from recording import QUIET
+
+from seamark import Run, init_run
+from seamark.errors import ArgumentError, FileMissingError
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    with init_run("p", root=tmp_path / "root", **QUIET) as run:
+        yield run
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A package of two files outside of the working directory, imported, and one it ignores."""
+    folder = tmp_path / "lib" / "pack_of_a_test"
+    (folder / "sub").mkdir(parents=True)
+    for name in ("__init__.py", "sub/a.py", "sub/notes.txt"):
+        (folder / name).write_text(f"# {name}\n")
+    (folder / ".gitignore").write_text("*.txt\n")
+    monkeypatch.syspath_prepend(str(folder.parent))
+    module = importlib.import_module(folder.name)
+    monkeypatch.delitem(sys.modules, folder.name)
+    return module
+
+
+def members(run: Run, path: str) -> list[str]:
+    return sorted(run.get_structure()[path])
+
+
+def test_a_package_is_uploaded_by_its_name(run: Run, package: ModuleType) -> None:
+    """Without what Python has compiled of it; a module is its file; several go together."""
+    run["code"].upload_files([package, json.decoder])
+    names = [".gitignore", "__init__.py", "sub/a.py", "sub/notes.txt"]
+    assert members(run, "code") == sorted(["decoder.py", *(f"pack_of_a_test/{n}" for n in names)])
+
+
+def test_rules_say_what_is_left_out(run: Run, package: ModuleType, tmp_path: Path) -> None:
+    """Of packages, folders and patterns, by files of any name; what is named itself is taken."""
+    run["code"].upload_files(package, ignore=".gitignore")
+    assert "pack_of_a_test/sub/notes.txt" not in members(run, "code")
+    data = Path("data")
+    (data / ".git").mkdir(parents=True)
+    (data / "raw").mkdir()
+    for name in (".git/HEAD", "raw/big.bin", "keep.csv", "drop.csv"):
+        (data / name).write_text("x")
+    (data / ".uploadignore").write_text("raw/\ndrop.*\n")
+    (data / ".gitignore").write_text("keep.*\n")
+    run["mine"].upload_files("data", ignore=".uploadignore")
+    assert members(run, "mine") == [
+        *("data/.git/HEAD", "data/.gitignore", "data/.uploadignore", "data/keep.csv")
+    ]
+    run["git"].upload_files("data/*", ignore=".gitignore")
+    assert members(run, "git") == ["data/drop.csv", "data/raw/big.bin"]
+    run["named"].upload_files("data/keep.csv", ignore=".gitignore")
+    run["all"].upload_files("data")
+    assert members(run, "named") == ["data/keep.csv"]
+    assert len(members(run, "all")) == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"value": sys}, FileMissingError, "expected a module that lies in files, got 'sys'"),
+        ({"value": "a.txt", "max_bytes": 3}, ArgumentError, "at most 3 bytes .*, got 4 in 1 files"),
+        ({"value": "a.txt", "max_bytes": True}, ArgumentError, "max_bytes: expected a number"),
+        ({"value": "a.txt", "max_bytes": -1}, ArgumentError, "max_bytes: expected a number"),
+        ({"value": "a.txt", "ignore": "b/.gitignore"}, ArgumentError, "ignore: expected the name"),
+        ({"value": "a.txt", "ignore": ["*.txt"]}, ArgumentError, "ignore: expected the name"),
+        ({"value": "none*"}, FileMissingError, "got 'none\\*'"),
+    ],
+)
+def test_what_cannot_be_is_an_exact_error(
+    run: Run, given: Any, error: type[Exception], message: str
+) -> None:
+    """And nothing is stored."""
+    Path("a.txt").write_text("four")
+    with pytest.raises(error, match=message):
+        run["files"].upload_files(**given)
+    assert not run.exists("files")
+    run["files"].upload_files("a.txt", max_bytes=4)
+    assert members(run, "files") == ["a.txt"]
+
+
+@pytest.mark.usefixtures("captured")
+def test_a_version_of_ones_own_stands_for_the_code(tmp_path: Path) -> None:
+    """A text, or what a function returns, asked once; who only adds to the run changes it not."""
+    asked: list[int] = []
+
+    def version() -> str:
+        asked.append(1)
+        return "2024.3"
+
+    given: Any = {**QUIET, "root": tmp_path, "capture_script": True}
+    with init_run("p", code_version=version, **given) as run:
+        run.log_metrics({"loss": 1.0})
+    assert run["source_code/version"].fetch() == "2024.3"
+    with init_run("p", with_id=run.id, code_version="other", **given) as later:
+        later["note"] = 1
+    assert run["source_code/version"].fetch() == "2024.3"
+    assert len(asked) == 1
+    init_run(mode="disabled", code_version=version, root=tmp_path)
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (3, "expected a text of 1 to 1,000 characters, a function .*, got int: 3"),
+        (" ", "expected a text of 1 to 1,000 characters"),
+        (lambda: 1 / 0, "the function raised ZeroDivisionError: division by zero"),
+        (lambda: None, "expected a function that returns a text, it returned None"),
+    ],
+)
+def test_a_version_that_is_none_is_refused_at_once(
+    tmp_path: Path, given: Any, message: str
+) -> None:
+    """And nothing is recorded."""
+    with pytest.raises(ArgumentError, match=f"code_version: {message}"):
+        init_run("p", root=tmp_path / "root", code_version=given, **QUIET)
+    assert not (tmp_path / "root").exists()

@@ -1,0 +1,193 @@
+"""`Statistics`, `Last` and `Ring`: exact whatever comes, and the same after any journey."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import random
+import threading
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from seamark import Last, Ring, Statistics
+from seamark.errors import ArgumentError, ValueKindError
+from seamark.values.kept import kept_of
+from seamark.values.statistics import Moments
+
+NUMBERS = st.one_of(
+    st.floats(-1e6, 1e6), st.floats(1e9, 1e9 + 1), st.sampled_from([0.0, 1e-300, -1e15, 1e15])
+)
+SMALLEST = Fraction(2) ** -1074
+"""The float that is next to zero."""
+
+
+def seen(numbers, skip=0):
+    found = Statistics(skip=skip)
+    for number in numbers:
+        found.update(number)
+    return found
+
+
+def close(given, exact, parts=1e-13):
+    return abs(Fraction(given) - exact) <= Fraction(parts) * abs(exact)
+
+
+@settings(max_examples=60)
+@given(st.lists(NUMBERS, min_size=1, max_size=60), st.integers(0, 3), st.randoms())
+@example([0.0, 1e-300], 0, random.Random(0))
+@example([1e-160, 3e-160, 2e-162], 0, random.Random(0))
+def test_they_are_those_of_exact_arithmetic(numbers, skip, rng):
+    """Of any numbers, in one piece or merged from several, whatever lies far from the others."""
+    cut = rng.randrange(len(numbers) + 1)
+    whole, merged = seen(numbers, skip), seen(numbers[:cut], skip)
+    merged.merge(seen(numbers[cut:], max(0, skip - cut)))
+    exact = [Fraction(number) for number in numbers[skip:]]
+    for found in (whole, merged):
+        assert (found.count, found.skipped) == (len(exact), min(skip, len(numbers)))
+        if not exact:
+            assert math.isnan(found.mean)
+            continue
+        mean = sum(exact) / len(exact)
+        assert (found.sum, found.mean) == (float(sum(exact)), float(mean))
+        ends = (found.min, found.max, found.first, found.last)
+        kept = numbers[skip:]
+        assert ends == (min(kept), max(kept), kept[0], kept[-1])
+        if len(exact) > 1:
+            variance = sum((each - mean) ** 2 for each in exact) / (len(exact) - 1)
+            # Where all distances are smaller than the roundings of floats, so is the variance. And
+            # no float is closer to zero than 2 ** -1074: each square, and what a merge adds for the
+            # distance of two means, times up to a quarter of the count, is off by half of it.
+            floor = (Fraction(2) ** -52 * max(map(abs, exact))) ** 2 + len(exact) * SMALLEST
+            assert close(found.var, variance) or abs(Fraction(found.var) - variance) < floor
+            assert found.std == math.sqrt(found.var)
+
+
+def test_a_billion_observations_are_as_exact_as_a_few():
+    """What is added to sums of that size is not lost: merged a thousand times, as blocks are."""
+    block = [0.1 * (at % 7) + 1e6 for at in range(1000)]
+    part, found = Moments.of(block), Moments()
+    thousand = part
+    for _ in range(999):
+        thousand = thousand.with_(part)
+    for _ in range(1000):
+        found = found.with_(thousand)
+    exact = [Fraction(each) for each in block]
+    mean = sum(exact) / 1000
+    variance = sum((each - mean) ** 2 for each in exact) * 10**6 / (10**9 - 1)
+    assert (found.count, found.mean) == (10**9, float(mean))
+    assert close(found.var, variance, 1e-12)
+
+
+def test_what_is_not_finite_is_counted_apart():
+    """One NaN, one infinity or one overflow does not take the others with it."""
+    found = seen([1.0, math.nan, 3.0, math.inf, -math.inf])
+    assert (found.count, found.mean, found.not_finite, found.last) == (2, 2.0, 3, 3.0)
+    huge = seen([1e308, 1e308, -1e308])
+    assert (huge.sum, huge.var) == (1e308, math.inf)
+    assert Statistics.from_dict(huge.state_dict()).var == math.inf
+    assert seen([1e308, 1e308]).sum == math.inf
+    empty = Statistics()
+    assert (empty.count, empty.std, empty.sum) == (0, 0.0, 0.0)
+
+
+@given(st.lists(st.floats(), max_size=30), st.integers(0, 3))
+def test_they_travel_whole(numbers, skip):
+    """As a dict, as an array, through pickle; and go on there as they would here."""
+    found = seen(numbers, skip)
+    for again in (
+        Statistics.from_dict(found.state_dict()),
+        Statistics.from_array(found.to_array()),
+        pickle.loads(pickle.dumps(found)),
+    ):
+        if not isinstance(again, Statistics):  # the sum of an array has 159 bits
+            continue
+        assert again.state_dict()["count"] == found.state_dict()["count"]
+        assert {**again.state_dict(), "sum": 0} == {**found.state_dict(), "sum": 0}
+        assert again.sum == found.sum or abs(again.sum - found.sum) <= 1e-15 * abs(found.sum)
+    exact = Statistics.from_dict(found.state_dict())
+    for one in (found, exact):
+        one.update(4.0)
+    assert exact.state_dict() == found.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "complaint"),
+    [
+        ("mode", {}, "kind: expected one of statistics, last, ring"),
+        ("statistics", [], "from_dict: expected what state_dict"),
+        ("statistics", {"count": -1}, "count: expected a whole number"),
+        ("statistics", {"count": True}, "count: expected a whole number"),
+        ("statistics", {"count": 1, "squares": [-1, 0]}, "squares: expected a number from 0"),
+        ("statistics", {"count": 1, "squares": [0, 0], "min": "x"}, "min: expected a finite"),
+        ("last", {"count": 1, "last": None}, "last: expected a number"),
+        ("ring", {"size": 10**9, "count": 0, "values": []}, "size: expected a whole number"),
+        ("ring", {"size": 1, "count": 2, "values": [1, 2]}, "values: expected at most 1"),
+    ],
+)
+def test_states_of_strangers_are_checked(kind, state, complaint):
+    """What is no state is refused with what was expected and what was given."""
+    with pytest.raises(ArgumentError, match=complaint):
+        kept_of(kind, state)
+
+
+def test_what_is_no_number_is_refused_at_once():
+    """Not when somebody looks at them; and so is what is no number of observations to skip."""
+    for each in (Statistics(), Last(), Ring(2)):
+        with pytest.raises(ValueKindError, match="str"):
+            each.update("1.5")
+        assert each.count == 0
+    for skip in (-1, 1.5, True, "3"):
+        with pytest.raises(ArgumentError, match="skip: expected a whole number"):
+            Statistics(skip=skip)
+    with pytest.raises(ArgumentError, match="size: expected a whole number from 1 to 1000"):
+        Ring(0)
+    with pytest.raises(ArgumentError, match="merge: expected Statistics"):
+        Statistics().merge(Last())
+    with pytest.raises(ArgumentError, match="expected 13 numbers, got 2"):
+        Statistics.from_array([1, 2])
+
+
+def test_a_ring_keeps_the_last_and_counts_all():
+    """Merged, those of the later one come last."""
+    one, other = Ring(3), Ring(3)
+    for at in range(5):
+        one.update(at)
+    other.update(9)
+    one.merge(other)
+    assert (one.values, one.last, one.count) == ([3.0, 4.0, 9.0], 9.0, 6)
+    assert Ring.from_dict(one.state_dict()).to_dict() == one.to_dict()
+    last = Last()
+    last.update(math.nan)
+    assert math.isnan(Last.from_dict(last.state_dict()).last)
+
+
+def test_threads_lose_nothing():
+    """Who reads takes in what waits, while others go on adding."""
+    found = Statistics()
+
+    def work():
+        for at in range(20_000):
+            found.update(1.0)
+            if at % 500 == 0:
+                _ = found.mean
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert (found.count, found.sum) == (80_000, 80_000.0)
+
+
+def test_the_order_hardly_matters():
+    """Shuffled, sums stay exact and the rest within a rounding or two."""
+    rng = random.Random(0)
+    numbers = [rng.gauss(1e9, 1e-3) for _ in range(5000)]
+    one = seen(numbers)
+    rng.shuffle(numbers)
+    other = seen(numbers)
+    assert one.sum == other.sum
+    assert other.var == pytest.approx(one.var, rel=1e-13)

@@ -441,6 +441,7 @@ GROUP = """
     def join():
         dist.init_process_group("gloo", init_method="file://" + sys.argv[2],
             rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+        dist.barrier()  # else one may be gone before the other is connected with it
 """
 
 

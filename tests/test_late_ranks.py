@@ -30,6 +30,7 @@ def begin(**given):
 def join(rank):
     meet = "file://" + sys.argv[1] + "-meet"
     dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
+    dist.barrier()  # else one may be gone before the other is connected with it
 
 def main(work):
     if __name__ == "__main__":

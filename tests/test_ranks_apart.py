@@ -30,6 +30,7 @@ rank = int(os.environ["RANK"])
 root = f"{{sys.argv[1]}}/root{{rank}}"
 def join():
     dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+    dist.barrier()  # else one may be gone before the other is connected with it
 def begin(**given):
     return init_run("p", root=root, **{QUIET!r}, **given)
 """

@@ -91,8 +91,8 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch, unkept: None) -> Disk:  # noqa: ARG001
-    """No thread beside: its first round may come late, and would write while faults are being set."""
+def disk(monkeypatch: pytest.MonkeyPatch, unkept: None) -> Disk:
+    """No thread beside: its first round may come late, and write while faults are being set."""
     return Disk(monkeypatch)
 
 

@@ -129,7 +129,7 @@ class RunModel(RuleBasedStateMachine):
         self.artifacts: dict[tuple[str, str], Artifacts] = {}
         self.versions: dict[tuple[str, str], dict[str, tuple[int, str]]] = {}
         self.at = 0
-        self.failed = False
+        self.told: list[str] = []
 
     place: Path
 
@@ -140,7 +140,14 @@ class RunModel(RuleBasedStateMachine):
         return self.crew.hire(root or self.root, cache)
 
     def do(self, worker: int, deed: str, *given: Any) -> Any:
-        return self.workers[worker].do(deed, *given)
+        """Have a worker do something, and note it beside what it recorded."""
+        asked = self.workers[worker]
+        self.told.append(f"{asked.pid} {deed} {given}")
+        try:
+            return asked.do(deed, *given)
+        except Refused as error:
+            self.told[-1] += f" {error}"
+            raise
 
     def pick(self, number: int, *kinds: str) -> tuple[int, Held] | None:
         """Return one of what is held, and its number."""
@@ -331,6 +338,7 @@ class RunModel(RuleBasedStateMachine):
     def leave(self, worker: int, kill: bool) -> None:
         """A process ends, or is killed; another one takes its place."""
         was = self.workers[worker]
+        self.told.append(f"{was.pid} {'killed' if kill else 'ended'}")
         (was.kill if kill else was.end)()
         self.workers[worker] = self.hire()
         self.drafts = {at: one for at, one in self.drafts.items() if one[0] != worker}
@@ -810,19 +818,18 @@ class RunModel(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Read all of it: here, from the bytes alone, and from a copy."""
         try:
-            if not self.failed:
-                self.everything(self.workers[0], live=True)
-                self.everything(self.hire(), live=True)
-                for worker in self.workers:
-                    worker.end()
-                for at in list(self.held):
-                    self.left(at)
-                self.everything(self.hire(), live=False)
-                copy = self.folder / "copy"
-                shutil.copytree(self.root, copy)
-                self.everything(self.hire(copy), live=False)
+            self.everything(self.workers[0], live=True)
+            self.everything(self.hire(), live=True)
+            for worker in self.workers:
+                worker.end()
+            for at in list(self.held):
+                self.left(at)
+            self.everything(self.hire(), live=False)
+            copy = self.folder / "copy"
+            shutil.copytree(self.root, copy)
+            self.everything(self.hire(copy), live=False)
         finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            (self.folder / "deeds.txt").write_text("\n".join(self.told))
 
 
 def run_machine(tmp_path: Path, **how: Any) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import oracle
 import pytest
-from crew import Crew, Refused, Worker
+from crew import Crew, RefusedError, Worker
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -95,6 +94,8 @@ class Held:
     defined: dict[str, Any] | None = None
     """Tags of projects above, as they were when they were asked."""
     claims: bool = False
+    wrote: bool = False
+    """Whether it wrote a point, by which who opened a run may come to own it."""
 
 
 @dataclass
@@ -145,9 +146,16 @@ class RunModel(RuleBasedStateMachine):
         self.told.append(f"{asked.pid} {deed} {given}")
         try:
             return asked.do(deed, *given)
-        except Refused as error:
+        except RefusedError as error:
             self.told[-1] += f" {error}"
             raise
+
+    def attempt(self, worker: int, deed: str, *given: Any) -> tuple[Any, RefusedError | None]:
+        """Do what may be refused; return what it gave, and what it was refused with."""
+        try:
+            return self.do(worker, deed, *given), None
+        except RefusedError as error:
+            return None, error
 
     def pick(self, number: int, *kinds: str) -> tuple[int, Held] | None:
         """Return one of what is held, and its number."""
@@ -201,7 +209,7 @@ class RunModel(RuleBasedStateMachine):
 
     @initialize(project=projects)
     def first(self, project: str) -> None:
-        self.begin(0, project, {}, 0, {}, True)
+        self.begin(worker=0, project=project, given={}, lr=0, more={}, start=True)
 
     @rule(
         worker=workers,
@@ -213,6 +221,7 @@ class RunModel(RuleBasedStateMachine):
     )
     def begin(
         self,
+        *,
         worker: int,
         project: str,
         given: dict[str, Any],
@@ -227,13 +236,12 @@ class RunModel(RuleBasedStateMachine):
         refused = bool(given) and self.refuses(held, given)
         if not start:
             arguments["start"] = False
-        try:
-            made.name = self.take(worker, "begin", project, arguments)
-        except Refused as error:
-            assert refused, error
+        name, error = self.attempt(worker, "begin", self.at + 1, project, arguments)
+        assert bool(error) is refused, error or "a tag of a project above was set"
+        if error:
             assert error.kind == "ArgumentError"
             return
-        assert not refused, "a tag of a project above was set"
+        made.name = name
         made.revision = 1 + sum(
             one.project == project and one.book.header.get("lr") == lr
             for one in self.runs(trashed=None)
@@ -253,7 +261,7 @@ class RunModel(RuleBasedStateMachine):
         self.held[self.at] = held
 
     @rule(worker=workers, number=which, owner=owners)
-    def open(self, worker: int, number: int, owner: bool | None) -> None:
+    def open(self, *, worker: int, number: int, owner: bool | None) -> None:
         """Open a run that somebody made."""
         runs = self.runs()
         if not runs:
@@ -282,14 +290,12 @@ class RunModel(RuleBasedStateMachine):
             for one in self.containers
             if (one.kind, one.project, one.name) == ("model", project, key)
         ]
-        try:
-            self.take(worker, "model", project, key, True)
-        except Refused as error:
-            assert there, error
+        _, error = self.attempt(worker, "make_model", self.at + 1, project, key)
+        assert bool(error) is bool(there), error
+        if error:
             assert error.kind == "KeyTakenError"
-            self.take(worker, "model", project, key, False)
+            self.take(worker, "open_model", project, key)
         else:
-            assert not there
             there = [Container("model", project, key)]
             self.containers += there
             self.versions[project, key] = {}
@@ -327,15 +333,10 @@ class RunModel(RuleBasedStateMachine):
         if held.owner and run.state == "running":
             run.state = "completed"
         elif held.owner is None and run.state is not None:
-            run.state = run.state if self.adds_only(held) else None
-
-    @staticmethod
-    def adds_only(held: Held) -> bool:
-        """Return whether who opened a run never wrote a point, and so does not own it."""
-        return not getattr(held, "wrote", False)
+            run.state = None if held.wrote else run.state
 
     @rule(worker=workers, kill=st.booleans())
-    def leave(self, worker: int, kill: bool) -> None:
+    def leave(self, *, worker: int, kill: bool) -> None:
         """A process ends, or is killed; another one takes its place."""
         was = self.workers[worker]
         self.told.append(f"{was.pid} {'killed' if kill else 'ended'}")
@@ -353,7 +354,7 @@ class RunModel(RuleBasedStateMachine):
                 run.holder = None
             if held.owner and run.state == "running":
                 run.state = "crashed"
-            elif held.owner is None and not self.adds_only(held):
+            elif held.owner is None and held.wrote:
                 run.state = None
 
     @staticmethod
@@ -372,12 +373,9 @@ class RunModel(RuleBasedStateMachine):
         at, held = found
         if held.owner is None:
             return
-        try:
-            self.do(held.worker, "set_state", at, state)
-        except Refused as error:
-            assert not held.owner, error
-        else:
-            assert held.owner
+        _, error = self.attempt(held.worker, "set_state", at, state)
+        assert bool(error) is not held.owner, error
+        if not error:
             run = held.container
             owners = [one for one in self.held.values() if one.container is run and one.owner]
             run.state = state if len(owners) == 1 and run.state is not None else None
@@ -396,18 +394,22 @@ class RunModel(RuleBasedStateMachine):
             return None
         at, held = found
         container = held.container
-        try:
-            self.do(held.worker, deed, at, path, *given)
-        except Refused as error:
+        _, error = self.attempt(held.worker, deed, at, path, *given)
+        if error:
             assert error.kind == "FamilyError", error
             assert container.other(path, family), error
             return None
         container.ever.setdefault(path, set()).add(family)
-        if family.endswith("_series") and container.kind == "run":
-            held.wrote = True
-            if container.state == "created" and held.owner:
-                container.state = "running"
+        if family.endswith("_series"):
+            self.began(held)
         return held
+
+    @staticmethod
+    def began(held: Held) -> None:
+        """Take it that something wrote a point: a run that waited is running."""
+        held.wrote = True
+        if held.container.state == "created" and held.owner:
+            held.container.state = "running"
 
     @rule(number=which, path=paths, value=atoms)
     def assign(self, number: int, path: str, value: Any) -> None:
@@ -431,13 +433,11 @@ class RunModel(RuleBasedStateMachine):
             return
         at, held = found
         refused = self.refuses(held, given)
-        try:
-            self.do(held.worker, "assign", at, "tags", given)
-        except Refused as error:
-            assert refused, error
+        _, error = self.attempt(held.worker, "assign", at, "tags", given)
+        assert bool(error) is refused, error or "a tag of a project above was set"
+        if error:
             assert error.kind == "ArgumentError"
         else:
-            assert not refused, "a tag of a project above was set"
             self.assigned(held.container, {f"tags/{key}": value for key, value in given.items()})
 
     @rule(number=which, values=st.dictionaries(st.sampled_from(["lr", "opt/b"]), atoms, min_size=1))
@@ -446,9 +446,8 @@ class RunModel(RuleBasedStateMachine):
             return
         at, held = found
         given = {f"parameters/{key}": value for key, value in values.items()}
-        try:
-            self.do(held.worker, "params", at, values)
-        except Refused as error:
+        _, error = self.attempt(held.worker, "params", at, values)
+        if error:
             assert any(held.container.other(path, "atom") for path in given), error
         else:
             self.assigned(held.container, given)
@@ -471,9 +470,7 @@ class RunModel(RuleBasedStateMachine):
             row.pop("loss")
         self.do(held.worker, "row", at, row, step)
         held.container.book.row(row, step)
-        held.wrote = True
-        if held.container.state == "created" and held.owner:
-            held.container.state = "running"
+        self.began(held)
         for path in row:
             held.container.ever.setdefault(path, set()).add("float_series")
 
@@ -483,7 +480,7 @@ class RunModel(RuleBasedStateMachine):
             held.container.book.texts(path, (step, text))
 
     @rule(number=which, path=sets, some=words, more=st.booleans())
-    def change_set(self, number: int, path: str, some: list[str], more: bool) -> None:
+    def change_set(self, *, number: int, path: str, some: list[str], more: bool) -> None:
         deed = "add" if more else "remove"
         if held := self.write(number, "string_set", path, deed, some):
             held.container.book.op(deed, path=path, values=some)
@@ -511,9 +508,8 @@ class RunModel(RuleBasedStateMachine):
         family = container.visible().get(path, ("",))[0]
         if path in container.seen:
             family = "statistic"
-        try:
-            self.do(held.worker, "clear", at, path)
-        except Refused as error:
+        _, error = self.attempt(held.worker, "clear", at, path)
+        if error:
             assert error.kind == "FamilyError", error
             can = family.endswith("_series") or family in ("string_set", "statistic")
             assert not can or container.other(path, family), error
@@ -532,9 +528,8 @@ class RunModel(RuleBasedStateMachine):
             return
         there = [*container.visible(), *container.seen]
         inside = any(one == path or one.startswith(path + "/") for one in there)
-        try:
-            self.do(held.worker, "delete", at, path)
-        except Refused as error:
+        _, error = self.attempt(held.worker, "delete", at, path)
+        if error:
             assert error.kind == "MissingFieldError", error
             assert not inside, error
         else:
@@ -550,7 +545,7 @@ class RunModel(RuleBasedStateMachine):
         at, held = found
         self.do(held.worker, "keep", at, path, values)
         held.container.seen.setdefault(path, {}).setdefault(at, []).extend(values)
-        held.wrote = True
+        self.began(held)
 
     @rule(number=which)
     def time(self, number: int) -> None:
@@ -560,6 +555,7 @@ class RunModel(RuleBasedStateMachine):
             self.do(held.worker, "chrono", at, "block")
             timed = held.container.timed.setdefault("chronos/block", {})
             timed[at] = timed.get(at, 0) + 1
+            self.began(held)
 
     @rule(worker=workers, project=projects, name=st.sampled_from("uv"), value=st.integers(0, 9))
     def group(self, worker: int, project: str, name: str, value: int) -> None:
@@ -578,7 +574,7 @@ class RunModel(RuleBasedStateMachine):
         ]
 
     @rule(worker=workers, project=projects, done=st.booleans())
-    def claim(self, worker: int, project: str, done: bool) -> None:
+    def claim(self, *, worker: int, project: str, done: bool) -> None:
         """Claim the oldest run that nobody has."""
         free = self.free(project)
         values = {"parameters/todo": False} if done else None
@@ -602,7 +598,7 @@ class RunModel(RuleBasedStateMachine):
             held.claims, held.container.holder = False, None
 
     @rule(worker=workers, number=which, trashed=st.booleans())
-    def trash(self, worker: int, number: int, trashed: bool) -> None:
+    def trash(self, *, worker: int, number: int, trashed: bool) -> None:
         """Put a run into the trash, or take it out."""
         runs = self.runs(trashed=not trashed)
         if runs:
@@ -861,4 +857,4 @@ def test_a_few_deeds(tmp_path: Path) -> None:
 @pytest.mark.timeout(7200)
 def test_many_deeds(tmp_path: Path) -> None:
     """The same for longer."""
-    run_machine(tmp_path, max_examples=40, stateful_step_count=80, phases=PHASES)
+    run_machine(tmp_path, max_examples=20, stateful_step_count=80, phases=PHASES)

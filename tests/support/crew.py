@@ -28,7 +28,7 @@ _ROOMS = ("blobs", "journal", "local", "process", "reading", "run", "store", "va
 _MACHINE = "MACHINE"
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """What Seamark raised in a worker.
 
     Attributes:
@@ -40,7 +40,7 @@ class Refused(Exception):
         self.kind = kind
 
 
-class Gone(Exception):
+class GoneError(Exception):
     """The worker ended before it answered."""
 
 
@@ -59,16 +59,16 @@ class Worker:
         """Return what the last deed returned.
 
         Raises:
-            Refused: If Seamark raised one of its errors.
+            RefusedError: If Seamark raised one of its errors.
             AssertionError: If anything else was raised, also in a thread.
-            Gone: If the process has ended.
+            GoneError: If the process has ended.
         """
         try:
             kind, value, *more = pickle.loads(self._connection.recv_bytes())
         except (EOFError, ConnectionError) as error:
-            raise Gone from error
+            raise GoneError from error
         if kind == "refused":
-            raise Refused(value, more[0])
+            raise RefusedError(value, more[0])
         assert kind == "done", value
         return value
 
@@ -94,7 +94,7 @@ class Worker:
                 self._connection.recv_bytes()
         except (EOFError, ConnectionError):
             self._connection.close()
-        while os.path.exists(f"/proc/{self.pid}"):  # it is reaped by the process that forked it
+        while Path(f"/proc/{self.pid}").exists():  # it is reaped by the process that forked it
             os.sched_yield()
 
     @property
@@ -158,8 +158,9 @@ class Deeds:
     """What a worker does; what it holds has numbers that the test chooses."""
 
     def __init__(self, root: str) -> None:
-        import seamark
         from recording import QUIET
+
+        import seamark
 
         self.seamark: Any = seamark
         self.root: dict[str, Any] = {"root": root}
@@ -174,7 +175,7 @@ class Deeds:
         self.held[at] = made
         return str(made.id)
 
-    def open(self, at: int, project: str, run: str, owner: bool | None) -> None:
+    def open(self, at: int, project: str, run: str, owner: Any) -> None:
         self.begin(at, project, {"with_id": run, "owner": owner})
 
     def project(self, path: str) -> Any:
@@ -186,8 +187,11 @@ class Deeds:
         """Hold a project as a container of its own."""
         self.held[at] = self.seamark.init_project(path, **self.root)
 
-    def model(self, at: int, project: str, key: str, new: bool) -> None:
-        given = {"key": key} if new else {"with_id": key}
+    def make_model(self, at: int, project: str, key: str) -> None:
+        self.held[at] = self.seamark.init_model(project=project, key=key, **self.root)
+
+    def open_model(self, at: int, project: str, key: str) -> None:
+        given = {"with_id": key}
         self.held[at] = self.seamark.init_model(project=project, **given, **self.root)
 
     def version(self, at: int, project: str, model: str) -> tuple[str, int]:
@@ -217,7 +221,7 @@ class Deeds:
     def start(self, at: int) -> None:
         self.held[at].start()
 
-    def trash(self, project: str, run: str, trashed: bool) -> None:
+    def trash(self, project: str, run: str, trashed: Any) -> None:
         self.project(project).trash([run], trashed=trashed)
 
     # -- what is recorded
@@ -370,7 +374,7 @@ def _serve(connection: Connection, root: str, cache: str) -> None:
             said: tuple[Any, ...] = ("done", getattr(deeds, deed)(*given))
         except deeds.seamark.errors.SeamarkError as error:
             said = ("refused", type(error).__name__, str(error))
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - told to the test
             said = ("fault", traceback.format_exc())
         if troubles:
             said = ("fault", "\n".join(troubles))

@@ -63,7 +63,7 @@ class Container:
     timed: dict[str, dict[int, int]] = field(default_factory=dict)
     killed: set[int] = field(default_factory=set)
     state: str | None = "running"
-    """None: it had several owners at once, and who wins is not this test's to say."""
+    """None: it had several owners, or may have; who wins is not this test's to say."""
     revision: int | None = None
     holder: int | None = None
 
@@ -94,8 +94,6 @@ class Held:
     defined: dict[str, Any] | None = None
     """Tags of projects above, as they were when they were asked."""
     claims: bool = False
-    wrote: bool = False
-    """Whether it wrote a point, by which who opened a run may come to own it."""
 
 
 @dataclass
@@ -332,8 +330,6 @@ class RunModel(RuleBasedStateMachine):
             run.holder = None
         if held.owner and run.state == "running":
             run.state = "completed"
-        elif held.owner is None and run.state is not None:
-            run.state = None if held.wrote else run.state
 
     @rule(worker=workers, kill=st.booleans())
     def leave(self, *, worker: int, kill: bool) -> None:
@@ -354,8 +350,6 @@ class RunModel(RuleBasedStateMachine):
                 run.holder = None
             if held.owner and run.state == "running":
                 run.state = "crashed"
-            elif held.owner is None and held.wrote:
-                run.state = None
 
     @staticmethod
     def alone(held: dict[int, Any], at: int, parts: dict[int, Any]) -> bool:
@@ -407,7 +401,8 @@ class RunModel(RuleBasedStateMachine):
     @staticmethod
     def began(held: Held) -> None:
         """Take it that something wrote a point: a run that waited is running."""
-        held.wrote = True
+        if held.owner is None:  # and so may own it now
+            held.container.state = None
         if held.container.state == "created" and held.owner:
             held.container.state = "running"
 

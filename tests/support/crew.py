@@ -317,6 +317,10 @@ class Deeds:
     def found(self, project: str, query: str | None = None) -> list[str]:
         return list(self.project(project).fetch_runs_table(query=query, columns=[])["sys/id"])
 
+    def twin(self, project: str, text: str) -> str | None:
+        found = self.project(project).find_run(content_hash=text)
+        return None if found is None else str(found.id)
+
     def members(self, project: str, name: str) -> list[str]:
         return list(self.project(project).group(name).fetch_runs_table(columns=[])["sys/id"])
 
@@ -336,6 +340,8 @@ class Deeds:
 
     def artifacts(self, project: str, name: str) -> dict[str, Any]:
         with_id = f"{project}/{name}"
+        if not self.project(project).fetch_artifacts_table(columns=[]).total:
+            return {}
         artifact = self.seamark.init_artifact(with_id, mode="read-only", **self.root)
         rows = artifact.fetch_versions_table(columns=["sys/version", "sys/aliases"]).to_rows()
         return {

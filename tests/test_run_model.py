@@ -844,7 +844,7 @@ def run_machine(tmp_path: Path, **how: Any) -> None:
 @pytest.mark.slow
 def test_a_few_deeds(tmp_path: Path) -> None:
     """Of three processes, in a folder, read here, elsewhere and from the bytes alone."""
-    run_machine(tmp_path, max_examples=6, stateful_step_count=30)
+    run_machine(tmp_path, max_examples=3, stateful_step_count=30)
 
 
 @pytest.mark.slow

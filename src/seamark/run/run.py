@@ -893,7 +893,7 @@ class Run(Container):
         if waits:
             self.recorder.before_point = self._begin_to_run
             self.recorder.rest_soon()
-            at_exit.finish_at_exit(self._key, self)
+            at_exit.finish_at_exit(self, self._key)
         return waits
 
     def _begun(self) -> None:
@@ -955,7 +955,7 @@ class Run(Container):
 
     def _watch(self) -> None:
         """Follow this process to its end and capture what it is; of an owner, what the run is."""
-        at_exit.finish_at_exit(self._key, self)
+        at_exit.finish_at_exit(self, self._key)
         capture = self._captures()
         if self._state.owner and not capture.owner:
             capture.owner = True
@@ -1448,9 +1448,9 @@ class Run(Container):
             self.lifecycle.phase = RESTING
             state, rank = self.state, self.recorder.rank
             if self._state.owner and not rank:
-                at_exit.say_at_exit(self._key, lambda: self._say_end(state, 0, []))
+                at_exit.say_at_exit(self, self._key, lambda: self._say_end(state, 0, []))
             else:
-                at_exit.settle(self._key)
+                at_exit.settle(self, self._key)
             self.recorder.rest()
             self._shipping.rest()
             self.recorded.close()
@@ -1530,7 +1530,7 @@ class Run(Container):
         hold = self._take_leave()
         self.lifecycle.call("stop")
         self.lifecycle.phase = STOPPED
-        at_exit.settle(self._key)
+        at_exit.settle(self, self._key)
         timeout_s = CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S)
         self.recorder.store_files(seconds)
         if self.state == "running":

@@ -41,8 +41,8 @@ def sync(
     again.
 
     Args:
-        what: A run: the object, its id, its name, ``PROJECT/NAME``, ``"latest"``, or its folder; a
-            folder with runs; or several of these.
+        what: A run: the object, its id, its name, ``PROJECT/NAME``, ``"latest"``, or its folder; an
+            artifact or a model; a folder with any of them; or several of these.
         to: Where to, such as ``"https://seamark.lab"`` or ``"file:///mnt/runs"``; SEAMARK_REMOTE,
             if that names one place.
         make_project: Whether a project that is not there is made.
@@ -147,7 +147,7 @@ def _named(
             return
         inside = (one for one in sorted(place.iterdir()) if is_folder(one))
         yield from filter(None, map(folder_at, inside))  # of one project
-        for one in iter_runs(place):
+        for one in iter_runs(place, models=True):
             if not one.is_purged:
                 yield folder_at(one.path) or one
         return
@@ -156,5 +156,11 @@ def _named(
 
     with Index.open(root_dir(root)) as index:
         index.refresh(project)
-        ref = Finder(index).find(str(what), project)
+        try:
+            ref = Finder(index).find(str(what), project)
+        except RunNotFoundError:
+            if not is_folder(Path(what)):
+                raise
+            yield from _named(Path(what).absolute(), root, project)  # such as ".seamark"
+            return
     yield RunFolder(root_dir(root), *ref)

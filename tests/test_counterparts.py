@@ -117,16 +117,7 @@ Artifact.local Artifact.add_dir(dir_path,obj_path) Artifact.add_file(file_path,o
 Artifact.add_reference(uri,obj_path) Artifact.parse_from_dict(data) Artifact.to_dict
 Artifact.upload(folder,make_folder,conflict_strategy) EM_RUN_PARENT_DIR EM_ARTIFACT_PARENT_DIR
 """
-WANDB_MLFLOW = """
-wandb.init wandb.config wandb.log wandb.summary wandb.define_metric wandb.Image wandb.Table
-wandb.Histogram wandb.save wandb.Artifact wandb.use_artifact wandb.log_artifact wandb.watch
-wandb.finish wandb.Api wandb.alert wandb.sweep wandb.login WandbLogger MLFlowLogger
-mlflow.set_experiment mlflow.set_tracking_uri mlflow.start_run mlflow.end_run mlflow.log_param
-mlflow.log_params mlflow.log_metric mlflow.log_metrics mlflow.set_tag mlflow.log_artifact
-mlflow.log_artifacts mlflow.log_figure mlflow.log_image mlflow.log_text mlflow.log_dict
-mlflow.search_runs mlflow.autolog mlflow.register_model mlflow.log_input
-"""
-KNOWN = {"from-track": TRACK, "from-t9k": T9K, "from-wandb-mlflow": WANDB_MLFLOW}
+KNOWN = {"from-track": TRACK, "from-t9k": T9K}
 
 
 def rows_of(page: str) -> Iterator[tuple[str, str]]:

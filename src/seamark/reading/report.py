@@ -202,8 +202,9 @@ def _words(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="seconds")
     if isinstance(value, Mapping):
-        known = _SHOWN if value.keys() >= _SHOWN else value.keys()
-        kept = {key: value[key] for key in value if key in known and value[key] not in (None, 0)}
+        is_statistic = value.keys() >= _SHOWN
+        known = {key: value[key] for key in value if key in _SHOWN or not is_statistic}
+        kept = {key: each for key, each in known.items() if each not in (None, 0)}
         return ", ".join(f"{_plain(str(key))} {_words(each)}" for key, each in kept.items())
     if isinstance(value, list):
         return ", ".join(map(_words, value))

@@ -514,7 +514,7 @@ class Run(Container):
 
     @property
     def name(self) -> str | None:
-        """What the run is called: as given to this object, and with ``mode="read-only"`` as recorded.
+        """Name as given to this object, and with ``mode="read-only"`` as recorded.
 
         What it is called after others renamed it is read with ``run["sys/name"].fetch()``.
         """

@@ -514,8 +514,11 @@ class Run(Container):
 
     @property
     def name(self) -> str | None:
-        """Display name as given to this object."""
-        return self._options.name
+        """Name as given to this object, and with ``mode="read-only"`` as recorded.
+
+        What it is called after others renamed it is read with ``run["sys/name"].fetch()``.
+        """
+        return self._as_recorded("sys/name") or self._options.name
 
     @property
     def writer(self) -> str | None:
@@ -525,11 +528,16 @@ class Run(Container):
 
     @property
     def state(self) -> str:
-        """State as this process last wrote it.
+        """State as this process last wrote it, and with ``mode="read-only"`` as recorded.
 
         What other processes know is read with ``run["sys/state"].fetch()``.
         """
-        return self._state.word
+        return self._as_recorded("sys/state") or self._state.word
+
+    def _as_recorded(self, path: str) -> str | None:
+        """Return a text as it is recorded, of a run that is only read; else None."""
+        found = self.recorded.attributes(path) if self.mode == "read-only" else []
+        return found[0].value if found else None
 
     @property
     def errors(self) -> list[RecordedError]:
@@ -775,9 +783,9 @@ class Run(Container):
         Raises:
             AttributeError: As there is no such name.
         """
-        msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-        if name == "log":
-            msg += ": run.log_metrics(metrics, step, phase=..., epoch=...) records metrics"
+        from seamark.run.foreign import VERBS, also
+
+        msg = f"{type(self).__name__!r} object has no attribute {name!r}{also(VERBS, name)}"
         raise AttributeError(msg, name=name, obj=self)
 
     # ---------------------------------------------------------------- for adapters

@@ -44,9 +44,9 @@ def sync(
     again.
 
     Args:
-        what: A run: the object, its id, its name, ``PROJECT/NAME``, ``"latest"``, or its folder; a
-            version of an artifact (``"digits:3"``) or of a model likewise; a folder full of all
-            that; or several of these.
+        what: A run, an artifact or a model: the object, its id, its name, ``PROJECT/NAME``,
+            ``"latest"``, or its folder; a version, such as ``"digits:3"``, likewise; a folder with
+            any of them; or several of these.
         to: Where to, such as ``"https://seamark.lab"`` or ``"file:///mnt/runs"``; SEAMARK_REMOTE,
             if that names one place.
         make_project: Whether a project that is not there is made.
@@ -161,7 +161,14 @@ def _named(
 
     with Index.open(root_dir(root)) as index:
         index.refresh(project)
-        yield RunFolder(root_dir(root), *_found(index, str(what), project))
+        try:
+            ref = _found(index, str(what), project)
+        except RunNotFoundError:
+            if not is_folder(Path(what)):
+                raise
+            yield from _named(Path(what).absolute(), root, project)  # such as ".seamark"
+            return
+    yield RunFolder(root_dir(root), *ref)
 
 
 def _found(index: Index, word: str, project: str | None) -> Ref:

@@ -20,12 +20,12 @@ SERIES = {"FloatSeries": "float_series", "StringSeries": "string_series"}
 POINTS = {"float_series": "series", "string_series": "texts", "file_series": "files"}
 # What each home says of itself and of the machine; it is no part of what the script recorded.
 OF_HOME = re.compile(r"sys/(?!tags$|group_tags$)|monitoring/|source_code/(?!integrations/)")
-# What the same script records otherwise each time: times, what has times in it, random names.
+# What is another each time, or at each home: times, what has times in it, who logs.
 VARIES = re.compile(
     r".*(?:duration|datetime_start|datetime_complete|_runtime|_per_second)$"
-    r"|study/study$|visualizations/"
+    r"|(?:.*/)?study/study$|visualizations/|source_code/integrations/neptune-python-logger$"
 )
-ADDRESS = re.compile(r"\b0x[0-9a-f]+")
+ADDRESS = re.compile(r"(?: at)? 0x[0-9a-f]+")
 
 
 def is_recorded(path: str) -> bool:
@@ -44,7 +44,7 @@ def flat(document: dict[str, Any]) -> dict[str, list[Any]]:
             points = document[POINTS[kind]][path]
             value = points["value"]
             if kind == "file_series":
-                value = [each["sha256"] for each in value]
+                value = [[each["ext"], each["sha256"]] for each in value]
             value = [list(each) for each in zip(points["step"], value, strict=True)]
         elif kind == "file":
             value = [value["ext"], value["sha256"]]
@@ -97,7 +97,8 @@ def _seen(handler: Any, kind: str, to: Path) -> list[Any]:
     assert kind == "FileSeries", kind
     handler.download(str(to), progress_bar=False)
     files = sorted(to.iterdir(), key=lambda file: int(file.stem))
-    return ["file_series", [[at, digest(file.read_bytes())] for at, file in enumerate(files)]]
+    told = [[file.suffix[1:], digest(file.read_bytes())] for file in files]
+    return ["file_series", [list(each) for each in enumerate(told)]]
 
 
 def digest(data: bytes) -> str:
@@ -118,24 +119,31 @@ def between_homes(installed: dict[str, Any], server: dict[str, Any]) -> Any:
     """Return what differs between what was recorded at each home, and is not decided."""
 
     def compared(found: dict[str, Any]) -> dict[str, Any]:
-        return {path: [one[0]] if VARIES.match(path) else one for path, one in found.items()}
+        return {
+            path: [one[0], "varies"] if VARIES.match(path) else one for path, one in found.items()
+        }
 
     return differences(compared(installed), compared(server), is_same)
 
 
 def is_same(ours: list[Any] | None, theirs: list[Any] | None) -> bool:
     """Return whether both homes recorded the same, or what docs/howto/from-neptune.md decides."""
-    if ours is None or theirs is None or len(ours) != len(theirs):
-        return False
+    if ours is None or theirs is None:  # the client leaves out lists and empty dicts
+        return ours is not None and ours[0] == "json"
     kinds = ours[0], theirs[0]
-    if len(ours) == 1:
-        return ours == theirs
     if kinds[1] == "string" and kinds[0] in ("json", "null"):  # lists and None keep their types
         return str(ours[1]) == theirs[1]
     if kinds == ("int", "float"):  # NumPy's ints are floats to the client
-        return ours[1] == theirs[1]
+        return bool(ours[1] == theirs[1])
     if kinds == ("string", "string"):
         return ADDRESS.sub("", ours[1]) == ADDRESS.sub("", theirs[1])
-    if kinds == ("file", "file") and ours[1][0] in ("html", "png"):  # drawn by another hand
-        return ours[1][0] == theirs[1][0]
-    return ours == theirs
+    return without_drawn(ours) == without_drawn(theirs)
+
+
+def without_drawn(found: Any) -> Any:
+    """Return it without the digests of pages and pictures: each home draws with its own hand."""
+    if not isinstance(found, list):
+        return found
+    if len(found) == 2 and found[0] in ("html", "png"):
+        return found[:1]
+    return [without_drawn(each) for each in found]

@@ -20,9 +20,10 @@ SERIES = {"FloatSeries": "float_series", "StringSeries": "string_series"}
 POINTS = {"float_series": "series", "string_series": "texts", "file_series": "files"}
 # What each home says of itself and of the machine; it is no part of what the script recorded.
 OF_HOME = re.compile(r"sys/(?!tags$|group_tags$)|monitoring/|source_code/(?!integrations/)")
-# What is another each time, or at each home: times, what has times in it, who logs.
+# What is another each time, or at each home: times, folders, what has them in it, who logs.
 VARIES = re.compile(
     r".*(?:duration|datetime_start|datetime_complete|_runtime|_per_second)$"
+    r"|.*best_model_path$|.*/checkpoints/"
     r"|(?:.*/)?study/study$|visualizations/|source_code/integrations/neptune-python-logger$"
 )
 ADDRESS = re.compile(r"(?: at)? 0x[0-9a-f]+")

@@ -38,8 +38,9 @@ def opening(
 
     The largest time of a record (nanoseconds since the Unix epoch), the headers of its journals
     and how many bytes of each are kept, the family of every path, the last step of every series,
-    and which series of numbers are of its training, not only of an evaluation. For a checkpoint, which the id of its ``saver`` and the number of its ``mark`` name,
-    also how far the journals belong to it: bytes by writer, null for all of a journal.
+    and which series of numbers are of its training, not only of an evaluation. For a checkpoint,
+    which the id of its ``saver`` and the number of its ``mark`` name, also how far the journals
+    belong to it: bytes by writer, null for all of a journal.
     """
 
     def make() -> dict[str, Any]:

@@ -239,6 +239,7 @@ MODELS: Final[dict[str, Any]] = {
         ends=dict[str, int | None],
         families=dict[str, str],
         last_steps=dict[str, float],
+        trained=list[str],
         failed=bool,
     ),
     "writers": _envelope("Writers", "Every journal.", journals=_list(JournalInfo)),

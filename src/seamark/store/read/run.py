@@ -261,6 +261,14 @@ class RunReader:
 
         return self._ask(answer)
 
+    def training(self) -> set[str]:
+        """Return the ids of the writers that trained the run, on all ranks."""
+        return {
+            one.writer
+            for one in self.journals()
+            if one.header.get("owner", True) or one.header.get("rank")
+        }
+
     def families(self) -> dict[str, str]:
         """Return what each path holds, sorted by path, without reading it."""
 

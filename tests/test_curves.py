@@ -9,7 +9,7 @@ import pytest
 from recording import QUIET
 
 from seamark.run.project import init_project
-from seamark.run.run import init_run
+from seamark.run.run import init_run, make_run
 
 
 @pytest.fixture

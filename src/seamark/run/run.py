@@ -702,6 +702,9 @@ class Run(Container):
         log_y: bool = False,
         attempt: Attempt = "latest",
         points: int = 1000,
+        half_life: float | None = None,
+        low: float | None = None,
+        high: float | None = None,
         refresh: float | None = None,
     ) -> Any:  # a figure of plotly, which has no types
         """Return a figure of series of this run; see `Handler.plot`, also for the arguments.
@@ -714,6 +717,9 @@ class Run(Container):
             log_y: Logarithmic y axis.
             attempt: Which attempts are shown.
             points: At most this many representative points of each curve.
+            half_life: Of a moving average instead of a window, in units of x.
+            low: Only points whose x is not less.
+            high: Only points whose x is not greater.
             refresh: Draw again every so many seconds while the run is running.
 
         Raises:
@@ -722,7 +728,7 @@ class Run(Container):
             ArgumentError: If an argument has a value that cannot be used.
             PathError: If ``x`` breaks the grammar of paths.
         """
-        asked = Asked(x, smooth, log_x, log_y, attempt, points)
+        asked = Asked(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
         return plot_run(self.recorded, paths, asked, refresh)
 
     def chrono(

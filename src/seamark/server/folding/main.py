@@ -175,13 +175,22 @@ class FoldWorker:
             now = time.monotonic()
             if busy:
                 worked = now
-                if not self._more:
-                    self._stop.wait(max(0.0, begun + _POLL_S - now))
-            else:
-                self._stop.wait(_POLL_S if now - worked < _IDLE_AFTER_S else _IDLE_POLL_S)
+            self._stop.wait(self._pause_s(begun, now, worked))
         self._close_leases()
         for thread in beside:
             thread.join()
+
+    def _pause_s(self, begun: float, now: float, worked: float) -> float:
+        """Return how long to wait after a round, seconds.
+
+        Args:
+            begun: When it began.
+            now: When it was over.
+            worked: When the last one was over that had something to do.
+        """
+        if worked < now:
+            return _POLL_S if now - worked < _IDLE_AFTER_S else _IDLE_POLL_S
+        return 0.0 if self._more else max(0.0, begun + _POLL_S - now)
 
     def round(self) -> bool:
         """Give each run of which more is kept than folded one turn; return whether there was any.

@@ -252,3 +252,39 @@ def test_a_purge_is_noticed_by_who_goes_on(place: Place) -> None:
         put(PROJECT, RUN, made.file, ends[9], made.data[ends[9] :])
     assert found(place) == 0
     assert place.bytes_of(made.file) == b""
+
+
+def test_what_was_refused_does_not_come_before_what_was_acknowledged(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bytes are in an older object; then the power is lost, and the rows of the newer one."""
+    made = journal(rows=20)
+    intake, ends = place.intake(grows=True), places(made)
+    intake.put(PROJECT, RUN, made.file, 0, made.data[: ends[4]])
+    refused = made.data[ends[4] : ends[9]]
+    with monkeypatch.context() as patch:
+        patch.setattr("seamark.server.kept.intake.commit", _no_room)
+        with pytest.raises(FullError):
+            intake.put(PROJECT, RUN, made.file, ends[4], refused)
+    again = journal(rows=4)
+    for step in range(30):
+        again.row({"other": 1.0 + step}, step)
+    assert again.data[: ends[4]] == made.data[: ends[4]]
+    taken = [end for end in again.ends if end > ends[4]]
+    wal = Path(place.url.removeprefix("sqlite:///"), "kept.db-wal")
+    intake._growing.open(1)  # as the next batch does: its row is forced
+    least = wal.stat().st_size
+    intake.put(PROJECT, RUN, made.file, ends[4], again.data[ends[4] : taken[0]])
+    intake.put(PROJECT, RUN, made.file, taken[0], again.data[taken[0] : taken[1]])
+    after = without_power(place, tmp_path / "after", least)
+    try:
+        found(after)
+        assert after.bytes_of(made.file) == again.data[: taken[1]]
+        assert tables.GROWING not in states(after)
+    finally:
+        after.close()
+
+
+def _no_room(*_: object, **__: object) -> None:
+    msg = "database or disk is full"
+    raise OSError(msg)

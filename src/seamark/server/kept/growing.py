@@ -3,8 +3,9 @@
 Where the tables are files of one machine (SQLite), what is small is added to an object that grows.
 Its bytes are durable before anybody is answered; the rows that name them are not, and need not be:
 after a loss of power the object says what the tables have lost. For that its own row is durable
-before the first byte, so that every object that may hold more than the tables know of has the state
-`GROWING`, and is looked through before anything else is taken (`take_up`).
+before the first byte, and with it all rows before: only the newest object can hold acknowledged
+bytes that the tables do not know of. It has the state `GROWING`, and is looked through before
+anything else is taken (`take_up`).
 """
 
 from __future__ import annotations
@@ -177,7 +178,7 @@ def take_up(
             _log.error("what was kept last cannot be read: %s", error)
             continue
         new, sizes = _lacking(database, listed.parts, gone)
-        if new:
+        if new and (number, name) == rows[-1]:  # of the others it was never acknowledged
             commit(database, name, size, new, sizes, _ANY, grown=number)
             total += sum(part.length for part in new)
         _seal(database, objects, number, name, listed.end, now_ns())
@@ -192,7 +193,7 @@ def take_up(
 def _lacking(
     database: Database, parts: Sequence[Part], gone: Callable[[str, str], bool]
 ) -> tuple[list[Part], dict[Key, int]]:
-    """Return those parts, or their ends, that the tables lack, and how far each journal is kept."""
+    """Return the parts that the tables lack, and how far the journals of these are kept."""
     with database.reading() as connection:
         keys = {(key_of(part.project, part.run), part.journal) for part in parts}
         runs, journals = read_rows(connection, keys)
@@ -207,14 +208,8 @@ def _lacking(
         known = ends.get(key, journals[key].size if key in journals else 0)
         if part.offset > known:
             _log.error("journal %r of %r lacks what is before byte %d", *reversed(key), part.offset)
-        elif part.end > known:
+        elif part.offset == known:  # rows come whole: of what they have a part of, they have others
             sizes.setdefault(key, known)
             ends[key] = part.end
-            new.append(_tail(part, known - part.offset))
+            new.append(part)
     return new, sizes
-
-
-def _tail(part: Part, done: int) -> Part:
-    """Return a part without its first bytes."""
-    place = None if part.place is None else part.place + done
-    return part._replace(offset=part.offset + done, length=part.length - done, place=place)

@@ -416,10 +416,6 @@ class Intake:
             return self._write_alone(plan, recent, sizes)
         try:
             file.add(head, *plan.data)
-        except OSError:
-            grown.abandon()
-            raise
-        try:
             return commit(
                 self._database,
                 grown.name,
@@ -435,6 +431,9 @@ class Intake:
                 file.take_back(start)
             except OSError:
                 grown.abandon()
+            raise
+        except BaseException:  # what is acknowledged next must not lie behind them
+            grown.abandon()
             raise
 
     def _write_alone(self, plan: Plan, recent: Rows | None, sizes: list[int]) -> Rows:

@@ -65,7 +65,7 @@ def client_calls(bench: Bench) -> Iterator[Result]:
             for (name, text), ratio in zip(SYNC.items(), ratios, strict=True)
         ],
         "SQLite; the client, the server and its fold worker share this machine. What a call writes "
-        "is on the disk before it is answered: that is three times `fsync`.",
+        "is on the disk before it is answered: that is one `fdatasync`.",
         bench.rounds,
     )
 

@@ -122,14 +122,17 @@ class ServerDatabase(Database):
             yield connection
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[sa.Connection]:
+    def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
         """Run a block as one transaction that may write, from its start.
+
+        Args:
+            lasting: See `seamark.store.database.Database.writing`.
 
         Raises:
             Conflict: If another transaction is in the way, so that nothing was written.
             DatabaseUnreachable: If the database is not there.
         """
-        with _told(_WRITE_S), super().writing() as connection:
+        with _told(_WRITE_S), super().writing(lasting=lasting) as connection:
             if self.dialect == "postgresql" and self._statement_s:
                 milliseconds = int(max(_WRITE_S, self._statement_s) * 1000)
                 connection.exec_driver_sql(f"SET LOCAL statement_timeout = {milliseconds}")
@@ -605,8 +608,15 @@ def _pooled_files(connect: Callable[[], sqlite3.Connection], *, durable: bool) -
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        writes = connection.get_execution_options().get("seamark_writes")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        options = connection.get_execution_options()
+        cursor = connection.connection.cursor()
+        if writes := options.get("seamark_writes"):
+            lasts = durable and options.get("seamark_lasting", True)
+            if connection.info.get("lasts", durable) != lasts:
+                cursor.execute(f"PRAGMA synchronous={'FULL' if lasts else 'NORMAL'}")
+                connection.info["lasts"] = lasts
+        cursor.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        cursor.close()
 
     @sa.event.listens_for(engine, "connect")
     def _connected(connection: Any, _: Any) -> None:

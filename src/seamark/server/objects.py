@@ -2,7 +2,8 @@
 
 An object is a named byte string. It comes into being whole and durable, or not at all, and no
 object is ever overwritten; so whoever has read a name may read it again. That is all that is asked
-of a place, and a folder as well as a bucket can do it.
+of a place, and a folder as well as a bucket can do it. A folder can have objects that grow, too:
+bytes are added to one by its only writer, and stay as they are.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from urllib.parse import unquote, urlsplit
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.journal.safe import parts_of
 
-__all__ = ["FolderObjects", "FsspecObjects", "ObjectInfo", "ObjectStore", "open_objects"]
+__all__ = [
+    "FolderObjects",
+    "FsspecObjects",
+    "GrowingObject",
+    "ObjectInfo",
+    "ObjectStore",
+    "open_objects",
+]
 
 _NEW: Final = ".new"
 """Folder of what is being written; nothing in it is an object."""
@@ -31,6 +39,7 @@ _LEFT_NS: Final = 24 * 3600 * 10**9
 """What is older there was left by a process that died."""
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_GROW: Final = os.O_WRONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 _OPEN: Final = 128
 _MADE: Final = 4096
@@ -96,6 +105,26 @@ class ObjectStore(Protocol):
 
     def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield what is known of all objects whose names begin so."""
+        ...
+
+    def grow(self, name: str, size: int) -> GrowingObject | None:
+        """Make an object to which bytes are added; None where a place has no such.
+
+        Args:
+            name: Of the object.
+            size: How many bytes there will be at most; those that are not written yet are zeros.
+
+        Raises:
+            OSError: As of `put`.
+        """
+        ...
+
+    def cut(self, name: str, size: int) -> None:
+        """Let go of what is behind the first bytes of an object that `grow` made.
+
+        Raises:
+            OSError: If the place refuses.
+        """
         ...
 
     def close(self) -> None:
@@ -184,6 +213,19 @@ class FolderObjects:
             with contextlib.suppress(OSError):  # not durable: then it should not be there either
                 path.unlink()
             raise
+
+    def grow(self, name: str, size: int) -> GrowingObject:
+        """See `ObjectStore.grow`.
+
+        The zeros are written: what lies in their place later is data of the file alone, which one
+        `fdatasync` forces, and nothing that a file system keeps of it changes.
+        """
+        self.put(name, bytes(size))
+        return GrowingObject(os.open(self._path(name), _GROW), size)
+
+    def cut(self, name: str, size: int) -> None:
+        """See `ObjectStore.cut`."""
+        os.truncate(self._path(name), size)
 
     def _make(self, folder: Path) -> None:
         """Make a folder durably, with those above it."""
@@ -283,6 +325,61 @@ class FolderObjects:
             os.close(fd)
 
 
+class GrowingObject:
+    """An object to which one thread at a time adds bytes; made by `ObjectStore.grow`.
+
+    What was added is as durable as an object that was put, and is never changed again, but by
+    `take_back` while nobody else knows of it.
+
+    Args:
+        fd: Of the file, for writing; closed by `close`.
+        size: How many bytes there may be.
+
+    Attributes:
+        end: How many bytes were added.
+    """
+
+    def __init__(self, fd: int, size: int) -> None:
+        self._fd, self._size, self.end = fd, size, 0
+
+    @property
+    def room(self) -> int:
+        """How many bytes may still be added."""
+        return self._size - self.end
+
+    def add(self, *parts: bytes) -> None:
+        """Add bytes behind those that are there; they are durable when this returns.
+
+        Raises:
+            OSError: If the place refuses; then nothing must be added any more.
+        """
+        self.end += self._write(self.end, b"".join(parts))
+
+    def take_back(self, end: int) -> None:
+        """Let there be zeros again behind the first bytes, durably.
+
+        Raises:
+            OSError: If the place refuses; then nothing must be added any more.
+        """
+        self._write(end, bytes(self.end - end))
+        self.end = end
+
+    def _write(self, place: int, data: bytes) -> int:
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._fd, view, place)
+            view, place = view[written:], place + written
+        _sync_data(self._fd)
+        return len(data)
+
+    def close(self) -> None:
+        """Let go of the file; harmless when called twice."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+_sync_data: Final = getattr(os, "fdatasync", os.fsync)
 _SHUT: Final[OrderedDict[str, int]] = OrderedDict()
 """Stands for the descriptors of a place that was closed; stays empty."""
 
@@ -420,6 +517,12 @@ class FsspecObjects:
             name = str(path)[len(self._root) + 1 :]
             if name.startswith(prefix):
                 yield ObjectInfo(name, int(info["size"]), _time_of(info))
+
+    def grow(self, name: str, size: int) -> None:
+        """See `ObjectStore.grow`: there is no such in a bucket."""
+
+    def cut(self, name: str, size: int) -> None:
+        """See `ObjectStore.cut`: nothing was made to grow here."""
 
     def close(self) -> None:
         """See `ObjectStore.close`."""

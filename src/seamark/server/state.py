@@ -14,6 +14,7 @@ from seamark.server.blobs import Blobs
 from seamark.server.claims import ServerClaims
 from seamark.server.databases import Databases, open_databases
 from seamark.server.kept import tables as kept_tables
+from seamark.server.kept.growing import take_up
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import KeptJournals
 from seamark.server.objects import open_objects
@@ -73,6 +74,7 @@ class Server:
             most_journals=settings.limits.journals,
             quota=quota,
             reserved=partial(is_own_journal, self.instance),
+            grows=databases.is_sqlite,
         )
         self.kept = KeptJournals(databases.kept, self.objects, now_ns)
         self.blobs = Blobs(databases.kept, self.objects, now_ns=now_ns, quota=quota)
@@ -86,6 +88,10 @@ class Server:
     def store(self) -> Store:
         """Return the folded store that is live."""
         return self.databases.store()
+
+    def take_up(self) -> None:
+        """Name what was kept last by a process that died; before anything is taken."""
+        take_up(self.databases.kept, self.objects, gone=self.accounts.is_purged, now_ns=self.now_ns)
 
     def close(self) -> None:
         """Finish what was accepted and let go of everything; harmless when called twice."""
@@ -103,7 +109,9 @@ def open_server(settings: Settings) -> Server:
     databases = open_databases(settings.store, statement_s=settings.limits.statement_s)
     try:
         make_tables(databases)
-        return Server(settings, databases)
+        made = Server(settings, databases)
+        made.take_up()
+        return made  # noqa: TRY300 - whatever went wrong before, the databases are closed
     except BaseException:
         databases.close()
         raise

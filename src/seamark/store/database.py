@@ -43,6 +43,7 @@ _FLAGS: Final = re.compile(r"\(\?([aimsux]+)\)")
 _DIFFERS: Final = re.compile(r"\\.|\{,(?=\d)|\(\?P<\w+>", re.DOTALL)
 _UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
 _WRITES: Final = "seamark_writes"
+_LASTING: Final = "seamark_lasting"
 _ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZABLE"}
 """A reader sees one snapshot; SQLite's transactions are that by themselves."""
 _COMPILED: Final[dict[str, dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]]]] = {}
@@ -85,13 +86,18 @@ class Database:
                 return
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[sa.Connection]:
+    def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
         """Run a block as one transaction that may write, from its start.
+
+        Args:
+            lasting: Whether what is written must outlive a loss of power once this returns, where
+                that is not so of the whole database. Without it, a transaction that is lasting
+                takes those before it along.
 
         Raises:
             Conflict: If another transaction is in the way, so that nothing was written.
         """
-        options = {_WRITES: True}
+        options = {_WRITES: True, _LASTING: lasting}
         try:
             with (
                 self.engine.connect().execution_options(**options) as connection,

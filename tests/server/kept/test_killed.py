@@ -19,7 +19,7 @@ from pathlib import Path
 from keeping import PROJECT, RUN, Place, journal, places
 
 place = Place(sys.argv[1], Path(sys.argv[2]))
-intake = place.intake(window_s=0)
+intake = place.intake(window_s=0, grows=place.databases.is_sqlite)
 made = journal(rows=400)
 known = intake.known(PROJECT, RUN)[0].get(made.file, 0)
 ends = places(made)

@@ -167,6 +167,13 @@ class Batch:
             return self._kinds[path]
         return self._opened.kinds.get(path)
 
+    def may_write(self, path: Any) -> bool:
+        """Return whether something is at a path that may be written to, so that it is a legal one.
+
+        False means only that it has to be looked at: derived paths are all below ``sys/``.
+        """
+        return isinstance(path, str) and self.kind(path) is not None and path[:4] != "sys/"
+
     def _last_step(self, path: str) -> float | None:
         last = self._steps.get(path)
         if last is None and path not in self._gone:

@@ -119,7 +119,7 @@ class Changes:
         if path == _STAGE and self._container.kind == "model_version":
             self._change_stage(batch, each)
             return
-        checked = check_writable(path)
+        checked = path if batch.may_write(path) else check_writable(path)
         for name, what in each.items():
             if name == "path":
                 continue
@@ -179,10 +179,10 @@ class Changes:
 
     def _points(
         self, batch: Batch, path: str, what: Mapping[str, Any], family: str
-    ) -> list[tuple[float, int, Any]]:
-        """Return step, time (ns) and value of each point."""
+    ) -> tuple[list[float], list[int]]:
+        """Return the steps and the times (ns) of points."""
         _expect(batch, path, family)
-        found = []
+        steps, times = [], []
         for each in what["entries"]:
             step = each.get("step")
             step = batch.next_step(path) if step is None else float(step)
@@ -190,29 +190,35 @@ class Changes:
                 msg = f"{path}: a step is a finite number, got {step}"
                 raise ArgumentError(msg)
             batch.saw_step(path, step)
-            found.append((step, time_ms(each["timestampMilliseconds"]), each["value"]))
-        if found:
+            steps.append(step)
+            times.append(time_ms(each["timestampMilliseconds"]))
+        if steps:
             batch.holds(path, family)
             self._logs = True
-        return found
+        return steps, times
 
     def _log_floats(self, batch: Batch, path: str, what: Mapping[str, Any]) -> None:
         """Take points of a series; those of one path become one column, whatever is between."""
         values = [float(each["value"]) for each in what["entries"]]
-        points = self._points(batch, path, what, "float_series")
-        if not points:
+        steps, times = self._points(batch, path, what, "float_series")
+        if not steps:
             return
-        column = self._columns.setdefault(path, _Column([], [], []))
-        column.steps.extend(one[0] for one in points)
-        column.values.extend(values)
-        column.times.extend(one[1] for one in points)
+        column = self._columns.get(path)
+        if column is None:
+            self._columns[path] = column = _Column(steps, values, times)
+        else:
+            column.steps.extend(steps)
+            column.values.extend(values)
+            column.times.extend(times)
         if len(column.steps) >= _FRAME_POINTS:
             _write_column(batch, path, self._columns.pop(path))
 
     def _log_strings(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
         some: list[Any] = []
         size = 0
-        for step, time, value in self._points(batch, path, what, "string_series"):
+        values = [each["value"] for each in what["entries"]]
+        steps, times = self._points(batch, path, what, "string_series")
+        for step, time, value in zip(steps, times, values, strict=True):
             text: Any = str(escape(str(value)))
             size += 4 * len(text) + 64
             if len(text) * 4 > _LONG_TEXT and len(text.encode()) > _LONG_TEXT:
@@ -227,8 +233,9 @@ class Changes:
             batch.frame(Kind.TEXT, dump_json({"path": path, "points": some}))
 
     def _log_images(self, batch: Batch, path: str, what: Mapping[str, Any], place: int) -> None:
-        found = self._points(batch, path, what, "file_series")
-        for number, (step, time, value) in enumerate(found):
+        values = [each["value"] for each in what["entries"]]
+        steps, times = self._points(batch, path, what, "file_series")
+        for number, (step, time, value) in enumerate(zip(steps, times, values, strict=True)):
             file = self._image(place, number, value)
             record = {"op": "file_point", "path": path, "step": step, "file": file, "time": time}
             for name in ("name", "description"):

@@ -42,7 +42,8 @@ _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the
 _log: Final = logging.getLogger("seamark.server")
 
 _POLL_S: Final = 0.03
-"""How often it is asked for something to fold, seconds: most of what a reader waits."""
+"""How often it is asked for something to fold, seconds: most of what a reader waits. Somebody who
+sends a little all the time is folded as often and not more: a turn costs as much as taking it."""
 _IDLE_POLL_S: Final = 0.08
 _IDLE_AFTER_S: Final = 5.0
 _AT_ONCE: Final = 64
@@ -133,6 +134,7 @@ class FoldWorker:
         self._leases: tuple[Store, Leases] | None = None
         self._failing: dict[Ref, tuple[float, float]] = {}
         self._away = False
+        self._more = False
         self._whole: object = None
 
     def run(self) -> None:
@@ -150,6 +152,7 @@ class FoldWorker:
             thread.start()
         worked = time.monotonic()
         while not self._stop.is_set():
+            begun = time.monotonic()
             try:
                 busy = self.round()
             except SchemaNewer:
@@ -172,11 +175,22 @@ class FoldWorker:
             now = time.monotonic()
             if busy:
                 worked = now
-            else:
-                self._stop.wait(_POLL_S if now - worked < _IDLE_AFTER_S else _IDLE_POLL_S)
+            self._stop.wait(self._pause_s(begun, now, worked))
         self._close_leases()
         for thread in beside:
             thread.join()
+
+    def _pause_s(self, begun: float, now: float, worked: float) -> float:
+        """Return how long to wait after a round, seconds.
+
+        Args:
+            begun: When it began.
+            now: When it was over.
+            worked: When the last one was over that had something to do.
+        """
+        if worked < now:
+            return _POLL_S if now - worked < _IDLE_AFTER_S else _IDLE_POLL_S
+        return 0.0 if self._more else max(0.0, begun + _POLL_S - now)
 
     def round(self) -> bool:
         """Give each run of which more is kept than folded one turn; return whether there was any.
@@ -198,7 +212,7 @@ class FoldWorker:
         if not waiting:
             return False
         taken = leases.taken() if len(waiting) > 1 else ()
-        worked = False
+        worked, self._more = False, len(waiting) >= _AT_ONCE
         for run in waiting:
             if self._stop.is_set():
                 break
@@ -220,6 +234,7 @@ class FoldWorker:
                 self._now_ns,
                 more=lambda connection: leases.leave(connection, *ref),
             )
+            self._more = self._more or turn.more
             if not turn.more and self._store() is store:  # of another one this says nothing
                 self._kept.note(*ref, turn.position)
             self._failing.pop(ref, None)

@@ -88,7 +88,10 @@ _STRETCHES: Final = (
 _OF_RUN: Final = _STRETCHES.where(_run.c.number == sa.bindparam("number"), _segment.c.loose > 0)
 _OF_OBJECT: Final = _STRETCHES.where(_segment.c.object == sa.bindparam("number"))
 _STALE: Final = (
-    sa.select(_object.c.number).where(_object.c.stale > 0).order_by(_object.c.number).limit(8)
+    sa.select(_object.c.number)
+    .where(_object.c.stale > 0, _object.c.state != tables.GROWING)
+    .order_by(_object.c.number)
+    .limit(8)
 )
 _LOCK: Final = (
     sa.select(_run.c.number)
@@ -224,7 +227,7 @@ class Caretaker:
     def _is_spare(self, found: ObjectInfo) -> bool:
         """Return whether all that an object holds is kept elsewhere too, or was purged."""
         try:
-            parts, _ = read_parts(self._objects, found.name, found.size)
+            parts = read_parts(self._objects, found.name, found.size).parts
         except FileNotFoundError:
             return True
         except (OSError, ValueError, TypeError, KeyError, RecursionError):

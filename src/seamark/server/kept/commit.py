@@ -61,12 +61,22 @@ _GROW: Final = (
         heard_ns=_heard,
         waiting_ns=sa.func.coalesce(_run.c.waiting_ns, _heard),
     )
-    .where(_run.c.number == sa.bindparam("row"))
+    .where(
+        _run.c.number == sa.bindparam("row"),
+        _run.c.position == sa.bindparam("was"),
+        _run.c.purged_ns.is_(None),
+    )
 )
 
 
 def insert_object(
-    database: Database, connection: sa.Connection, name: str, size: int, *, stale: bool = False
+    database: Database,
+    connection: sa.Connection,
+    name: str,
+    size: int,
+    *,
+    stale: bool = False,
+    state: int = tables.LIVE,
 ) -> int:
     """Name an object in the tables; return its number.
 
@@ -78,7 +88,7 @@ def insert_object(
         _NEW_OBJECT,
         name=name,
         size=size,
-        state=tables.LIVE,
+        state=state,
         remove_ns=None,
         stale=int(stale),
     )
@@ -95,6 +105,8 @@ def commit(
     sizes: Mapping[Key, int],
     most_journals: int,
     recent: Rows | None = None,
+    *,
+    grown: int | None = None,
 ) -> Rows:
     """Advance the journals of an object by what it holds.
 
@@ -107,6 +119,8 @@ def commit(
         most_journals: Of one run.
         recent: Rows of all the journals as this process last saw them, which saves asking for
             them; None to ask.
+        grown: Number of the object, if it is one that grows: then what is written here need not
+            outlive a loss of power, because it is found in the object (`growing.take_up`).
 
     Returns:
         The rows of runs and journals as they are now.
@@ -118,10 +132,13 @@ def commit(
     keys: dict[Key, Part] = {}
     for part in parts:
         keys[key_of(part.project, part.run), part.journal] = part  # the last one of each
-    with database.writing() as connection:
+    alone = database.dialect == "sqlite"  # no other process sends anything
+    with database.writing(lasting=grown is None) as connection:
         of_runs = {key[0]: part for key, part in keys.items()}
         if recent is None:
             runs, journals = _rows_of(database, connection, keys, of_runs, most_journals)
+        elif alone:
+            runs, journals = recent.runs, recent.journals
         else:
             runs, journals = read_runs(connection, of_runs, locked=True), recent.journals
             if any(
@@ -132,13 +149,13 @@ def commit(
             raise OutrunError
         if any(journals[key].size != sizes[key] for key in keys):
             raise OutrunError
-        number = insert_object(database, connection, name, size)
-        grown: dict[str, int] = {}
+        number = insert_object(database, connection, name, size) if grown is None else grown
+        added: dict[str, int] = {}
         ahead: dict[Key, int] = {}
         for part in parts:
             run = key_of(part.project, part.run)
             ahead[run, part.journal] = max(ahead.get((run, part.journal), 0), part.ahead_ns)
-            grown[run] = grown.get(run, 0) + part.length
+            added[run] = added.get(run, 0) + part.length
         # In one go each: over a network, every statement alone would cost its way there and back.
         advanced = database.run_each(
             connection,
@@ -158,14 +175,21 @@ def commit(
         )
         if advanced != len(keys):
             raise OutrunError
-        database.run_each(
+        counted = database.run_each(
             connection,
             _GROW,
             [
-                {"row": runs[run].number, "added": grown[run], "heard": of_runs[run].heard_ns}
-                for run in sorted(grown)
+                {
+                    "row": runs[run].number,
+                    "was": runs[run].position,
+                    "added": added[run],
+                    "heard": of_runs[run].heard_ns,
+                }
+                for run in sorted(added)
             ],
         )
+        if counted != len(added):
+            raise OutrunError
         database.run_many(
             connection,
             _NEW_SEGMENT,
@@ -185,7 +209,7 @@ def commit(
     return Rows(
         {
             run: runs[run]._replace(position=runs[run].position + more)
-            for run, more in grown.items()
+            for run, more in added.items()
         },
         {key: journals[key]._replace(size=part.end) for key, part in keys.items()},
     )

@@ -2,6 +2,7 @@
 
 One thread collects what has arrived for a moment, writes it into one object, and names that object
 in one transaction. Only then are the senders answered, so what was acknowledged is kept for good.
+Who sends something while nobody else does keeps it itself, without waiting for that thread.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from seamark.journal.walk import walk
 from seamark.paths import check_place
 from seamark.server.kept import tables
 from seamark.server.kept.commit import OutrunError, commit
+from seamark.server.kept.growing import Growing
 from seamark.server.kept.parts import names_of_worker, packed
 from seamark.server.kept.plan import Arrived, Kept, Plan, Rows, RunRow, key_of
 from seamark.server.kept.recent import Recent
@@ -55,6 +57,10 @@ _EACH_S: Final = 0.01
 """How much longer is collected for each batch that the last group had beside the first: alone,
 nobody waits."""
 _TRIES: Final = 8
+_LISTED_BYTES: Final = 512
+"""About what an object says of each part."""
+_LOOK_S: Final = 60.0
+"""How often it is looked whether an object has grown long enough, seconds."""
 _BULK_BYTES: Final = 1 << 20
 """Who sends this much at once has more, and need not wait."""
 _LEAST_S: Final = 1.0
@@ -104,6 +110,8 @@ class Intake:
         now_ns: Clock, nanoseconds since the Unix epoch.
         most_journals: Of one run.
         window_s: How long batches are collected at most, seconds.
+        grows: Whether what is small goes into an object that grows, see
+            `seamark.server.kept.growing`: for one process, whose tables are files of its machine.
         quota: Tells whether a workspace has room for more; None for no limit.
         reserved: Tells whether a journal (project path, run id, file name) is one that the server
             writes itself, with `take`.
@@ -120,6 +128,7 @@ class Intake:
         now_ns: Callable[[], int] = time.time_ns,
         most_journals: int = MOST_JOURNALS,
         window_s: float = WINDOW_S,
+        grows: bool = False,
     ) -> None:
         self._database, self._objects = database, objects
         self._gone = gone or _nobody
@@ -127,6 +136,9 @@ class Intake:
         self._now_ns, self._most, self._window_s = now_ns, most_journals, window_s
         self._names = names_of_worker()
         self._recent = Recent()
+        self._growing = Growing(database, objects, self._names, now_ns) if grows else None
+        self._turn = threading.Lock()
+        """Held by whoever keeps a group."""
         self._changed = threading.Condition()
         self._queue: deque[Arrived] = deque()
         self._bytes = self._arriving = 0
@@ -174,30 +186,37 @@ class Intake:
                 `TooManyError`, `ReservedError`, `QuotaExceeded`, `FullError`.
             PathError: If project or run are no names.
         """
-        return self.submit(project, run, journal, offset, data, gap=gap).result()
+        self._check(project, run, journal)
+        return self._keep_now(self._arrived(project, run, journal, offset, data, gap))
 
     def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Taken:
         """Keep a batch of a journal that may be the server's own.
 
         See `put` and `seamark.server.writer.Takes`.
         """
-        kept = self._submit(project, run, journal, offset, data).result()
+        check_run(project, run)
+        kept = self._keep_now(self._arrived(project, run, journal, offset, data))
         return Taken(kept.offset, kept.position)
 
     def submit(
         self, project: str, run: str, journal: str, offset: int, data: bytes = b"", *, gap: int = 0
     ) -> Future[Kept]:
         """Check a batch and have it kept; see `put`, whose errors this raises or answers."""
+        self._check(project, run, journal)
+        batch = self._arrived(project, run, journal, offset, data, gap)
+        self._queue_up(batch)
+        return batch.done
+
+    def _check(self, project: str, run: str, journal: str) -> None:
         check_run(project, run)
         if self._reserved is not None and self._reserved(project, run, journal):
             msg = f"journal {journal!r} is the server's own, in which it keeps what people edit"
             raise ReservedError(msg)
-        return self._submit(project, run, journal, offset, data, gap=gap)
 
-    def _submit(
-        self, project: str, run: str, journal: str, offset: int, data: bytes, *, gap: int = 0
-    ) -> Future[Kept]:
-        check_run(project, run)
+    def _arrived(
+        self, project: str, run: str, journal: str, offset: int, data: bytes, gap: int = 0
+    ) -> Arrived:
+        """Return a batch that was checked."""
         now = self._now_ns()
         ahead = 0
         if gap:
@@ -205,12 +224,31 @@ class Intake:
         else:
             ahead = check_frames(project, run, journal, offset, data, walk) - now
         ahead = ahead if ahead > AHEAD_NS else 0
-        batch = Arrived(project, run, journal, offset, gap or len(data), data, now, ahead)
+        return Arrived(project, run, journal, offset, gap or len(data), data, now, ahead)
+
+    def _keep_now(self, batch: Arrived) -> Kept:
+        """Have a batch kept: by this thread, if nobody is at it and few send at once."""
+        if self._last_group > 1 or not self._turn.acquire(blocking=False):
+            self._queue_up(batch)
+            return batch.done.result()
+        try:
+            self._queue_up(batch, wake=False)
+            with self._changed:
+                group = self._next_group()
+            self._keep_group(group)
+        finally:
+            self._turn.release()
+            with self._changed:
+                if self._queue:
+                    self._changed.notify_all()
+        return batch.done.result()
+
+    def _queue_up(self, batch: Arrived, *, wake: bool = True) -> None:
         with self._changed:
             if self._closing:
                 msg = "the server is stopping; send it again in a moment"
                 raise FullError(msg)
-            if self._bytes and self._bytes + len(data) > WAITING_BYTES:
+            if self._bytes and self._bytes + len(batch.data) > WAITING_BYTES:
                 msg = "the server has too much to do; send it again in some seconds"
                 raise FullError(msg)
             if self._thread is None:
@@ -219,9 +257,9 @@ class Intake:
                 )
                 self._thread.start()
             self._queue.append(batch)
-            self._bytes += len(data)
-            self._changed.notify_all()
-        return batch.done
+            self._bytes += len(batch.data)
+            if wake:
+                self._changed.notify_all()
 
     @contextlib.contextmanager
     def arriving(self) -> Iterator[Callable[[int], None]]:
@@ -259,40 +297,68 @@ class Intake:
             thread = self._thread
         if thread is not None:
             thread.join()
+        with self._turn:
+            self._seal()
 
     # ------------------------------------------------------------------ the thread
 
     def _work(self) -> None:
-        while group := self._gather():
-            started = time.monotonic()
-            try:
-                self._keep(group)
-            except Exception as error:  # noqa: BLE001 - the senders are told, the next group is kept
-                _log.exception("a group of batches could not be kept")
-                for batch in group:
-                    _fail(batch, error)
-            finally:
-                self._measure(started)
-                self._last_group = len(group)
+        while self._wait():
+            with self._turn:
                 with self._changed:
-                    self._bytes -= sum(len(batch.data) for batch in group)
+                    group = self._next_group()
+                if group:
+                    self._keep_group(group)
+                elif self._is_old():
+                    self._seal()
 
-    def _gather(self) -> list[Arrived]:
-        """Return what to keep together; empty once there will be no more."""
+    def _wait(self) -> bool:
+        """Wait until there is something to do; return whether there will be more."""
         with self._changed:
             while not self._queue and not self._closing:
-                self._changed.wait()
+                if not self._changed.wait(_LOOK_S) and self._is_old():
+                    return True
             end = time.monotonic() + min(self._window_s, _EACH_S * max(0, self._last_group - 1))
             while not self._closing and self._bytes < GROUP_BYTES:
                 if (left := end - time.monotonic()) <= 0:
                     break
                 self._changed.wait(left)
-            group: list[Arrived] = []
-            size = 0
-            while self._queue and (not group or size + len(self._queue[0].data) <= GROUP_BYTES):
-                group.append(self._queue.popleft())
-                size += len(group[-1].data)
-            return group
+            return bool(self._queue) or not self._closing
+
+    def _next_group(self) -> list[Arrived]:
+        """Return what to keep together; called with the lock."""
+        group: list[Arrived] = []
+        size = 0
+        while self._queue and (not group or size + len(self._queue[0].data) <= GROUP_BYTES):
+            group.append(self._queue.popleft())
+            size += len(group[-1].data)
+        return group
+
+    def _keep_group(self, group: list[Arrived]) -> None:
+        """Keep what was taken off the queue; whatever goes wrong, the senders are told."""
+        started = time.monotonic()
+        try:
+            self._keep(group)
+        except Exception as error:  # noqa: BLE001 - the next group is kept
+            _log.exception("a group of batches could not be kept")
+            for batch in group:
+                _fail(batch, error)
+        finally:
+            self._measure(started)
+            self._last_group = len(group)
+            with self._changed:
+                self._bytes -= sum(len(batch.data) for batch in group)
+
+    def _is_old(self) -> bool:
+        return self._growing is not None and self._growing.is_old()
+
+    def _seal(self) -> None:
+        """Let the object that grew be; what cannot be said of it now is found out later."""
+        try:
+            if self._growing is not None:
+                self._growing.seal()
+        except (OSError, Conflict, sa.exc.SQLAlchemyError) as error:
+            _log.warning("an object could not be brought to its end: %s", error)
 
     def _measure(self, started: float) -> None:
         """Note how much of the time since the last group this one took."""
@@ -338,7 +404,41 @@ class Intake:
         """Write an object and name it; return the rows of what is in it."""
         if not plan.parts:
             return Rows({}, {})
-        name, sizes = next(self._names), [len(data) for data in plan.data]
+        sizes = [len(data) for data in plan.data]
+        # The list is made once it is known where it goes; it is about as long as this.
+        about = sum(sizes) + _LISTED_BYTES * (1 + len(sizes))
+        grown = self._growing
+        if grown is None or (file := grown.open(about)) is None:
+            return self._write_alone(plan, recent, sizes)
+        start = file.end
+        head, parts = packed(plan.parts, self._now_ns(), shared=True, sizes=sizes, start=start)
+        if file.room < len(head) + sum(sizes):
+            return self._write_alone(plan, recent, sizes)
+        try:
+            file.add(head, *plan.data)
+            return commit(
+                self._database,
+                grown.name,
+                0,
+                parts,
+                plan.sizes,
+                self._most,
+                recent,
+                grown=grown.number,
+            )
+        except (OutrunError, Conflict):  # nothing was written, so nobody knows of these bytes
+            try:
+                file.take_back(start)
+            except OSError:
+                grown.abandon()
+            raise
+        except BaseException:  # what is acknowledged next must not lie behind them
+            grown.abandon()
+            raise
+
+    def _write_alone(self, plan: Plan, recent: Rows | None, sizes: list[int]) -> Rows:
+        """Write an object that does not grow, and name it."""
+        name = next(self._names)
         head, parts = packed(plan.parts, self._now_ns(), shared=True, sizes=sizes)
         self._objects.put(name, head, *plan.data)
         try:

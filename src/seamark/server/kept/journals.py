@@ -125,8 +125,11 @@ class KeptJournals:
         return [KeptRun(*row) for row in rows]
 
     def note(self, project: str, run: str, position: int) -> None:
-        """Note that a run is folded up to a position; nothing happens if more is kept by now."""
-        with self._database.writing() as connection:
+        """Note that a run is folded up to a position; nothing happens if more is kept by now.
+
+        What a loss of power takes of these notes is folded once more, which changes nothing.
+        """
+        with self._database.writing(lasting=False) as connection:
             self._database.run(connection, _NOTE, run_key=key_of(project, run), folded=position)
 
     def late(self, before_ns: int, most: int) -> list[KeptRun]:

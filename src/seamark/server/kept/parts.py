@@ -6,8 +6,10 @@
     8   4  u32 length of the list      12  4  u32 crc32 of the list
     16  …  the list: JSON, then the bytes of its parts, one after the other
 
-The list has who wrote the object and when, and for each part the run, the journal, where in the
+The list has when the object was written, and for each part the run, the journal, where in the
 file it begins, how long it is, when it came, and its CRC. A declared gap is a part without bytes.
+An object that grows (`seamark.server.kept.growing`) has more of the same behind it: magic, list and
+bytes, again and again, and zeros up to its end.
 """
 
 from __future__ import annotations
@@ -31,7 +33,15 @@ if TYPE_CHECKING:
 
     from seamark.server.objects import ObjectStore
 
-__all__ = ["PREFIX", "Part", "names_of_worker", "packed", "read_parts"]
+__all__ = [
+    "PREFIX",
+    "Listed",
+    "Part",
+    "is_sound",
+    "names_of_worker",
+    "packed",
+    "read_parts",
+]
 
 PREFIX: Final = "journals/"
 """What the names of these objects begin with."""
@@ -83,15 +93,21 @@ def names_of_worker() -> Iterator[str]:
 
 
 def packed(
-    parts: Sequence[Part], made_ns: int, *, shared: bool, sizes: Sequence[int]
+    parts: Sequence[Part],
+    made_ns: int,
+    *,
+    shared: bool,
+    sizes: Sequence[int],
+    start: int = 0,
 ) -> tuple[bytes, list[Part]]:
-    """Return what an object begins with, and its parts with their places.
+    """Return what goes before the bytes of parts, and the parts with their places.
 
     Args:
         parts: In the order in which their bytes follow.
         made_ns: Now, nanoseconds since the Unix epoch.
         shared: Whether it is of several runs.
         sizes: How many bytes each part has in the object; 0 for a declared gap.
+        start: Where in the object this goes.
     """
     listed = {
         "format": _FORMAT,
@@ -101,15 +117,34 @@ def packed(
     }
     text = dump_json(listed)
     head = _HEAD.pack(_MAGIC, len(text), zlib.crc32(text)) + text
-    placed, place = [], len(head)
+    placed, place = [], start + len(head)
     for part, size in zip(parts, sizes, strict=True):
         placed.append(part._replace(place=place if size else None))
         place += size
     return head, placed
 
 
-def read_parts(objects: ObjectStore, name: str, size: int) -> tuple[list[Part], bool]:
-    """Return what an object holds, and whether it is of several runs.
+class Listed(NamedTuple):
+    """What an object says that it holds.
+
+    Attributes:
+        parts: In order.
+        shared: Whether they are of several runs.
+        end: Behind the last of them, bytes.
+        whole: Whether everything else in the object is zeros, which it may grow into.
+    """
+
+    parts: list[Part]
+    shared: bool
+    end: int
+    whole: bool = True
+
+
+def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
+    """Return what an object holds.
+
+    One that grew holds several lists, each with its parts. Its end may be torn, if a machine lost
+    power: what is there was not acknowledged, and is passed over.
 
     Args:
         objects: Where it is.
@@ -117,10 +152,48 @@ def read_parts(objects: ObjectStore, name: str, size: int) -> tuple[list[Part], 
         size: Of the object, bytes.
 
     Raises:
-        ValueError: If it is no such object, or damaged.
+        ValueError: If it is no such object, or damaged where it begins.
         OSError: If it cannot be read.
     """
-    head = objects.get(name, 0, _HEAD.size)
+    found: list[Listed] = []
+    end, whole = 0, True
+    while end < size:
+        if not objects.get(name, end, _HEAD.size).strip(b"\0"):
+            break
+        try:
+            section = _section(objects, name, end, size)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            if not found:
+                raise
+            whole = False
+            rest = objects.get(name, end, size - end)
+            if (after := rest.find(_MAGIC, 1)) < 0:
+                break
+            end += after
+        else:
+            found.append(section)
+            end = section.end
+    if found and (end < size or found[1:]) and not _are_sound(objects, name, found[-1].parts):
+        found.pop()  # its list got there, and its bytes did not
+        whole = False
+    parts = [part for section in found for part in section.parts]
+    shared = not found or found[0].shared
+    return Listed(parts, shared, found[-1].end if found else 0, whole)
+
+
+def is_sound(objects: ObjectStore, name: str, part: Part) -> bool:
+    """Return whether the bytes of a part are those that were written."""
+    if part.place is None:
+        return True
+    return zlib.crc32(objects.get(name, part.place, part.length)) == part.crc
+
+
+def _are_sound(objects: ObjectStore, name: str, parts: Sequence[Part]) -> bool:
+    return all(is_sound(objects, name, part) for part in parts)
+
+
+def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
+    head = objects.get(name, start, _HEAD.size)
     if len(head) < _HEAD.size:
         msg = f"object {name!r} is cut short"
         raise ValueError(msg)
@@ -128,7 +201,7 @@ def read_parts(objects: ObjectStore, name: str, size: int) -> tuple[list[Part], 
     if magic != _MAGIC or length > min(_MOST_BYTES, size):
         msg = f"object {name!r} holds no journals"
         raise ValueError(msg)
-    text = objects.get(name, _HEAD.size, length)
+    text = objects.get(name, start + _HEAD.size, length)
     if len(text) < length or zlib.crc32(text) != crc:
         msg = f"object {name!r} is damaged: its list does not have its CRC"
         raise ValueError(msg)
@@ -136,17 +209,17 @@ def read_parts(objects: ObjectStore, name: str, size: int) -> tuple[list[Part], 
     if listed["format"] != _FORMAT:
         msg = f"object {name!r} was written by a newer Seamark"
         raise ValueError(msg)
-    parts, place = [], _HEAD.size + length
+    parts, place = [], start + _HEAD.size + length
     for one in listed["parts"]:
         part = _sound(one)
         if part.crc is not None:
             part = part._replace(place=place)
             place += part.length
         parts.append(part)
-    if place != size:
+    if place > size:
         msg = f"object {name!r} has {size} bytes, its list says {place}"
         raise ValueError(msg)
-    return parts, bool(listed["shared"])
+    return Listed(parts, bool(listed["shared"]), place)
 
 
 def _sound(one: Any) -> Part:

@@ -7,7 +7,6 @@ were written and never named, those are taken that reach furthest; what is the s
 from __future__ import annotations
 
 import logging
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -15,7 +14,7 @@ import sqlalchemy as sa
 
 from seamark.server.kept import tables
 from seamark.server.kept.commit import insert_object
-from seamark.server.kept.parts import PREFIX, Part, read_parts
+from seamark.server.kept.parts import PREFIX, Part, is_sound, read_parts
 from seamark.server.kept.plan import key_of
 from seamark.store.database import insertion
 
@@ -94,7 +93,7 @@ def rebuild(
             msg = "given up"
             raise InterruptedError(msg)
         try:
-            parts, shared = read_parts(objects, info.name, info.size)
+            listed = read_parts(objects, info.name, info.size)
         except FileNotFoundError:
             continue  # it was due to be removed
         except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -102,20 +101,17 @@ def rebuild(
             damaged.append(info.name)
             continue
         sizes[info.name] = info.size
-        for part in parts:
-            if verify and not _is_sound(objects, info.name, part):
+        if not listed.whole:
+            _log.error("rebuild: %r is damaged", info.name)
+            damaged.append(info.name)
+        for part in listed.parts:
+            if verify and not is_sound(objects, info.name, part):
                 _log.error("rebuild: %r is damaged at byte %s", info.name, part.place)
                 damaged.append(info.name)
                 continue
             of_run = found.setdefault(key_of(part.project, part.run), {})
-            of_run.setdefault(part.journal, []).append(_Found(part, info.name, shared))
+            of_run.setdefault(part.journal, []).append(_Found(part, info.name, listed.shared))
     return _Writer(database, sizes, gone).write(found, sorted(set(damaged)))
-
-
-def _is_sound(objects: ObjectStore, name: str, part: Part) -> bool:
-    if part.place is None:
-        return True
-    return zlib.crc32(objects.get(name, part.place, part.length)) == part.crc
 
 
 def _chain(found: Iterable[_Found]) -> Iterator[tuple[int, int, _Found]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from seamark.server.kept.plan import Rows
 
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Recent"]
 
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 _MOST: Final = 10_000
-"""Journals of which it is remembered."""
+"""Journals, and runs, of which it is remembered."""
 
 
 class Recent:
@@ -25,7 +27,8 @@ class Recent:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Key, tuple[RunRow, JournalRow]] = OrderedDict()
+        self._runs: OrderedDict[str, RunRow] = OrderedDict()
+        self._journals: OrderedDict[Key, JournalRow] = OrderedDict()
 
     def of(self, group: Iterable[Arrived]) -> Rows | None:
         """Return the rows of a group; None unless each batch goes on where its journal ends."""
@@ -33,9 +36,9 @@ class Recent:
         rows = Rows({}, {})
         for batch in group:
             key = batch.key
-            if (found := self._known.get(key)) is None:
+            run, journal = self._runs.get(key[0]), self._journals.get(key)
+            if run is None or journal is None:
                 return None
-            run, journal = found
             if batch.offset != ends.get(key, journal.size) or not batch.length:
                 return None
             ends[key] = batch.end
@@ -44,13 +47,18 @@ class Recent:
 
     def note(self, runs: Mapping[str, RunRow], journals: Mapping[Key, JournalRow]) -> None:
         """Remember rows as they are now."""
-        for key, journal in journals.items():
-            self._known[key] = runs[key[0]], journal
-            self._known.move_to_end(key)
-        while len(self._known) > _MOST:
-            self._known.popitem(last=False)
+        _remember(self._runs, runs)
+        _remember(self._journals, journals)
 
     def forget(self, group: Iterable[Arrived]) -> None:
         """Believe nothing about the journals of a group any more."""
         for batch in group:
-            self._known.pop(batch.key, None)
+            self._journals.pop(batch.key, None)
+
+
+def _remember(known: OrderedDict[_K, _V], more: Mapping[_K, _V]) -> None:
+    for key, row in more.items():
+        known[key] = row
+        known.move_to_end(key)
+    while len(known) > _MOST:
+        known.popitem(last=False)

@@ -21,7 +21,7 @@ _object, _segment = tables.objects, tables.segments
 def release(
     connection: sa.Connection, numbers: Sequence[int], remove_ns: int, *, stale: bool = False
 ) -> None:
-    """Let go of those objects that no segment names any more.
+    """Let go of those objects that no segment names any more; those that grow stay as they are.
 
     Args:
         connection: Of a transaction that writes.
@@ -37,7 +37,7 @@ def release(
         if gone:
             connection.execute(
                 sa.update(_object)
-                .where(_object.c.number.in_(gone))
+                .where(_object.c.number.in_(gone), _object.c.state != tables.GROWING)
                 .values(state=tables.RELEASED, remove_ns=remove_ns, stale=0)
             )
         if left and stale:

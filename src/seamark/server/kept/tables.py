@@ -7,7 +7,17 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-__all__ = ["CLAIMED", "LIVE", "RELEASED", "journals", "metadata", "objects", "runs", "segments"]
+__all__ = [
+    "CLAIMED",
+    "GROWING",
+    "LIVE",
+    "RELEASED",
+    "journals",
+    "metadata",
+    "objects",
+    "runs",
+    "segments",
+]
 
 metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -19,6 +29,9 @@ RELEASED = 1
 """State of one that nothing names any more; its row goes with it."""
 CLAIMED = 2
 """State of one that nobody had named in time. Its row stays, so that nobody does so later."""
+
+GROWING = 3
+"""State of one to which bytes are added: it stays whatever names it."""
 
 runs = sa.Table(
     "kept_run",

@@ -1,0 +1,290 @@
+"""Objects that grow: what was acknowledged is found in them, whatever the tables have lost."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from keeping import PROJECT, RUN, Place, at_once, journal, places
+
+from seamark.server.kept import tables
+from seamark.server.kept.caretaker import REST_NS
+from seamark.server.kept.growing import GROWN_BYTES, SMALL_BYTES, take_up
+from seamark.server.kept.rebuild import rebuild
+from seamark.server.kept.refusals import FullError
+from seamark.server.kept.releasing import REMOVE_NS
+
+NEVER = lambda: False  # noqa: E731
+
+
+@pytest.fixture
+def place(tmp_path):
+    """An empty place on files of this machine."""
+    made = Place(f"sqlite:///{tmp_path / 'databases'}", tmp_path / "objects")
+    yield made
+    made.close()
+
+
+def found(place: Place) -> int:
+    return take_up(place.database, place.objects, gone=place.gone, now_ns=place.now_ns)
+
+
+def states(place: Place) -> list[int]:
+    with place.database.reading() as connection:
+        return [row[0] for row in connection.execute(sa.select(tables.objects.c.state))]
+
+
+def put_all(place: Place, made, first: int = 0, last: int | None = None, intake=None) -> None:
+    intake = intake or place.intake(grows=True)
+    for start, end in list(pairwise(places(made)))[first:last]:
+        intake.put(PROJECT, made.header["run"], made.file, start, made.data[start:end])
+
+
+def without_power(place: Place, folder: Path, keep: int) -> Place:
+    """Return the place after a loss of power that took the last commits, but no forced bytes.
+
+    Args:
+        place: A place with an intake that was not closed.
+        folder: Where the copy goes.
+        keep: So many bytes of what SQLite had appended to its log are on the disk.
+    """
+    shutil.copytree(place.folder, folder / "objects")
+    source = Path(place.url.removeprefix("sqlite:///"))
+    (folder / "databases").mkdir()
+    for each in source.iterdir():
+        if not each.name.endswith("-shm"):
+            data = each.read_bytes()
+            (folder / "databases" / each.name).write_bytes(
+                data[:keep] if each.name == "kept.db-wal" else data
+            )
+    return Place(f"sqlite:///{folder / 'databases'}", folder / "objects")
+
+
+def test_many_groups_share_an_object(place: Place) -> None:
+    """It is one object, whole once it is sealed; large batches have their own."""
+    made = journal(rows=40)
+    intake = place.intake(grows=True)
+    for start, end in pairwise(places(made)):
+        intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
+    assert states(place) == [tables.GROWING]
+    assert place.bytes_of(made.file) == made.data
+    large = journal("large", rows=1)
+    large.op("assign", atoms={"x": ["string", "x" * SMALL_BYTES]})
+    intake.put(PROJECT, RUN, large.file, 0, large.data)
+    assert sorted(states(place)) == [tables.LIVE, tables.GROWING]
+    intake.close()
+    assert states(place) == [tables.LIVE, tables.LIVE]
+    sizes = [each.size for each in place.objects.listed("journals/")]
+    assert max(sizes) < GROWN_BYTES
+    place.now += REST_NS + 1
+    place.caretaker().tend(NEVER)  # its own objects, in the place of both
+    place.now += REMOVE_NS + 1
+    place.caretaker().tend(NEVER)
+    assert place.bytes_of(made.file) == made.data
+    assert place.bytes_of(large.file) == large.data
+
+
+def test_an_object_that_is_full_or_old_is_followed_by_another(place: Place) -> None:
+    """What they hold is read on from one to the next, and rebuilt from all of them."""
+    made = journal(rows=1)
+    for number in range(40):
+        made.op("assign", atoms={"x": ["string", str(number) * (SMALL_BYTES // 3)]})
+    put_all(place, made)
+    assert sorted(states(place)) == [*[tables.LIVE] * (len(states(place)) - 1), tables.GROWING]
+    assert len(states(place)) > 1
+    assert place.bytes_of(made.file) == made.data
+    with place.database.writing() as connection:
+        for table in (tables.segments, tables.journals, tables.runs, tables.objects):
+            connection.execute(sa.delete(table))
+    again = rebuild(place.database, place.objects, gone=place.gone, verify=True)
+    assert (again.bytes, again.damaged, again.missing) == (len(made.data), [], [])
+    assert place.bytes_of(made.file) == made.data
+
+
+@pytest.mark.parametrize("lost", [1, 4000, 30_000, 1 << 30])
+def test_a_loss_of_power_takes_rows_and_no_bytes(place: Place, tmp_path: Path, lost: int) -> None:
+    """Whatever SQLite had not forced yet, the object has; and once more changes nothing."""
+    made, other = journal(rows=60), journal("two", rows=9, run="run2")
+    intake = place.intake(grows=True)
+    put_all(place, made, 0, 1, intake)  # with its object's own row, which is forced
+    wal = Path(place.url.removeprefix("sqlite:///"), "kept.db-wal")
+    least = wal.stat().st_size
+    put_all(place, made, 1, None, intake)
+    put_all(place, other, intake=intake)
+    keep = max(least, wal.stat().st_size - lost)
+    after = without_power(place, tmp_path / "after", keep)
+    try:
+        if lost > 1 << 20:
+            assert len(after.bytes_of(made.file)) < len(made.data)
+        found(after)
+        assert after.bytes_of(made.file) == made.data
+        assert after.bytes_of(other.file, run="run2") == other.data
+        assert tables.GROWING not in states(after)
+        assert found(after) == 0
+        intake = after.intake(grows=True)
+        assert intake.known(PROJECT, RUN) == ({made.file: made.offset}, made.offset)
+        made.row({"a": 1.0}, 100)
+        intake.put(PROJECT, RUN, made.file, 0, made.data)
+        assert after.bytes_of(made.file) == made.data
+    finally:
+        after.close()
+
+
+def test_what_was_purged_meanwhile_is_not_taken_up(place: Place, tmp_path: Path) -> None:
+    """The tombstone outlives the rows."""
+    first, made = journal(), journal("two", run="run2")
+    intake = place.intake(grows=True)
+    put_all(place, first, intake=intake)
+    wal = Path(place.url.removeprefix("sqlite:///"), "kept.db-wal")
+    least = wal.stat().st_size
+    put_all(place, made, intake=intake)
+    after = without_power(place, tmp_path / "after", least)
+    try:
+        after.purged.add((PROJECT, "run2"))
+        assert found(after) == 0
+        assert after.bytes_of(first.file) == first.data
+        assert after.bytes_of(made.file, run="run2") == b""
+    finally:
+        after.close()
+
+
+@pytest.mark.parametrize("cut", [1, 20, 200])
+def test_a_torn_end_is_passed_over(place: Place, cut: int) -> None:
+    """It was not acknowledged: the list of it, or its bytes, did not get to the disk."""
+    made = journal(rows=20)
+    put_all(place, made, 0, 19)
+    (name,) = place.objects.names("journals/")
+    path = place.folder / name
+    before = path.read_bytes()
+    put_all(place, made, 19, 20)  # another process, whose object is set aside
+    (other,) = set(place.objects.names("journals/")) - {name}
+    more = (place.folder / other).read_bytes().rstrip(b"\0")
+    end = len(before.rstrip(b"\0"))
+    end += -end % 8  # frames end with what may be zeros; sections with frames
+    torn = before[:end] + more[:-cut] + bytes(len(before) - end - len(more) + cut)
+    path.write_bytes(torn)
+    with place.database.writing() as connection:
+        for table in (tables.segments, tables.journals, tables.runs):
+            connection.execute(sa.delete(table))
+        connection.execute(sa.delete(tables.objects).where(tables.objects.c.name == other))
+    (place.folder / other).unlink()
+    assert found(place) == places(made)[19]
+    assert place.bytes_of(made.file) == made.data[: places(made)[19]]
+    assert path.stat().st_size <= end + 8
+    again = rebuild(place.database, place.objects, gone=place.gone, verify=True)
+    assert again.bytes == places(made)[19]
+
+
+class Full:
+    """Objects on a disk that refuses what is added to one that grows, from a moment on."""
+
+    def __init__(self, place: Place) -> None:
+        self._place, self.refuses = place, False
+
+    def grow(self, name: str, size: int):
+        made = self._place.objects.grow(name, size)
+        add = made.add
+
+        def maybe(*parts: bytes) -> None:
+            if self.refuses:
+                msg = "no space left"
+                raise OSError(msg)
+            add(*parts)
+
+        made.add = maybe
+        return made
+
+    def __getattr__(self, name: str):
+        return getattr(self._place.objects, name)
+
+
+def test_a_disk_that_fails_is_said_and_another_object_is_begun(place: Place) -> None:
+    """Nothing that was not acknowledged is kept, and the same is taken once there is room."""
+    made, objects = journal(rows=20), Full(place)
+    intake, ends = place.intake(objects, grows=True), places(made)
+    intake.put(PROJECT, RUN, made.file, 0, made.data[: ends[9]])
+    objects.refuses = True
+    with pytest.raises(FullError):
+        intake.put(PROJECT, RUN, made.file, ends[9], made.data[ends[9] :])
+    objects.refuses = False
+    assert place.bytes_of(made.file) == made.data[: ends[9]]
+    intake.put(PROJECT, RUN, made.file, ends[9], made.data[ends[9] :])
+    intake.close()
+    found(place)
+    assert place.bytes_of(made.file) == made.data
+
+
+def test_many_senders_at_once_are_kept_in_order(place: Place) -> None:
+    """By themselves or by the thread: each of them gets what is kept of its own."""
+    intake = place.intake(grows=True)
+    some = [journal(f"j{n}", rows=30, run=f"run{n % 3}") for n in range(8)]
+
+    def send(made):
+        for start, end in pairwise(places(made)):
+            kept = intake.put(PROJECT, made.header["run"], made.file, start, made.data[start:end])
+            assert kept.offset == end
+        return len(made.data)
+
+    assert at_once(*(lambda made=made: send(made) for made in some)) == [
+        len(made.data) for made in some
+    ]
+    for made in some:
+        assert place.bytes_of(made.file, run=made.header["run"]) == made.data
+    for run in range(3):
+        position = sum(len(made.data) for made in some if made.header["run"] == f"run{run}")
+        assert intake.known(PROJECT, f"run{run}")[1] == position
+    intake.close()
+    with pytest.raises(FullError):
+        intake.put(PROJECT, "run0", some[0].file, 0, some[0].data)
+
+
+def test_a_purge_is_noticed_by_who_goes_on(place: Place) -> None:
+    """What is remembered of a run is not believed once the tables say otherwise."""
+    made = journal(rows=20)
+    put = place.intake(grows=True).put
+    ends = places(made)
+    put(PROJECT, RUN, made.file, 0, made.data[: ends[9]])
+    place.kept().forget(PROJECT, RUN)
+    with pytest.raises(Exception, match="purged"):
+        put(PROJECT, RUN, made.file, ends[9], made.data[ends[9] :])
+    assert found(place) == 0
+    assert place.bytes_of(made.file) == b""
+
+
+def test_what_was_refused_does_not_come_before_what_was_acknowledged(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bytes are in an older object; then the power is lost, and the rows of the newer one."""
+    made = journal(rows=20)
+    intake, ends = place.intake(grows=True), places(made)
+    intake.put(PROJECT, RUN, made.file, 0, made.data[: ends[4]])
+    refused = made.data[ends[4] : ends[9]]
+    with monkeypatch.context() as patch:
+        patch.setattr("seamark.server.kept.intake.commit", _no_room)
+        with pytest.raises(FullError):
+            intake.put(PROJECT, RUN, made.file, ends[4], refused)
+    again = journal(rows=4)
+    for step in range(30):
+        again.row({"other": 1.0 + step}, step)
+    assert again.data[: ends[4]] == made.data[: ends[4]]
+    taken = [end for end in again.ends if end > ends[4]]
+    wal = Path(place.url.removeprefix("sqlite:///"), "kept.db-wal")
+    intake._growing.open(1)  # as the next batch does: its row is forced
+    least = wal.stat().st_size
+    intake.put(PROJECT, RUN, made.file, ends[4], again.data[ends[4] : taken[0]])
+    intake.put(PROJECT, RUN, made.file, taken[0], again.data[taken[0] : taken[1]])
+    after = without_power(place, tmp_path / "after", least)
+    try:
+        found(after)
+        assert after.bytes_of(made.file) == again.data[: taken[1]]
+        assert tables.GROWING not in states(after)
+    finally:
+        after.close()
+
+
+def _no_room(*_: object, **__: object) -> None:
+    msg = "database or disk is full"
+    raise OSError(msg)

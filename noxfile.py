@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import nox
@@ -159,11 +160,19 @@ def typing_api(session: nox.Session, checker: str) -> None:
 def integration(session: nox.Session, host: str, era: str) -> None:
     """Prove the built wheel against one host; a missing host or another version of it fails."""
     longest = host in ("lightning", "neptune-client")
-    prove_host(session, host, era, "not thorough" if longest else "")
+    # With neptune's own package: a few of what was written for it; `homes` is all of it.
+    few = ["--numprocesses=1", "-k", "ignite or optuna"] if era == "latest" else []
+    prove_host(session, host, era, "not thorough" if longest else "", few)
 
 
-def prove_host(session: nox.Session, host: str, era: str, chosen: str) -> None:
-    """Run one host's tests on the built wheel: those with the marks chosen, none of Horovod."""
+def prove_host(
+    session: nox.Session, host: str, era: str, chosen: str, homes: Sequence[str] = ()
+) -> None:
+    """Run one host's tests on the built wheel: those with the marks chosen, none of Horovod.
+
+    Those that were written for neptune run a second time, with that package and a server, where
+    `homes` says which; what both have recorded is compared.
+    """
     project = f"integrations/{host}"
     session.install(built_wheel(session), "--group", f"{project}/pyproject.toml:{era}")
     if host == "neptune" and era == "latest":
@@ -171,19 +180,18 @@ def prove_host(session: nox.Session, host: str, era: str, chosen: str) -> None:
     # What is slow and depends on no release of the host is proved with the latest.
     marks = ["not horovod", chosen, "" if era == "latest" else "not slow"]
     words = [project, "-m", " and ".join(filter(None, marks))]
-    env = {"SEAMARK_REQUIRE": f"{host}:{era}"}
     if host != "neptune":
-        run_pytest(session, *words, **env)
+        run_pytest(session, *words, SEAMARK_REQUIRE=f"{host}:{era}")
         return
-    # The same scripts say `neptune` twice: it is Seamark, and then the package with our server.
-    recorded = Path(session.cache_dir, "recorded", era)
+    recorded = Path(session.cache_dir, "recorded", era).resolve()
     shutil.rmtree(recorded, ignore_errors=True)
-    words.append(f"--recorded={recorded.resolve()}")
-    run_pytest(session, *words, **env)
-    session.install(
-        f"{built_wheel(session)}[server]", "--group", f"{project}/pyproject.toml:client"
-    )
-    run_pytest(session, *words, "--home=server", **env)
+    run_pytest(session, *words, f"--recorded={recorded}", SEAMARK_REQUIRE=f"{host}:{era}")
+    if homes:
+        # The same scripts say `neptune` again, and it is that package, which talks to a server.
+        client = f"{project}/pyproject.toml:client"
+        session.install(f"{built_wheel(session)}[server]", "--group", client)
+        words += ["--home=server", f"--recorded={recorded}", *homes]
+        run_pytest(session, *words, SEAMARK_REQUIRE=f"{host}:{era}")
 
 
 @nox.session
@@ -191,6 +199,13 @@ def prove_host(session: nox.Session, host: str, era: str, chosen: str) -> None:
 def thorough(session: nox.Session, era: str) -> None:
     """Prove more ways to launch, to end and to go on with a Lightning training (on demand)."""
     prove_host(session, "lightning", era, "thorough")
+
+
+@nox.session
+@nox.parametrize("era", ERAS, ids=ERAS)
+def homes(session: nox.Session, era: str) -> None:
+    """Prove all that was written for neptune in its place, and with it and a server (on demand)."""
+    prove_host(session, "neptune", era, "", ["--numprocesses=2"])
 
 
 @nox.session

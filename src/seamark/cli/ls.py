@@ -22,6 +22,7 @@ from seamark.cli._columns import (
 from seamark.cli._facts import exact_text, value_text
 from seamark.cli._health import losses_in_short
 from seamark.cli._json import dumps
+from seamark.cli._places import rows_of
 from seamark.cli._runs import Runs, a_path, a_query, filled, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, data_output, note
 from seamark.cli._text import (
@@ -165,10 +166,10 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
 )
 @click.option(
     "--kind",
-    type=click.Choice(["run", "model", "model_version", "artifact"]),
+    type=click.Choice(["run", "model", "model_version", "artifact", "project", "group"]),
     default="run",
     metavar="KIND",
-    help="List what is a model, a model_version or an artifact, in place of runs.",
+    help="List what is a model, model_version, artifact, project or group, in place of runs.",
 )
 @click.option("--trashed", is_flag=True, help="List only trashed runs.")
 @click.option(
@@ -265,12 +266,20 @@ def ls(
       seamark ls --limit 0 --columns '*' --csv > runs.csv
       seamark ls --kind model_version --query 'sys/stage = production'
       seamark ls --kind artifact
+      seamark ls --kind project --query 'runs > 10'
     """
     from seamark.store.query.selection import Selection
 
     if as_csv and as_json:
         misuse("expected one of --csv and --json, got both")
     runs = open_runs(context, project, missing_ok=True)
+    wanted = [name.strip() for given in columns for name in given.split(",") if name.strip()]
+    if kind in ("project", "group"):
+        _expect_none_of_runs(kind, [*tags, *states], trashed, differing)
+        listed = rows_of(runs, kind, project, query)
+        listed.arrange(wanted, sort, descending=descending, limit=limit)
+        listed.write(as_csv=as_csv, as_json=as_json)
+        return
     if kind == "run":
         runs.expect_project(project)
     sorting = _sorting(sort, descending=descending)
@@ -286,7 +295,6 @@ def ls(
         ascending=sorting.ascending,
         local=True,
     )
-    wanted = [name.strip() for given in columns for name in given.split(",") if name.strip()]
     for_people = not (as_json or as_csv)
     asked = _Asked(wanted, sorting, kind, differing=differing, for_people=for_people)
     table = runs.index.table(chosen, asked.columns)
@@ -311,6 +319,12 @@ def ls(
         note(
             f"{plural(len(rows), _WORDS.get(kind, 'run'))} of {table.total:,}; --limit 0 shows all"
         )
+
+
+def _expect_none_of_runs(kind: str, *given: object) -> None:
+    """Refuse options that mean nothing where no runs are listed."""
+    if any(given):
+        misuse(f"--kind {kind}: --tag, --state, --trashed and --differing are of runs")
 
 
 class _Asked:

@@ -15,7 +15,7 @@ from seamark.errors import ArgumentError, FileMissingError, RunNotFoundError
 from seamark.paths import check_path, home_of, kind_of, model_key
 from seamark.reading.artifacts import ArtifactName
 from seamark.run.artifact import artifact_op
-from seamark.run.artifact_names import find_artifact, rows_of
+from seamark.run.artifact_names import artifact_root, find_artifact, rows_of
 from seamark.run.catalogs import first_remote, open_catalog, readable
 from seamark.run.container import Container
 from seamark.run.objects import uri_of
@@ -180,7 +180,8 @@ class Associations:
             ArgumentError: If several may be meant.
         """
         options, folder = self._options, self._recorder.folder
-        places: list[Path | str] = [folder.root]
+        own = artifact_root()
+        places: list[Path | str] = [folder.root] if own is None else [own, folder.root]
         if (uri := first_remote(options.remotes)) is not None:
             places.append(readable(uri))
         missing: RunNotFoundError | None = None

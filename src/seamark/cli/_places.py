@@ -21,7 +21,7 @@ from seamark.paths import is_inside
 if TYPE_CHECKING:
     from seamark.cli._runs import Runs
 
-__all__ = ["Places", "rows_of"]
+__all__ = ["Places", "places_of"]
 
 _PLAIN: Final = {
     "project": ("runs", "sys/description", "tags/*"),
@@ -33,18 +33,26 @@ _TITLES: Final = {"runs": "RUNS", "sys/description": "DESCRIPTION", "description
 Row = Mapping[str, Any]
 
 
-def rows_of(runs: Runs, kind: str, project: str | None, query: str | None) -> Places:
-    """Return the projects or groups that match.
+def places_of(
+    runs: Runs, kind: str, project: str | None, query: str | None, of_runs: Sequence[object]
+) -> Places | None:
+    """Return the projects or groups that match; None if something else is listed.
 
     Args:
         runs: What is there, up to date.
-        kind: ``"project"`` or ``"group"``.
+        kind: What is listed.
         project: Only this one and those below it, or their groups; None for all.
         query: In the language of queries; None for all.
+        of_runs: Options that mean nothing where no runs are listed.
 
     Raises:
+        Misuse: If one of these is given.
         QueryError: If the query breaks the grammar.
     """
+    if kind not in _PLAIN:
+        return None
+    if any(of_runs):
+        misuse(f"--kind {kind}: --tag, --state, --trashed and --differing are of runs")
     from seamark.run.group import groups_there
     from seamark.run.matching import table_of
     from seamark.run.projects import project_rows
@@ -83,14 +91,15 @@ class Places:
         """Choose columns, sort, and leave out what is too much.
 
         Args:
-            wanted: Paths and patterns.
+            wanted: Paths and patterns, perhaps several with commas between them.
             sort: Path by which to sort; None leaves them in the order of their names.
             descending: Greatest first; None does so where a path is given.
             limit: How many are shown; 0 for all.
         """
         self.total = len(self.rows)
-        if wanted:
-            self.columns = self._matching(wanted)
+        named = [name.strip() for one in wanted for name in one.split(",") if name.strip()]
+        if named:
+            self.columns = self._matching(named)
         if sort is not None:
             known = [one for one in self.rows if one[1].get(sort) is not None]
             try:

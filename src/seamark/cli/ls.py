@@ -22,7 +22,7 @@ from seamark.cli._columns import (
 from seamark.cli._facts import exact_text, value_text
 from seamark.cli._health import losses_in_short
 from seamark.cli._json import dumps
-from seamark.cli._places import rows_of
+from seamark.cli._places import places_of
 from seamark.cli._runs import Runs, a_path, a_query, filled, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, data_output, note
 from seamark.cli._text import (
@@ -273,15 +273,13 @@ def ls(
     if as_csv and as_json:
         misuse("expected one of --csv and --json, got both")
     runs = open_runs(context, project, missing_ok=True)
-    wanted = [name.strip() for given in columns for name in given.split(",") if name.strip()]
-    if kind in ("project", "group"):
-        _expect_none_of_runs(kind, [*tags, *states], trashed, differing)
-        listed = rows_of(runs, kind, project, query)
-        listed.arrange(wanted, sort, descending=descending, limit=limit)
-        listed.write(as_csv=as_csv, as_json=as_json)
-        return
     if kind == "run":
         runs.expect_project(project)
+    places = places_of(runs, kind, project, query, [*tags, *states, trashed, differing])
+    if places is not None:
+        places.arrange(columns, sort, descending=descending, limit=limit)
+        places.write(as_csv=as_csv, as_json=as_json)
+        return
     sorting = _sorting(sort, descending=descending)
     chosen = Selection(
         project=project,
@@ -295,6 +293,7 @@ def ls(
         ascending=sorting.ascending,
         local=True,
     )
+    wanted = [name.strip() for given in columns for name in given.split(",") if name.strip()]
     for_people = not (as_json or as_csv)
     asked = _Asked(wanted, sorting, kind, differing=differing, for_people=for_people)
     table = runs.index.table(chosen, asked.columns)
@@ -319,12 +318,6 @@ def ls(
         note(
             f"{plural(len(rows), _WORDS.get(kind, 'run'))} of {table.total:,}; --limit 0 shows all"
         )
-
-
-def _expect_none_of_runs(kind: str, *given: object) -> None:
-    """Refuse options that mean nothing where no runs are listed."""
-    if any(given):
-        misuse(f"--kind {kind}: --tag, --state, --trashed and --differing are of runs")
 
 
 class _Asked:

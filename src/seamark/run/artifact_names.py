@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, RunNotFoundError
-from seamark.journal.folder import root_dir
 from seamark.paths import ARTIFACTS, home_of, is_inside
 from seamark.reading.artifacts import ArtifactName
 from seamark.reading.names import LATEST
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from seamark.reading.catalog import Catalog, Ref
 
-__all__ = ["artifact_root", "find_artifact", "rows_of"]
+__all__ = ["find_artifact", "rows_of"]
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _LISTED: Final = 8
 _COLUMNS: Final = ("sys/version", "sys/aliases", "sys/trashed")
-
-
-def artifact_root() -> Path | None:
-    """Return the root for artifacts that SEAMARK_ARTIFACT_DIR names; None for that of all runs."""
-    named = os.environ.get("SEAMARK_ARTIFACT_DIR")
-    return root_dir(named) if named else None
 
 
 def rows_of(catalog: Catalog, place: str) -> dict[str, dict[str, Any]]:

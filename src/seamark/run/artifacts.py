@@ -28,7 +28,7 @@ from seamark.pictures.progress import progress_bar
 from seamark.process.interrupts import quietly
 from seamark.process.quiet import is_quiet
 from seamark.reading.artifacts import ArtifactName, check_alias
-from seamark.run.artifact_names import artifact_root, find_artifact, rows_of
+from seamark.run.artifact_names import find_artifact, rows_of
 from seamark.run.draft import Draft, UnreadDraft
 from seamark.run.lifecycle import RECORDING
 from seamark.run.logbook import Logbook, Progress
@@ -41,7 +41,7 @@ from seamark.run.objects import (
     uri_of,
 )
 from seamark.run.options import WITHOUT_MEANING, given_tags, refuse_unknown
-from seamark.run.place import expect_writable
+from seamark.run.place import artifact_root, expect_writable
 from seamark.run.registry import Place, check_texts, expect_writing, made_at, names_there
 
 if TYPE_CHECKING:

@@ -15,10 +15,11 @@ from seamark.errors import ArgumentError, FileMissingError, RunNotFoundError
 from seamark.paths import check_path, home_of, kind_of, model_key
 from seamark.reading.artifacts import ArtifactName
 from seamark.run.artifact import artifact_op
-from seamark.run.artifact_names import artifact_root, find_artifact, rows_of
+from seamark.run.artifact_names import find_artifact, rows_of
 from seamark.run.catalogs import first_remote, open_catalog, readable
 from seamark.run.container import Container
 from seamark.run.objects import uri_of
+from seamark.run.place import artifact_root
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder

@@ -133,10 +133,10 @@ def choose(
         crash_reason,
         store.database.pattern,
         now_ns,
+        parts=_parts(store, connection, selection, number),
         holder=functools.cache(lambda path: holder(store, connection, path)),
         local=selection.local,
         moments=selection.moments,
-        parts=_parts(store, connection, selection, number),
     )
     run = schema.run
     where = [compiler.condition(expression), run.c.kind == selection.kind]

@@ -17,7 +17,9 @@ from seamark.reading.catalog import Unknown, refuse
 from seamark.store import schema
 from seamark.store.query.expression import Among, Comparison, Field, comparisons_of
 from seamark.store.query.kinds import (
+    CHILDREN,
     NUMERIC,
+    OF_PARTS,
     SORTABLE,
     SYSTEM,
     fault,
@@ -31,7 +33,6 @@ from seamark.store.query.kinds import (
 from seamark.store.query.language import parse
 from seamark.store.query.patterns import matcher
 from seamark.store.query.place import misplaced
-from seamark.store.read.children import AGGREGATES, CHILDREN
 from seamark.store.read.inherited import TAGS, projects_above
 from seamark.values import escape
 
@@ -155,8 +156,8 @@ class KnownPaths:
     def _check_parts(self, query: str, leaf: Comparison | Among) -> None:
         """Check a comparison of what the parts of runs show together."""
         path, sign = leaf.field.path, getattr(leaf, "operator", "=")
-        if sign != "missing" and leaf.field.aggregate not in AGGREGATES:
-            known = ", ".join(f":{name}" for name in AGGREGATES)
+        if sign != "missing" and leaf.field.aggregate not in OF_PARTS:
+            known = ", ".join(f":{name}" for name in OF_PARTS)
             message = f"expected one of {known} behind {path!r:.200}"
             raise _misplaced(query, leaf.field.at, message)
         if sign not in ("=", "!=", "<", "<=", ">", ">=", "missing"):

@@ -105,10 +105,10 @@ class Compiler:
         crash_reason: Returns why a run crashed as SQL, NULL for those that did not.
         pattern: Returns a regular expression as the database writes it.
         now_ns: Nanoseconds since the Unix epoch.
+        parts: Tells what the parts of runs show together; None where nobody may ask.
         holder: Returns which row says for each run what it has at a path, as SQL.
         local: Times that name no offset are in this computer's time zone, else in UTC.
         moments: What some times are, by their text, in microseconds since the Unix epoch.
-        parts: Tells what the parts of runs show together; None where nobody may ask.
     """
 
     def __init__(
@@ -119,12 +119,11 @@ class Compiler:
         pattern: Callable[[str], str],
         now_ns: int,
         *,
+        parts: Parts | None = None,
         holder: Callable[[str], sa.ColumnElement[Any]] = lambda _: schema.run.c.id,
         local: bool = False,
         moments: Mapping[str, int] | None = None,
-        parts: Parts | None = None,
     ) -> None:
-        self._parts = parts
         self._holder = holder
         self._number = number
         self._state = state
@@ -133,6 +132,7 @@ class Compiler:
         self._now_ns = now_ns
         self._local = local
         self._moments = moments or {}
+        self._parts = parts
 
     def _moment(self, text: str) -> int | None:
         """Return microseconds since the Unix epoch of a time; None if the text is none."""

@@ -11,18 +11,17 @@ import sqlalchemy as sa
 from seamark.errors import QueryError
 from seamark.reading.attributes import PARENT
 from seamark.store import schema
+from seamark.store.query.kinds import CHILDREN, OF_PARTS
 from seamark.store.runs import filled
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["AGGREGATES", "CHILDREN", "Parts", "children_of", "columns_of_children"]
+__all__ = ["CHILDREN", "Parts", "children_of", "columns_of_children"]
 
-CHILDREN: Final = "children/"
-"""Begins a column that shows what the parts of a run have at a path."""
 _AT_ONCE: Final = 100
 _run, _cell = schema.run.c, schema.attribute.c
-AGGREGATES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+_AGGREGATES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "min": min,
     "max": max,
     "mean": lambda numbers: math.fsum(numbers) / len(numbers),
@@ -148,8 +147,8 @@ def columns_of_children(
     """
     asked = list(dict.fromkeys(wanted))
     for path, aggregate in asked:
-        if aggregate not in AGGREGATES:
-            known = ", ".join(f":{name}" for name in AGGREGATES)
+        if aggregate not in OF_PARTS:
+            known = ", ".join(f":{name}" for name in OF_PARTS)
             msg = f"column: {path!r:.200}: expected one of {known} behind it"
             raise QueryError(msg)
     children = children_of(store, connection, refs, is_meant) if asked else {}
@@ -159,7 +158,7 @@ def columns_of_children(
             numbers[path] = _numbers(store, connection, path, children, len(refs))
     return {
         (path, aggregate): [
-            AGGREGATES[str(aggregate)](each) if each else None for each in numbers[path]
+            _AGGREGATES[str(aggregate)](each) if each else None for each in numbers[path]
         ]
         for path, aggregate in asked
     }

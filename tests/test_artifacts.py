@@ -721,3 +721,25 @@ def test_a_copy_elsewhere_is_the_same(given: dict[str, Any], data: Path, tmp_pat
     copy = opened({**given, "root": there}, "x:1")
     assert copy.digest == artifact.digest
     assert tree(copy.download("back")) == {"data/a.txt": "a", "data/in/b.txt": "b"}
+
+
+def test_artifacts_have_a_root_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """SEAMARK_ARTIFACT_DIR names it; runs find them there, and after that where they are."""
+    given: dict[str, Any] = {"project": "team/p"}
+    saved(given, "here", "1")
+    monkeypatch.setenv("SEAMARK_ARTIFACT_DIR", str(tmp_path / "large"))
+    artifact = saved(given, "data", "2")
+    assert artifact.folder.root == tmp_path / "large"
+    assert [one.path for one in opened(given, "data:1").objects] == ["content.txt"]
+    with seamark.init_run(project="team/p", capture_stdout=False, capture_stderr=False) as run:
+        run.mark_input("data:1")
+        run.mark_input("here:1")
+    assert run.folder.root != artifact.folder.root
+    for name in ("data", "here"):
+        assert run.exists(f"artifacts/inputs/{name}")
+    elsewhere = saved({**given, "root": tmp_path / "named"}, "data", "3")
+    assert elsewhere.folder.root == tmp_path / "named"
+    listed = json.loads(command(tmp_path / "large", "ls", "--kind", "artifact", "--json"))
+    assert [one["sys/name"] for one in listed] == ["data"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
+from click.testing import CliRunner
 
 import seamark
 from seamark import errors
+from seamark.cli import app
 
 
 def begin(project: str, **given: object) -> str:
@@ -122,3 +125,61 @@ def test_projects_have_a_table():
     assert seamark.fetch_projects_table("runs > 0")["sys/id"] == ["solo", "team/x"]
     with pytest.raises(errors.QueryError):
         seamark.fetch_projects_table("runs >")
+
+
+class TestListed:
+    """``seamark ls --kind project`` and ``--kind group``."""
+
+    def ls(self, *words: str) -> list[dict[str, object]]:
+        done = CliRunner().invoke(app, ["ls", *words, "--json"], catch_exceptions=False)
+        assert not done.exit_code, done.output
+        return json.loads(done.stdout)
+
+    @pytest.fixture(autouse=True)
+    def _there(self) -> None:
+        begin("team/x", groups=["folds"])
+        begin("team/x/y", groups=["folds", "best"])
+        begin("other")
+        with seamark.init_project("team") as project:
+            project["tags/team"] = "vision"
+        with seamark.init_project("team/x") as project:
+            project.group("folds")["seed"] = 3
+
+    def test_projects(self):
+        """One row each, as `fetch_projects_table` has them; queries, columns and order count."""
+        listed = self.ls("--kind", "project", "--columns", "runs,tags/*")
+        assert listed == [
+            {"project": "other", "runs": 1, "tags/team": None},
+            {"project": "team", "runs": 0, "tags/team": "vision"},
+            {"project": "team/x", "runs": 1, "tags/team": "vision"},
+            {"project": "team/x/y", "runs": 1, "tags/team": "vision"},
+        ]
+        some = ("--kind", "project", "--query", "runs > 0", "--columns", "runs")
+        assert [one["project"] for one in self.ls(*some, "--project", "team", "--limit", "1")] == [
+            "team/x"
+        ]
+        assert [one["runs"] for one in self.ls("--kind", "project", "--sort", "runs")][-1] == 0
+
+    def test_groups(self):
+        """With each project that has runs in them; those below it count, too."""
+        listed = self.ls("--kind", "group", "--columns", "runs,metadata/*")
+        assert [tuple(one.values()) for one in listed] == [
+            ("team/x", "folds", 2, 3),
+            ("team/x/y", "best", 1, None),
+            ("team/x/y", "folds", 1, None),
+        ]
+        printed = CliRunner().invoke(app, ["ls", "--kind", "group", "--project", "team/x/y"])
+        assert [line.split() for line in printed.stdout.splitlines()] == [
+            ["GROUP", "RUNS"],
+            ["best", "1"],
+            ["folds", "1"],
+        ]
+
+    def test_what_is_of_runs_is_refused(self):
+        """And nothing is found in silence."""
+        refused = CliRunner().invoke(app, ["ls", "--kind", "group", "--tag", "x"])
+        assert refused.exit_code == 2
+        assert "--tag" in refused.stderr
+        none = CliRunner().invoke(app, ["ls", "--kind", "project", "--query", "runs > 9"])
+        assert (none.exit_code, none.stdout) == (0, "")
+        assert "no project matches" in none.stderr

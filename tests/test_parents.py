@@ -67,6 +67,43 @@ def test_tables_have_aggregates_of_parts(family):
     )
 
 
+def test_queries_ask_what_parts_show(family):
+    """As the columns do: of the parts in the project that is asked, without the trash."""
+    whole, parts, _ = family
+
+    def found(query: str, project: str = "team/x") -> list[str]:
+        table = seamark.init_project(project).fetch_runs_table(query=query)
+        return [row["sys/id"] for row in table]
+
+    assert found("children/val/acc:max > 2") == [whole]
+    assert found("children/val/acc:max > 2.5") == []
+    assert found("children/val/acc:mean = 1.5 AND children/val/acc:min < 1") == [whole]
+    assert found("children/seed:count = 3") == [whole]
+    assert found("children/seed:count = 4", "team") == [whole]
+    assert found("children/seed:count IN (3, 7)") == [whole]
+    assert len(found("children/seed IS MISSING")) == len(parts) + 1
+    assert found("NOT children/seed IS MISSING") == [whole]
+    assert not CliRunner().invoke(app, ["trash", parts[2]]).exit_code
+    assert found("children/val/acc:max > 2") == []
+    listed = CliRunner().invoke(app, ["ls", "--query", "children/val/acc:max > 1", "--json"])
+    assert whole in listed.stdout
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("children/val/acc > 2", "expected one of :min, :max, :mean, :count"),
+        ("children/val/acc:last_step > 2", "expected one of :min, :max, :mean, :count"),
+        ('children/val/acc:max = "much"', "expected"),
+        ("children/val/acc:max CONTAINS 2", "expected"),
+    ],
+)
+def test_queries_of_parts_that_mean_nothing_are_refused(family, query, why):
+    """As others are."""
+    with pytest.raises(errors.QueryError, match=why):
+        seamark.init_project("team/x").fetch_runs_table(query=query)
+
+
 @pytest.mark.parametrize(
     ("parent", "why"), [(3, "got int: 3"), ("a b", "got 'a b'"), ("x/../y", "project 'x/..'")]
 )

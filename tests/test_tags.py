@@ -47,6 +47,35 @@ def test_a_run_has_its_own():
 
 
 @pytest.mark.parametrize(
+    ("record", "family"),
+    [
+        (lambda run: run["tags/x"].append(1.0), "a float series"),
+        (lambda run: run["tags/x"].append("text"), "a string series"),
+        (lambda run: run["tags/x"].upload(seamark.types.File.from_content("x")), "a file"),
+        (lambda run: run["tags/x"].add("word"), "a string set"),
+        (lambda run: run["tags/deep/x"].keep(seamark.Statistics()), "a statistic"),
+        (lambda run: run["tags"].assign({"y": 1, "x": seamark.types.StringSet({"z"})}), "a string"),
+    ],
+)
+def test_only_single_values_are_tags(record, family):
+    """Another family below ``tags/`` is refused where it is given; nothing of it is recorded."""
+    with seamark.init_run(tags={"workers": 8}) as run:
+        with pytest.raises(errors.FamilyError, match=f"below 'tags/', where only .*take {family}"):
+            record(run)
+        run["tags/x"] = 1
+    assert run.tags == {"workers": 8, "x": 1}
+
+
+def test_a_metric_is_no_tag(caplog):
+    """It is left out, with a warning: training goes on."""
+    with seamark.init_run() as run:
+        run.log_metrics({"loss": 1.0, "tags/x": 2.0})
+    assert "'tags/x' is left out" in caplog.text
+    assert run["loss"].fetch_last() == 1.0
+    assert run.tags == {}
+
+
+@pytest.mark.parametrize(
     ("tags", "error", "why"),
     [
         ({"": 1}, errors.PathError, "tags: expected"),

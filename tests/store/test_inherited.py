@@ -91,6 +91,18 @@ def test_parts_of_runs_are_counted(store, builder, engines):
     ):
         journal = builder(f"j{at}", t=START + at * 10**9).assign(sys__parent=parent, x=at)
         engines.fold(store, run, [journal], project=project)
-    table = engines.Tables(store).table(Selection(), ["children/x:max", "children/x:count"])
+    tables = engines.Tables(store)
+    for query, runs in (
+        ("children/x:max = 2 AND children/x:mean > 1.4 AND children/x:count = 2", ["whole"]),
+        ("children/x:min < 1 OR children/x:max > 2", []),
+        ("children/x:count IN (1, 2)", ["whole"]),
+        ("NOT children/x:mean >= 1 AND children/x IS MISSING", ["no", "one", "two"]),
+    ):
+        assert sorted(run for _, run in tables.select(Selection(query=query))) == runs
+    mine = Selection(query="children/x:max >= 1", readable=lambda project: project == "p")
+    assert tables.select(mine) == [("p", "whole")]
+    hidden = Selection(query="children/x:max >= 2", readable=lambda project: project == "p")
+    assert tables.select(hidden) == []
+    table = tables.table(Selection(), ["children/x:max", "children/x:count"])
     found = {row["sys/id"]: row.get("children/x:max") for row in table}
     assert found == {"whole": 2, "one": None, "two": None, "no": None}

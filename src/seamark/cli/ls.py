@@ -22,6 +22,7 @@ from seamark.cli._columns import (
 from seamark.cli._facts import exact_text, value_text
 from seamark.cli._health import losses_in_short
 from seamark.cli._json import dumps
+from seamark.cli._places import places_of
 from seamark.cli._runs import Runs, a_path, a_query, filled, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, data_output, note
 from seamark.cli._text import (
@@ -165,10 +166,10 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
 )
 @click.option(
     "--kind",
-    type=click.Choice(["run", "model", "model_version", "artifact"]),
+    type=click.Choice(["run", "model", "model_version", "artifact", "project", "group"]),
     default="run",
     metavar="KIND",
-    help="List what is a model, a model_version or an artifact, in place of runs.",
+    help="List what is a model, model_version, artifact, project or group, in place of runs.",
 )
 @click.option("--trashed", is_flag=True, help="List only trashed runs.")
 @click.option(
@@ -265,6 +266,7 @@ def ls(
       seamark ls --limit 0 --columns '*' --csv > runs.csv
       seamark ls --kind model_version --query 'sys/stage = production'
       seamark ls --kind artifact
+      seamark ls --kind project --query 'runs > 10'
     """
     from seamark.store.query.selection import Selection
 
@@ -273,6 +275,11 @@ def ls(
     runs = open_runs(context, project, missing_ok=True)
     if kind == "run":
         runs.expect_project(project)
+    places = places_of(runs, kind, project, query, [*tags, *states, trashed, differing])
+    if places is not None:
+        places.arrange(columns, sort, descending=descending, limit=limit)
+        places.write(as_csv=as_csv, as_json=as_json)
+        return
     sorting = _sorting(sort, descending=descending)
     chosen = Selection(
         project=project,

@@ -104,6 +104,7 @@ class JournalWriter:
         heartbeat_s: Interval of heartbeats, in seconds.
         after_t: Time of the last record of the run that lies elsewhere, nanoseconds since the Unix
             epoch; every record of this object is later.
+        reserved: See `Families`.
 
     Attributes:
         families: Family by path, of what this process wrote and what the run was known to hold.
@@ -121,9 +122,10 @@ class JournalWriter:
         sync_s: float = SYNC_S,
         heartbeat_s: float = HEARTBEAT_S,
         after_t: int = 0,
+        reserved: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
-        self.families = Families()
+        self.families = Families(reserved)
         self.at_heartbeat: Callable[[], object] = _nothing
         self.divert: Callable[[Any], Any] | None = None
         self._guard = Guard(self._interrupted, self._failed)

@@ -41,7 +41,7 @@ from seamark.run.objects import (
     uri_of,
 )
 from seamark.run.options import WITHOUT_MEANING, given_tags, refuse_unknown
-from seamark.run.place import expect_writable
+from seamark.run.place import artifact_root, expect_writable
 from seamark.run.registry import Place, check_texts, expect_writing, made_at, names_there
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ def init_artifact(
         tags: Words, kept in ``sys/tags``; of a mapping, keyed tags under ``tags/``.
         description: What it is, free text.
         mode: ``"read-only"`` opens with_id for reading; the others as in `init_run`.
-        root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``.
+        root: Where it lies; SEAMARK_ARTIFACT_DIR, else the folder of all runs: SEAMARK_DIR or the
+            nearest ``.seamark``.
         remote: Where it is sent once it is saved, or read from with ``mode="read-only"``.
         api_token: For remotes; kept in memory only.
         **others: Arguments of Neptune's that have no meaning here.
@@ -100,7 +101,9 @@ def init_artifact(
     refuse_unknown("init_artifact", others, own | {"api_token"} | _TAKEN)
     check_texts(with_id=with_id, name=name, description=description)
     words = given_tags("tags", tags)
-    place = Place.of(project, mode, root, remote, api_token, named=with_id)
+    place = Place.of(
+        project, mode, root, remote, api_token, named=with_id, otherwise=artifact_root()
+    )
     if with_id is not None:
         if name is not None:
             msg = "init_artifact: expected with_id of a version or the name of a new one, got both"

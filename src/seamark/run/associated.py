@@ -19,6 +19,7 @@ from seamark.run.artifact_names import find_artifact, rows_of
 from seamark.run.catalogs import first_remote, open_catalog, readable
 from seamark.run.container import Container
 from seamark.run.objects import uri_of
+from seamark.run.place import artifact_root
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
@@ -180,7 +181,8 @@ class Associations:
             ArgumentError: If several may be meant.
         """
         options, folder = self._options, self._recorder.folder
-        places: list[Path | str] = [folder.root]
+        own = artifact_root()
+        places: list[Path | str] = [folder.root] if own is None else [own, folder.root]
         if (uri := first_remote(options.remotes)) is not None:
             places.append(readable(uri))
         missing: RunNotFoundError | None = None

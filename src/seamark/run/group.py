@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.errors import MissingFieldError
 from seamark.journal.writer import HEARTBEAT_S
-from seamark.paths import check_name, given_path
+from seamark.paths import check_name, given_path, is_inside
 from seamark.run.claims import claimed_by
 from seamark.store.query.selection import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from seamark.reading.catalog import Catalog
+    from seamark.reading.catalog import Catalog, Ref
     from seamark.reading.tables import RunsTable
     from seamark.run.claims import Hold
     from seamark.run.handler import Handler
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seamark.run.recorded import Recorded
     from seamark.run.recorder import Recorder
 
-__all__ = ["Group", "group_rows"]
+__all__ = ["Group", "group_rows", "groups_there"]
 
 _GROUPS: Final = "groups"
 _OF_RUNS: Final = "sys/group_tags"
@@ -180,14 +180,52 @@ def group_rows(project: Home, index: Catalog) -> dict[tuple[str, str], dict[str,
         """Nobody is in a group."""
 
     table = index.table(Selection(project=at), [_OF_RUNS], unknown)
-    names: Iterable[str] = (name for row in table for name in row.get(_OF_RUNS, ()))
-    rows: dict[str, dict[str, Any]] = {}
-    for name in names:
-        row = rows.setdefault(name, {"sys/id": name, "runs": 0})
-        row["runs"] += 1
-    for one in project.recorded.attributes(_GROUPS):
-        _, name, *below = one.path.split("/")
-        if below and one.family == "atom":
-            row = rows.setdefault(name, {"sys/id": name, "runs": 0})
-            row["/".join(below)] = one.value
-    return {(at, name): rows[name] for name in sorted(rows)}
+    rows: dict[Ref, dict[str, Any]] = {}
+    for row in table:
+        for name in row.get(_OF_RUNS, ()):
+            _row(rows, at, name)["runs"] += 1
+    atoms = (one for one in project.recorded.attributes(_GROUPS) if one.family == "atom")
+    for one in atoms:
+        _say(rows, at, one.path, one.value)
+    return {ref: rows[ref] for ref in sorted(rows)}
+
+
+def groups_there(index: Catalog) -> dict[Ref, dict[str, Any]]:
+    """Return what is known of the groups of all projects, by project and name.
+
+    One is listed with each project that itself has a run in it, or says something of it.
+
+    Args:
+        index: What has the runs, up to date.
+    """
+
+    def unknown(_: Exception) -> None:
+        """Nobody is in a group."""
+
+    rows: dict[Ref, dict[str, Any]] = {}
+    table = index.table(Selection(), [_OF_RUNS], unknown)
+    named = [
+        (project, name)
+        for (project, _), row in zip(table.refs, table, strict=True)
+        for name in row.get(_OF_RUNS, ())
+    ]
+    told = index.table(Selection(kind="project"), [f"{_GROUPS}/*"], unknown)
+    for (project, _), said in zip(told.refs, told, strict=True):
+        for path, value in said.items():
+            if path.startswith(f"{_GROUPS}/"):
+                _say(rows, project, path, value)
+    for project, name in named:
+        _row(rows, project, name)
+    for (project, name), row in rows.items():
+        row["runs"] = sum(one == name and is_inside(at, project) for at, one in named)
+    return {ref: rows[ref] for ref in sorted(rows)}
+
+
+def _row(rows: dict[Ref, dict[str, Any]], project: str, name: str) -> dict[str, Any]:
+    return rows.setdefault((project, name), {"sys/id": name, "runs": 0})
+
+
+def _say(rows: dict[Ref, dict[str, Any]], project: str, path: str, value: Any) -> None:
+    _, name, *below = path.split("/")
+    if below:
+        _row(rows, project, name)["/".join(below)] = value

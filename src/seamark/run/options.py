@@ -90,7 +90,9 @@ _CAPTURES: Final = (
     "traceback",
 )
 
-_OTHER_VARIABLES: Final = ("API_TOKEN", "CUSTOM_RUN_ID", "DIR", "INDEX", "QUIET", "TRACEBACK")
+_OTHER_VARIABLES: Final = (
+    *("API_TOKEN", "ARTIFACT_DIR", "CUSTOM_RUN_ID", "DIR", "INDEX", "QUIET", "TRACEBACK"),
+)
 """What follows SEAMARK_ in the names of variables that stand for no argument declared here."""
 PARAMETERS: Final = "parameters"
 """Where hyperparameters are kept."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from seamark.run.options import RunOptions
 
 __all__ = [
+    "artifact_root",
     "expect_place",
     "expect_run",
     "expect_writable",
@@ -50,6 +51,12 @@ _NO_PLACE = frozenset(
         errno.EROFS,
     }
 )
+
+
+def artifact_root() -> Path | None:
+    """Return the root for artifacts that SEAMARK_ARTIFACT_DIR names; None for that of all runs."""
+    named = os.environ.get("SEAMARK_ARTIFACT_DIR")
+    return root_dir(named) if named else None
 
 
 def reading_place(options: RunOptions) -> Path | str | None:

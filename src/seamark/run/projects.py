@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
     from seamark.reading.tables import RunsTable
 
-__all__ = ["fetch_projects_table"]
+__all__ = ["fetch_projects_table", "project_rows"]
 
 log = logging.getLogger("seamark")
 
@@ -53,13 +53,18 @@ def fetch_projects_table(
     index = open_catalog(place_to_read(root, remote) or root_dir(root), api_token)
     try:
         index.refresh()
-        rows = _rows(index)
+        rows = project_rows(index)
     finally:
         index.close()
     return table_of(rows, query, lambda said: log.warning("seamark: %s", said))
 
 
-def _rows(index: Catalog) -> dict[tuple[str, str], dict[str, Any]]:
+def project_rows(index: Catalog) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what is known of each project, by path and `PROJECT_LOG`.
+
+    Args:
+        index: What has the runs, up to date.
+    """
     from seamark.store.query.selection import Selection
     from seamark.store.read.inherited import TAGS, projects_above
 

@@ -46,6 +46,8 @@ _USUAL: Final = Secrets()
 MASKED: Final = "sys/masked"
 """The paths of a run at which something is hidden, as a string set."""
 
+_RESERVED: Final = {"tags": "atom"}
+"""What is kept below a namespace, and nothing else: keyed tags are single values."""
 _CLEARED: Final = ("", "string_set", "statistic")
 _OF_EVERY_RANK: Final = frozenset({"state", "checkpoint", "file_point"})
 
@@ -206,7 +208,7 @@ class Recorder:
         """Begin to record, as the rank that this process is now."""
         self.rank = self._policy.apart
         self._ranked = RankPaths(self.rank, self.shares) if self.rank else None
-        writer = JournalWriter(self.folder, self._header, after_t=self.after_t)
+        writer = JournalWriter(self.folder, self._header, after_t=self.after_t, reserved=_RESERVED)
         writer.at_heartbeat = self._beat
         self.use(writer)
         return writer

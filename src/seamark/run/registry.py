@@ -60,8 +60,18 @@ class Place:
         token: str | None,
         *,
         named: str | None,
+        otherwise: Path | None = None,
     ) -> Place:
         """Check arguments, and ask the environment for what was not given.
+
+        Args:
+            project: As it was given, like all others.
+            mode: See ``init_run``.
+            root: The root.
+            remote: What is sent to, or read from.
+            token: To show to remotes.
+            named: What ``with_id`` names.
+            otherwise: The root where none is given; None for the usual one.
 
         Raises:
             PathError: If the project breaks the grammar.
@@ -69,7 +79,8 @@ class Place:
         """
         path, stated = project_and_mode(project, mode)
         reads = place_to_read(root, remote) if stated == "read-only" else None
-        where = own_root(stated, root, named=named is not None)
+        own = otherwise if root is None and stated != "debug" else root
+        where = own_root(stated, own, named=named is not None)
         return cls(path, stated, where, remotes_of(remote, stated, token), reads, token)
 
     @property

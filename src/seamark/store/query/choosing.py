@@ -15,16 +15,19 @@ from seamark.store import schema
 from seamark.store.cells import OPEN, is_crashed
 from seamark.store.query.crash_reasons import CRASH_REASON, reason_column
 from seamark.store.query.kinds import CRASHED
-from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
+from seamark.store.query.known import KnownPaths, Unknown, in_projects, projects_there, refuse
 from seamark.store.query.language import Field, parse_field
 from seamark.store.query.renumbered import asks_for_numbers, with_numbers
 from seamark.store.query.sql import AGGREGATE_COLUMNS, Compiler, derived_column
+from seamark.store.read.children import CHILDREN, Parts
 from seamark.store.read.inherited import holder
 from seamark.store.read.versions import moved_versions
 from seamark.store.runs import load_journals
 from seamark.store.silence import SILENT_FROM
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from seamark.store.fold.run_state import JournalState
     from seamark.store.query.expression import Expression
     from seamark.store.query.selection import Selection
@@ -130,6 +133,7 @@ def choose(
         crash_reason,
         store.database.pattern,
         now_ns,
+        parts=_parts(store, connection, selection, number),
         holder=functools.cache(lambda path: holder(store, connection, path)),
         local=selection.local,
         moments=selection.moments,
@@ -165,6 +169,23 @@ def choose(
     start = selection.offset
     end = None if selection.limit is None else start + selection.limit
     return Chosen(rows[start:end], len(rows))
+
+
+def _parts(
+    store: Store,
+    connection: sa.Connection,
+    selection: Selection,
+    number: Callable[[str], int | None],
+) -> Parts | None:
+    """Return what tells of the parts of runs, as far as they are where the runs are sought."""
+    if CHILDREN not in (selection.query or ""):
+        return None
+
+    def is_meant(project: str) -> bool:
+        inside = selection.project is None or is_inside(project, selection.project)
+        return inside and (selection.readable is None or selection.readable(project))
+
+    return Parts(number, projects_there(store, connection, is_meant))
 
 
 def _within(

@@ -70,6 +70,10 @@ SYSTEM: Final = {
 }
 """Types of the paths that every run may have, whether or not one of them has it."""
 
+CHILDREN: Final = "children/"
+"""Begins the path of what the parts of a run have there."""
+OF_PARTS: Final = ("min", "max", "mean", "count")
+"""What the numbers of parts can be asked for."""
 NUMERIC: Final = frozenset({"int", "float", "float_series", "statistic"})
 TEXTS: Final = frozenset({"string", "string_series"})
 SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})

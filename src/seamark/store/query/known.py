@@ -17,6 +17,9 @@ from seamark.reading.catalog import Unknown, refuse
 from seamark.store import schema
 from seamark.store.query.expression import Among, Comparison, Field, comparisons_of
 from seamark.store.query.kinds import (
+    CHILDREN,
+    NUMERIC,
+    OF_PARTS,
     SORTABLE,
     SYSTEM,
     fault,
@@ -34,9 +37,10 @@ from seamark.store.read.inherited import TAGS, projects_above
 from seamark.values import escape
 
 if TYPE_CHECKING:
+    from seamark.errors import QueryError
     from seamark.store.runs import Store
 
-__all__ = ["KnownPaths", "Unknown", "in_projects", "refuse"]
+__all__ = ["KnownPaths", "Unknown", "in_projects", "projects_there", "refuse"]
 
 _cells: Final = schema.attribute.c
 
@@ -75,10 +79,21 @@ def in_projects(
     """
     if is_meant is None:
         return None
-    names = [name for (name,) in store.database.rows(connection, _PROJECTS) if is_meant(name)]
+    names = projects_there(store, connection, is_meant)
     # Written out: no engine takes as many parameters as there may be projects.
     some: Any = sa.bindparam(None, names, expanding=True, literal_execute=True)
     return schema.run.c.project.in_(some)
+
+
+def projects_there(
+    store: Store, connection: sa.Connection, is_meant: Callable[[str], bool]
+) -> list[str]:
+    """Return those of the projects of a store that are meant."""
+    return [name for (name,) in store.database.rows(connection, _PROJECTS) if is_meant(name)]
+
+
+def _misplaced(query: str, at: int, message: str) -> QueryError:
+    return misplaced("query", query, at, message, named=False)
 
 
 class KnownPaths:
@@ -123,6 +138,9 @@ class KnownPaths:
             self._check_leaf(escape(query), leaf)
 
     def _check_leaf(self, query: str, leaf: Comparison | Among) -> None:
+        if leaf.field.path.startswith(CHILDREN) and self._types(leaf.field.path, None) is not None:
+            self._check_parts(query, leaf)
+            return
         values = leaf.values if isinstance(leaf, Among) else (leaf.value,)
         for value in values:
             wanted = fitting(leaf, value)
@@ -134,6 +152,25 @@ class KnownPaths:
                 return
             error = misplaced("query", query, *fault(leaf, value, types))
             raise error
+
+    def _check_parts(self, query: str, leaf: Comparison | Among) -> None:
+        """Check a comparison of what the parts of runs show together."""
+        path, sign = leaf.field.path, getattr(leaf, "operator", "=")
+        if sign != "missing" and leaf.field.aggregate not in OF_PARTS:
+            known = ", ".join(f":{name}" for name in OF_PARTS)
+            message = f"expected one of {known} behind {path!r:.200}"
+            raise _misplaced(query, leaf.field.at, message)
+        if sign not in ("=", "!=", "<", "<=", ">", ">=", "missing"):
+            message = f"expected = or < for what parts come to, got {sign!r}"
+            raise _misplaced(query, leaf.at, message)
+        for value in leaf.values if isinstance(leaf, Among) else (leaf.value,):
+            number = None if value is None else value.value
+            if value is not None and (isinstance(number, (bool, str)) or number is None):
+                message = f"expected a number for {path!r:.200}, got {value.text[:60]!r}"
+                raise _misplaced(query, value.at, message)
+        below = path.removeprefix(CHILDREN)
+        if self._types(below, NUMERIC) is not None:
+            self._tell_unknown("query", query, Field(below, None, None, leaf.field.at))
 
     def check_column(self, text: str, field: Field) -> None:
         """Check a column that is no pattern.

@@ -25,6 +25,7 @@ from seamark.store.query.expression import (
     Value,
 )
 from seamark.store.query.moments import moment
+from seamark.store.read.children import CHILDREN, Parts
 
 __all__ = ["AGGREGATE_COLUMNS", "Compiler", "derived_column"]
 
@@ -104,6 +105,7 @@ class Compiler:
         crash_reason: Returns why a run crashed as SQL, NULL for those that did not.
         pattern: Returns a regular expression as the database writes it.
         now_ns: Nanoseconds since the Unix epoch.
+        parts: Tells what the parts of runs show together; None where nobody may ask.
         holder: Returns which row says for each run what it has at a path, as SQL.
         local: Times that name no offset are in this computer's time zone, else in UTC.
         moments: What some times are, by their text, in microseconds since the Unix epoch.
@@ -117,6 +119,7 @@ class Compiler:
         pattern: Callable[[str], str],
         now_ns: int,
         *,
+        parts: Parts | None = None,
         holder: Callable[[str], sa.ColumnElement[Any]] = lambda _: schema.run.c.id,
         local: bool = False,
         moments: Mapping[str, int] | None = None,
@@ -129,6 +132,7 @@ class Compiler:
         self._now_ns = now_ns
         self._local = local
         self._moments = moments or {}
+        self._parts = parts
 
     def _moment(self, text: str) -> int | None:
         """Return microseconds since the Unix epoch of a time; None if the text is none."""
@@ -169,7 +173,7 @@ class Compiler:
             return _joined(sa.or_, derived)
         number = self._number(leaf.field.path)
         if number is None:
-            return sa.false()
+            return _joined(sa.or_, [sa.false(), *map(self._of_parts, each)])
         found = schema.attribute.alias()
         clauses = [self._on_row(found, leaf.field, "=", value) for value in leaf.values]
         if leaf.field.aggregate in (None, "last"):
@@ -185,12 +189,30 @@ class Compiler:
             return derived
         number = self._number(leaf.field.path)
         if number is None:
-            return sa.true() if leaf.operator == "missing" else sa.false()
+            return self._of_parts(leaf)
         found = schema.attribute.alias()
         if leaf.value is None:
             return sa.not_(self._where(found, number, sa.true(), Field(leaf.field.path)))
         condition = self._on_row(found, leaf.field, leaf.operator, leaf.value)
         return self._where(found, number, condition, leaf.field)
+
+    def _of_parts(self, leaf: Comparison) -> Clause:
+        """Return the condition on a path that no run has: what its parts show, or nothing."""
+        field, value = leaf.field, leaf.value
+        if self._parts is None or not field.path.startswith(CHILDREN):
+            return sa.true() if value is None else sa.false()
+        aggregate = str(field.aggregate)
+        if value is None:
+            return sa.not_(self._parts.which(field.path, aggregate))
+        wanted = value.value
+        if isinstance(wanted, bool) or not isinstance(wanted, int | float):
+            return sa.false()
+        number = float(wanted)
+        if not math.isfinite(number):
+            return sa.false()
+        return self._parts.which(
+            field.path, aggregate, lambda found: _signed(found, leaf.operator, number)
+        )
 
     def _where(self, found: Any, number: int, condition: Clause, field: Field) -> Clause:
         # One walk along the index of this path, where EXISTS would look once for each run.

@@ -117,7 +117,24 @@ Artifact.local Artifact.add_dir(dir_path,obj_path) Artifact.add_file(file_path,o
 Artifact.add_reference(uri,obj_path) Artifact.parse_from_dict(data) Artifact.to_dict
 Artifact.upload(folder,make_folder,conflict_strategy) EM_RUN_PARENT_DIR EM_ARTIFACT_PARENT_DIR
 """
-KNOWN = {"from-track": TRACK, "from-t9k": T9K}
+WANDB_MLFLOW = """
+WandbLogger(project,name,tags,notes,id,save_dir,log_model)
+wandb.init(project,name,config,tags,notes,group,mode,resume,id) wandb.login wandb.config
+wandb.log(data,step) wandb.summary wandb.define_metric wandb.Image wandb.Html wandb.Table
+wandb.Histogram wandb.save wandb.Artifact wandb.log_artifact wandb.use_artifact wandb.watch
+wandb.finish wandb.Api wandb.sweep wandb.agent wandb.alert
+MLFlowLogger(experiment_name,run_name,tracking_uri,tags,run_id,log_model)
+mlflow.set_tracking_uri mlflow.set_experiment mlflow.start_run(run_name,nested) mlflow.end_run
+mlflow.active_run mlflow.log_param mlflow.log_params mlflow.log_metric(key,value,step)
+mlflow.log_metrics mlflow.set_tag mlflow.set_tags mlflow.log_artifact mlflow.log_artifacts
+mlflow.log_figure mlflow.log_image mlflow.log_text mlflow.log_dict mlflow.log_input
+mlflow.register_model mlflow.search_runs mlflow.autolog
+TensorBoardLogger(save_dir,name,version,log_graph,default_hp_metric) SummaryWriter(log_dir)
+SummaryWriter.add_scalar SummaryWriter.add_scalars SummaryWriter.add_image SummaryWriter.add_figure
+SummaryWriter.add_text SummaryWriter.add_histogram SummaryWriter.add_hparams SummaryWriter.flush
+SummaryWriter.close
+"""
+KNOWN = {"from-track": TRACK, "from-t9k": T9K, "from-wandb-mlflow": WANDB_MLFLOW}
 
 
 def rows_of(page: str) -> Iterator[tuple[str, str]]:

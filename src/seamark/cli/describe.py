@@ -79,7 +79,9 @@ def _asked(old: str) -> str:
         try:
             given = sys.stdin.read() if sys.stdin else ""
         except UnicodeDecodeError as error:
-            misuse(f"describe: expected text in {error.encoding} on standard input, got other bytes")
+            misuse(
+                f"describe: expected text in {error.encoding} on standard input, got other bytes"
+            )
         return legible(given.rstrip(), "description (from standard input)", block=True)
     edited = click.edit(old, extension=".md")
     if edited is None:

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from recording import QUIET
+
+import seamark
+from seamark.run import foreign
 
 HOWTO = Path(__file__).parents[1] / "docs" / "howto"
 RUN = re.compile(r"^```(?:python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -180,3 +184,32 @@ def test_every_line_of_code_is_run(page: str) -> None:
     assert code
     not_run = [line for line in code if plain(line) not in run]
     assert not not_run, not_run
+
+
+def test_a_name_of_another_program_is_an_error_that_says_ours(tmp_path: Path) -> None:
+    """Methods, functions and arguments; what the message names is there."""
+    run = seamark.init_run("p", name="given", root=tmp_path / "root", **QUIET)
+    run.stop()
+    for name, words in foreign.VERBS.items():
+        with pytest.raises(AttributeError, match=re.escape(words)):
+            getattr(run, name)
+    for name, words in foreign.FUNCTIONS.items():
+        with pytest.raises(AttributeError, match=re.escape(words)):
+            getattr(seamark, name)
+    for name, ours in foreign.ARGUMENTS.items():
+        with pytest.raises(TypeError, match=rf"{name!r}; did you mean {ours!r}\?"):
+            seamark.init_run("p", root=tmp_path / "root", **{name: "x"})
+    said = " ".join([*foreign.VERBS.values(), *foreign.FUNCTIONS.values()])
+    for owner, name in re.findall(r"\b(seamark|run|project)\.(\w+)", said):
+        home = {"seamark": seamark, "run": seamark.Run, "project": seamark.Project}[owner]
+        assert hasattr(home, name), (owner, name)
+
+
+def test_a_run_that_is_read_tells_what_it_is_called_and_how_it_does(tmp_path: Path) -> None:
+    """Whatever name it was opened by; a process that records knows what it said itself."""
+    run = seamark.init_run("p", name="given", root=tmp_path / "root", **QUIET)
+    assert (run.name, run.state) == ("given", "running")
+    run.set_state("failed", detail="broken")
+    run.stop()
+    read = seamark.init_run("p", with_id=run.id, mode="read-only", root=tmp_path / "root")
+    assert (read.name, read.state) == ("given", "failed")

@@ -231,3 +231,18 @@ def test_what_a_disk_lost_to_a_power_cut_stays_there(
     assert shippers.flush(server.url, 60)
     assert steps(again) == list(range(23))
     again.stop()
+
+
+def test_an_evaluation_there_is_no_training_here(first: Any, tmp_path: Path) -> None:
+    """Who adds to a series of an evaluation owns nothing, though nothing of the run lies here."""
+    before, given = first
+    for name in ("b", "c"):
+        run = seamark.init_run(root=tmp_path / name, with_id=before.id, **given)
+        run.log_metrics({"eval/acc": 0.5}, step=ord(name))
+        run.stop()
+        assert shippers.flush(given["remote"], 60)
+        assert not any(one["owner"] for one in headers(run))
+    run = seamark.init_run(root=tmp_path / "d", with_id=before.id, **given)
+    record(run, range(10, 12))
+    run.stop()
+    assert [one["owner"] for one in headers(run)][-1]

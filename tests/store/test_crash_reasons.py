@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from seamark.journal.reader import SETTLE_NS
 from seamark.process.liveness import process_facts
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.selection import Selection
@@ -126,3 +129,25 @@ def test_who_never_says_that_they_ended_ends_by_falling_silent(engines, builder,
         for query in ('sys/id = "SAN-1"', "sys/id = quiet", "sys/id IN (a, SAN-1)"):
             assert len(tables.select(Selection(query=query))) == 1
         assert tables.select(Selection(query='sys/id != "SAN-1"')) == []
+
+
+def test_a_part_that_ended_says_nothing_of_who_went_on(engines, builder, store):
+    """Its process may live on: what counts is the process that recorded last and did not end."""
+
+    def journal(number, **facts):
+        return builder(f"j{number}", t=NOW + number * 10**9, **{**process_facts(), **facts})
+
+    ended = [journal(0).op("state", state="completed").close()]
+    killed = [journal(1, **GONE).op("state", state="running")]
+    engines.fold(store, "killed", ended + killed)
+    engines.fold(store, "lives", [*ended, journal(1).op("state", state="running")])
+    between = journal(2).op("state", state="running").close(reason="rotate")
+    engines.fold(store, "rotates", [*killed, between])
+    now_ns = NOW + 3 * 10**9
+    tables = engines.Tables(store, now_ns)
+    assert [run for _, run in tables.select(Selection(query="sys/state = crashed"))] == ["killed"]
+    far = replace(store, here=False)  # as on a server, which hears of each and sees none
+    assert engines.Tables(far, now_ns).select(Selection(query="sys/state = crashed")) == []
+    later = engines.Tables(far, NOW + 2 * 10**9 + SETTLE_NS)
+    crashed = later.select(Selection(query="sys/state = crashed"))
+    assert sorted(run for _, run in crashed) == ["killed", "lives"]

@@ -24,6 +24,8 @@ class Opening:
         journals: HEADER of each journal, by writer id.
         families: Family by path.
         last_steps: Last step of each series, by path.
+        trained: Paths of the series of numbers that processes wrote which trained the run; None if
+            that was not said: it may be any of them.
         failed: Whether the run ever failed.
         ends: How far its journals belong to the checkpoint that was asked for, by writer id: see
             `seamark.journal.marks.ends_of`; empty if none was.
@@ -33,6 +35,7 @@ class Opening:
     journals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     families: Mapping[str, str] = field(default_factory=dict)
     last_steps: Mapping[str, float] = field(default_factory=dict)
+    trained: frozenset[str] | None = None
     failed: bool = False
     ends: Mapping[str, int | None] = field(default_factory=dict)
 
@@ -54,6 +57,9 @@ class Opening:
                 for key, value in steps.items()
                 if isinstance(value, (int, float)) and math.isfinite(value)
             },
+            frozenset(one for one in trained if isinstance(one, str))
+            if isinstance(trained := told.get("trained"), list)
+            else None,
             told.get("failed") is True,
             {key: end for key, end in ends.items() if end is None or _is_length(end)},
         )

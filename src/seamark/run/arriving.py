@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, RunExistsError
 from seamark.process import fork
@@ -20,12 +20,17 @@ from seamark.remote.protocol import Missing, RunKey, Unreachable
 from seamark.run.elsewhere import PATIENCE_S
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from seamark.journal.folder import RunFolder
     from seamark.reading.arriving import Conflict
     from seamark.remote.protocol import Remote
     from seamark.run.options import RunOptions
 
 __all__ = ["ask_arrival", "settled"]
+
+_MOST_VERSIONS: Final = 10_000
+"""How many a server is told of."""
 
 log = logging.getLogger("seamark")
 
@@ -113,7 +118,13 @@ def _ask(options: RunOptions, folder: RunFolder, uri: str, name: str | None) -> 
 
 
 def ask_arrival(
-    remote: Remote, key: RunKey, name: str | None, conflict: Conflict, *, make_project: bool
+    remote: Remote,
+    key: RunKey,
+    name: str | None,
+    conflict: Conflict,
+    *,
+    make_project: bool,
+    versions: Sequence[str] = (),
 ) -> Arrival | None:
     """Return what becomes of a run that is to come; None of a place that cannot be asked.
 
@@ -123,14 +134,20 @@ def ask_arrival(
         name: Its name; None if it has none.
         conflict: What to do if another run of the project has it.
         make_project: Whether a project that is not there is made.
+        versions: Of an artifact: the digests of all its versions here.
 
     Raises:
         RemoteError: If it does not answer, or says no.
     """
     if isinstance(root := getattr(remote, "root", None), Path):
-        from seamark.local.arriving import arrive
+        from seamark.local.arriving import arrive, arrive_artifact
 
         try:
+            if versions:
+                known = (key.run, *versions)
+                return arrive_artifact(
+                    root, key.project, known, conflict, make_project=make_project
+                )
             return arrive(root, key.project, key.run, name, conflict, make_project=make_project)
         except OSError as error:
             msg = f"{root} cannot be written: {error.strerror or error}"
@@ -142,6 +159,7 @@ def ask_arrival(
         "name": name,
         "conflict": conflict,
         "make_project": make_project,
+        **({"versions": list(versions[:_MOST_VERSIONS])} if versions else {}),
     }
     try:
         told = connection.send_json("POST", "arrivals", asked).record()

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
     from seamark.remote.opening import Opening
-    from seamark.store.read.run import RunReader
 
 __all__ = ["Held", "learn", "learn_from", "was_made"]
 
@@ -60,7 +59,7 @@ def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
         index.refresh(folder.project, folder.run)
         view = index.view(folder.project, folder.run)
         writers = view.series_writers()
-        training = _training(view) - set(writer.writers)  # what is written here was not held before
+        training = view.training() - set(writer.writers)  # what is written here was not held before
         for one in view.attributes():
             if one.path.startswith("sys/") and one.family == "atom":
                 continue
@@ -78,14 +77,6 @@ def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
         index.close()
 
 
-def _training(view: RunReader) -> set[str]:
-    """Return the ids of the writers that trained the run, on all ranks."""
-    journals = view.journals()
-    return {
-        one.writer for one in journals if one.header.get("owner", True) or one.header.get("rank")
-    }
-
-
 def learn_from(opening: Opening, writer: JournalWriter, namespace: str) -> Held:
     """Tell a writer the families and last steps of a run that exists only elsewhere.
 
@@ -98,7 +89,8 @@ def learn_from(opening: Opening, writer: JournalWriter, namespace: str) -> Held:
     for path, family in opening.families.items():
         if path.startswith("sys/") and family == "atom":
             continue
-        if family == "float_series" and not is_inside(path, namespace):
+        trained = opening.trained is None or path in opening.trained
+        if family == "float_series" and trained and not is_inside(path, namespace):
             series.add(path)
             touched = touched or writer.families.get(path) == "float_series"
         writer.families.setdefault(path, family)

@@ -702,6 +702,9 @@ class Run(Container):
         log_y: bool = False,
         attempt: Attempt = "latest",
         points: int = 1000,
+        half_life: float | None = None,
+        low: float | None = None,
+        high: float | None = None,
         refresh: float | None = None,
     ) -> Any:  # a figure of plotly, which has no types
         """Return a figure of series of this run; see `Handler.plot`, also for the arguments.
@@ -714,6 +717,9 @@ class Run(Container):
             log_y: Logarithmic y axis.
             attempt: Which attempts are shown.
             points: At most this many representative points of each curve.
+            half_life: Of a moving average instead of a window, in units of x.
+            low: Only points whose x is not less.
+            high: Only points whose x is not greater.
             refresh: Draw again every so many seconds while the run is running.
 
         Raises:
@@ -722,7 +728,7 @@ class Run(Container):
             ArgumentError: If an argument has a value that cannot be used.
             PathError: If ``x`` breaks the grammar of paths.
         """
-        asked = Asked(x, smooth, log_x, log_y, attempt, points)
+        asked = Asked(x, smooth, log_x, log_y, attempt, points, half_life, low, high)
         return plot_run(self.recorded, paths, asked, refresh)
 
     def chrono(
@@ -901,7 +907,7 @@ class Run(Container):
         if waits:
             self.recorder.before_point = self._begin_to_run
             self.recorder.rest_soon()
-            at_exit.finish_at_exit(self._key, self)
+            at_exit.finish_at_exit(self, self._key)
         return waits
 
     def _begun(self) -> None:
@@ -963,7 +969,7 @@ class Run(Container):
 
     def _watch(self) -> None:
         """Follow this process to its end and capture what it is; of an owner, what the run is."""
-        at_exit.finish_at_exit(self._key, self)
+        at_exit.finish_at_exit(self, self._key)
         capture = self._captures()
         if self._state.owner and not capture.owner:
             capture.owner = True
@@ -1456,9 +1462,9 @@ class Run(Container):
             self.lifecycle.phase = RESTING
             state, rank = self.state, self.recorder.rank
             if self._state.owner and not rank:
-                at_exit.say_at_exit(self._key, lambda: self._say_end(state, 0, []))
+                at_exit.say_at_exit(self, self._key, lambda: self._say_end(state, 0, []))
             else:
-                at_exit.settle(self._key)
+                at_exit.settle(self, self._key)
             self.recorder.rest()
             self._shipping.rest()
             self.recorded.close()
@@ -1538,7 +1544,7 @@ class Run(Container):
         hold = self._take_leave()
         self.lifecycle.call("stop")
         self.lifecycle.phase = STOPPED
-        at_exit.settle(self._key)
+        at_exit.settle(self, self._key)
         timeout_s = CLOSE_TIMEOUT_S if seconds is None else min(seconds, CLOSE_TIMEOUT_S)
         self.recorder.store_files(seconds)
         if self.state == "running":

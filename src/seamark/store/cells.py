@@ -256,6 +256,8 @@ def is_crashed(
 ) -> bool:
     """Return whether a run that says it is running is not.
 
+    A process that ended its part says nothing any more of who went on after it, though it lives.
+
     Args:
         state: As its newest owner wrote it.
         owners: Journals of the writers that speak for the run.
@@ -267,7 +269,12 @@ def is_crashed(
     fresh = [journal for journal in owners if journal.seen >= now_ns - SETTLE_NS]
     if not here:
         return not fresh
-    return all(process_alive(journal.header) is False for journal in fresh)
+    last = max((journal.last_t for journal in owners if not journal.closed), default=-1)
+    return all(
+        process_alive(journal.header) is False
+        for journal in fresh
+        if not journal.closed or journal.last_t > last
+    )
 
 
 def decoded(kind: str, value: Any) -> Any:

@@ -37,15 +37,17 @@ def opening(
     """Return what has to be known before a run is gone on with.
 
     The largest time of a record (nanoseconds since the Unix epoch), the headers of its journals
-    and how many bytes of each are kept, the family of every path and the last step of every
-    series. For a checkpoint, which the id of its ``saver`` and the number of its ``mark`` name,
-    also how far the journals belong to it: bytes by writer, null for all of a journal.
+    and how many bytes of each are kept, the family of every path, the last step of every series,
+    and which series of numbers are of its training, not only of an evaluation. For a checkpoint,
+    which the id of its ``saver`` and the number of its ``mark`` name, also how far the journals
+    belong to it: bytes by writer, null for all of a journal.
     """
 
     def make() -> dict[str, Any]:
         with heavy():
             journals, found = one.read.journals(), one.read.attributes()
             ends = {} if saver is None else ends_of(_links(one, journals), saver, mark)
+            training, writers = one.read.training(), one.read.series_writers()
         return {
             "largest_t": max((journal.last_t for journal in journals), default=0),
             "journals": {
@@ -60,6 +62,9 @@ def opening(
             "last_steps": {
                 each.path: step for each in found if (step := _last_step(each.value)) is not None
             },
+            "trained": sorted(
+                path for path, own in writers.items() if not training.isdisjoint(own)
+            ),
             "failed": one.read.has_failed(),
         }
 

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from recording import QUIET
+
+import seamark
+from seamark.run import foreign
 
 HOWTO = Path(__file__).parents[1] / "docs" / "howto"
 RUN = re.compile(r"^```(?:python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -117,7 +121,24 @@ Artifact.local Artifact.add_dir(dir_path,obj_path) Artifact.add_file(file_path,o
 Artifact.add_reference(uri,obj_path) Artifact.parse_from_dict(data) Artifact.to_dict
 Artifact.upload(folder,make_folder,conflict_strategy) EM_RUN_PARENT_DIR EM_ARTIFACT_PARENT_DIR
 """
-KNOWN = {"from-track": TRACK, "from-t9k": T9K}
+WANDB_MLFLOW = """
+WandbLogger(project,name,tags,notes,id,save_dir,log_model)
+wandb.init(project,name,config,tags,notes,group,mode,resume,id) wandb.login wandb.config
+wandb.log(data,step) wandb.summary wandb.define_metric wandb.Image wandb.Html wandb.Table
+wandb.Histogram wandb.save wandb.Artifact wandb.log_artifact wandb.use_artifact wandb.watch
+wandb.finish wandb.Api wandb.sweep wandb.agent wandb.alert
+MLFlowLogger(experiment_name,run_name,tracking_uri,tags,run_id,log_model)
+mlflow.set_tracking_uri mlflow.set_experiment mlflow.start_run(run_name,nested) mlflow.end_run
+mlflow.active_run mlflow.log_param mlflow.log_params mlflow.log_metric(key,value,step)
+mlflow.log_metrics mlflow.set_tag mlflow.set_tags mlflow.log_artifact mlflow.log_artifacts
+mlflow.log_figure mlflow.log_image mlflow.log_text mlflow.log_dict mlflow.log_input
+mlflow.register_model mlflow.search_runs mlflow.autolog
+TensorBoardLogger(save_dir,name,version,log_graph,default_hp_metric) SummaryWriter(log_dir)
+SummaryWriter.add_scalar SummaryWriter.add_scalars SummaryWriter.add_image SummaryWriter.add_figure
+SummaryWriter.add_text SummaryWriter.add_histogram SummaryWriter.add_hparams SummaryWriter.flush
+SummaryWriter.close
+"""
+KNOWN = {"from-track": TRACK, "from-t9k": T9K, "from-wandb-mlflow": WANDB_MLFLOW}
 
 
 def rows_of(page: str) -> Iterator[tuple[str, str]]:
@@ -163,3 +184,32 @@ def test_every_line_of_code_is_run(page: str) -> None:
     assert code
     not_run = [line for line in code if plain(line) not in run]
     assert not not_run, not_run
+
+
+def test_a_name_of_another_program_is_an_error_that_says_ours(tmp_path: Path) -> None:
+    """Methods, functions and arguments; what the message names is there."""
+    run = seamark.init_run("p", name="given", root=tmp_path / "root", **QUIET)
+    run.stop()
+    for name, words in foreign.VERBS.items():
+        with pytest.raises(AttributeError, match=re.escape(words)):
+            getattr(run, name)
+    for name, words in foreign.FUNCTIONS.items():
+        with pytest.raises(AttributeError, match=re.escape(words)):
+            getattr(seamark, name)
+    for name, ours in foreign.ARGUMENTS.items():
+        with pytest.raises(TypeError, match=rf"{name!r}; did you mean {ours!r}\?"):
+            seamark.init_run("p", root=tmp_path / "root", **{name: "x"})
+    said = " ".join([*foreign.VERBS.values(), *foreign.FUNCTIONS.values()])
+    for owner, name in re.findall(r"\b(seamark|run|project)\.(\w+)", said):
+        home = {"seamark": seamark, "run": seamark.Run, "project": seamark.Project}[owner]
+        assert hasattr(home, name), (owner, name)
+
+
+def test_a_run_that_is_read_tells_what_it_is_called_and_how_it_does(tmp_path: Path) -> None:
+    """Whatever name it was opened by; a process that records knows what it said itself."""
+    run = seamark.init_run("p", name="given", root=tmp_path / "root", **QUIET)
+    assert (run.name, run.state) == ("given", "running")
+    run.set_state("failed", detail="broken")
+    run.stop()
+    read = seamark.init_run("p", with_id=run.id, mode="read-only", root=tmp_path / "root")
+    assert (read.name, read.state) == ("given", "failed")

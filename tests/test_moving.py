@@ -388,3 +388,19 @@ def test_a_run_settles_its_name_as_it_begins(root_place: Place) -> None:
     assert root_place.names() == {last.id: "one", second.id: "one-2"}
     with pytest.raises(ArgumentError, match="conflict: expected one of 'new', 'skip', 'error'"):
         begin(conflict="ask")
+
+
+def test_a_folder_takes_along_what_else_a_project_has(tmp_path: Path) -> None:
+    """Artifacts, models and versions, also of a folder that is named without a slash."""
+    with seamark.init_artifact(name="digits", project="team/p", root=ROOT) as digits:
+        digits.add_reference("s3://lab/digits.tar")
+    with seamark.init_model(key="NET", project="team/p", root=ROOT):
+        pass
+    with seamark.init_model_version(model="NET", project="team/p", root=ROOT) as version:
+        version["val/acc"] = 0.9
+    there = {"project": "team/p", "root": tmp_path / "there", "mode": "read-only"}
+    seamark.sync(str(ROOT), (tmp_path / "there").as_uri())
+    assert seamark.init_artifact("digits:1", **there).digest == digits.digest
+    assert seamark.init_model_version("NET-1", **there)["val/acc"].fetch() == 0.9
+    with pytest.raises(RunNotFoundError):
+        seamark.sync("nowhere", (tmp_path / "there").as_uri())

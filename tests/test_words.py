@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "explanation" / "words.md"
 CODE = re.compile(r"`([^`]+)`")
 CONTAINERS = (seamark.Run, seamark.Project, seamark.Model, seamark.ModelVersion, seamark.Artifact)
+OWNERS = (*CONTAINERS, seamark.Handler, Group, Params)
 FUNCTIONS = [
     getattr(seamark, name) for name in seamark.__all__ if name.startswith("init_") or name == "sync"
 ]
@@ -71,7 +72,10 @@ def arguments(call: Any) -> set[str]:
 
 
 def commands(group: click.Group, above: str = "") -> Iterator[tuple[str, click.Command]]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         yield f"{above}{name}", command
         if isinstance(command, click.Group):
             yield from commands(command, f"{above}{name} ")
@@ -80,9 +84,8 @@ def commands(group: click.Group, above: str = "") -> Iterator[tuple[str, click.C
 def test_every_name_of_the_package_has_its_word() -> None:
     """Names of the package, methods and attributes, and what functions that open things take."""
     names = {name for name in seamark.__all__ if not name.startswith("__")} | set(utils.__all__)
-    for owner in (*CONTAINERS, seamark.Handler, Group):
-        names |= members(owner)
-    names |= members(Params) - OF_MAPPINGS
+    for owner in OWNERS:
+        names |= members(owner) - (OF_MAPPINGS if owner is Params else set())
     for call in FUNCTIONS:
         names |= arguments(call)
     for verb in (seamark.Run.log_metrics, seamark.Run.set_state, seamark.Project.fetch_runs_table):
@@ -115,4 +118,11 @@ def test_no_name_is_listed_twice_or_gone() -> None:
         assert not twice, twice
     known = {*dict(commands(app))}
     gone = sorted(name for name in listed(2) if not name.startswith("--") and name not in known)
+    assert not gone, gone
+    calls = [getattr(owner, name) for owner in OWNERS for name in members(owner)]
+    calls += [getattr(seamark, name) for name in seamark.__all__]
+    there = {name for owner in (seamark, *OWNERS) for name in dir(owner)} | set(utils.__all__)
+    for call in filter(inspect.isroutine, calls):
+        there |= arguments(call)
+    gone = sorted({name.partition(".")[0] for name in listed(1)} - there)
     assert not gone, gone

@@ -1,4 +1,4 @@
-"""``tag``, ``rename`` and ``note`` change one thing of a run, and nothing else."""
+"""``tag``, ``rename`` and ``describe`` change one thing of a run, and nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOBODY = 65534
 EDITS: dict[str, tuple[list[str], str, Any]] = {
     "tag": (["--add", "best", "--remove", "draft"], "sys/tags", {"kept", "best"}),
     "rename": (["another name"], "sys/name", "another name"),
-    "note": (["two lines\nof text"], "sys/description", "two lines\nof text"),
+    "describe": (["two lines\nof text"], "sys/description", "two lines\nof text"),
 }
 
 FAILS = """
@@ -130,11 +130,11 @@ def test_old_and_new_are_shown(cli: Callable[..., Result], record: Callable[...,
     assert cli("tag", "calm", "--add", "c", "--remove", "a").stdout == "calm: a, b → b, c\n"
     assert cli("tag", "calm", "--add", "c", "--remove", "a").stdout == "calm: b, c (as it was)\n"
     assert cli("tag", "calm").stdout == "calm: b, c\n"
-    assert cli("note", "calm", "first").stdout == "calm: (no note) → first\n"
-    assert cli("note", "calm", "second").stdout == "calm: first → second\n"
+    assert cli("describe", "calm", "first").stdout == "calm: (no description) → first\n"
+    assert cli("describe", "calm", "second").stdout == "calm: first → second\n"
     assert cli("rename", "calm", "quiet").stdout == f"{run}: calm → quiet\n"
     assert cli("rename", "quiet", "quiet").stdout == f"{run}: quiet (as it was)\n"
-    assert cli("note", "quiet", "--remove").stdout == "quiet: second → (no note)\n"
+    assert cli("describe", "quiet", "--remove").stdout == "quiet: second → (no description)\n"
     assert "description" not in cli("show", "quiet").stdout
 
 
@@ -184,7 +184,7 @@ def test_what_is_so_already_is_not_recorded(
     cli("tag", run, "--add", "a", "--remove", "b")
     cli("tag", run)
     cli("rename", run, "calm")
-    cli("note", run, "text")
+    cli("describe", run, "text")
     assert list((root / "p" / run / "journal").iterdir()) == before
 
 
@@ -225,11 +225,11 @@ def test_a_name_that_others_have_is_said(
         (["rename", "one", "  "], "name: expected some text, got '  '"),
         (["rename", "one", "two\nlines"], r"expected no control characters, got 'two\nlines'"),
         (["rename", "one", "\u202eevil"], r"expected no control characters, got '\u202eevil'"),
-        (["note", "nobody", "x"], "no run 'nobody'"),
-        (["note", "one", ""], "note: expected some text, got ''"),
-        (["note", "one", "\x07"], "note: expected no control characters"),
-        (["note", "one", "x", "--remove"], "note: expected TEXT or --remove, got both"),
-        (["note", "one"], "note (from standard input): expected some text, got ''"),
+        (["describe", "nobody", "x"], "no run 'nobody'"),
+        (["describe", "one", ""], "description: expected some text, got ''"),
+        (["describe", "one", "\x07"], "description: expected no control characters"),
+        (["describe", "one", "x", "--remove"], "describe: expected TEXT or --remove, got both"),
+        (["describe", "one"], "description (from standard input): expected some text, got ''"),
     ],
 )
 def test_mistakes_are_exact(
@@ -249,20 +249,20 @@ def test_mistakes_are_exact(
 
 
 @pytest.mark.slow
-def test_a_note_from_a_pipe(
+def test_a_description_from_a_pipe(
     shell: Callable[..., subprocess.CompletedProcess[str]],
     record: Callable[..., str],
     root: Path,
 ) -> None:
     """Without TEXT, standard input is the text; its last line feed is not."""
     run = record("p", name="one")
-    line = f"printf 'first\\nsecond\\n\\n' | {sys.executable} -m seamark note one"
+    line = f"printf 'first\\nsecond\\n\\n' | {sys.executable} -m seamark describe one"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run(["bash", "-c", line], check=True, timeout=60, env=env, capture_output=True)
     assert facts(root, run)["sys/description"][1] == "first\nsecond"
     shown = shell("show", "one").stdout
     assert "description" in shown
-    line = f"printf '\\377\\376' | {sys.executable} -m seamark note one"
+    line = f"printf '\\377\\376' | {sys.executable} -m seamark describe one"
     env["PYTHONIOENCODING"] = "utf-8:strict"
     done = subprocess.run(
         ["bash", "-c", line], check=False, timeout=60, env=env, capture_output=True, text=True
@@ -272,7 +272,7 @@ def test_a_note_from_a_pipe(
 
 
 @pytest.mark.slow
-def test_a_note_from_an_editor(
+def test_a_description_from_an_editor(
     terminal: Callable[..., tuple[int, str]], record: Callable[..., str], root: Path, tmp_path: Path
 ) -> None:
     """The editor gets what is there; leaving it as it is changes nothing, an empty text neither."""
@@ -282,14 +282,14 @@ def test_a_note_from_an_editor(
     def edited(does: str) -> tuple[int, str]:
         editor.write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
         editor.chmod(0o755)
-        code, shown = terminal("note", "one", VISUAL=str(editor))
+        code, shown = terminal("describe", "one", VISUAL=str(editor))
         return code, re.sub(r"\x1b\[[0-9;]*m", "", shown).strip()
 
     assert edited('grep -q old "$1" && echo "new" > "$1"') == (0, "one: old → new")
     assert edited("true") == (0, "one: new (as it was)")
     code, said = edited(': > "$1"')
     assert code == 2
-    assert "note: expected some text" in said
+    assert "description: expected some text" in said
     code, said = edited("exit 3")
     assert code == 1
     assert "editor" in said.lower()

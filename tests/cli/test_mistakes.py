@@ -54,7 +54,7 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["ls", "--root", "/nowhere/at/all"], "/nowhere/at/all", "--root"),
     (["ls", "--project", "a//b"], "'a//b'", "letters, digits"),
     (["rename", "good", "a\x1bb"], "'a\\x1bb'", "expected no control characters"),
-    (["note", "good", "x", "--remove"], "got both", "--remove"),
+    (["describe", "good", "x", "--remove"], "got both", "--remove"),
 )
 
 

@@ -132,7 +132,7 @@ def test_nesting_has_a_limit(opening, depth):
 
 def test_what_is_no_string_is_refused():
     """Such as the objects of neptune's query builder."""
-    with pytest.raises(QueryError, match="expected a string, got int: 3"):
+    with pytest.raises(QueryError, match=r"expected a string, .* got int: 3"):
         parse(3)
 
 

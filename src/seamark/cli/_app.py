@@ -68,7 +68,7 @@ _COMMANDS: Final = {
     "lineage": "lineage",
     "tag": "tag",
     "rename": "rename",
-    "note": "note",
+    "describe": "describe",
     "trash": "trash",
     "untrash": "trash",
     "purge": "purge",

@@ -115,7 +115,10 @@ def _place(to: str | None) -> str:
 
     given = [to] if to else os.environ.get("SEAMARK_REMOTE", "").replace(",", " ").split()
     if len(given) != 1:
-        msg = f"to: expected one place, or one in SEAMARK_REMOTE, got {len(given)}"
+        msg = (
+            "to: expected one place, such as 'https://seamark.lab' or 'file:///mnt/runs', here or "
+            f"in SEAMARK_REMOTE, got {len(given)}"
+        )
         raise ArgumentError(msg)
     return check_uri(given[0])
 

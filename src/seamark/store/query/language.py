@@ -169,7 +169,10 @@ def parse(text: str) -> Expression:
             hold; the message points at the place.
     """
     if not isinstance(text, str):
-        msg = f"query: expected a string, got {type(text).__name__}: {text!r:.80}"
+        msg = (
+            "query: expected a string, such as 'parameters/lr = 0.5 AND tags/workers = 8', "
+            f"got {type(text).__name__}: {text!r:.80}"
+        )
         raise QueryError(msg)
     return _parsed(escape(text))  # as texts are kept
 

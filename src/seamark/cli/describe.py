@@ -1,4 +1,4 @@
-"""``seamark note``: write what a run is about into its description."""
+"""``seamark describe``: write what a run is about into its description."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seamark.cli._facts import text_or_record
 from seamark.cli._runs import RunRef, Runs, open_runs, project_option, run_argument
 from seamark.cli._screen import Screen
 
-__all__ = ["note"]
+__all__ = ["describe"]
 
 _DESCRIPTION = "sys/description"
 
@@ -24,7 +24,7 @@ _DESCRIPTION = "sys/description"
 @project_option
 @root_option
 @click.pass_context
-def note(
+def describe(
     context: click.Context, run: str, text: str | None, project: str | None, *, remove: bool
 ) -> None:
     """Set a run's description.
@@ -34,16 +34,16 @@ def note(
 
     \b
     Examples:
-      seamark note quick-otter "warm-up twice as long, see issue 12"
-      seamark note quick-otter               opens the editor
-      git log -1 | seamark note latest       reads the text from a pipe
-      seamark note quick-otter --remove
+      seamark describe quick-otter "warm-up twice as long, see issue 12"
+      seamark describe quick-otter           opens the editor
+      git log -1 | seamark describe latest   reads the text from a pipe
+      seamark describe quick-otter --remove
       seamark ls --columns sys/name,sys/description
     """
     if remove and text is not None:
-        misuse("note: expected TEXT or --remove, got both")
+        misuse("describe: expected TEXT or --remove, got both")
     if text is not None:
-        text = legible(text, "note", block=True)
+        text = legible(text, "description", block=True)
     runs = open_runs(context, project)
     ref = runs.find(run, project)
     old = _description(runs, ref)
@@ -57,7 +57,7 @@ def note(
         ops = deleted(_DESCRIPTION)
     if ops:
         record(runs, ref, ops)
-    print_change(Screen(), runs.label(ref), old or "(no note)", kept or "(no note)")
+    print_change(Screen(), runs.label(ref), old or "(no description)", kept or "(no description)")
 
 
 def _description(runs: Runs, ref: RunRef) -> str:
@@ -79,9 +79,11 @@ def _asked(old: str) -> str:
         try:
             given = sys.stdin.read() if sys.stdin else ""
         except UnicodeDecodeError as error:
-            misuse(f"note: expected text in {error.encoding} on standard input, got other bytes")
-        return legible(given.rstrip(), "note (from standard input)", block=True)
+            misuse(
+                f"describe: expected text in {error.encoding} on standard input, got other bytes"
+            )
+        return legible(given.rstrip(), "description (from standard input)", block=True)
     edited = click.edit(old, extension=".md")
     if edited is None:
         return old
-    return legible(edited.rstrip(), "note", block=True)
+    return legible(edited.rstrip(), "description", block=True)

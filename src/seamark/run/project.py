@@ -29,7 +29,8 @@ from seamark.run.options import (
 from seamark.run.plotting import plot_runs
 
 if TYPE_CHECKING:
-    from seamark.reading.catalog import Catalog
+    from seamark.reading.catalog import Catalog, RunField
+    from seamark.reading.groups import RunGroups
     from seamark.reading.points import Attempt
     from seamark.reading.report import Report
     from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
@@ -159,6 +160,7 @@ class Project(Logbook):
         offset: int = 0,
         sort_by: str = "sys/creation_time",
         ascending: bool = False,
+        snapshot: str | None = None,
         progress_bar: Progress = None,
     ) -> RunsTable:
         """Return the runs that match every argument given, one row each, as recorded up to now.
@@ -191,6 +193,10 @@ class Project(Logbook):
             sort_by: Path, perhaps with an aggregate. NaN and runs without a value come last, up
                 and down.
             ascending: Smallest first.
+            snapshot: ``cursor`` of an earlier table, to turn its pages: the same runs in the same
+                order whatever was added or has changed, with their present values; a run that is
+                gone leaves a gap. Empty to begin. A process remembers the last few; if this one was
+                forgotten and the runs are others now, ``cursor`` of the table is another one.
             progress_bar: False for none; a function is called with the number of runs folded and to
                 fold, a class such as `seamark.utils.TqdmProgressBar` is told; None and True show
                 progress on a terminal if it takes a while.
@@ -223,10 +229,104 @@ class Project(Logbook):
         index = self._fresh_index(progress_bar)
         if words is not None:
             selection = replace(selection, id=self._ids(index, words, trashed=trashed))
-        table = index.table(selection, columns, self.warn)
+        table = index.table(selection, columns, self.warn, snapshot)
         if self.recorded.remote and not table.total:
             self._expect_there()
         return table
+
+    def fetch_fields(
+        self,
+        *,
+        query: str | None = None,
+        contains: str = "",
+        trashed: bool | None = False,
+        limit: int | None = None,
+        progress_bar: Progress = None,
+    ) -> list[RunField]:
+        """Return which paths the runs that match show: of how many, as what, whether they differ.
+
+        Args:
+            query: As in `fetch_runs_table`.
+            contains: Only paths that have this in them, whatever its case.
+            trashed: As in `fetch_runs_table`.
+            limit: Look at this many runs, the newest; None for all.
+            progress_bar: As in `fetch_runs_table`.
+
+        Returns:
+            By path. What is derived of every run (``sys/id``, ``sys/state``, times) is left out.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query breaks the grammar, or can mean nothing.
+
+        .. versionadded:: 0.2
+        """
+        from seamark.store.query.selection import Selection
+
+        selection = Selection(
+            project=self.folder.project, query=query, trashed=trashed, limit=limit
+        )
+        selection.check()
+        selection.expression()
+        return self._fresh_index(progress_bar).fields(selection, contains, self.warn)
+
+    def group_runs(
+        self,
+        by: str | Iterable[str],
+        columns: str | Iterable[str] = (),
+        *,
+        query: str | None = None,
+        trashed: bool | None = False,
+        limit: int | None = None,
+        offset: int = 0,
+        sort_by: str = "sys/creation_time",
+        ascending: bool = False,
+        progress_bar: Progress = None,
+    ) -> RunGroups:
+        """Return the runs that match in groups that show the same, and what their numbers come to.
+
+        Only finite numbers count in ``mean``, ``std`` (of a sample, n - 1), ``min`` and ``max``;
+        ``odd`` says how many runs show NaN, an infinity or something that is no number, and a run
+        that shows nothing counts nowhere. Runs that show nothing in ``by`` are a group, and so are
+        those that show NaN.
+
+        Args:
+            by: One column or several, as in `fetch_runs_table`: ``"parameters/lr"``.
+            columns: Columns whose numbers are summed up: ``"val/loss:min"``.
+            query: As in `fetch_runs_table`.
+            trashed: As in `fetch_runs_table`.
+            limit: At most this many groups.
+            offset: How many of the first groups to leave out.
+            sort_by: Order of the runs; groups come in that of their first runs.
+            ascending: Smallest first.
+            progress_bar: As in `fetch_runs_table`.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query or a column breaks the grammar, or can mean nothing.
+
+        .. versionadded:: 0.2
+        """
+        from seamark.store.query.selection import Selection
+
+        selection = Selection(
+            project=self.folder.project,
+            query=query,
+            trashed=trashed,
+            limit=limit,
+            offset=offset,
+            sort_by=sort_by,
+            ascending=ascending,
+        )
+        selection.check()
+        selection.expression()
+        keys, summed = _patterns(by, "by"), _patterns(columns, "columns")
+        if not keys or any(mark in one for one in (*keys, *summed) for mark in "*?"):
+            msg = (
+                f"by, columns: expected paths such as 'parameters/lr', got {[*keys, *summed]!r:.80}"
+            )
+            raise ArgumentError(msg)
+        return self._fresh_index(progress_bar).groups(selection, keys, summed, self.warn)
 
     def fetch_models_table(
         self,
@@ -766,8 +866,8 @@ class Project(Logbook):
             self.tell(f"there is no project {self.path!r} below {where}{hint}")
 
 
-def _patterns(paths: str | Iterable[str]) -> list[str]:
-    """Return paths or patterns as a list.
+def _patterns(paths: str | Iterable[str], name: str = "paths") -> list[str]:
+    """Return paths or patterns as a list; ``name`` says which argument they are.
 
     Raises:
         ArgumentError: If one of them can be none.
@@ -775,7 +875,7 @@ def _patterns(paths: str | Iterable[str]) -> list[str]:
     patterns = [paths] if isinstance(paths, str) else list(paths)
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
-            msg = f"paths: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
+            msg = f"{name}: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
             raise ArgumentError(msg)
     return patterns
 

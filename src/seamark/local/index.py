@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
     from seamark.local.refresh import Refresh
     from seamark.local.view import RunView
+    from seamark.reading.changes import Changes
     from seamark.reading.names import RunName
     from seamark.store.read.many import Recent
     from seamark.store.read.series import Sources
@@ -112,6 +113,7 @@ class Index:
         self._aside: dict[Ref, Store] = {}
         self._recent: Recent | None = None
         self._snapshots = Snapshots()
+        self._looked_ns = 0
         self._pid = 0
         fork.register(self.after_fork)
 
@@ -325,6 +327,7 @@ class Index:
             progress: Called with the number of runs done and the number of runs to fold.
         """
         with self.lock:
+            begun_ns = self.now_ns()
             if run is not None and project is not None:
                 self.healing(lambda: self._refresh_one((project, run)))
                 above = projects_above(project, run)
@@ -337,6 +340,7 @@ class Index:
                     | set(self._walked(project))
                 )
                 self.healing(lambda: self._refresh_logs(above, self._looks.runs.__contains__))
+                self._looked_ns = begun_ns
 
     def _walked(self, project: str | None) -> Iterator[str]:
         """Yield the projects whose folders were listed, also those without a run."""
@@ -740,6 +744,20 @@ class Index:
         found = group_table(table, by, columns)
         end = None if own.limit is None else own.offset + own.limit
         return RunGroups(found[own.offset : end], len(found))
+
+    def changes(self, cursor: str = "", project: str | None = None) -> Changes:
+        """Return which runs changed since a cursor, as last folded.
+
+        Args:
+            cursor: Of an earlier answer; empty to begin.
+            project: Only this project and its sub-projects; None for all.
+        """
+        from seamark.local.changes import changes_since
+
+        def answer() -> Changes:
+            return changes_since(self.store, cursor, project, self.now_ns(), self._looked_ns)
+
+        return self.guarded(answer)
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
         """Return what is missing of runs, only of those of which something is; see `load_losses`.

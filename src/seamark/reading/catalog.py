@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from seamark.errors import QueryError
 
 if TYPE_CHECKING:
+    from seamark.reading.changes import Changes
     from seamark.reading.curves import Look, RunCurve
     from seamark.reading.drawn import Key
     from seamark.reading.groups import RunGroups
@@ -277,6 +278,15 @@ class Catalog(Protocol):
             by: Columns by which they are grouped, as `table` takes them; no patterns.
             columns: Columns whose numbers are summed up for each group.
             unknown: See `select`.
+        """
+        ...
+
+    def changes(self, cursor: str = "", project: str | None = None) -> Changes:
+        """Return which runs changed since a cursor.
+
+        Args:
+            cursor: Of an earlier answer; empty to begin.
+            project: Only this project and its sub-projects; None for all.
         """
         ...
 

@@ -32,6 +32,7 @@ from seamark.errors import ArgumentError, SeamarkError
 from seamark.process.crashes import Crash
 from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary, SeriesTail
 from seamark.reading.catalog import RunField
+from seamark.reading.changes import ChangedRun
 from seamark.reading.curves import Curve, Drawing, RunCurve
 from seamark.reading.groups import RunGroup, Spread
 from seamark.reading.names import RunName
@@ -681,6 +682,9 @@ _ALL: Final = (
         by=_dict,
         refs=_list_of(_tuple_of(_str, _str)),
         values=_dict_of(_instance(Spread)),
+    ),
+    _class(
+        ChangedRun, project=_str, run=_str, state=_or_none(_str), gone=_bool, paths=_list_of(_str)
     ),
     _class(Crash, reason=_str, host=_or_none(_str), pid=_or_none(_int), last_t=_int, detail=_str),
     _class(

@@ -30,6 +30,7 @@ from seamark.run.plotting import plot_runs
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, RunField
+    from seamark.reading.changes import Changes
     from seamark.reading.groups import RunGroups
     from seamark.reading.points import Attempt
     from seamark.reading.report import Report
@@ -269,6 +270,17 @@ class Project(Logbook):
         selection.check()
         selection.expression()
         return self._fresh_index(progress_bar).fields(selection, contains, self.warn)
+
+    def fetch_changes(self, cursor: str = "", *, progress_bar: Progress = None) -> Changes:
+        """Return which runs changed since a cursor, as recorded up to now.
+
+        Args:
+            cursor: Of an earlier answer, of this process or another one; empty to begin.
+            progress_bar: As in `fetch_runs_table`.
+
+        .. versionadded:: 0.2
+        """
+        return self._fresh_index(progress_bar).changes(cursor, self.folder.project)
 
     def group_runs(
         self,

@@ -364,7 +364,17 @@ MODELS: Final[dict[str, Any]] = {
         cursor=str,
         reset=bool,
         more=bool,
-        runs=_list(_envelope("ChangedRun", "A run.", **_of_run, state=str | None, gone=bool)),
+        looked_ns=int | Special,
+        runs=_list(
+            _shape(
+                "ChangedRun",
+                "A run, and where something was recorded lately.",
+                **_of_run,
+                state=str | None,
+                gone=bool,
+                paths=list[str],
+            )
+        ),
     ),
     "claimed": _envelope(
         "Claimed",

@@ -21,6 +21,7 @@ from seamark.reading.catalog import (
     Wanted,
     refuse,
 )
+from seamark.reading.changes import ChangedRun, Changes
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import Key, curves_of_run
 from seamark.reading.groups import RunGroup, RunGroups
@@ -220,6 +221,20 @@ class RemoteCatalog:
                 wanted = min(wanted, selection.limit)
             if done >= wanted or not (some.refs or found.cursor):
                 return found
+
+    def changes(self, cursor: str = "", project: str | None = None) -> Changes:
+        """Return which runs changed since a cursor."""
+        found: dict[Ref, ChangedRun] = {}
+        while True:
+            answer = self._asking.get("changes", {"cursor": cursor or None, "project": project})
+            for one in parts(answer, "runs", ChangedRun):
+                found.pop((one.project, one.run), None)
+                found[one.project, one.run] = one
+            before, cursor = cursor, part(answer, "cursor", str)
+            reset = part(answer, "reset", bool)
+            if reset or not part(answer, "more", bool) or cursor == before:
+                runs = [] if reset else list(found.values())
+                return Changes(cursor, reset, runs, part(answer, "looked_ns", int))
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
         """Return what is missing of runs, only of those of which something is."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, overload
 from seamark.errors import ArgumentError, QueryError, ReadOnlyError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
 from seamark.reading.curves import Look, RunCurve, check_points
+from seamark.reading.drawn import GroupCurve, group_curves
 from seamark.reading.names import LATEST
 from seamark.reading.points import check_attempt
 from seamark.run.catalogs import place_to_read
@@ -755,6 +756,62 @@ class Project(Logbook):
                 for one in news
             ]
         return found
+
+    def fetch_group_curves(
+        self,
+        paths: str | Iterable[str],
+        by: str | Iterable[str],
+        *,
+        query: str | None = None,
+        x: str = "step",
+        points: int = 1000,
+        low: float | None = None,
+        high: float | None = None,
+        smooth: float | None = None,
+        half_life: float | None = None,
+        log_x: bool = False,
+        attempt: Attempt = "latest",
+        progress_bar: Progress = None,
+    ) -> list[GroupCurve]:
+        """Return what float series come to over groups of runs: mean, std (n - 1) and n as curves.
+
+        Args:
+            paths: One path or several; no patterns.
+            by: Column or columns in which the runs of a group show the same; see `group_runs`.
+            query: As in `fetch_runs_table`.
+            x: As in `fetch_curves`.
+            points: At most so many parts, each of one x, or half as many of equal width.
+            low: As in `fetch_curves`.
+            high: As in `fetch_curves`.
+            smooth: As in `fetch_curves`: the smoothed lines of the runs are what counts then.
+            half_life: As in `fetch_curves`, likewise.
+            log_x: As in `fetch_curves`.
+            attempt: As in `fetch_series`.
+            progress_bar: As in `fetch_runs_table`.
+
+        Returns:
+            One for each path and group that has points.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            PathError: If ``x`` breaks the grammar of paths.
+            QueryError: If the query or a column breaks the grammar, or can mean nothing.
+
+        .. versionadded:: 0.2
+        """
+        series = _patterns(paths)
+        look = Look(points, x, low, high, smooth, half_life, log_x)
+        look.check()
+        check_attempt(attempt)
+        found = self.group_runs(by, query=query, progress_bar=progress_bar)
+        index = self.recorded.index
+
+        def draw(
+            refs: Sequence[tuple[str, str]], some: Sequence[str], look: Look
+        ) -> Sequence[RunCurve]:
+            return index.curves(refs, some, look, attempt)
+
+        return group_curves(draw, [(one.by, one.refs) for one in found], series, look)
 
     def plot(
         self,

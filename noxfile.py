@@ -317,7 +317,8 @@ def kill_neptune(session: nox.Session) -> None:
 def through(session: nox.Session) -> None:
     """Run the tests that read a second time, through a server on a socket."""
     session.install(".[image,pandas,parquet,plot,server]", "--group", "test")
-    places = ["test_reads", "test_browsing", "test_curves", "test_project", "test_stragglers"]
+    places = ["test_reads", "test_browsing", "test_curves", "test_pages", "test_project"]
+    places += ["test_stragglers"]
     commands = ["ls", "show", "compare"]
     places += [f"cli/test_{command}" for command in commands]
     run_pytest(session, "--through=server", *(f"tests/{place}.py" for place in places))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -132,3 +133,20 @@ def test_what_was_fetched_before_is_completed(tmp_path, project):
     assert after[0].drawing.cursor == whole[0].drawing.cursor != before[0].drawing.cursor
     assert after[0].drawing.kept == 0
     assert int(after[0].drawing.curve.count.sum()) == 5100
+
+
+def test_groups_of_runs_are_curves_of_mean_and_spread(tmp_path, project):
+    """As statistics says, step by step; where one run is left there is no spread."""
+    values = {"a": [1.0, 2.0, 4.0], "b": [3.0, 6.0], "c": [math.nan, 7.0, 8.0]}
+    for name, some in values.items():
+        run = record(tmp_path, name, some)
+        with init_run(project="team", with_id=run, root=tmp_path, **QUIET) as again:
+            again["lr"] = 0.1 if name < "c" else 0.2
+    first, second = sorted(project.fetch_group_curves("loss", "lr"), key=lambda one: one.by["lr"])
+    assert (first.by, len(first.runs), first.width) == ({"lr": 0.1}, 2, 0.0)
+    assert first.x.tolist() == [0.0, 1.0, 2.0]
+    assert first.n.tolist() == [2, 2, 1]
+    assert first.mean.tolist() == [2.0, 4.0, 4.0]
+    assert first.std[:2] == pytest.approx([statistics.stdev([1, 3]), statistics.stdev([2, 6])])
+    assert math.isnan(first.std[2])
+    assert (second.x.tolist(), second.mean.tolist()) == ([1.0, 2.0], [7.0, 8.0])

@@ -20,6 +20,7 @@ from seamark.cli._columns import (
     telling_columns,
 )
 from seamark.cli._facts import exact_text, value_text
+from seamark.cli._groups import print_groups
 from seamark.cli._health import losses_in_short
 from seamark.cli._json import dumps
 from seamark.cli._places import places_of
@@ -209,6 +210,22 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     metavar="N",
     help="Show at most N runs; 0 for all.",
 )
+@click.option(
+    "--offset",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Leave out the first N runs (or groups).",
+)
+@click.option(
+    "--by",
+    multiple=True,
+    metavar="PATH[,PATH...]",
+    shell_complete=_complete.paths,
+    callback=a_path,
+    help="Show groups of runs with the same values here; --columns are then summed up: mean, "
+    "standard deviation (n - 1), smallest and greatest of the finite numbers.",
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Write the table as CSV, with all digits.")
 @click.option(
     "--json",
@@ -227,6 +244,8 @@ def ls(
     columns: tuple[str, ...],
     sort: str | None,
     limit: int,
+    offset: int,
+    by: tuple[str, ...],
     kind: str,
     *,
     trashed: bool,
@@ -264,6 +283,7 @@ def ls(
       seamark ls --columns 'hyperparams/*' --differing
       seamark ls --query 'sys/name =~ "resnet.*"' --json | jq '.[].run'
       seamark ls --limit 0 --columns '*' --csv > runs.csv
+      seamark ls --by parameters/lr --columns val/loss:min
       seamark ls --kind model_version --query 'sys/stage = production'
       seamark ls --kind artifact
       seamark ls --kind project --query 'runs > 10'
@@ -289,11 +309,19 @@ def ls(
         tag=tags,
         trashed=trashed,
         limit=limit or None,
+        offset=offset,
         sort_by=sort or _NEWEST,
         ascending=sorting.ascending,
         local=True,
     )
-    wanted = [name.strip() for given in columns for name in given.split(",") if name.strip()]
+    wanted = _names(columns)
+    if by:
+        if differing or kind != "run":
+            misuse("--by groups runs: it goes neither with --differing nor with --kind")
+        found = runs.index.groups(chosen, _names(by), wanted)
+        print_groups(found, _names(by), wanted, "csv" if as_csv else "json" if as_json else "")
+        _note_more(len(found), found.total, "group")
+        return
     for_people = not (as_json or as_csv)
     asked = _Asked(wanted, sorting, kind, differing=differing, for_people=for_people)
     table = runs.index.table(chosen, asked.columns)
@@ -308,16 +336,27 @@ def ls(
         _note_troubles(runs, table.refs, rows)
         _print(Screen(), rows, shown, asked)
     elif runs.root is None or runs.root.is_dir():  # else that has been said
-        word = _WORDS.get(kind, "run")
-        there = runs.index.runs(None, kind)
-        missing = f"no {word} matches" if there else f"no {word}s in {runs.where} yet"
-        note("the trash is empty" if trashed else missing + _no_such_tag(runs, tags))
+        note("the trash is empty" if trashed else _nothing(runs, kind) + _no_such_tag(runs, tags))
     if rows and wanted and (said := left_out(table.columns, shown)):
         note(said)
-    if table.total > len(rows):
-        note(
-            f"{plural(len(rows), _WORDS.get(kind, 'run'))} of {table.total:,}; --limit 0 shows all"
-        )
+    _note_more(len(rows), table.total, _WORDS.get(kind, "run"))
+
+
+def _nothing(runs: Runs, kind: str) -> str:
+    """Return what to say where nothing is listed."""
+    word = _WORDS.get(kind, "run")
+    there = runs.index.runs(None, kind)
+    return f"no {word} matches" if there else f"no {word}s in {runs.where} yet"
+
+
+def _note_more(shown: int, total: int, word: str) -> None:
+    if total > shown:
+        note(f"{plural(shown, word)} of {total:,}; --limit 0 shows all")
+
+
+def _names(given: Sequence[str]) -> list[str]:
+    """Return what is separated by commas."""
+    return [name.strip() for one in given for name in one.split(",") if name.strip()]
 
 
 class _Asked:

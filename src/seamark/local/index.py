@@ -16,6 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -31,9 +32,10 @@ from seamark.local.looks import Known, Looks, Ref
 from seamark.paths import MODELS, home_of, is_inside, kind_of
 from seamark.process import fork
 from seamark.process.interrupts import quietly
-from seamark.reading.catalog import Columns, Unknown, Wanted, refuse
+from seamark.reading.catalog import Columns, RunField, Unknown, Wanted, refuse
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import Key, curves_of_run
+from seamark.reading.groups import RunGroups, group_table
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.store import schema
@@ -44,6 +46,7 @@ from seamark.store.query.choosing import choose
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths
 from seamark.store.query.selection import Selection
+from seamark.store.query.snapshots import Snapshots
 from seamark.store.read.inherited import projects_above
 from seamark.store.read.names import run_names
 from seamark.store.read.tables import query_runs
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
 
     from seamark.local.refresh import Refresh
     from seamark.local.view import RunView
+    from seamark.reading.changes import Changes
     from seamark.reading.names import RunName
     from seamark.store.read.many import Recent
     from seamark.store.read.series import Sources
@@ -108,6 +112,8 @@ class Index:
         self._looks = Looks()
         self._aside: dict[Ref, Store] = {}
         self._recent: Recent | None = None
+        self._snapshots = Snapshots()
+        self._looked_ns = 0
         self._pid = 0
         fork.register(self.after_fork)
 
@@ -321,6 +327,7 @@ class Index:
             progress: Called with the number of runs done and the number of runs to fold.
         """
         with self.lock:
+            begun_ns = self.now_ns()
             if run is not None and project is not None:
                 self.healing(lambda: self._refresh_one((project, run)))
                 above = projects_above(project, run)
@@ -333,6 +340,7 @@ class Index:
                     | set(self._walked(project))
                 )
                 self.healing(lambda: self._refresh_logs(above, self._looks.runs.__contains__))
+                self._looked_ns = begun_ns
 
     def _walked(self, project: str | None) -> Iterator[str]:
         """Yield the projects whose folders were listed, also those without a run."""
@@ -660,6 +668,7 @@ class Index:
         selection: Wanted,
         columns: Columns = None,
         unknown: Unknown = refuse,
+        snapshot: str | None = None,
     ) -> RunsTable:
         """Return the runs that match with the columns that are asked for, as last folded.
 
@@ -667,6 +676,7 @@ class Index:
             selection: Which runs.
             columns: See `seamark.store.read.tables.query_runs`.
             unknown: See `select`.
+            snapshot: See `seamark.reading.catalog.Catalog.table`.
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
@@ -679,9 +689,75 @@ class Index:
 
         def answer(connection: sa.Connection) -> RunsTable:
             chosen = _own(selection)
-            return query_runs(self.store, connection, chosen, wanted, self.now_ns(), unknown)
+            page = None if snapshot is None else (self._snapshots, snapshot)
+            return query_runs(self.store, connection, chosen, wanted, self.now_ns(), unknown, page)
 
         return self._ask(answer)
+
+    def fields(
+        self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
+    ) -> list[RunField]:
+        """Return which paths the runs that match show, sorted, as last folded; see `select`.
+
+        Args:
+            selection: Which runs.
+            contains: Only paths that have this in them, whatever its case.
+            unknown: See `select`.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query breaks the grammar, or asks for what cannot be there.
+        """
+        from seamark.store.read.fields import run_fields
+
+        def answer(connection: sa.Connection) -> list[RunField]:
+            own, now = _own(selection), self.now_ns()
+            chosen = choose(self.store, connection, own, now, unknown, counted=False)
+            return run_fields(self.store, connection, chosen.numbers, contains)
+
+        return self._ask(answer)
+
+    def groups(
+        self,
+        selection: Wanted,
+        by: Sequence[str],
+        columns: Sequence[str] = (),
+        unknown: Unknown = refuse,
+    ) -> RunGroups:
+        """Return the runs that match in groups that show the same, as last folded; see `select`.
+
+        Args:
+            selection: Which runs; ``limit`` and ``offset`` are of groups.
+            by: Columns by which they are grouped; no patterns.
+            columns: Columns whose numbers are summed up for each group.
+            unknown: See `select`.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query or a column breaks the grammar, or asks for what cannot be
+                there.
+        """
+        own = _own(selection)
+        own.check()
+        every = replace(own, limit=None, offset=0)
+        table = self.table(every, list(dict.fromkeys([*by, *columns])), unknown)
+        found = group_table(table, by, columns)
+        end = None if own.limit is None else own.offset + own.limit
+        return RunGroups(found[own.offset : end], len(found))
+
+    def changes(self, cursor: str = "", project: str | None = None) -> Changes:
+        """Return which runs changed since a cursor, as last folded.
+
+        Args:
+            cursor: Of an earlier answer; empty to begin.
+            project: Only this project and its sub-projects; None for all.
+        """
+        from seamark.local.changes import changes_since
+
+        def answer() -> Changes:
+            return changes_since(self.store, cursor, project, self.now_ns(), self._looked_ns)
+
+        return self.guarded(answer)
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
         """Return what is missing of runs, only of those of which something is; see `load_losses`.

@@ -9,14 +9,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 from seamark.errors import QueryError
 
 if TYPE_CHECKING:
+    from seamark.reading.changes import Changes
     from seamark.reading.curves import Look, RunCurve
     from seamark.reading.drawn import Key
+    from seamark.reading.groups import RunGroups
     from seamark.reading.names import RunName
     from seamark.reading.points import Attempt
     from seamark.reading.reader import Reader
     from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 
-__all__ = ["Catalog", "Columns", "Progress", "Ref", "SharedPath", "Unknown", "Wanted", "refuse"]
+__all__ = [
+    "Catalog",
+    "Columns",
+    "Progress",
+    "Ref",
+    "RunField",
+    "SharedPath",
+    "Unknown",
+    "Wanted",
+    "refuse",
+]
 
 Ref = tuple[str, str]
 """Project and id of a run."""
@@ -43,6 +55,24 @@ class SharedPath:
     runs: int
     differs: bool
     longest: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunField:
+    """A path that some of many runs show.
+
+    Attributes:
+        path: Attribute path.
+        family: What it holds there; a path that holds several is there once for each.
+        count: How many of the runs show it so.
+        differing: Whether two of the runs differ there; that one has it and another has not counts.
+            Series differ by their last value and length, files by their name.
+    """
+
+    path: str
+    family: str
+    count: int
+    differing: bool
 
 
 Columns = Iterable[str] | Callable[[Sequence[SharedPath]], Iterable[str]] | None
@@ -205,9 +235,59 @@ class Catalog(Protocol):
         ...
 
     def table(
-        self, selection: Wanted, columns: Columns = None, unknown: Unknown = refuse
+        self,
+        selection: Wanted,
+        columns: Columns = None,
+        unknown: Unknown = refuse,
+        snapshot: str | None = None,
     ) -> RunsTable:
-        """Return the runs that match with the columns that are asked for; see `select`."""
+        """Return the runs that match with the columns that are asked for; see `select`.
+
+        Args:
+            selection: Which runs.
+            columns: Which columns.
+            unknown: See `select`.
+            snapshot: ``cursor`` of an earlier table: the same runs in the same order, whatever was
+                added or has changed. Empty to begin; None for none.
+        """
+        ...
+
+    def fields(
+        self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
+    ) -> list[RunField]:
+        """Return which paths the runs that match show, sorted; see `select`.
+
+        Args:
+            selection: Which runs.
+            contains: Only paths that have this in them, whatever its case.
+            unknown: See `select`.
+        """
+        ...
+
+    def groups(
+        self,
+        selection: Wanted,
+        by: Sequence[str],
+        columns: Sequence[str] = (),
+        unknown: Unknown = refuse,
+    ) -> RunGroups:
+        """Return the runs that match in groups that show the same; see `select`.
+
+        Args:
+            selection: Which runs; ``limit`` and ``offset`` are of groups.
+            by: Columns by which they are grouped, as `table` takes them; no patterns.
+            columns: Columns whose numbers are summed up for each group.
+            unknown: See `select`.
+        """
+        ...
+
+    def changes(self, cursor: str = "", project: str | None = None) -> Changes:
+        """Return which runs changed since a cursor.
+
+        Args:
+            cursor: Of an earlier answer; empty to begin.
+            project: Only this project and its sub-projects; None for all.
+        """
         ...
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:

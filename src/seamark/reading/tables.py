@@ -56,6 +56,7 @@ class RunsTable:
         refs: (project, run id) of the rows.
         total: How many runs match, regardless of limit and offset.
         offset: How many of them come before the first row.
+        cursor: Names the runs that match and their order; empty unless it was asked for.
     """
 
     def __init__(
@@ -64,12 +65,14 @@ class RunsTable:
         refs: list[tuple[str, str]],
         total: int,
         offset: int = 0,
+        cursor: str = "",
     ) -> None:
         """Keep the cells, column by column; None where a run has nothing."""
         self.columns = list(cells)
         self.refs = refs
         self.total = total
         self.offset = offset
+        self.cursor = cursor
         self._cells = cells
         self._rows: list[RunRow] | None = None
 

@@ -31,7 +31,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.process.crashes import Crash
 from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary, SeriesTail
+from seamark.reading.catalog import RunField
+from seamark.reading.changes import ChangedRun
 from seamark.reading.curves import Curve, Drawing, RunCurve
+from seamark.reading.groups import RunGroup, Spread
 from seamark.reading.names import RunName
 from seamark.reading.points import FilePoint, HistogramPoint, Points, TextPage, TextPoint
 from seamark.reading.ranks import RankStatus
@@ -566,6 +569,7 @@ def _table_parts(table: Any) -> dict[str, Any]:
         "refs": [list(ref) for ref in table.refs],
         "total": table.total,
         "offset": table.offset,
+        "cursor": table.cursor,
     }
 
 
@@ -575,11 +579,12 @@ def _table(
     refs: list[tuple[str, str]],
     total: int,
     offset: int,
+    cursor: str,
 ) -> RunsTable:
     if len(cells) != len(set(columns)) or any(len(one) != len(refs) for one in cells):
         wanted = "as many cells as there are columns and runs"
         raise _refused((), f"{wanted} (RunsTable)", len(cells))
-    return RunsTable(dict(zip(columns, cells, strict=True)), refs, total, offset)
+    return RunsTable(dict(zip(columns, cells, strict=True)), refs, total, offset, cursor)
 
 
 def _long(kind: Any, part: type) -> _Class:
@@ -665,6 +670,22 @@ _ALL: Final = (
         trashed=_bool,
         sys_id=_or_none(_str),
     ),
+    _class(RunField, path=_str, family=_str, count=_int, differing=_bool),
+    _class(
+        Spread,
+        n=_int,
+        odd=_int,
+        **dict.fromkeys(("mean", "std", "min", "max"), _or_none(_number)),
+    ),
+    _class(
+        RunGroup,
+        by=_dict,
+        refs=_list_of(_tuple_of(_str, _str)),
+        values=_dict_of(_instance(Spread)),
+    ),
+    _class(
+        ChangedRun, project=_str, run=_str, state=_or_none(_str), gone=_bool, paths=_list_of(_str)
+    ),
     _class(Crash, reason=_str, host=_or_none(_str), pid=_or_none(_int), last_t=_int, detail=_str),
     _class(
         RankStatus,
@@ -701,6 +722,7 @@ _ALL: Final = (
             "refs": _list_of(_tuple_of(_str, _str)),
             "total": _int,
             "offset": _int,
+            "cursor": _str,
         },
         _table_parts,
         _table,

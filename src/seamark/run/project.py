@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, overload
 from seamark.errors import ArgumentError, QueryError, ReadOnlyError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
 from seamark.reading.curves import Look, RunCurve, check_points
+from seamark.reading.drawn import GroupCurve, group_curves
 from seamark.reading.names import LATEST
 from seamark.reading.points import check_attempt
 from seamark.run.catalogs import place_to_read
@@ -29,7 +30,9 @@ from seamark.run.options import (
 from seamark.run.plotting import plot_runs
 
 if TYPE_CHECKING:
-    from seamark.reading.catalog import Catalog
+    from seamark.reading.catalog import Catalog, RunField
+    from seamark.reading.changes import Changes
+    from seamark.reading.groups import RunGroups
     from seamark.reading.points import Attempt
     from seamark.reading.report import Report
     from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
@@ -159,6 +162,7 @@ class Project(Logbook):
         offset: int = 0,
         sort_by: str = "sys/creation_time",
         ascending: bool = False,
+        snapshot: str | None = None,
         progress_bar: Progress = None,
     ) -> RunsTable:
         """Return the runs that match every argument given, one row each, as recorded up to now.
@@ -191,6 +195,10 @@ class Project(Logbook):
             sort_by: Path, perhaps with an aggregate. NaN and runs without a value come last, up
                 and down.
             ascending: Smallest first.
+            snapshot: ``cursor`` of an earlier table, to turn its pages: the same runs in the same
+                order whatever was added or has changed, with their present values; a run that is
+                gone leaves a gap. Empty to begin. A process remembers the last few; if this one was
+                forgotten and the runs are others now, ``cursor`` of the table is another one.
             progress_bar: False for none; a function is called with the number of runs folded and to
                 fold, a class such as `seamark.utils.TqdmProgressBar` is told; None and True show
                 progress on a terminal if it takes a while.
@@ -223,10 +231,115 @@ class Project(Logbook):
         index = self._fresh_index(progress_bar)
         if words is not None:
             selection = replace(selection, id=self._ids(index, words, trashed=trashed))
-        table = index.table(selection, columns, self.warn)
+        table = index.table(selection, columns, self.warn, snapshot)
         if self.recorded.remote and not table.total:
             self._expect_there()
         return table
+
+    def fetch_fields(
+        self,
+        *,
+        query: str | None = None,
+        contains: str = "",
+        trashed: bool | None = False,
+        limit: int | None = None,
+        progress_bar: Progress = None,
+    ) -> list[RunField]:
+        """Return which paths the runs that match show: of how many, as what, whether they differ.
+
+        Args:
+            query: As in `fetch_runs_table`.
+            contains: Only paths that have this in them, whatever its case.
+            trashed: As in `fetch_runs_table`.
+            limit: Look at this many runs, the newest; None for all.
+            progress_bar: As in `fetch_runs_table`.
+
+        Returns:
+            By path. What is derived of every run (``sys/id``, ``sys/state``, times) is left out.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query breaks the grammar, or can mean nothing.
+
+        .. versionadded:: 0.2
+        """
+        from seamark.store.query.selection import Selection
+
+        selection = Selection(
+            project=self.folder.project, query=query, trashed=trashed, limit=limit
+        )
+        selection.check()
+        selection.expression()
+        return self._fresh_index(progress_bar).fields(selection, contains, self.warn)
+
+    def fetch_changes(self, cursor: str = "", *, progress_bar: Progress = None) -> Changes:
+        """Return which runs changed since a cursor, as recorded up to now.
+
+        Args:
+            cursor: Of an earlier answer, of this process or another one; empty to begin.
+            progress_bar: As in `fetch_runs_table`.
+
+        .. versionadded:: 0.2
+        """
+        return self._fresh_index(progress_bar).changes(cursor, self.folder.project)
+
+    def group_runs(
+        self,
+        by: str | Iterable[str],
+        columns: str | Iterable[str] = (),
+        *,
+        query: str | None = None,
+        trashed: bool | None = False,
+        limit: int | None = None,
+        offset: int = 0,
+        sort_by: str = "sys/creation_time",
+        ascending: bool = False,
+        progress_bar: Progress = None,
+    ) -> RunGroups:
+        """Return the runs that match in groups that show the same, and what their numbers come to.
+
+        Only finite numbers count in ``mean``, ``std`` (of a sample, n - 1), ``min`` and ``max``;
+        ``odd`` says how many runs show NaN, an infinity or something that is no number, and a run
+        that shows nothing counts nowhere. Runs that show nothing in ``by`` are a group, and so are
+        those that show NaN.
+
+        Args:
+            by: One column or several, as in `fetch_runs_table`: ``"parameters/lr"``.
+            columns: Columns whose numbers are summed up: ``"val/loss:min"``.
+            query: As in `fetch_runs_table`.
+            trashed: As in `fetch_runs_table`.
+            limit: At most this many groups.
+            offset: How many of the first groups to leave out.
+            sort_by: Order of the runs; groups come in that of their first runs.
+            ascending: Smallest first.
+            progress_bar: As in `fetch_runs_table`.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            QueryError: If the query or a column breaks the grammar, or can mean nothing.
+
+        .. versionadded:: 0.2
+        """
+        from seamark.store.query.selection import Selection
+
+        selection = Selection(
+            project=self.folder.project,
+            query=query,
+            trashed=trashed,
+            limit=limit,
+            offset=offset,
+            sort_by=sort_by,
+            ascending=ascending,
+        )
+        selection.check()
+        selection.expression()
+        keys, summed = _patterns(by, "by"), _patterns(columns, "columns")
+        if not keys or any(mark in one for one in (*keys, *summed) for mark in "*?"):
+            msg = (
+                f"by, columns: expected paths such as 'parameters/lr', got {[*keys, *summed]!r:.80}"
+            )
+            raise ArgumentError(msg)
+        return self._fresh_index(progress_bar).groups(selection, keys, summed, self.warn)
 
     def fetch_models_table(
         self,
@@ -644,6 +757,62 @@ class Project(Logbook):
             ]
         return found
 
+    def fetch_group_curves(
+        self,
+        paths: str | Iterable[str],
+        by: str | Iterable[str],
+        *,
+        query: str | None = None,
+        x: str = "step",
+        points: int = 1000,
+        low: float | None = None,
+        high: float | None = None,
+        smooth: float | None = None,
+        half_life: float | None = None,
+        log_x: bool = False,
+        attempt: Attempt = "latest",
+        progress_bar: Progress = None,
+    ) -> list[GroupCurve]:
+        """Return what float series come to over groups of runs: mean, std (n - 1) and n as curves.
+
+        Args:
+            paths: One path or several; no patterns.
+            by: Column or columns in which the runs of a group show the same; see `group_runs`.
+            query: As in `fetch_runs_table`.
+            x: As in `fetch_curves`.
+            points: At most so many parts, each of one x, or half as many of equal width.
+            low: As in `fetch_curves`.
+            high: As in `fetch_curves`.
+            smooth: As in `fetch_curves`: the smoothed lines of the runs are what counts then.
+            half_life: As in `fetch_curves`, likewise.
+            log_x: As in `fetch_curves`.
+            attempt: As in `fetch_series`.
+            progress_bar: As in `fetch_runs_table`.
+
+        Returns:
+            One for each path and group that has points.
+
+        Raises:
+            ArgumentError: If an argument has a value that cannot be used.
+            PathError: If ``x`` breaks the grammar of paths.
+            QueryError: If the query or a column breaks the grammar, or can mean nothing.
+
+        .. versionadded:: 0.2
+        """
+        series = _patterns(paths)
+        look = Look(points, x, low, high, smooth, half_life, log_x)
+        look.check()
+        check_attempt(attempt)
+        found = self.group_runs(by, query=query, progress_bar=progress_bar)
+        index = self.recorded.index
+
+        def draw(
+            refs: Sequence[tuple[str, str]], some: Sequence[str], look: Look
+        ) -> Sequence[RunCurve]:
+            return index.curves(refs, some, look, attempt)
+
+        return group_curves(draw, [(one.by, one.refs) for one in found], series, look)
+
     def plot(
         self,
         *paths: str,
@@ -766,8 +935,8 @@ class Project(Logbook):
             self.tell(f"there is no project {self.path!r} below {where}{hint}")
 
 
-def _patterns(paths: str | Iterable[str]) -> list[str]:
-    """Return paths or patterns as a list.
+def _patterns(paths: str | Iterable[str], name: str = "paths") -> list[str]:
+    """Return paths or patterns as a list; ``name`` says which argument they are.
 
     Raises:
         ArgumentError: If one of them can be none.
@@ -775,7 +944,7 @@ def _patterns(paths: str | Iterable[str]) -> list[str]:
     patterns = [paths] if isinstance(paths, str) else list(paths)
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
-            msg = f"paths: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
+            msg = f"{name}: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
             raise ArgumentError(msg)
     return patterns
 

@@ -212,6 +212,7 @@ RunsTable: Any = _shape(
     refs=_list(Ref),
     total=int,
     offset=int,
+    cursor=str,
 )
 SeriesTable: Any = _shape("SeriesTable", "[run id, path, Points] of series.", parts=list[Any])
 CurveTable: Any = _shape("CurveTable", "[run id, path, Curve] of series.", parts=list[Any])
@@ -299,17 +300,40 @@ MODELS: Final[dict[str, Any]] = {
         of=int,
         told=list[str],
     ),
+    "run-fields": _envelope(
+        "RunFields",
+        "By path.",
+        fields=_list(
+            _shape(
+                "RunField",
+                "A path that some of the runs show.",
+                path=str,
+                family=str,
+                count=int,
+                differing=bool,
+            )
+        ),
+        of=int,
+        told=list[str],
+    ),
     "groups": _envelope(
         "Groups",
-        "Runs that have the same values.",
+        "Runs that show the same.",
         groups=_list(
-            _envelope(
-                "Group",
-                "Sums over its runs; std with n - 1.",
+            _shape(
+                "RunGroup",
+                "What its runs show, and what their numbers come to.",
                 by=dict[str, Any],
-                n=int,
-                refs=_list(Ref),
-                values=dict[str, dict[str, Any]],
+                refs=Value,
+                values=_dict(
+                    _shape(
+                        "Spread",
+                        "Of the finite numbers; odd: how many show another one. std with n - 1.",
+                        n=int,
+                        odd=int,
+                        **dict.fromkeys(("mean", "std", "min", "max"), Number | None),
+                    )
+                ),
             )
         ),
         total=int,
@@ -341,7 +365,17 @@ MODELS: Final[dict[str, Any]] = {
         cursor=str,
         reset=bool,
         more=bool,
-        runs=_list(_envelope("ChangedRun", "A run.", **_of_run, state=str | None, gone=bool)),
+        looked_ns=int | Special,
+        runs=_list(
+            _shape(
+                "ChangedRun",
+                "A run, and where something was recorded lately.",
+                **_of_run,
+                state=str | None,
+                gone=bool,
+                paths=list[str],
+            )
+        ),
     ),
     "claimed": _envelope(
         "Claimed",

@@ -20,6 +20,7 @@ from seamark.server.kept.journals import KeptJournals
 from seamark.server.objects import open_objects
 from seamark.server.quota import Quota
 from seamark.server.writer import ServerWriter, is_own_journal
+from seamark.store.query.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from seamark.server.settings import Settings
@@ -41,6 +42,7 @@ class Server:
         databases: Its three sets of tables.
         accounts: Who may do what.
         logins: Who asks.
+        snapshots: The tables whose pages somebody turns.
         instance: Random name of this server, the same for all of its life.
         objects: What it keeps as objects.
         intake: Takes journals.
@@ -59,6 +61,7 @@ class Server:
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.settings, self.databases, self.now_ns = settings, databases, now_ns
+        self.snapshots = Snapshots()
         self.accounts = Accounts(databases.account, now_ns)
         self.logins = Logins(
             self.accounts, deciding_by(settings.auth), now_ns, processes=settings.workers

@@ -97,6 +97,7 @@ def test_answers_are_as_described(here, arrays) -> None:
     posts = {
         "select": ("runs/select", {}),
         "fields": ("runs/fields", {}),
+        "run-fields": ("runs/paths", {}),
         "groups": ("runs/groups", {"by": ["lr"], "columns": ["loss:mean"]}),
         "losses": ("runs/losses", {"refs": refs}),
         "reasons": ("runs/crash-reasons", {"refs": refs}),

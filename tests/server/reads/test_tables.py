@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import asdict
 from functools import partial
 
 import pytest
@@ -225,14 +226,14 @@ def test_groups_have_mean_and_spread(here) -> None:
     with here.client() as asks:
         body = {"project": "team/x", "by": ["model"], "columns": ["lr", "loss:min", "model"]}
         found = asks.read("runs/groups", body)["groups"]
-    by = {one["by"]["model"]: one for one in found}
+    by = {one.by["model"]: one for one in found}
     lrs = [0.0, 0.2, 0.4]
-    assert by["a"]["n"] == 3
-    assert by["a"]["values"]["lr"] == pytest.approx(
-        {"n": 3, "mean": 0.2, "std": statistics.stdev(lrs), "min": 0.0, "max": 0.4}
+    assert by["a"].n == 3
+    assert asdict(by["a"].values["lr"]) == pytest.approx(
+        {"n": 3, "odd": 0, "mean": 0.2, "std": statistics.stdev(lrs), "min": 0.0, "max": 0.4}
     )
-    assert by["a"]["values"]["model"]["n"] == 0
-    assert sorted(ref[1] for ref in by["b"]["refs"]) == ["run1", "run3", "run5"]
+    assert (by["a"].values["model"].n, by["a"].values["model"].odd) == (0, 3)
+    assert sorted(ref[1] for ref in by["b"].refs) == ["run1", "run3", "run5"]
 
 
 def test_fields_tell_what_runs_have(here) -> None:

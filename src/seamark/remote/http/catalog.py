@@ -15,13 +15,16 @@ from seamark.reading.catalog import (
     Columns,
     Progress,
     Ref,
+    RunField,
     SharedPath,
     Unknown,
     Wanted,
     refuse,
 )
+from seamark.reading.changes import ChangedRun, Changes
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import Key, curves_of_run
+from seamark.reading.groups import RunGroup, RunGroups
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
@@ -154,7 +157,11 @@ class RemoteCatalog:
         return [_ref(one) for one in parts(answer, "refs", list)]
 
     def table(
-        self, selection: Wanted, columns: Columns = None, unknown: Unknown = refuse
+        self,
+        selection: Wanted,
+        columns: Columns = None,
+        unknown: Unknown = refuse,
+        snapshot: str | None = None,
     ) -> RunsTable:
         """Return the runs that match with the columns that are asked for."""
         body = _body(selection, unknown)
@@ -164,16 +171,40 @@ class RemoteCatalog:
             columns = columns([_shared(one) for one in parts(answer, "fields", dict)])
         if columns is not None:
             columns = [columns] if isinstance(columns, str) else list(columns)
-        return self._tables(body | {"columns": columns}, selection, unknown)
+        more = {"columns": columns, "snapshot": snapshot}
+        return self._tables(body | more, selection, unknown)
+
+    def fields(
+        self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
+    ) -> list[RunField]:
+        """Return which paths the runs that match show, sorted."""
+        more = {"limit": selection.limit, "contains": contains}
+        answer = self._asking.post("runs/paths", _body(selection, unknown) | more)
+        _tell(answer, unknown)
+        return parts(answer, "fields", RunField)
+
+    def groups(
+        self,
+        selection: Wanted,
+        by: Sequence[str],
+        columns: Sequence[str] = (),
+        unknown: Unknown = refuse,
+    ) -> RunGroups:
+        """Return the runs that match in groups that show the same."""
+        more = {"limit": selection.limit, "by": list(by), "columns": list(columns)}
+        answer = self._asking.post("runs/groups", _body(selection, unknown) | more)
+        _tell(answer, unknown)
+        return RunGroups(parts(answer, "groups", RunGroup), part(answer, "total", int))
 
     def _tables(self, body: dict[str, Any], selection: Wanted, unknown: Unknown) -> RunsTable:
         """Return a table that may come in several answers, one below the other."""
         found: RunsTable | None = None
-        most, begun = _ROWS, selection.offset
+        most, begun, done = _ROWS, selection.offset, 0
         while True:
-            done = 0 if found is None else len(found.refs)
             left = most if selection.limit is None else min(most, selection.limit - done)
             try:
+                if found is not None and found.cursor:
+                    body = body | {"snapshot": found.cursor}
                 answer = self._asking.post("runs", body | {"offset": begun + done, "limit": left})
             except TooLong as error:
                 fewer = error.said.get("limit")
@@ -185,11 +216,25 @@ class RemoteCatalog:
             if found is None:
                 _tell(answer, unknown)
             found = some if found is None else _below(found, some, begun)
-            wanted = found.total - begun
+            wanted, done = found.total - begun, done + left
             if selection.limit is not None:
                 wanted = min(wanted, selection.limit)
-            if len(found.refs) >= wanted or not some.refs:
+            if done >= wanted or not (some.refs or found.cursor):
                 return found
+
+    def changes(self, cursor: str = "", project: str | None = None) -> Changes:
+        """Return which runs changed since a cursor."""
+        found: dict[Ref, ChangedRun] = {}
+        while True:
+            answer = self._asking.get("changes", {"cursor": cursor or None, "project": project})
+            for one in parts(answer, "runs", ChangedRun):
+                found.pop((one.project, one.run), None)
+                found[one.project, one.run] = one
+            before, cursor = cursor, part(answer, "cursor", str)
+            reset = part(answer, "reset", bool)
+            if reset or not part(answer, "more", bool) or cursor == before:
+                runs = [] if reset else list(found.values())
+                return Changes(cursor, reset, runs, part(answer, "looked_ns", int))
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
         """Return what is missing of runs, only of those of which something is."""
@@ -511,4 +556,4 @@ def _below(first: RunsTable, second: RunsTable, offset: int) -> RunsTable:
         ]
         for name in columns
     }
-    return RunsTable(cells, [*first.refs, *second.refs], second.total, offset)
+    return RunsTable(cells, [*first.refs, *second.refs], second.total, offset, second.cursor)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
@@ -14,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from seamark.errors import ArgumentError, QueryError
 from seamark.paths import is_inside
 from seamark.reading.curves import check_points
+from seamark.reading.groups import group_table
 from seamark.reading.names import RunName
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.reading.wire import Rows
@@ -28,6 +27,7 @@ from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths, in_projects
 from seamark.store.query.patterns import matcher
 from seamark.store.query.selection import Selection
+from seamark.store.read.fields import run_fields
 from seamark.store.read.many import lengths_of, read_many, series_of
 from seamark.store.read.names import run_names
 from seamark.store.read.shared import shared_paths
@@ -109,6 +109,11 @@ _OF_SELECTION: Final = set(Which.model_fields) - {"unknown"}
 
 class _TableBody(Which):
     columns: Columns | None = None
+    snapshot: Annotated[str, Field(max_length=100)] | None = None
+
+
+class _RunFieldsBody(Which):
+    contains: Text = ""
 
 
 class _FieldsBody(Which):
@@ -179,9 +184,14 @@ def runs(
     offset: Annotated[int, Query(ge=0, le=_INT)] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 200,
     columns: Annotated[list[str] | None, Query(max_length=_MOST_COLUMNS)] = None,
+    snapshot: Annotated[str | None, Query(max_length=100)] = None,
     unknown: Unknown = "refuse",
 ) -> Response:
-    """Return the runs that match with the columns asked for; ``columns`` may be repeated."""
+    """Return the runs that match with the columns asked for; ``columns`` may be repeated.
+
+    ``snapshot`` is the ``cursor`` of an earlier table, whose runs come in the same order; empty to
+    begin.
+    """
     body = _TableBody(
         project=project,
         kind=kind,
@@ -196,11 +206,13 @@ def runs(
         offset=offset,
         limit=limit,
         columns=columns,
+        snapshot=snapshot,
         unknown=unknown,
     )
     # Times such as "-2h" in a query mean something else with every second that passes.
     timeless = query is None or '"-' not in query.replace("'", '"')
-    return every.answer(lambda: _table(every, body), every.tag() if timeless else None)
+    known = every.tag() if timeless and snapshot is None else None
+    return every.answer(lambda: _table(every, body), known)
 
 
 @router.post("/runs", operation_id="readRuns", responses=answers("runs"))
@@ -216,7 +228,8 @@ def _table(every: Several, body: _TableBody) -> dict[str, Any]:
     cursor = every.cursor()
 
     def answer(store: Store, connection: sa.Connection) -> RunsTable:
-        return query_runs(store, connection, selection, body.columns, every.now_ns, told)
+        page = None if body.snapshot is None else (every.server.snapshots, body.snapshot)
+        return query_runs(store, connection, selection, body.columns, every.now_ns, told, page)
 
     with heavy():
         table = _ask(every, answer)
@@ -277,12 +290,31 @@ def fields(every: All, body: _FieldsBody) -> Response:
     return every.answer(make)
 
 
+@router.post("/runs/paths", operation_id="readRunFields", responses=answers("run-fields"))
+def run_paths(every: All, body: _RunFieldsBody) -> Response:
+    """Return which paths the chosen runs show: of how many, as what, and whether they differ."""
+
+    def make() -> dict[str, Any]:
+        told = _Told(body.unknown)
+        selection = body.selection(_restriction(every))
+
+        def answer(store: Store, connection: sa.Connection) -> dict[str, Any]:
+            chosen = choose(store, connection, selection, every.now_ns, told, counted=False)
+            found = run_fields(store, connection, chosen.numbers, body.contains)
+            return {"fields": found, "of": len(chosen.numbers), "told": told.messages}
+
+        with heavy():
+            return _ask(every, answer)
+
+    return every.answer(make)
+
+
 @router.post("/runs/groups", operation_id="readGroups", responses=answers("groups"))
 def groups(every: All, body: _GroupsBody) -> Response:
     """Return runs grouped by the values of some paths, and sums of the numbers of others.
 
-    ``std`` is that of a sample (n - 1), null for one run; ``limit`` and ``offset`` are of groups,
-    which come in the order of their first runs.
+    Only finite numbers count; ``std`` is that of a sample (n - 1), null for one run. ``limit`` and
+    ``offset`` are of groups, which come in the order of their first runs.
     """
 
     def make() -> dict[str, Any]:
@@ -298,7 +330,7 @@ def groups(every: All, body: _GroupsBody) -> Response:
         if table.total > len(table):
             hint = f"{table.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query"
             raise Refusal(413, "too-many-runs", hint, limit=MOST_ROWS)
-        found = _grouped(table, body)
+        found = group_table(table, body.by, body.columns)
         end = None if body.limit is None else body.offset + body.limit
         return {
             "groups": found[body.offset : end],
@@ -307,45 +339,6 @@ def groups(every: All, body: _GroupsBody) -> Response:
         }
 
     return every.answer(make)
-
-
-def _grouped(table: RunsTable, body: _GroupsBody) -> list[dict[str, Any]]:
-    by = [table[path] if path in table else [None] * len(table) for path in body.by]
-    values = {path: table[path] for path in body.columns if path in table}
-    rows: dict[str, list[int]] = {}
-    for at, key in enumerate(zip(*by, strict=True)):
-        rows.setdefault(repr(key), []).append(at)  # lists, NaN and 1 beside True are keys, too
-    return [
-        {
-            "by": {path: column[some[0]] for path, column in zip(body.by, by, strict=True)},
-            "n": len(some),
-            "refs": [list(table.refs[at]) for at in some],
-            "values": {path: _sums([column[at] for at in some]) for path, column in values.items()},
-        }
-        for some in rows.values()
-    ]
-
-
-def _sums(values: Sequence[Any]) -> dict[str, Any]:
-    """Return what is said of the finite numbers among some values."""
-    numbers = [
-        float(one)
-        for one in values
-        if type(one) in (int, float) and abs(one) < _HUGE and math.isfinite(one)
-    ]
-    if not numbers:
-        return {"n": 0, "mean": None, "std": None, "min": None, "max": None}
-    return {
-        "n": len(numbers),
-        "mean": statistics.fmean(numbers),
-        "std": statistics.stdev(numbers) if len(numbers) > 1 else None,
-        "min": min(numbers),
-        "max": max(numbers),
-    }
-
-
-_HUGE: Final = 1e300
-"""Numbers whose squares are none are left out of sums."""
 
 
 # ---------------------------------------------------------------------- what there is

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
-__all__ = ["Chosen", "choose"]
+__all__ = ["Chosen", "choose", "state_column"]
 
 
 class Chosen:
@@ -46,7 +46,7 @@ class Chosen:
         self.total = total
 
 
-def _state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.ColumnElement[str]:
+def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.ColumnElement[str]:
     """Return the state of a run as SQL; ``"crashed"`` for those that say they run and do not."""
     run, dead = schema.run.c, []
     if store.here:
@@ -121,7 +121,7 @@ def choose(
     def number(path: str) -> int | None:
         return store.numbers.number(connection, path)
 
-    state = _state_column(store, connection, now_ns)
+    state = state_column(store, connection, now_ns)
 
     @functools.cache
     def crash_reason() -> sa.ColumnElement[Any]:

@@ -1,0 +1,188 @@
+"""Runs grouped by what they show, and what the numbers of each group come to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from seamark.reading.frames import pandas
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from seamark.reading.tables import RunsTable
+
+__all__ = ["RunGroup", "RunGroups", "Spread", "group_table", "spread_of"]
+
+Ref = tuple[str, str]
+"""Project and id of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What the numbers of some runs come to: of the finite ones.
+
+    Attributes:
+        n: How many runs show a finite number.
+        odd: How many show something else: NaN, an infinity, an int that no float is, a text.
+        mean: Of the finite numbers; None without one.
+        std: Of a sample (n - 1); None if ``n`` is less than 2.
+        min: Smallest finite number; None without one.
+        max: Greatest finite number; None without one.
+    """
+
+    n: int
+    odd: int
+    mean: float | None
+    std: float | None
+    min: float | None
+    max: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunGroup:
+    """Runs that show the same.
+
+    Attributes:
+        by: What they show, by column; None where they show nothing.
+        refs: (project, run id) of the runs, in the order in which they were chosen.
+        values: What their numbers come to, by column.
+    """
+
+    by: Mapping[str, Any]
+    refs: list[Ref]
+    values: Mapping[str, Spread]
+
+    @property
+    def n(self) -> int:
+        """How many runs there are."""
+        return len(self.refs)
+
+
+class RunGroups(Sequence[RunGroup]):
+    """Groups of runs, in the order of their first runs.
+
+    Attributes:
+        total: How many groups there are, regardless of limit and offset.
+    """
+
+    def __init__(self, groups: list[RunGroup], total: int | None = None) -> None:
+        """Keep the groups."""
+        self.groups = groups
+        self.total = len(groups) if total is None else total
+
+    def __len__(self) -> int:
+        """Return the number of groups that are here."""
+        return len(self.groups)
+
+    def __getitem__(self, at: Any) -> Any:
+        """Return a group by its number, or some of them as a list."""
+        return self.groups[at]
+
+    def __iter__(self) -> Iterator[RunGroup]:
+        """Iterate over the groups."""
+        return iter(self.groups)
+
+    def __repr__(self) -> str:
+        """Return how many there are."""
+        return f"<RunGroups: {len(self)} of {self.total} groups>"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one dict a group: what it is by, ``n``, ``ids``, and ``PATH:mean`` and so on."""
+        found = []
+        for group in self:
+            row: dict[str, Any] = {**group.by, "n": group.n, "ids": [run for _, run in group.refs]}
+            for path, one in group.values.items():  # noqa: PD011 - no data frame
+                for name in ("n", "odd", "mean", "std", "min", "max"):
+                    row[f"{path}:{name}"] = getattr(one, name)
+            found.append(row)
+        return found
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows as a data frame.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+        """
+        made: pd.DataFrame = pandas().DataFrame(self.to_rows())
+        return made
+
+
+def group_table(table: RunsTable, by: Sequence[str], columns: Sequence[str]) -> list[RunGroup]:
+    """Return the rows of a table in groups that show the same in some columns.
+
+    A number is the same whether it is an int or a float, NaN is one value, true is not 1, and runs
+    that show nothing are a group of their own.
+
+    Args:
+        table: Which has the columns.
+        by: By which it is grouped; one that it lacks is empty in each row.
+        columns: Of which each group is summed up.
+    """
+    keys = [table[path] if path in table else [None] * len(table) for path in by]
+    values = {path: table[path] for path in columns if path in table}
+    rows: dict[Any, list[int]] = {}
+    for at, key in enumerate(zip(*keys, strict=True)):
+        rows.setdefault(tuple(map(_same, key)), []).append(at)
+    return [
+        RunGroup(
+            {path: column[some[0]] for path, column in zip(by, keys, strict=True)},
+            [table.refs[at] for at in some],
+            {path: spread_of([column[at] for at in some]) for path, column in values.items()},
+        )
+        for some in rows.values()
+    ]
+
+
+def _same(value: Any) -> Any:
+    """Return what is equal for values that are the same."""
+    if type(value) in (int, float):
+        return "number", "nan" if value != value else value  # noqa: PLR0124 - NaN is not itself
+    return type(value).__name__, repr(value)
+
+
+def spread_of(values: Sequence[Any]) -> Spread:
+    """Return what the finite numbers among some values come to; None stands for no value.
+
+    Nothing of it depends on their order, and no intermediate sum overflows.
+    """
+    numbers, odd = [], 0
+    for value in values:
+        number = _finite(value)
+        if number is not None:
+            numbers.append(number)
+        elif value is not None:
+            odd += 1
+    if not numbers:
+        return Spread(0, odd, None, None, None, None)
+    low, high = min(numbers), max(numbers)
+    _, exponent = math.frexp(max(-low, high))
+    small = [math.ldexp(one, -exponent) for one in numbers]
+    mean = math.fsum(small) / len(small)
+    std = None
+    if len(small) > 1:
+        squares = math.fsum((one - mean) ** 2 for one in small)
+        std = _large(math.sqrt(squares / (len(small) - 1)), exponent)
+    return Spread(
+        len(numbers), odd, min(max(math.ldexp(mean, exponent), low), high), std, low, high
+    )
+
+
+def _large(value: float, exponent: int) -> float:
+    """Return a number times a power of two; that of the largest floats may be none."""
+    try:
+        return math.ldexp(value, exponent)
+    except OverflowError:
+        return math.inf
+
+
+def _finite(value: Any) -> float | None:
+    if type(value) not in (int, float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

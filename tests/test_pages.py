@@ -1,0 +1,199 @@
+"""Pages, fields and groups of tables of runs: on a folder and through a server."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+from fractions import Fraction
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from recording import QUIET
+
+from seamark.cli import app
+from seamark.errors import ArgumentError
+from seamark.reading.groups import spread_of
+from seamark.run.project import init_project
+from seamark.run.run import init_run
+from seamark.store.query.snapshots import Snapshots
+
+
+def record(root, name, **values):
+    with init_run(project="team", custom_run_id=name, name=name, root=root, **QUIET) as run:
+        for path, value in values.items():
+            if isinstance(value, set):
+                run[path].add(sorted(value))
+            elif isinstance(value, list):
+                for one in value:
+                    run[path].append(one)
+            else:
+                run[path] = value
+        return run["sys/id"].fetch()
+
+
+@pytest.fixture
+def project(tmp_path):
+    return init_project(project="team", root=tmp_path)
+
+
+def test_a_page_keeps_its_runs_while_others_come(tmp_path, project):
+    """What a cursor names stays in its order; values are those of now, and a new look has all."""
+    ids = [record(tmp_path, f"run{at}", lr=float(at)) for at in range(5)]
+    given = {"columns": ["lr"], "sort_by": "lr", "limit": 2}
+    first = project.fetch_runs_table(**given, snapshot="")
+    assert [row["lr"] for row in first] == [4.0, 3.0]
+    assert (first.total, bool(first.cursor)) == (5, True)
+    record(tmp_path, "new", lr=9.0)
+    record(tmp_path, "run0", lr=8.0)
+    pages = [
+        project.fetch_runs_table(**given, offset=at, snapshot=first.cursor) for at in (0, 2, 4)
+    ]
+    assert [row["sys/id"] for page in pages for row in page] == ids[::-1]
+    assert [page.cursor for page in pages] == [first.cursor] * 3
+    assert [page.total for page in pages] == [5] * 3
+    assert pages[2][0]["lr"] == 8.0
+    anew = project.fetch_runs_table(**given, snapshot="")
+    assert [row["lr"] for row in anew] == [9.0, 8.0]
+    assert anew.total == 6
+    assert anew.cursor != first.cursor
+
+
+def test_a_cursor_that_was_forgotten_says_whether_the_runs_are_the_same(tmp_path, project):
+    """The same ids have the same name everywhere; others have another."""
+    record(tmp_path, "a", lr=1.0)
+    cursor = project.fetch_runs_table(snapshot="").cursor
+    again = init_project(project="team", root=tmp_path)
+    assert again.fetch_runs_table(snapshot=cursor).cursor == cursor
+    record(tmp_path, "b", lr=2.0)
+    later = init_project(project="team", root=tmp_path)
+    table = later.fetch_runs_table(snapshot="0" * 24)
+    assert (len(table), table.cursor != cursor) == (2, True)
+
+
+def test_what_is_remembered_is_bounded():
+    """The last ones stay, and one that is too long is named but not kept."""
+    kept = Snapshots()
+    names = [kept.keep([("p", f"run{at}")]) for at in range(100)]
+    assert [name for name in names if kept.get(name) is not None] == names[-32:]
+    long = [("p", f"run{at}") for at in range(100_001)]
+    assert kept.get(kept.keep(long)) is None
+    assert kept.get(names[-1]) == [("p", "run99")]
+
+
+def test_fields_say_what_runs_show_and_where_they_differ(tmp_path, project):
+    """Numbers, texts, sets, series: that one run lacks it is a difference, too."""
+    same = {"text": "x", "flag": True, "tags": {"a", "b"}, "loss": [3.0, 1.0], "long": "y" * 5000}
+    record(tmp_path, "a", **same, lr=1, nan=math.nan, own=1)
+    record(tmp_path, "b", **same, lr=2, nan=math.nan)
+    found = {one.path: one for one in project.fetch_fields()}
+    assert {path: found[path].differing for path in (*same, "lr", "nan", "own")} == {
+        **dict.fromkeys(same, False),
+        "lr": True,
+        "nan": False,
+        "own": True,
+    }
+    assert {path: found[path].family for path in ("lr", "loss", "tags")} == {
+        "lr": "atom",
+        "loss": "float_series",
+        "tags": "string_set",
+    }
+    assert (found["lr"].count, found["own"].count) == (2, 1)
+    record(tmp_path, "c", **{**same, "tags": {"a"}, "long": "y" * 4999 + "z"}, lr=2, nan=math.inf)
+    found = {one.path: one.differing for one in project.fetch_fields()}
+    assert (found["tags"], found["long"], found["nan"]) == (True, True, True)
+    assert [one.path for one in project.fetch_fields(contains="LO", query="lr = 1")] == [
+        "long",
+        "loss",
+    ]
+
+
+def test_groups_have_mean_and_spread_of_what_is_finite(tmp_path, project):
+    """An int and a float are one number; nothing, NaN and true are groups of their own."""
+    for at, lr in enumerate([1, 1.0, None, math.nan, math.nan, True, 1]):
+        loss = [0.5, 0.25, 0.1, math.inf, 3.0, None, math.nan][at]
+        given = {"lr": lr, "loss": loss}
+        record(tmp_path, f"run{at}", **{key: one for key, one in given.items() if one is not None})
+    found = project.group_runs("lr", "loss", ascending=True)
+    by = [repr(one.by["lr"]) for one in found]
+    assert by == ["1", "None", "nan", "True"]
+    assert [one.n for one in found] == [3, 1, 2, 1]
+    ones, none, nans, true = (one.values["loss"] for one in found)
+    assert (ones.n, ones.odd, ones.mean, ones.min, ones.max) == (2, 1, 0.375, 0.25, 0.5)
+    assert ones.std == statistics.stdev([0.5, 0.25])
+    assert (none.n, none.std, nans.n, nans.odd, true.n, true.mean) == (1, None, 1, 1, 0, None)
+    part = project.group_runs(["lr"], ascending=True, offset=1, limit=2)
+    assert ([repr(one.by["lr"]) for one in part], part.total) == (["None", "nan"], 4)
+    row = found.to_rows()[0]
+    assert (row["n"], row["loss:mean"], len(row["ids"])) == (3, 0.375, 3)
+    for wrong in ("lr*", [], [1]):
+        with pytest.raises(ArgumentError, match="by"):
+            project.group_runs(wrong)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.floats(),
+            st.integers(),
+            st.none(),
+            st.sampled_from([1e30, -1e30, 5e-324, 1.7e308, -1.7e308, 10**400, "x", True]),
+        ),
+        max_size=30,
+    )
+)
+def test_a_spread_is_that_of_exact_arithmetic(values):
+    """Whatever the numbers are; what is no finite number is counted apart."""
+    finite = [
+        Fraction(float(one))
+        for one in values
+        if type(one) in (int, float) and abs(one) <= sys.float_info.max
+    ]
+    found = spread_of(values)
+    assert found.n == len(finite)
+    assert found.n + found.odd == sum(one is not None for one in values)
+    if not finite:
+        assert found.mean is found.std is found.min is found.max is None
+        return
+    assert (found.min, found.max) == (float(min(finite)), float(max(finite)))
+    size = float(max(map(abs, finite)))
+    mean = sum(finite) / len(finite)
+    assert abs(found.mean - float(mean)) <= 1e-15 * size + 5e-324
+    if len(finite) == 1:
+        assert found.std is None
+        return
+    scale = Fraction(size) or 1
+    std = math.sqrt(sum(((one - mean) / scale) ** 2 for one in finite) / (len(finite) - 1))
+    if math.isfinite(std * size):
+        assert found.std == pytest.approx(std * size, rel=1e-9, abs=1e-15 * size + 1e-322)
+
+
+def test_the_command_groups_and_turns_pages(tmp_path):
+    """For people, and exactly for programs."""
+    for at in range(4):
+        record(tmp_path, f"run{at}", lr=[0.1, 0.2][at % 2], loss=float(at))
+    root = ["--root", str(tmp_path)]
+    told = CliRunner().invoke(app, ["ls", "--by", "lr", "--columns", "loss", *root])
+    assert told.exit_code == 0, told.output
+    lines = [line.split() for line in told.output.splitlines()]
+    assert lines[0] == ["lr", "RUNS", "loss"]
+    assert lines[1][:4] == ["0.2", "2", "2.0", "±"]
+    told = CliRunner().invoke(app, ["ls", "--by", "lr", "--columns", "loss", "--json", *root])
+    groups = json.loads(told.output)
+    assert [(one["lr"], one["loss:mean"], len(one["ids"])) for one in groups] == [
+        (0.2, 2.0, 2),
+        (0.1, 1.0, 2),
+    ]
+    told = CliRunner().invoke(app, ["ls", "--by", "lr", "-c", "loss", "--csv", *root])
+    assert told.output.splitlines()[0] == (
+        "lr,n,loss:n,loss:odd,loss:mean,loss:std,loss:min,loss:max,ids"
+    )
+    shown = ["ls", "--sort", "loss", "--asc", "-c", "loss", "--json", *root]
+    told = CliRunner().invoke(app, [*shown, "--offset", "1", "-n", "2"])
+    rows = json.loads(told.output[: told.output.rindex("]") + 1])
+    assert [row["loss"] for row in rows] == [1.0, 2.0]
+    told = CliRunner().invoke(app, ["ls", "--by", "lr", "--differing", *root])
+    assert told.exit_code == 2
